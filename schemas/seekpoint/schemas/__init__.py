@@ -1,0 +1,1 @@
+"""Seekpoint: placeholder, filled by the next commits."""

@@ -1,0 +1,280 @@
+"""Every error Seekpoint raises, split by what the caller can do about it.
+
+    SeekpointError
+    ├── TryAgain                 the world is in the way: the same call may work later
+    │   ├── JournalUnavailable   Kafka does not answer
+    │   ├── AppendTimeout        an append was not acknowledged in append_timeout_s, and healing failed too
+    │   ├── ConfirmTimeout       an entry was acknowledged but not seen applied in time
+    │   ├── ClaimLost            another node claimed first
+    │   └── ClusterFailed        a part of the local cluster did not come up
+    ├── Reopen                   this handle is over: open the process again
+    │   ├── Fenced               another owner has claimed the process
+    │   └── HandleClosed         the handle was released or closed
+    ├── Refused                  the input, or the moment, is wrong: change the call
+    │   ├── UnserializableValue  a value that JSON cannot carry exactly
+    │   ├── LimitExceeded        a value, a record or a state beyond the journal's limits
+    │   ├── InvalidName          a process id, key, journal name or kind that is not allowed
+    │   ├── IllegalTransition    a lifecycle transition that does not exist
+    │   ├── AlreadyOpen          the process is open on this node
+    │   ├── OwnerAlive           the process's owner looks alive
+    │   ├── ProcessFinished      the process is finished; its id is taken for ever
+    │   ├── UnknownProcess       no such process, on proof
+    │   ├── TierUnavailable      a forced recovery tier is not there
+    │   └── InvalidSetting       a setting that does not exist, does not parse or may not be changed
+    └── CallAPerson              facts that no retry changes
+        ├── ProcessDegraded      entries are missing or do not fit: a person decides
+        ├── JournalMismatch      the topics are not those of this journal
+        ├── JournalGap           history below an offset is gone
+        ├── LogTruncated         the log lost entries that were acknowledged
+        ├── NewerFormat          written by a newer Seekpoint than this one
+        ├── UndecodableRecord    bytes that are no entry (a reader makes a dead letter of it)
+        └── TooManyDeadLetters   a reader stopped before it drained a broken topic
+
+Each carries its facts as attributes (``process_id``, ``partition``, ``offset``, ``seq``, ``epoch``, whatever is known),
+keeps its cause, and says what to do next in ``hint``. ``exit_code`` is what the command line exits with.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+__all__ = [
+    "AlreadyOpen",
+    "AppendTimeout",
+    "CallAPerson",
+    "ClaimLost",
+    "ClusterFailed",
+    "ConfirmTimeout",
+    "Fenced",
+    "HandleClosed",
+    "IllegalTransition",
+    "InvalidName",
+    "InvalidSetting",
+    "JournalGap",
+    "JournalMismatch",
+    "JournalUnavailable",
+    "LimitExceeded",
+    "LogTruncated",
+    "NewerFormat",
+    "OwnerAlive",
+    "ProcessDegraded",
+    "ProcessFinished",
+    "Refused",
+    "Reopen",
+    "SeekpointError",
+    "TierUnavailable",
+    "TooManyDeadLetters",
+    "TryAgain",
+    "UndecodableRecord",
+    "UnknownProcess",
+    "UnserializableValue",
+]
+
+EXIT_FAULT, EXIT_USAGE, EXIT_UNREACHABLE, EXIT_REFUSED = 1, 2, 3, 4
+
+
+class SeekpointError(Exception):
+    """The base of all of them. ``str()`` is the message, the facts and the hint, in one line."""
+
+    hint: str = "see docs/errors.md"
+    exit_code: ClassVar[int] = EXIT_FAULT
+
+    def __init__(self, message: str, *, hint: str | None = None, **facts: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.facts = {name: value for name, value in facts.items() if value is not None}
+        if hint is not None:
+            self.hint = hint
+
+    def __getattr__(self, name: str) -> Any:
+        """A fact, as an attribute: ``error.process_id``."""
+        try:
+            return self.__dict__["facts"][name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def __str__(self) -> str:
+        facts = ", ".join(f"{name}={value}" for name, value in self.facts.items())
+        return f"{self.message}{f' ({facts})' if facts else ''}; {self.hint}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, self.hint, self.facts)
+
+
+def _rebuild(kind: type[SeekpointError], message: str, hint: str, facts: dict[str, Any]) -> SeekpointError:
+    return kind(message, hint=hint, **facts)
+
+
+class TryAgain(SeekpointError):
+    """The world is in the way: the same call may work later."""
+
+    hint = "try again"
+    exit_code = EXIT_UNREACHABLE
+
+
+class JournalUnavailable(TryAgain):
+    """Kafka does not answer, or answers that it cannot serve now."""
+
+    hint = "check that Kafka runs and bootstrap_servers is right: seekpoint doctor"
+
+
+class AppendTimeout(TryAgain):
+    """An append was not acknowledged within ``append_timeout_s``. It may or may not be in the log; the handle is closed."""
+
+    hint = "open the process again: the claim finds out what landed"
+
+
+class ConfirmTimeout(TryAgain):
+    """An entry was acknowledged, but its partition could not be read in time to see it applied."""
+
+    hint = "the entry is safe in the log; read the process again once Kafka answers"
+
+
+class ClaimLost(TryAgain):
+    """Another node's claim came first in the log."""
+
+    hint = "the other node owns the process now; open again only if it should not"
+    exit_code = EXIT_REFUSED
+
+
+class ClusterFailed(TryAgain):
+    """A part of the local cluster did not come up, or died. The message carries the tail of its log."""
+
+    hint = "read the log's tail above; seekpoint down, then seekpoint up"
+
+
+class Reopen(SeekpointError):
+    """This handle is over: open the process again."""
+
+    hint = "open the process again"
+    exit_code = EXIT_REFUSED
+
+
+class Fenced(Reopen):
+    """Another owner has claimed the process. ``fenced_entries`` acknowledged entries of this handle were not applied."""
+
+    hint = "stop: the new owner carries on; seekpoint log ID shows who"
+
+
+class HandleClosed(Reopen):
+    """The handle was released, finished or closed by an earlier error."""
+
+
+class Refused(SeekpointError):
+    """The input, or the moment, is wrong: change the call."""
+
+    hint = "change the call"
+    exit_code = EXIT_REFUSED
+
+
+class UnserializableValue(Refused):
+    """A value that JSON cannot carry exactly; ``path`` says where in it."""
+
+    hint = "convert it first (dataclasses.asdict, .model_dump(), str()), or leave it out"
+    exit_code = EXIT_USAGE
+
+
+class LimitExceeded(Refused):
+    """A value, a record or a state beyond the journal's limits. Nothing was written."""
+
+    hint = "make it smaller, or keep the value elsewhere and journal a reference to it"
+
+
+class InvalidName(Refused):
+    """A process id, key, journal name or kind that is not allowed."""
+
+    hint = "use 1 to 200 bytes of UTF-8 without control characters"
+    exit_code = EXIT_USAGE
+
+
+class IllegalTransition(Refused):
+    """A lifecycle transition that does not exist."""
+
+    hint = "see the lifecycle table in the README"
+
+
+class AlreadyOpen(Refused):
+    """The process is open on this node already; one handle at a time."""
+
+    hint = "use the handle there is, or leave its `async with` first"
+
+
+class OwnerAlive(Refused):
+    """The process's owner looks alive (its node's heartbeat moves)."""
+
+    hint = "wait for it, or open(..., take_over=True)"
+
+
+class ProcessFinished(Refused):
+    """The process is finished. Its result stays readable; its id is never used again."""
+
+    hint = "read its result with seekpoint state ID, or fork it to a new id"
+
+
+class UnknownProcess(Refused):
+    """No such process: the whole log was read and it is not there."""
+
+    hint = "check the id and the journal's name: seekpoint ps"
+    exit_code = EXIT_FAULT
+
+
+class TierUnavailable(Refused):
+    """The recovery tier that was asked for is not there; the message says why."""
+
+    hint = "recover without tier=, or with another"
+
+
+class InvalidSetting(Refused):
+    """A setting that does not exist, does not parse, or may not be changed because a guarantee rests on it."""
+
+    hint = "see docs/settings.md"
+    exit_code = EXIT_USAGE
+
+
+class CallAPerson(SeekpointError):
+    """Facts that no retry changes: a person has to look."""
+
+    hint = "look at the journal: seekpoint doctor"
+
+
+class ProcessDegraded(CallAPerson):
+    """Entries of the process are missing or do not fit. ``abandoned`` counts those that were not applied."""
+
+    hint = "look with seekpoint log ID, then accept the loss: seekpoint recover ID --claim --accept-degraded"
+    exit_code = EXIT_REFUSED
+
+
+class JournalMismatch(CallAPerson):
+    """The topics are not those of this journal: re-created, re-partitioned, or set up otherwise."""
+
+    hint = "see what differs: seekpoint topics check"
+
+
+class JournalGap(CallAPerson):
+    """History that was asked for is no longer in the log. ``low`` and ``high`` are what is."""
+
+    hint = "the log was trimmed: recover from a checkpoint, or ask for a later point"
+
+
+class LogTruncated(CallAPerson):
+    """The log ends before entries that were acknowledged (an unclean leader election, a restored volume)."""
+
+    hint = "look at the brokers first; then seekpoint verify ID"
+
+
+class NewerFormat(CallAPerson):
+    """The journal was written by a newer Seekpoint than this one. Nothing was skipped."""
+
+    hint = "upgrade this reader; the reading goes on where it stopped"
+
+
+class UndecodableRecord(CallAPerson):
+    """Bytes that are no entry. A reader makes a dead letter of them and goes on."""
+
+    hint = "look at it: seekpoint dlq show"
+
+
+class TooManyDeadLetters(CallAPerson):
+    """A reader met more poison than ``dead_letters_max`` in ``dead_letter_window_s`` and stopped."""
+
+    hint = "something writes junk into the journal's topic: seekpoint dlq ls"
