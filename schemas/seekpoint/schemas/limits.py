@@ -1,0 +1,24 @@
+"""What a journal accepts: sizes and shapes, written in its manifest, enforced by the writer, checked by every reader."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["DEFAULT_LIMITS", "Limits"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The bounds of design.md section 4. Bytes are of the encoded form; depth and items are of one dynamic value."""
+
+    record_bytes: int = 1_048_576
+    """An encoded entry; the topic's ``max.message.bytes`` is audited against it."""
+    state_bytes: int = 8_388_608
+    """The text a process's state holds: so it can always be checkpointed."""
+    depth: int = 64
+    """Nesting of objects and arrays in one dynamic value."""
+    items: int = 100_000
+    """Members of all objects and arrays in one dynamic value."""
+
+
+DEFAULT_LIMITS = Limits()
