@@ -1,0 +1,99 @@
+"""The form of each setting: what a value must look like, and how to read it from text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import inf
+
+from seekpoint.schemas.errors import InvalidSetting
+from seekpoint.schemas.secrets import MASK, mask_url
+
+__all__ = ["FORMS", "Form"]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a setting's value must look like."""
+
+    expected: str
+    """For the message: "a number of seconds above 0"."""
+    fits: Callable[[object], bool]
+    parse: Callable[[str], object]
+    show: Callable[[object], str] = repr
+    """How a wrong value may be printed."""
+
+    def checked(self, setting: str, value: object) -> object:
+        """``value``, if it fits. Raises ``InvalidSetting`` with the setting, the value and the expected form."""
+        if self.fits(value):
+            return value
+        raise InvalidSetting(f"{setting} must be {self.expected}", setting=setting, value=self.show(value))
+
+    def read(self, setting: str, text: str) -> object:
+        """The value written as ``text``. Raises ``InvalidSetting`` as ``checked`` does."""
+        try:
+            value = self.parse(text)
+        except ValueError:
+            value = text
+        return self.checked(setting, value)
+
+
+def _whole(low: int, high: int) -> Form:
+    return Form(
+        f"a whole number from {low} to {high}",
+        lambda value: type(value) is int and low <= value <= high,
+        int,
+    )
+
+
+def _number(what: str, fits: Callable[[float], bool]) -> Form:
+    return Form(what, lambda value: type(value) in (int, float) and fits(value), float)  # type: ignore[arg-type]
+
+
+def _text(expected: str, pattern: str) -> Form:
+    legal = re.compile(pattern)
+    return Form(expected, lambda value: isinstance(value, str) and legal.fullmatch(value) is not None, str.strip)
+
+
+def _or_none(form: Form, show: Callable[[object], str] = repr) -> Form:
+    return Form(
+        f"{form.expected}, or none",
+        lambda value: value is None or form.fits(value),
+        lambda text: None if text.strip().lower() in ("", "none") else form.parse(text),
+        show,
+    )
+
+
+def _show_url(value: object) -> str:
+    # A text that is no URL may be anything, a bare password too.
+    return mask_url(value) if isinstance(value, str) and re.match(r"(redis|rediss|unix)://", value) else MASK
+
+
+_SECONDS = _number("a number of seconds above 0", lambda value: 0 < value < inf)
+_BROKER = r"(?:[A-Za-z_]+://)?(?:\[[0-9A-Fa-f:.%]+\]|[^\s,:/@\[\]]+)(?::\d{1,5})?"
+
+FORMS: Mapping[str, Form] = {
+    "journal": _text(
+        "1 to 200 of the characters a-z A-Z 0-9 . _ -, but not . or ..", r"(?!\.\.?\Z)[a-zA-Z0-9._-]{1,200}"
+    ),
+    "bootstrap_servers": _text("HOST:PORT, or several with commas", rf"{_BROKER}(?:\s*,\s*{_BROKER})*"),
+    "redis_url": _or_none(
+        _text("redis://HOST:PORT/DB, rediss://… or unix://…", r"(?:redis|rediss|unix)://\S*"), _show_url
+    ),
+    "partitions": _whole(1, 10_000),
+    "replication_factor": _or_none(_whole(1, 32_767)),
+    "node_id": _or_none(_text("1 to 200 visible characters", r"[^\s\x00-\x1f\x7f]{1,200}")),
+    "append_timeout_s": _SECONDS,
+    "confirm_interval_s": _SECONDS,
+    "confirm_timeout_s": _SECONDS,
+    "owner_timeout_s": _SECONDS,
+    "heartbeat_interval_s": _SECONDS,
+    "producer_drain_s": _SECONDS,
+    "linger_ms": _number("a number of milliseconds from 0 to 900000", lambda value: 0 <= value <= 900_000),
+    "dead_letters_max": _whole(1, 1_000_000_000),
+    "dead_letter_window_s": _SECONDS,
+    "recover_concurrency_max": _whole(1, 10_000),
+    "start_timeout_s": _SECONDS,
+}
+"""The form of each setting that is not a group of options."""

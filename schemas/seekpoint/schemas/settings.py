@@ -1,0 +1,151 @@
+"""The settings of a journal and of the nodes that use it: keyword arguments, environment, ``seekpoint.toml``, defaults.
+
+Kafka's and Redis' own settings pass through (``Options``), all but those a guarantee rests on. docs/settings.md has
+the table.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from seekpoint.schemas.errors import InvalidName, InvalidSetting
+from seekpoint.schemas.forms import FORMS
+from seekpoint.schemas.options import REFUSED, Options, typed_redis_options
+from seekpoint.schemas.secrets import mask_url, scrub, url_secrets
+from seekpoint.schemas.sources import CONFIG_VARIABLE, read_environment, read_file, unknown_setting
+
+__all__ = ["TOPICS", "Settings"]
+
+TOPICS = ("journal", "checkpoints", "schemas", "nodes", "deadletters", "inbox", "recover", "recovered")
+"""What a journal's topics are for; each is named ``NAME.`` and one of these."""
+
+
+def _options() -> Any:
+    return field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Settings:
+    """Where a journal is and how a node behaves. Checked when made; printed without secrets; picklable.
+
+    ``Settings(...)`` takes keywords only; ``Settings.load()`` also reads the environment and ``seekpoint.toml``.
+    ``dataclasses.replace`` gives a checked copy. Raises ``InvalidSetting`` naming the setting and what it must be.
+
+    >>> Settings(journal="fleet").topic_name("journal")
+    'fleet.journal'
+    """
+
+    journal: str = "seekpoint"
+    bootstrap_servers: str = "127.0.0.1:9092"
+    redis_url: str | None = "redis://127.0.0.1:6379/0"
+    partitions: int = 8
+    replication_factor: int | None = None
+    node_id: str | None = None
+    append_timeout_s: float = 120.0
+    confirm_interval_s: float = 5.0
+    confirm_timeout_s: float = 30.0
+    owner_timeout_s: float = 15.0
+    heartbeat_interval_s: float = 3.0
+    producer_drain_s: float = 1.0
+    linger_ms: float = 0.0
+    dead_letters_max: int = 100
+    dead_letter_window_s: float = 60.0
+    recover_concurrency_max: int = 4
+    start_timeout_s: float = 15.0
+    kafka: Mapping[str, str] = _options()
+    kafka_producer: Mapping[str, str] = _options()
+    kafka_consumer: Mapping[str, str] = _options()
+    kafka_admin: Mapping[str, str] = _options()
+    redis: Mapping[str, str] = _options()
+    topic: Mapping[str, str] = _options()
+
+    def __post_init__(self) -> None:
+        for name, form in FORMS.items():
+            form.checked(name, getattr(self, name))
+        for group in REFUSED:
+            given = getattr(self, group)
+            if not isinstance(given, Mapping):
+                raise InvalidSetting(f"{group} must be a mapping of names to values", setting=group)
+            object.__setattr__(self, group, given if isinstance(given, Options) else Options(group, given))
+        typed_redis_options(self.redis)
+        if self.heartbeat_interval_s >= self.owner_timeout_s:
+            raise InvalidSetting(
+                "heartbeat_interval_s must be below owner_timeout_s, or every owner looks dead",
+                heartbeat_interval_s=self.heartbeat_interval_s,
+                owner_timeout_s=self.owner_timeout_s,
+            )
+
+    @classmethod
+    def load(
+        cls, path: str | Path | None = None, environ: Mapping[str, str] | None = None, **overrides: Any
+    ) -> Settings:
+        """The settings as given: keyword before environment before ``seekpoint.toml`` before default.
+
+        ``path`` is the file, else ``SEEKPOINT_CONFIG``, else ``seekpoint.toml`` in the working directory if there is
+        one. ``environ`` is ``os.environ`` unless given. Options (``kafka`` and so on) are merged name by name.
+        """
+        environ = os.environ if environ is None else environ
+        for name in overrides.keys() - FORMS.keys() - REFUSED.keys():
+            raise unknown_setting(name, [*FORMS, *REFUSED], "a keyword argument")
+        config = path or environ.get(CONFIG_VARIABLE)
+        file = Path(config) if config else Path("seekpoint.toml")
+        written = read_file(file) if config or file.is_file() else {}
+        return cls(**_merge(written, read_environment(environ), overrides))
+
+    def topic_name(self, topic: str) -> str:
+        """The name of one of the journal's topics (``TOPICS``). Raises ``InvalidName`` for anything else."""
+        if topic not in TOPICS:
+            raise InvalidName(f"a journal has no topic {topic!r}", topic=topic, hint=f"one of {', '.join(TOPICS)}")
+        return f"{self.journal}.{topic}"
+
+    def producer_config(self) -> dict[str, str | int | float | bool]:
+        """librdkafka's settings for a producer: the user's, then ours. What guarantees rest on is added by its maker."""
+        return {**self.kafka, **self.kafka_producer, **self._ours(), "linger.ms": self.linger_ms}
+
+    def consumer_config(self) -> dict[str, str | int | float | bool]:
+        """librdkafka's settings for a consumer: the user's, then ours. What guarantees rest on is added by its maker."""
+        return {**self.kafka, **self.kafka_consumer, **self._ours()}
+
+    def admin_config(self) -> dict[str, str | int | float | bool]:
+        """librdkafka's settings for an admin client: the user's, then ours."""
+        return {**self.kafka, **self.kafka_admin, **self._ours()}
+
+    def redis_config(self) -> dict[str, str | int | float | bool]:
+        """redis-py's keyword settings beside ``redis_url``: the user's, typed."""
+        return typed_redis_options(self.redis)
+
+    def secrets(self) -> frozenset[str]:
+        """The secret values: passwords, keys, tokens, and what stands for one in ``redis_url``."""
+        found = set(url_secrets(self.redis_url or ""))
+        for group in REFUSED:
+            options = getattr(self, group)
+            found.update(options.secrets())
+        return frozenset(found - {""})
+
+    def scrub(self, text: str) -> str:
+        """``text`` without any of the secrets: for messages of others (librdkafka, Redis) before they are shown."""
+        return scrub(text, self.secrets())
+
+    def _ours(self) -> dict[str, str | int | float | bool]:
+        named = {} if self.node_id is None else {"client.id": self.node_id}
+        return {**named, "bootstrap.servers": self.bootstrap_servers}
+
+    def __repr__(self) -> str:
+        shown = {each.name: getattr(self, each.name) for each in fields(self)}
+        if self.redis_url is not None:
+            shown["redis_url"] = mask_url(self.redis_url)
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
+
+def _merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Later layers win; options are merged name by name."""
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        for name, value in layer.items():
+            both = name in REFUSED and isinstance(value, Mapping)
+            merged[name] = {**merged.get(name, {}), **Options(name, value)} if both else value
+    return merged

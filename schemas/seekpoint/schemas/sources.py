@@ -1,0 +1,144 @@
+"""Where settings are written: the environment and ``seekpoint.toml``, each read into field -> value.
+
+A name nobody knows is an error that names the nearest one: a misspelt setting must not silently be a default.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from seekpoint.schemas.errors import InvalidSetting
+from seekpoint.schemas.forms import FORMS
+from seekpoint.schemas.options import REFUSED, option_text
+from seekpoint.schemas.secrets import read_secret_file, read_secret_files
+
+__all__ = ["CONFIG_VARIABLE", "PREFIX", "read_environment", "read_file", "unknown_setting", "variable"]
+
+PREFIX = "SEEKPOINT_"
+CONFIG_VARIABLE = "SEEKPOINT_CONFIG"
+
+_GROUP_PREFIXES = (
+    ("KAFKA_PRODUCER_", "kafka_producer", "."),
+    ("KAFKA_CONSUMER_", "kafka_consumer", "."),
+    ("KAFKA_ADMIN_", "kafka_admin", "."),
+    ("KAFKA_", "kafka", "."),
+    ("REDIS_", "redis", "_"),
+    ("TOPIC_", "topic", "."),
+)
+"""Longest first. A name in the environment stands for a field before it stands for an option: SEEKPOINT_REDIS_URL."""
+
+_KUBERNETES = re.compile(r"SEEKPOINT_(?:\w+_)?(?:SERVICE_(?:HOST|PORT(?:_\w+)?)|PORT_\d+_(?:TCP|UDP|SCTP)(?:_\w+)?)")
+"""Kubernetes sets these in every pod beside a service named ``seekpoint…``; they are nobody's settings."""
+
+Layer = dict[str, Any]
+
+
+def variable(field: str) -> str:
+    """The environment variable of a setting.
+
+    >>> variable("redis_url")
+    'SEEKPOINT_REDIS_URL'
+    """
+    return PREFIX + field.upper()
+
+
+def read_environment(environ: Mapping[str, str]) -> Layer:
+    """What ``SEEKPOINT_…`` says: field -> value, options by group. Raises ``InvalidSetting`` naming the variable."""
+    layer: Layer = {}
+    for name, text in environ.items():
+        if name.startswith(PREFIX) and name != CONFIG_VARIABLE and not _set_by_kubernetes(name, text):
+            _read_variable(layer, name, text, environ)
+    for group in REFUSED.keys() & layer.keys():
+        layer[group] = read_secret_files(layer[group], f"{variable(group)}_…")
+    return layer
+
+
+def read_file(path: Path) -> Layer:
+    """What a ``seekpoint.toml`` says. Raises ``InvalidSetting`` with the path when it cannot be read, or is wrong."""
+    import tomllib  # only where a file is: it costs 5 ms
+
+    try:
+        with path.open("rb") as file:
+            content = tomllib.load(file)
+    except OSError as exc:
+        raise InvalidSetting(f"{path} cannot be read: {exc.strerror}", setting=CONFIG_VARIABLE, path=str(path)) from exc
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as exc:
+        raise InvalidSetting(f"{path} is not TOML: {exc}", path=str(path), hint="see docs/settings.md") from None
+    return _read_tables(content, path)
+
+
+def unknown_setting(name: str, known: Iterable[str], where: str) -> InvalidSetting:
+    """The error for a setting nobody knows, naming the nearest one that exists."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, list(known), n=1, cutoff=0.6)
+    hint = f"did you mean {near[0]}?" if near else "see docs/settings.md for all of them"
+    return InvalidSetting(f"there is no setting {name}", where=where, hint=hint)
+
+
+def _set_by_kubernetes(name: str, text: str) -> bool:
+    if name.endswith("_PORT") and text.startswith(("tcp://", "udp://", "sctp://")):
+        return True
+    return _KUBERNETES.fullmatch(name) is not None
+
+
+def _read_variable(layer: Layer, name: str, text: str, environ: Mapping[str, str]) -> None:
+    rest = name.removeprefix(PREFIX)
+    field = rest.lower()
+    if rest.isupper() and field in FORMS:
+        layer[field] = FORMS[field].read(name, text)
+    elif name == "SEEKPOINT_REDIS_URL_FILE":
+        if "SEEKPOINT_REDIS_URL" in environ:
+            raise InvalidSetting(f"both SEEKPOINT_REDIS_URL and {name} are set", setting=name, hint="keep one of them")
+        layer["redis_url"] = FORMS["redis_url"].read(name, read_secret_file(text, name))
+    else:
+        group, option = _option(name, rest)
+        layer.setdefault(group, {})[option] = text
+
+
+def _option(name: str, rest: str) -> tuple[str, str]:
+    for prefix, group, separator in _GROUP_PREFIXES:
+        option = rest.removeprefix(prefix)
+        if option != rest and option and rest.isupper() and f"{option}_" not in ("PRODUCER_", "CONSUMER_", "ADMIN_"):
+            return group, option.lower().replace("_", separator)
+    known = [*map(variable, FORMS), CONFIG_VARIABLE, "SEEKPOINT_REDIS_URL_FILE"]
+    raise unknown_setting(name, known, "the environment")
+
+
+def _read_tables(content: Mapping[str, Any], path: Path) -> Layer:
+    layer: Layer = {}
+    for name, value in content.items():
+        if name in FORMS:
+            layer[name] = FORMS[name].read(f"{name} in {path}", value) if isinstance(value, str) else value
+            FORMS[name].checked(f"{name} in {path}", layer[name])
+        elif name in ("kafka", "redis", "topic") and isinstance(value, dict):
+            _read_group(layer, name, value, path)
+        elif name == "redis_url_file" and isinstance(value, str) and "redis_url" not in content:
+            layer["redis_url"] = FORMS["redis_url"].read(name, read_secret_file(value, f"{name} in {path}"))
+        else:
+            raise unknown_setting(name, [*FORMS, "redis_url_file", "kafka", "redis", "topic"], str(path))
+    return layer
+
+
+def _read_group(layer: Layer, group: str, table: Mapping[str, Any], path: Path) -> None:
+    if group == "kafka":
+        own = {name: value for name, value in table.items() if name in ("producer", "consumer", "admin")}
+        table = {name: value for name, value in table.items() if name not in own}
+        for name, value in own.items():
+            if not isinstance(value, dict):
+                raise InvalidSetting(f"kafka.{name} in {path} must be a table", setting=f"kafka.{name}")
+            _read_group(layer, f"kafka_{name}", value, path)
+    flat = {name: option_text(f"{group} {name} in {path}", value) for name, value in _flat(table, "")}
+    layer[group] = read_secret_files(flat, f"{group} in {path}")
+
+
+def _flat(table: Mapping[str, Any], prefix: str) -> Iterable[tuple[str, Any]]:
+    """``{"sasl": {"password": x}}``, as TOML reads an unquoted ``sasl.password``, as ``("sasl.password", x)``."""
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
