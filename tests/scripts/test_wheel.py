@@ -1,0 +1,51 @@
+"""The wheel holds all five roots, their type markers and the schemas, and nothing else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+ROOTS = ("schemas", "consumers", "producers", "console", "compose")
+
+
+@pytest.fixture(scope="module")
+def members(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """The names in a wheel built from this checkout."""
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    built = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False, timeout=120)
+    assert built.returncode == 0, built.stderr
+    [wheel] = folder.glob("seekpoint-*.whl")
+    with ZipFile(wheel) as archive:
+        return set(archive.namelist())
+
+
+@pytest.mark.parametrize("root", ROOTS)
+def test_each_root_is_whole_and_typed(members: set[str], root: str) -> None:
+    """Every file of the root that is not a leftover of the interpreter is in the wheel, py.typed among them."""
+    files = (path for path in (CHECKOUT / root).rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    expected = {path.relative_to(CHECKOUT / root).as_posix() for path in files}
+    assert f"seekpoint/{root}/py.typed" in expected
+    assert expected - members == set()
+
+
+def test_the_avro_schemas_are_shipped(members: set[str]) -> None:
+    """A reader in another language finds them in the wheel."""
+    assert [name for name in members if name.startswith("seekpoint/schemas/") and name.endswith(".avsc")]
+
+
+def test_the_namespace_stays_open(members: set[str]) -> None:
+    """An __init__.py in it would hide the other roots, and nothing lands outside it."""
+    assert "seekpoint/__init__.py" not in members
+    outside = {name.partition("/")[0] for name in members} - {"seekpoint"}
+    assert [name.endswith(".dist-info") for name in outside] == [True]
+
+
+def test_the_licence_travels_along(members: set[str]) -> None:
+    """Whole, in the wheel's own folder."""
+    assert [name for name in members if name.endswith(".dist-info/licenses/LICENSE")]
