@@ -1,0 +1,38 @@
+"""How to turn a value that cannot be journaled into one that can."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+__all__ = ["advice"]
+
+_BASES = (str, bytes, bool, int, float, dict, list, tuple, set, frozenset)
+
+
+def advice(value: object) -> str:
+    """The conversion to try, in a few words, by what the value is."""
+    kind = type(value)
+    if hasattr(kind, "model_dump"):
+        return "convert it with .model_dump()"
+    if hasattr(kind, "__dataclass_fields__"):
+        return "convert it with dataclasses.asdict()"
+    if isinstance(value, Enum):
+        return "use its .value or its .name"
+    if hasattr(kind, "_asdict"):
+        return "convert it with ._asdict(), or with tuple()"
+    for base in _BASES:
+        if isinstance(value, base):
+            return f"convert it with {base.__name__}(): a subclass would not come back as itself"
+    return _by_behaviour(kind)
+
+
+def _by_behaviour(kind: type) -> str:
+    if hasattr(kind, "tolist"):
+        return "convert it with .tolist()"
+    if hasattr(kind, "__await__"):
+        return "await it first"
+    if hasattr(kind, "__next__"):
+        return "convert it with list()"
+    if kind in (bytearray, memoryview):
+        return "convert it with bytes()"
+    return "convert it to plain types first (str(), a dict of its fields), or leave it out"
