@@ -1,0 +1,83 @@
+"""The settings of a local Kafka broker, decided from its number, its ports and the size of its cluster. Pure."""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+__all__ = ["BrokerPorts", "broker_properties", "kafka_uuid", "meta_properties", "to_text"]
+
+BrokerPorts = tuple[int, int]
+"""Where clients connect, and where controllers do."""
+
+_INTERNAL_PARTITIONS = "4"
+
+
+def broker_properties(
+    node: int, ports: Sequence[BrokerPorts], data: Path, extra: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """``server.properties`` of broker ``node`` (1, 2, …); ``ports`` are those of all brokers; ``extra`` wins."""
+    client, controller = ports[node - 1]
+    voters = ",".join(f"{index}@127.0.0.1:{port}" for index, (_, port) in enumerate(ports, start=1))
+    return {
+        "process.roles": "broker,controller",
+        "node.id": str(node),
+        "controller.quorum.voters": voters,
+        "controller.listener.names": "CONTROLLER",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "listeners": f"PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{client}",
+        "log.dirs": str(data),
+        **_replication(len(ports)),
+        **_LOCAL,
+        **(extra or {}),
+    }
+
+
+_LOCAL: Mapping[str, str] = {
+    "auto.create.topics.enable": "false",  # a topic made by accident has the wrong settings
+    "controlled.shutdown.enable": "false",  # all brokers stop together: the last ones would wait for a lost quorum
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "log.cleaner.dedupe.buffer.size": "16777216",  # 128 MB of each heap otherwise
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    "offsets.topic.num.partitions": _INTERNAL_PARTITIONS,
+    "transaction.state.log.num.partitions": _INTERNAL_PARTITIONS,
+    "share.coordinator.state.topic.num.partitions": _INTERNAL_PARTITIONS,
+    # A broker killed by a test is registered anew only once its old session is over.
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+}
+
+
+def _replication(brokers: int) -> dict[str, str]:
+    replicas, in_sync = str(min(3, brokers)), "2" if brokers >= 3 else "1"
+    return {
+        "default.replication.factor": replicas,
+        "min.insync.replicas": in_sync,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": in_sync,
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": in_sync,
+    }
+
+
+def meta_properties(node: int, cluster_id: str) -> dict[str, str]:
+    """``meta.properties`` of a new data directory, as the storage tool writes it."""
+    return {"version": "1", "cluster.id": cluster_id, "node.id": str(node), "directory.id": kafka_uuid()}
+
+
+def kafka_uuid() -> str:
+    """A random id in Kafka's notation. Never one that starts with a dash: the tools take it for an option."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
+
+
+def to_text(properties: Mapping[str, str]) -> str:
+    """Java's properties format."""
+    return "".join(f"{name}={value}\n" for name, value in properties.items())

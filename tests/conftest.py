@@ -1,0 +1,24 @@
+"""Fixtures of all tests: the session's one cluster, and a journal of its own for each test that asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+
+from seekpoint.compose import LocalCluster
+from seekpoint.schemas.settings import Settings
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[LocalCluster]:
+    """One real Kafka and Valkey a test run. If they do not come up the tests fail: they are never skipped."""
+    with LocalCluster() as running:
+        yield running
+
+
+@pytest.fixture
+def settings(cluster: LocalCluster) -> Settings:
+    """Settings of a journal that nobody else uses; its topics do not exist yet."""
+    return cluster.settings(journal=f"test-{uuid4().hex[:12]}", partitions=4)
