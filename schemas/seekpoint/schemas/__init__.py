@@ -1,1 +1,88 @@
-"""Seekpoint: placeholder, filled by the next commits."""
+"""What an entry is and means: the vocabulary, the codec, the fold, the log's seam, the settings. Touches no network.
+
+The words, each with one meaning everywhere:
+
+journal
+    a named set of topics: ``NAME.journal``, ``NAME.checkpoints``, ``NAME.schemas``, ``NAME.nodes``, ...
+process
+    one agent process, named by ``process_id``; all its entries have that Kafka key, so one partition, so one order
+entry
+    one fact in the journal; Kafka's "record" and "message" are used only inside the Kafka modules
+owner / epoch
+    the node that may append as the process; the epoch counts owners
+seq
+    the owner's entry number in its process: 1, 2, 3, ... without a gap, across owners
+external entry
+    one appended by somebody who is not the owner (claim, signal, cancel): no seq, an id of its own
+acknowledged / confirmed / fenced
+    in the log / applied by the fold / acknowledged, but by an owner that had lost the process
+fold
+    the pure function (state, offset, entry) -> state; every reader uses this one
+recovery
+    seek point + tail -> state, with a report of what it cost
+message
+    an item of a conversation (role, content, tool calls)
+dead letter
+    a poison record, kept with its bytes and coordinates
+gravestone
+    the small state a finished process keeps for ever
+
+>>> from seekpoint.schemas import Entry, bodies, fold, new_id, new_state
+>>> claim = Entry(new_id(), "case-17", None, 0, None, None, 0, None, None, None, bodies.Claim(0, "node-1"))
+>>> state = fold(new_state(), 0, claim)
+>>> state.epoch, state.owner == claim.id, state.lifecycle
+(1, True, <Lifecycle.CREATED: 'created'>)
+"""
+
+from seekpoint.schemas import bodies, errors
+from seekpoint.schemas.bodies import BODIES, KINDS, Body
+from seekpoint.schemas.codec import SCHEMA_FINGERPRINT, Codec, encode, schema_json
+from seekpoint.schemas.conversation import Conversation, Message
+from seekpoint.schemas.entry import Entry, id_text, new_id, process_key
+from seekpoint.schemas.errors import SeekpointError
+from seekpoint.schemas.fold import Verdict, advance, fold
+from seekpoint.schemas.lifecycle import TRANSITIONS, Lifecycle
+from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits
+from seekpoint.schemas.log import LogReader, LogWriter, MemoryLog
+from seekpoint.schemas.manifest import FORMAT, MANIFEST_KEY, Manifest, schema_key
+from seekpoint.schemas.partition import partition_of
+from seekpoint.schemas.settings import Settings
+from seekpoint.schemas.state import FOLD_VERSION, State, new_state
+
+__all__ = [
+    "BODIES",
+    "DEFAULT_LIMITS",
+    "FOLD_VERSION",
+    "FORMAT",
+    "KINDS",
+    "MANIFEST_KEY",
+    "SCHEMA_FINGERPRINT",
+    "TRANSITIONS",
+    "Body",
+    "Codec",
+    "Conversation",
+    "Entry",
+    "Lifecycle",
+    "Limits",
+    "LogReader",
+    "LogWriter",
+    "Manifest",
+    "MemoryLog",
+    "Message",
+    "SeekpointError",
+    "Settings",
+    "State",
+    "Verdict",
+    "advance",
+    "bodies",
+    "encode",
+    "errors",
+    "fold",
+    "id_text",
+    "new_id",
+    "new_state",
+    "partition_of",
+    "process_key",
+    "schema_json",
+    "schema_key",
+]

@@ -174,7 +174,7 @@ def option_text(setting: str, value: object) -> str:
 
 
 def typed_redis_options(options: Mapping[str, str]) -> dict[str, str | int | float | bool]:
-    """The Redis options as redis-py wants them: numbers and switches parsed, the rest text. ``InvalidSetting`` if not."""
+    """The Redis options as redis-py wants them: numbers and switches parsed, else text. Raises ``InvalidSetting``."""
     return {name: _typed_redis_option(name, text) for name, text in options.items()}
 
 

@@ -103,11 +103,11 @@ class Settings:
         return f"{self.journal}.{topic}"
 
     def producer_config(self) -> dict[str, str | int | float | bool]:
-        """librdkafka's settings for a producer: the user's, then ours. What guarantees rest on is added by its maker."""
+        """librdkafka's settings for a producer: the user's, then ours. Its maker adds what guarantees rest on."""
         return {**self.kafka, **self.kafka_producer, **self._ours(), "linger.ms": self.linger_ms}
 
     def consumer_config(self) -> dict[str, str | int | float | bool]:
-        """librdkafka's settings for a consumer: the user's, then ours. What guarantees rest on is added by its maker."""
+        """librdkafka's settings for a consumer: the user's, then ours. Its maker adds what guarantees rest on."""
         return {**self.kafka, **self.kafka_consumer, **self._ours()}
 
     def admin_config(self) -> dict[str, str | int | float | bool]:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 from hashlib import blake2b
+from types import NoneType
 from typing import Any, Final
 
 import orjson
@@ -30,6 +31,7 @@ from seekpoint.schemas.trees import DEPTH_MAX, from_tree, to_tree
 __all__ = ["check", "digest", "dump", "load", "merge_patch"]
 
 _CANONICAL: Final = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
+_SCALARS: Final = frozenset({str, int, bool, NoneType})
 _NOT_PLAIN: Final = -1
 _STRINGS = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _ONE_BRACKET = str.maketrans("{}", "[]")
@@ -47,9 +49,9 @@ def dump(value: object, limits: Limits = DEFAULT_LIMITS) -> str:
     """
     kind = type(value)
     if kind is dict or kind is list:
-        plain = 0 <= _plain_items(value, min(limits.depth, DEPTH_MAX), limits.items) <= limits.items
+        plain = _plain_items(value, min(limits.depth, DEPTH_MAX), limits.items) >= 0
     else:
-        plain = kind is str or kind is int or kind is bool or value is None or (kind is float and value - value == 0.0)  # type: ignore[operator]
+        plain = kind in _SCALARS or (kind is float and value - value == 0.0)  # type: ignore[operator]
     if plain:
         try:
             return orjson.dumps(value, None, _CANONICAL).decode()
@@ -68,8 +70,8 @@ def load(text: str) -> Any:
         tree = orjson.loads(text)
     except ValueError as exc:
         raise UndecodableRecord(f"a dynamic value is not JSON: {exc}") from exc
-    # No tag without a $ after a quote, however it is spelt.
-    if '"$' in text or "\\u0024" in text:
+    # No tag without a $ after a quote, however it is spelt; single characters are looked for first, as that is faster.
+    if ("$" in text and '"$' in text) or ("\\" in text and "\\u0024" in text):
         return from_tree(tree)
     return tree
 
@@ -80,7 +82,10 @@ def check(text: str, limits: Limits = DEFAULT_LIMITS) -> None:
     Raises ``LimitExceeded`` (depth, items) or ``UndecodableRecord`` (no JSON, or a tag that is not well-formed).
     """
     openings = text.count("[") + text.count("{")
-    if openings > min(limits.depth, DEPTH_MAX) or openings + text.count(",") > limits.items:
+    # No text has more items than characters, so most need no second look.
+    if openings > min(limits.depth, DEPTH_MAX) or (
+        len(text) > limits.items and openings + text.count(",") > limits.items
+    ):
         _check_shape(text, limits)
     load(text)
 
@@ -111,19 +116,20 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 def _plain_items(value: Any, depth: int, items_max: int) -> int:
     """The members of a dict or list and all in it, if plain JSON carries it as it is, within the limits; else -1."""
-    if depth <= 0 or len(value) > items_max:
-        return _NOT_PLAIN
     items = len(value)
+    if depth <= 0 or items > items_max:
+        return _NOT_PLAIN
+    members = value
     if type(value) is dict:
         for key in value:
-            if type(key) is not str or (items == 1 and key[:1] == "$"):
+            if type(key) is not str:
                 return _NOT_PLAIN
+        if items == 1 and key[:1] == "$":
+            return _NOT_PLAIN
         members = value.values()
-    else:
-        members = value
     for item in members:
         kind = type(item)
-        if kind is str or kind is int or item is None or kind is bool:
+        if kind is str or kind in _SCALARS:
             continue
         if kind is dict or kind is list:
             inner = _plain_items(item, depth - 1, items_max)

@@ -1,0 +1,243 @@
+"""What an entry can say: one frozen class a body, field for field its ``.avsc``.
+
+An **external** body may be written by anybody and only fills the mailbox (a claim: takes the process); all others are
+the owner's. Dynamic values are JSON text (see ``values``). The order of ``BODIES`` is the order of the Avro union and
+only ever grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, TypeAlias
+
+__all__ = ["BODIES", "KINDS", "Body", "Json"]
+
+Json: TypeAlias = str
+"""JSON text (see ``values``); the codec checks it when it decodes."""
+
+NIL_ID = bytes(16)
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """The base of all bodies."""
+
+    KIND: ClassVar[str]
+    """The entry's kind, as the log, the command line and ``last_kind`` show it."""
+    EXTERNAL: ClassVar[bool] = False
+    OWNERSHIP: ClassVar[bool] = False
+    """Bookkeeping of ownership: neither counted in ``entries_applied`` nor ever a ``last_kind``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim(Body):
+    """A node asks to own the process; won if ``expected_epoch`` is the process's epoch when it is read."""
+
+    KIND = "claim"
+    EXTERNAL = True
+    OWNERSHIP = True
+    expected_epoch: int = 0
+    node_id: str = ""
+    boot_id: str = ""
+    accept_degraded: bool = False
+    old_claim_id: bytes | None = None
+    abandon_from_seq: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Signal(Body):
+    """Somebody tells the process something."""
+
+    KIND = "signal"
+    EXTERNAL = True
+    name: str = ""
+    payload: Json = "null"
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested(Body):
+    """Somebody asks the process to stop."""
+
+    KIND = "cancel_requested"
+    EXTERNAL = True
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Received(Body):
+    """The owner took an external entry out of the mailbox: from here on the agent has seen it."""
+
+    KIND = "received"
+    external_id: bytes = NIL_ID
+
+
+@dataclass(frozen=True, slots=True)
+class Released(Body):
+    """The owner gives the process up."""
+
+    KIND = "released"
+    OWNERSHIP = True
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finished(Body):
+    """The process is done; its state becomes a gravestone."""
+
+    KIND = "finished"
+    result: Json = "null"
+
+
+@dataclass(frozen=True, slots=True)
+class LifecycleChanged(Body):
+    """The process moves to another lifecycle state."""
+
+    KIND = "lifecycle_changed"
+    to: str = ""
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ContextUpdated(Body):
+    """One context value is set."""
+
+    KIND = "context_updated"
+    key: str = ""
+    value: Json = "null"
+
+
+@dataclass(frozen=True, slots=True)
+class ContextUpdatedMany(Body):
+    """Several context values are set at once."""
+
+    KIND = "context_updated_many"
+    values: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ContextDeleted(Body):
+    """One context value is removed."""
+
+    KIND = "context_deleted"
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextPatched(Body):
+    """The context is changed by an RFC 7386 merge patch."""
+
+    KIND = "context_patched"
+    patch: Json = "{}"
+
+
+@dataclass(frozen=True, slots=True)
+class ContextCleared(Body):
+    """All context values are removed."""
+
+    KIND = "context_cleared"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageSaid(Body):
+    """One message of the conversation."""
+
+    KIND = "message_said"
+    role: str = ""
+    content: str | None = None
+    parts: Json | None = None
+    tool_calls: Json | None = None
+    tool_call_id: str | None = None
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InvocationTriggered(Body):
+    """Something wants the agent to work."""
+
+    KIND = "invocation_triggered"
+    trigger: str = ""
+    payload: Json = "null"
+
+
+@dataclass(frozen=True, slots=True)
+class InvocationStarted(Body):
+    """The agent begins to work on the newest trigger."""
+
+    KIND = "invocation_started"
+    attempt: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class InvocationEnded(Body):
+    """The agent ended its work on the newest trigger."""
+
+    KIND = "invocation_ended"
+    outcome: str = ""
+    duration_us: int = 0
+    result: Json = "null"
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorRecorded(Body):
+    """The agent's code raised out of its process."""
+
+    KIND = "error_recorded"
+    type: str = ""
+    message: str = ""
+    traceback: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Custom(Body):
+    """An entry of the user's own."""
+
+    KIND = "custom"
+    kind: str = ""
+    payload: Json = "null"
+
+
+@dataclass(frozen=True, slots=True)
+class Rewound(Body):
+    """The content is what it was after an earlier seq; the history stays."""
+
+    KIND = "rewound"
+    to_seq: int = 0
+    content: Json = "{}"
+
+
+@dataclass(frozen=True, slots=True)
+class Forked(Body):
+    """The process starts with another's content."""
+
+    KIND = "forked"
+    parent_id: str = ""
+    parent_seq: int = 0
+    content: Json = "{}"
+
+
+BODIES: tuple[type[Body], ...] = (
+    Claim,
+    Signal,
+    CancelRequested,
+    Received,
+    Released,
+    Finished,
+    LifecycleChanged,
+    ContextUpdated,
+    ContextUpdatedMany,
+    ContextDeleted,
+    ContextPatched,
+    ContextCleared,
+    MessageSaid,
+    InvocationTriggered,
+    InvocationStarted,
+    InvocationEnded,
+    ErrorRecorded,
+    Custom,
+    Rewound,
+    Forked,
+)
+
+KINDS: Mapping[str, type[Body]] = {body.KIND: body for body in BODIES}

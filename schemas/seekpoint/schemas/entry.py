@@ -1,0 +1,67 @@
+"""The entry: one fact in the journal, and the ids that name it."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from typing import NamedTuple
+
+from seekpoint.schemas.bodies import Body
+from seekpoint.schemas.errors import InvalidName
+
+__all__ = ["Entry", "id_text", "new_id", "process_key"]
+
+PROCESS_ID_BYTES_MAX = 200
+
+
+class Entry(NamedTuple):
+    """One fact. A tuple, not a dataclass: it is built once an entry on every path (0.4 against 2.1 µs).
+
+    ``seq`` is None for an external entry (claim, signal, cancel, ...); ``ts`` is in microseconds since 1970, the
+    writer's clock, information only. Ids are the 16 bytes of a UUIDv7: ``id_text`` shows them.
+    """
+
+    id: bytes
+    process_id: str
+    seq: int | None
+    epoch: int
+    claim_id: bytes | None
+    prev_offset: int | None
+    ts: int
+    actor: str | None
+    caused_by: bytes | None
+    correlation_id: str | None
+    body: Body
+
+    @property
+    def kind(self) -> str:
+        """What happened: the body's kind; a custom entry's own kind is in its body."""
+        return self.body.KIND
+
+
+def new_id() -> bytes:
+    """A UUIDv7 (RFC 9562): 48 bits of milliseconds, then random; sorts by time, never decides anything."""
+    stamp = time.time_ns() // 1_000_000
+    noise = bytearray(os.urandom(10))
+    noise[0] = noise[0] & 0x0F | 0x70
+    noise[2] = noise[2] & 0x3F | 0x80
+    return stamp.to_bytes(6, "big") + noise
+
+
+def id_text(value: bytes | None) -> str | None:
+    """An id as people read it: ``01930c4e-...``; None stays None."""
+    return None if value is None else str(uuid.UUID(bytes=value))
+
+
+def process_key(process_id: str) -> bytes:
+    """The Kafka key of a process: its id in UTF-8. Raises ``InvalidName``: 1 to 200 bytes, no control characters."""
+    try:
+        key = process_id.encode()
+    except (UnicodeEncodeError, AttributeError) as exc:
+        raise InvalidName("a process id is text that UTF-8 can carry", process_id=repr(process_id)) from exc
+    if not 1 <= len(key) <= PROCESS_ID_BYTES_MAX:
+        raise InvalidName("a process id has 1 to 200 bytes", process_id=process_id[:60], bytes=len(key))
+    if any(ord(character) < 0x20 or 0x7F <= ord(character) < 0xA0 for character in process_id):
+        raise InvalidName("a process id has no control characters", process_id=repr(process_id[:60]))
+    return key

@@ -1,0 +1,35 @@
+"""Which partition a process lives in: murmur2, as Java's default partitioner, so that other engines' joins line up."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+__all__ = ["murmur2", "partition_of"]
+
+_MASK = 0xFFFFFFFF
+_M = 0x5BD1E995
+
+
+def murmur2(data: bytes) -> int:
+    """Kafka's 32-bit murmur2 (org.apache.kafka.common.utils.Utils), unsigned."""
+    length = len(data)
+    h = 0x9747B28C ^ length
+    whole = length & ~3
+    for at in range(0, whole, 4):
+        k = int.from_bytes(data[at : at + 4], "little") * _M & _MASK
+        k = (k ^ k >> 24) * _M & _MASK
+        h = (h * _M & _MASK) ^ k
+    if length & 3:
+        h = (h ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
+    h = (h ^ h >> 13) * _M & _MASK
+    return h ^ h >> 15
+
+
+@lru_cache(maxsize=65_536)
+def partition_of(key: bytes, partitions: int) -> int:
+    """The partition of ``key`` among ``partitions``.
+
+    >>> partition_of(b"case-17", 8)
+    4
+    """
+    return (murmur2(key) & 0x7FFFFFFF) % partitions
