@@ -13,6 +13,10 @@ from seekpoint.schemas.secrets import MASK, mask_url
 __all__ = ["FORMS", "Form"]
 
 
+def _show(value: object) -> str:
+    return repr(mask_url(value) if isinstance(value, str) else value)
+
+
 @dataclass(frozen=True, slots=True)
 class Form:
     """What a setting's value must look like."""
@@ -21,7 +25,7 @@ class Form:
     """For the message: "a number of seconds above 0"."""
     fits: Callable[[object], bool]
     parse: Callable[[str], object]
-    show: Callable[[object], str] = repr
+    show: Callable[[object], str] = _show
     """How a wrong value may be printed."""
 
     def checked(self, setting: str, value: object) -> object:
@@ -56,7 +60,7 @@ def _text(expected: str, pattern: str) -> Form:
     return Form(expected, lambda value: isinstance(value, str) and legal.fullmatch(value) is not None, str.strip)
 
 
-def _or_none(form: Form, show: Callable[[object], str] = repr) -> Form:
+def _or_none(form: Form, show: Callable[[object], str] = _show) -> Form:
     return Form(
         f"{form.expected}, or none",
         lambda value: value is None or form.fits(value),
@@ -85,6 +89,7 @@ FORMS: Mapping[str, Form] = {
     "replication_factor": _or_none(_whole(1, 32_767)),
     "node_id": _or_none(_text("1 to 200 visible characters", r"[^\s\x00-\x1f\x7f]{1,200}")),
     "append_timeout_s": _SECONDS,
+    "heal_timeout_s": _SECONDS,
     "confirm_interval_s": _SECONDS,
     "confirm_timeout_s": _SECONDS,
     "owner_timeout_s": _SECONDS,

@@ -10,11 +10,11 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seekpoint.schemas.errors import InvalidName, InvalidSetting
 from seekpoint.schemas.forms import FORMS
-from seekpoint.schemas.options import REFUSED, Options, typed_redis_options
+from seekpoint.schemas.options import REFUSED, Options, check_redis_url, typed_redis_options
 from seekpoint.schemas.secrets import mask_url, scrub, url_secrets
 from seekpoint.schemas.sources import CONFIG_VARIABLE, read_environment, read_file, unknown_setting
 
@@ -46,6 +46,7 @@ class Settings:
     replication_factor: int | None = None
     node_id: str | None = None
     append_timeout_s: float = 120.0
+    heal_timeout_s: float = 120.0
     confirm_interval_s: float = 5.0
     confirm_timeout_s: float = 30.0
     owner_timeout_s: float = 15.0
@@ -63,6 +64,13 @@ class Settings:
     redis: Mapping[str, str] = _options()
     topic: Mapping[str, str] = _options()
 
+    if not TYPE_CHECKING:
+
+        def __new__(cls, **given: Any) -> Settings:
+            # Before the generated __init__, whose TypeError for a misspelt name would not name the nearest one.
+            _check_names(given)
+            return object.__new__(cls)
+
     def __post_init__(self) -> None:
         for name, form in FORMS.items():
             form.checked(name, getattr(self, name))
@@ -70,8 +78,10 @@ class Settings:
             given = getattr(self, group)
             if not isinstance(given, Mapping):
                 raise InvalidSetting(f"{group} must be a mapping of names to values", setting=group)
-            object.__setattr__(self, group, given if isinstance(given, Options) else Options(group, given))
+            checked = isinstance(given, Options) and given.group == group
+            object.__setattr__(self, group, given if checked else Options(group, given))
         typed_redis_options(self.redis)
+        check_redis_url(self.redis_url)
         if self.heartbeat_interval_s >= self.owner_timeout_s:
             raise InvalidSetting(
                 "heartbeat_interval_s must be below owner_timeout_s, or every owner looks dead",
@@ -89,11 +99,10 @@ class Settings:
         one. ``environ`` is ``os.environ`` unless given. Options (``kafka`` and so on) are merged name by name.
         """
         environ = os.environ if environ is None else environ
-        for name in overrides.keys() - FORMS.keys() - REFUSED.keys():
-            raise unknown_setting(name, [*FORMS, *REFUSED], "a keyword argument")
+        _check_names(overrides)
         config = path or environ.get(CONFIG_VARIABLE)
-        file = Path(config) if config else Path("seekpoint.toml")
-        written = read_file(file) if config or file.is_file() else {}
+        file = config or "seekpoint.toml"
+        written = read_file(Path(file)) if config or os.path.isfile(file) else {}
         return cls(**_merge(written, read_environment(environ), overrides))
 
     def topic_name(self, topic: str) -> str:
@@ -139,6 +148,11 @@ class Settings:
         if self.redis_url is not None:
             shown["redis_url"] = mask_url(self.redis_url)
         return f"Settings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
+
+def _check_names(given: Mapping[str, Any]) -> None:
+    for name in given.keys() - FORMS.keys() - REFUSED.keys():
+        raise unknown_setting(name, [*FORMS, *REFUSED], "a keyword argument")
 
 
 def _merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
