@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from seekpoint.schemas.errors import InvalidSetting
-from seekpoint.schemas.secrets import MASK, is_secret, mask_options, read_secret_files
+from seekpoint.schemas.secrets import MASK, is_secret, mask_options, read_secret_files, url_secrets
 
-__all__ = ["REFUSED", "Options", "option_text", "typed_redis_options"]
+__all__ = ["REFUSED", "Options", "check_redis_url", "option_text", "typed_redis_options"]
 
 _ACKS = "an acknowledged entry is on all in-sync replicas: acks=all"
 _IDEMPOTENT = "a retry must not append an entry twice"
@@ -121,12 +121,12 @@ class Options(Mapping[str, str]):
     Options('kafka', {'sasl.username': 'ann', 'sasl.password': '***'})
     """
 
-    __slots__ = ("_group", "_values")
+    __slots__ = ("_values", "group")
 
     def __init__(self, group: str, values: Mapping[str, Any]) -> None:
         """Check ``values``; read those given as files. Raises ``InvalidSetting`` naming the setting and the reason."""
         texts = {_name(group, name): option_text(f"{group} {name}", value) for name, value in values.items()}
-        self._group = group
+        self.group = group
         self._values = read_secret_files(texts, group)
         for name in self._values:
             reason = REFUSED[group].get(name.lower())
@@ -147,17 +147,21 @@ class Options(Mapping[str, str]):
         return len(self._values)
 
     def __hash__(self) -> int:
-        return hash((self._group, frozenset(self._values.items())))
+        return hash((self.group, frozenset(self._values.items())))
 
     def __repr__(self) -> str:
-        return f"Options({self._group!r}, {mask_options(self._values)!r})"
+        return f"Options({self.group!r}, {mask_options(self._values)!r})"
 
     def __reduce__(self) -> tuple[type[Options], tuple[str, dict[str, str]]]:
-        return type(self), (self._group, self._values)
+        return type(self), (self.group, self._values)
 
     def secrets(self) -> Iterator[str]:
-        """The values that must not be printed."""
-        return (value for name, value in self._values.items() if is_secret(name))
+        """What must not be printed: the values of secret names, and passwords in URLs."""
+        for name, value in self._values.items():
+            if is_secret(name):
+                yield value
+            else:
+                yield from url_secrets(value)
 
 
 def option_text(setting: str, value: object) -> str:
@@ -176,6 +180,15 @@ def option_text(setting: str, value: object) -> str:
 def typed_redis_options(options: Mapping[str, str]) -> dict[str, str | int | float | bool]:
     """The Redis options as redis-py wants them: numbers and switches parsed, else text. Raises ``InvalidSetting``."""
     return {name: _typed_redis_option(name, text) for name, text in options.items()}
+
+
+def check_redis_url(url: str | None) -> None:
+    """Refuse what is refused as an option in the URL's query as well: redis-py lets the query win."""
+    query = (url or "").partition("?")[2].partition("#")[0]
+    for pair in query.split("&"):
+        name = pair.partition("=")[0].strip().lower()
+        if name == "decode_responses":
+            raise InvalidSetting(f"redis_url may not set {name}: {_REDIS[name]}", setting="redis_url")
 
 
 def _typed_redis_option(name: str, text: str) -> str | int | float | bool:

@@ -29,7 +29,10 @@ _LIBRDKAFKA_FILES = frozenset(
 )
 """The names of librdkafka's own that end like ours for "read this from a file": passed through as they are."""
 
-_USERINFO = re.compile(r"(?<=://)([^/?#@]*):([^/?#]*)@")
+_USERINFO = re.compile(r"(?<=://)([^:@/?#]*):(.*)@", re.DOTALL)
+"""Up to the last @: a password that should have been percent-encoded must not show its second half."""
+
+_NARROW = re.compile(r"(?<=://)[^/?#@]*:([^/?#]*)@")
 _QUERY = re.compile(r"([?&])([^=&#]+)=([^&#]*)")
 
 
@@ -41,18 +44,23 @@ def is_secret(name: str) -> bool:
 
 def mask_options(options: Mapping[str, str]) -> dict[str, str]:
     """The options with their secrets masked: what may be printed."""
-    return {name: MASK if is_secret(name) else value for name, value in options.items()}
+    return {name: MASK if is_secret(name) else mask_url(value) for name, value in options.items()}
 
 
 def mask_url(url: str) -> str:
     """The URL with its password, and any secret in its query, masked."""
+    if "://" not in url:
+        return url
     masked = _USERINFO.sub(rf"\1:{MASK}@", url)
     return _QUERY.sub(lambda m: f"{m[1]}{m[2]}={MASK if is_secret(m[2]) else m[3]}", masked)
 
 
 def url_secrets(url: str) -> Iterator[str]:
-    """The secrets in a URL, as written and as decoded."""
+    """The secrets in a URL, as written and as decoded; none in a text that is no URL."""
+    if "://" not in url:
+        return
     written = [match[2] for match in _USERINFO.finditer(url)]
+    written += [match[1] for match in _NARROW.finditer(url)]
     written += [match[3] for match in _QUERY.finditer(url) if is_secret(match[2])]
     for secret in written:
         yield secret

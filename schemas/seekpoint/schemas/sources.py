@@ -33,6 +33,8 @@ _GROUP_PREFIXES = (
 _KUBERNETES = re.compile(r"SEEKPOINT_(?:\w+_)?(?:SERVICE_(?:HOST|PORT(?:_\w+)?)|PORT_\d+_(?:TCP|UDP|SCTP)(?:_\w+)?)")
 """Kubernetes sets these in every pod beside a service named ``seekpoint…``; they are nobody's settings."""
 
+_TOML_NAMES = (*FORMS, "redis_url_file", "kafka", "kafka.producer", "kafka.consumer", "kafka.admin", "redis", "topic")
+
 Layer = dict[str, Any]
 
 
@@ -114,22 +116,22 @@ def _read_tables(content: Mapping[str, Any], path: Path) -> Layer:
         if name in FORMS:
             layer[name] = FORMS[name].read(f"{name} in {path}", value) if isinstance(value, str) else value
             FORMS[name].checked(f"{name} in {path}", layer[name])
-        elif name in ("kafka", "redis", "topic") and isinstance(value, dict):
+        elif name in ("kafka", "redis", "topic"):
             _read_group(layer, name, value, path)
         elif name == "redis_url_file" and isinstance(value, str) and "redis_url" not in content:
             layer["redis_url"] = FORMS["redis_url"].read(name, read_secret_file(value, f"{name} in {path}"))
         else:
-            raise unknown_setting(name, [*FORMS, "redis_url_file", "kafka", "redis", "topic"], str(path))
+            raise unknown_setting(name, _TOML_NAMES, str(path))
     return layer
 
 
-def _read_group(layer: Layer, group: str, table: Mapping[str, Any], path: Path) -> None:
+def _read_group(layer: Layer, group: str, table: Any, path: Path) -> None:
+    if not isinstance(table, dict):
+        raise InvalidSetting(f"{group.replace('_', '.')} in {path} must be a table", setting=group)
     if group == "kafka":
         own = {name: value for name, value in table.items() if name in ("producer", "consumer", "admin")}
         table = {name: value for name, value in table.items() if name not in own}
         for name, value in own.items():
-            if not isinstance(value, dict):
-                raise InvalidSetting(f"kafka.{name} in {path} must be a table", setting=f"kafka.{name}")
             _read_group(layer, f"kafka_{name}", value, path)
     flat = {name: option_text(f"{group} {name} in {path}", value) for name, value in _flat(table, "")}
     layer[group] = read_secret_files(flat, f"{group} in {path}")

@@ -49,7 +49,8 @@ def dump(value: object, limits: Limits = DEFAULT_LIMITS) -> str:
     """
     kind = type(value)
     if kind is dict or kind is list:
-        plain = _plain_items(value, min(limits.depth, DEPTH_MAX), limits.items) >= 0
+        depth = limits.depth if limits.depth < DEPTH_MAX else DEPTH_MAX
+        plain = _plain_items(value, depth, limits.items) >= 0
     else:
         plain = kind in _SCALARS or (kind is float and value - value == 0.0)  # type: ignore[operator]
     if plain:
