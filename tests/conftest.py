@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from seekpoint.compose import LocalCluster
+from seekpoint.compose import LocalCluster, create_topics
 from seekpoint.schemas.settings import Settings
 
 
@@ -22,3 +22,10 @@ def cluster() -> Iterator[LocalCluster]:
 def settings(cluster: LocalCluster) -> Settings:
     """Settings of a journal that nobody else uses; its topics do not exist yet."""
     return cluster.settings(journal=f"test-{uuid4().hex[:12]}", partitions=4)
+
+
+@pytest.fixture
+async def journal(settings: Settings) -> Settings:
+    """The same settings, once the journal's topics exist."""
+    await create_topics(settings)
+    return settings

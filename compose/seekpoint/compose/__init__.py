@@ -1,5 +1,19 @@
-"""The surroundings of a journal: a local cluster without Docker, the topics and their audit."""
+"""The surroundings of a journal: a local cluster without Docker, its topics, and their audit.
 
+>>> from seekpoint.compose import LocalCluster, create_topics
+"""
+
+from seekpoint.compose.audit import Finding
 from seekpoint.compose.cluster import LocalCluster
+from seekpoint.compose.creation import check_topics, check_topics_sync, create_topics, create_topics_sync
+from seekpoint.compose.parts import PartStatus
 
-__all__ = ["LocalCluster"]
+__all__ = [
+    "Finding",
+    "LocalCluster",
+    "PartStatus",
+    "check_topics",
+    "check_topics_sync",
+    "create_topics",
+    "create_topics_sync",
+]

@@ -1,0 +1,141 @@
+"""A journal's topics on a real Kafka: created, described, audited. The decisions are in ``topics`` and ``audit``."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from seekpoint.compose.audit import Finding, TopicFacts, compare, compare_manifest, first_error, make_manifest
+from seekpoint.compose.kafka import TopicAdmin, append_records, read_newest
+from seekpoint.compose.topics import plan_topics
+from seekpoint.schemas.codec import SCHEMA_FINGERPRINT, schema_json
+from seekpoint.schemas.errors import JournalMismatch
+from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits
+from seekpoint.schemas.manifest import FORMAT, MANIFEST_KEY, Manifest, schema_key
+from seekpoint.schemas.settings import TOPICS, Settings
+
+__all__ = ["check_topics", "check_topics_sync", "create_topics", "create_topics_sync"]
+
+_logger = logging.getLogger("seekpoint.compose")
+
+
+async def create_topics(settings: Settings, *, limits: Limits = DEFAULT_LIMITS) -> Manifest:
+    """Create what is missing of the journal, and give its manifest. Idempotent, also by two at once.
+
+    ``limits`` are those of a new journal; an existing one keeps its own. Raises ``JournalMismatch`` naming topic,
+    setting, expected and found if a topic is there that is not as it has to be (nothing is altered), and
+    ``JournalUnavailable`` if Kafka does not answer within ``start_timeout_s``. Warnings go to the log.
+    """
+    return await asyncio.to_thread(create_topics_sync, settings, limits=limits)
+
+
+async def check_topics(settings: Settings) -> list[Finding]:
+    """Everything about the journal's topics that is not as it has to be; empty if all is well. Changes nothing."""
+    return await asyncio.to_thread(check_topics_sync, settings)
+
+
+def create_topics_sync(settings: Settings, *, limits: Limits = DEFAULT_LIMITS) -> Manifest:
+    """``create_topics`` for callers without a loop. Blocks."""
+    admin = TopicAdmin(settings)
+    known = _look(admin, settings)
+    template = known.manifest or Manifest(
+        journal=settings.journal, format=FORMAT, partitions=settings.partitions, topic_ids={}, limits=limits
+    )
+    _refuse_lost_history(admin, settings, known)
+    replication = settings.replication_factor or min(3, admin.brokers())
+    plans = plan_topics(settings, replication, template.limits)
+    _refuse([finding for finding in _differences(settings, known, template) if finding.setting != "topic"])
+    created = admin.create([plan for plan in plans if plan.name not in known.topics], replication)
+    known = _Known(manifest=known.manifest, schema_known=known.schema_known, topics={**known.topics, **created})
+    findings = _differences(settings, known, template)
+    _refuse(findings)
+    _log_warnings(findings)
+    return _publish(settings, known, template)
+
+
+def check_topics_sync(settings: Settings) -> list[Finding]:
+    """``check_topics`` for callers without a loop. Blocks."""
+    known = _look(TopicAdmin(settings), settings)
+    limits = known.manifest.limits if known.manifest else DEFAULT_LIMITS
+    template = Manifest(
+        journal=settings.journal, format=FORMAT, partitions=settings.partitions, topic_ids={}, limits=limits
+    )
+    findings = _differences(settings, known, template)
+    if settings.topic_name("schemas") in known.topics:
+        findings += compare_manifest(settings, known.manifest, known.schema_known, known.topics)
+    return findings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """What is there of a journal."""
+
+    topics: Mapping[str, TopicFacts]
+    manifest: Manifest | None
+    schema_known: bool
+
+
+def _look(admin: TopicAdmin, settings: Settings) -> _Known:
+    topics = admin.topics(map(settings.topic_name, TOPICS))
+    schemas = settings.topic_name("schemas")
+    records = read_newest(settings, schemas) if schemas in topics else {}
+    manifest = Manifest.from_bytes(records[MANIFEST_KEY]) if MANIFEST_KEY in records else None
+    return _Known(topics=topics, manifest=manifest, schema_known=schema_key(SCHEMA_FINGERPRINT) in records)
+
+
+def _differences(settings: Settings, known: _Known, template: Manifest) -> list[Finding]:
+    """Each topic is held against the plan for the replicas it has: 2 in sync of a single one could never be written."""
+    findings = []
+    for kind in TOPICS:
+        name = settings.topic_name(kind)
+        facts = known.topics.get(name)
+        plans = plan_topics(settings, facts.replication if facts else 1, template.limits)
+        plan = next(plan for plan in plans if plan.kind == kind)
+        findings += compare([plan], known.topics, settings.replication_factor)
+    return findings
+
+
+def _refuse(findings: list[Finding]) -> None:
+    error = first_error(findings)
+    if error is not None:
+        raise error.mismatch()
+
+
+def _refuse_lost_history(admin: TopicAdmin, settings: Settings, known: _Known) -> None:
+    """A topic that the manifest knows and Kafka does not, or entries without a manifest: never papered over."""
+    if known.manifest is not None:
+        _refuse(compare_manifest(settings, known.manifest, True, known.topics))
+        return
+    journal = known.topics.get(settings.topic_name("journal"))
+    if journal is not None and not admin.is_empty(journal):
+        raise JournalMismatch(
+            "the journal's topic holds entries, but its manifest is gone",
+            topic=journal.name,
+            setting="manifest",
+            expected="a manifest",
+            found="none",
+            hint="restore the schemas topic, or use another journal name",
+        )
+
+
+def _publish(settings: Settings, known: _Known, template: Manifest) -> Manifest:
+    """Write what is missing of schema and manifest, the schema first: who finds a manifest finds its schema."""
+    manifest = known.manifest or make_manifest(settings, known.topics, template)
+    records = []
+    if not known.schema_known:
+        records.append((schema_key(SCHEMA_FINGERPRINT), schema_json().encode()))
+    if known.manifest is None:
+        records.append((MANIFEST_KEY, manifest.to_bytes()))
+    if records:
+        append_records(settings, settings.topic_name("schemas"), records)
+    return manifest
+
+
+def _log_warnings(findings: list[Finding]) -> None:
+    """One line a setting: eight topics with one replica are one thing to know."""
+    for setting in dict.fromkeys(finding.setting for finding in findings):
+        same = [finding for finding in findings if finding.setting == setting]
+        topics = ", ".join(finding.topic for finding in same)
+        _logger.warning("%s is %s, not %s (%s); %s", setting, same[0].found, same[0].expected, topics, same[0].advice)
