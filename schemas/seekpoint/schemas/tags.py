@@ -84,7 +84,7 @@ def _write_time(value: time) -> str:
 def _clock(zone: tzinfo | None, text: str, fold: int) -> str:
     if zone is not None and not _is_fixed(zone):
         raise Unwritable(
-            "a time whose zone is not a plain offset (its rules or its name would be lost)",
+            "a time whose zone is not a plain offset in seconds (its rules or its name would be lost)",
             "convert it with .astimezone(datetime.timezone.utc), and keep the zone's name beside it",
         )
     return text + _FOLD if fold else text
@@ -92,7 +92,12 @@ def _clock(zone: tzinfo | None, text: str, fold: int) -> str:
 
 def _is_fixed(zone: tzinfo) -> bool:
     # A timezone made with a name has it as its second initial argument; its equality ignores the name, ours does not.
-    return type(zone) is timezone and len(zone.__getinitargs__()) == 1  # type: ignore[attr-defined]
+    # Offsets of less than a second are legal, but fromisoformat loses some of them.
+    return (
+        type(zone) is timezone
+        and len(zone.__getinitargs__()) == 1  # type: ignore[attr-defined]
+        and zone.utcoffset(None).microseconds == 0
+    )
 
 
 def _read_datetime(text: str) -> datetime:
