@@ -32,15 +32,20 @@ class Form:
         """``value``, if it fits. Raises ``InvalidSetting`` with the setting, the value and the expected form."""
         if self.fits(value):
             return value
-        raise InvalidSetting(f"{setting} must be {self.expected}", setting=setting, value=self.show(value))
+        raise self._misfit(setting, value)
 
     def read(self, setting: str, text: str) -> object:
         """The value written as ``text``. Raises ``InvalidSetting`` as ``checked`` does."""
         try:
             value = self.parse(text)
         except ValueError:
-            value = text
-        return self.checked(setting, value)
+            raise self._misfit(setting, text) from None
+        if self.fits(value):
+            return value
+        raise self._misfit(setting, text)
+
+    def _misfit(self, setting: str, value: object) -> InvalidSetting:
+        return InvalidSetting(f"{setting} must be {self.expected}", setting=setting, value=self.show(value))
 
 
 def _whole(low: int, high: int) -> Form:

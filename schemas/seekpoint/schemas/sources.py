@@ -76,8 +76,10 @@ def unknown_setting(name: str, known: Iterable[str], where: str) -> InvalidSetti
     """The error for a setting nobody knows, naming the nearest one that exists."""
     from difflib import get_close_matches
 
-    near = get_close_matches(name, list(known), n=1, cutoff=0.6)
-    hint = f"did you mean {near[0]}?" if near else "see docs/settings.md for all of them"
+    # Without the prefix, which would make any two variables look alike.
+    spellings = {each.removeprefix(PREFIX).lower(): each for each in known}
+    near = get_close_matches(name.removeprefix(PREFIX).lower(), spellings, n=1)
+    hint = f"did you mean {spellings[near[0]]}?" if near else "see docs/settings.md for all of them"
     return InvalidSetting(f"there is no setting {name}", where=where, hint=hint)
 
 
@@ -91,10 +93,10 @@ def _read_variable(layer: Layer, name: str, text: str, environ: Mapping[str, str
     rest = name.removeprefix(PREFIX)
     field = rest.lower()
     if rest.isupper() and field in FORMS:
+        if f"{name}_FILE" in environ and field == "redis_url":
+            raise InvalidSetting(f"both {name} and {name}_FILE are set", setting=name, hint="keep one of them")
         layer[field] = FORMS[field].read(name, text)
     elif name == "SEEKPOINT_REDIS_URL_FILE":
-        if "SEEKPOINT_REDIS_URL" in environ:
-            raise InvalidSetting(f"both SEEKPOINT_REDIS_URL and {name} are set", setting=name, hint="keep one of them")
         layer["redis_url"] = FORMS["redis_url"].read(name, read_secret_file(text, name))
     else:
         group, option = _option(name, rest)
