@@ -1,1 +1,20 @@
-"""Seekpoint: placeholder, filled by the next commits."""
+"""Writing a journal: nodes, the processes they own, and the one way an entry gets into the log.
+
+>>> import asyncio
+>>> from seekpoint.producers import Node
+>>> async def tutorial():
+...     async with Node.in_memory() as node:
+...         async with node.open("case-17") as process:
+...             await process.update("status", "checking")
+...             await process.say("user", "Where is my order?")
+...         return await node.recover("case-17")
+>>> recovered = asyncio.run(tutorial())
+>>> recovered.state.context, recovered.state.conversation[0].content, recovered.report.entries_applied
+({'status': 'checking'}, 'Where is my order?', 2)
+"""
+
+from seekpoint.producers.invocation import Invocation
+from seekpoint.producers.node import Node
+from seekpoint.producers.process import Acknowledged, Process
+
+__all__ = ["Acknowledged", "Invocation", "Node", "Process"]

@@ -1,0 +1,319 @@
+"""The owner's side of one process: what was sent, what was acknowledged, what is confirmed. Pure: no I/O, no clock.
+
+    base   the confirmed fold: everything of the partition below ``position``, as any reader sees it
+    acked  own entries acknowledged since, in order
+    ahead  base + acked + what is on its way: what the next entry is checked against
+
+A handle is used from one event loop only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from seekpoint.consumers.scan import entry_of
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.codec import encode
+from seekpoint.schemas.entry import Entry, process_key
+from seekpoint.schemas.errors import (
+    Fenced,
+    HandleClosed,
+    IllegalTransition,
+    LimitExceeded,
+    LogTruncated,
+    ProcessDegraded,
+    SeekpointError,
+    UndecodableRecord,
+    UnserializableValue,
+)
+from seekpoint.schemas.fold import Verdict, advance, try_own
+from seekpoint.schemas.log import LogReader, Record
+from seekpoint.schemas.partition import partition_of
+from seekpoint.schemas.state import Draft, State
+
+__all__ = ["Handle", "Pending", "Status"]
+
+
+class Status(Enum):
+    """What a handle may do."""
+
+    OPEN = "appends"
+    HEALING = "keeps what it is given until it has claimed again"
+    CLOSED = "nothing more"
+
+
+@dataclass(slots=True, eq=False)
+class Pending:
+    """An entry that was handed over and is not yet acknowledged."""
+
+    handle: Handle
+    entry: Entry
+    value: bytes
+    future: asyncio.Future[int]
+    offset: int | None = None
+
+    @property
+    def seq(self) -> int:
+        """The entry's seq; a pending entry is always an owner's."""
+        assert self.entry.seq is not None
+        return self.entry.seq
+
+
+class Handle:
+    """One open process. ``state`` is what its agent sees: the confirmed fold plus its own acknowledged entries."""
+
+    def __init__(self, process_id: str, state: State, position: int, reader: LogReader) -> None:
+        assert state.owner is not None
+        self.process_id = process_id
+        self.key = process_key(process_id)
+        self.partition = partition_of(self.key, reader.partitions)
+        self.epoch = state.epoch
+        self.claim_id: bytes = state.owner
+        self.status = Status.OPEN
+        self.error: SeekpointError | None = None
+        self.position = position
+        self.pending: deque[Pending] = deque()
+        self.fenced_entries = 0
+        self.last_offset = state.offset
+        self.mail_changed = asyncio.Event()
+        self.ending = False
+        """A release or a finish was sent: nothing may follow it."""
+        self.ended = False
+        """The release or finish is confirmed; whoever claims afterwards fences nobody."""
+        self.healing_claims: set[bytes] = set()
+        self._reader = reader
+        self.limits = reader.limits
+        self._base = state.thaw()
+        self._ahead = state.thaw()
+        self._acked: dict[int, Pending] = {}
+        self._told: Draft | None = None
+        self._snapshot: State | None = None
+
+    # --- what the agent sees
+    @property
+    def state(self) -> State:
+        """Confirmed plus acknowledged, frozen."""
+        if self._snapshot is None:
+            if self.pending:
+                self._snapshot = self._acknowledged().snapshot()
+            else:
+                self._ahead.offset = max(self._ahead.offset, self.last_offset)
+                self._snapshot = self._ahead.snapshot()
+        return self._snapshot
+
+    def _acknowledged(self) -> Draft:
+        """The state without what is on its way; kept, so that the next call folds only what came since."""
+        if self._told is None:
+            self._told = self._base.snapshot().thaw()
+        fresh: list[tuple[int, Pending]] = []
+        for offset in reversed(self._acked):
+            if offset <= self._told.offset:
+                break
+            fresh.append((offset, self._acked[offset]))
+        for offset, done in reversed(fresh):
+            advance(self._told, offset, done.entry, self.limits)
+        return self._told
+
+    @property
+    def acknowledged_seq(self) -> int:
+        """The last seq that was acknowledged with all below it."""
+        return self.pending[0].seq - 1 if self.pending else self._ahead.seq
+
+    @property
+    def unconfirmed(self) -> int | None:
+        """The offset of the newest acknowledged entry that is not confirmed; None if all are."""
+        return next(reversed(self._acked), None)
+
+    # --- sending
+    def prepare(self, entry_id: bytes, ts: int, body: b.Body, cause: Cause, future: asyncio.Future[int]) -> Pending:
+        """Check ``body`` against everything sent so far, give it its seq, encode it.
+
+        Raises ``IllegalTransition`` or ``LimitExceeded`` (nothing changed), or why the handle is closed.
+        """
+        self.check_open()
+        seq = self._ahead.seq + 1
+        # What never changes about an entry is checked by its size first: an oversized one must not touch the state.
+        entry = Entry(
+            entry_id, self.process_id, seq, self.epoch, self.claim_id, self.last_offset, ts, cause.actor,
+            cause.caused_by, cause.correlation_id, body,
+        )  # fmt: skip
+        try:
+            value = encode(entry)
+        except UnicodeEncodeError as exc:
+            raise UnserializableValue("a text that UTF-8 cannot carry", process_id=self.process_id, kind=body.KIND) from exc
+        if len(value) + len(self.key) > self.limits.record_bytes:
+            raise LimitExceeded(
+                "the entry is larger than the journal's record limit",
+                process_id=self.process_id, kind=body.KIND, bytes=len(value), limit=self.limits.record_bytes,
+            )  # fmt: skip
+        misfit = try_own(self._ahead, seq, body, self.limits)
+        if misfit is not None:
+            raise self._refusal(misfit)
+        pending = Pending(self, entry, value, future)
+        self.pending.append(pending)
+        return pending
+
+    def check_open(self) -> None:
+        """Raise why nothing more may be sent."""
+        if self.status is Status.CLOSED:
+            raise self.error or HandleClosed("the process was released by this handle", process_id=self.process_id)
+        if self.ending:
+            raise HandleClosed("the process is being released by this handle", process_id=self.process_id)
+
+    def _refusal(self, misfit: tuple[str, str]) -> SeekpointError:
+        reason, detail = misfit
+        kind = LimitExceeded if reason == "state_limit" else IllegalTransition
+        return kind(detail, process_id=self.process_id, seq=self._ahead.seq)
+
+    # --- acknowledgements (O3: told only when all lower seqs were)
+    def acknowledge(self, pending: Pending, offset: int) -> None:
+        """``pending`` is in the log at ``offset``; tell the agent of it and of what waited behind it."""
+        pending.offset = offset
+        while self.pending and self.pending[0].offset is not None:
+            done = self.pending.popleft()
+            assert done.offset is not None
+            self._acked[done.offset] = done
+            self.last_offset = done.offset
+            self._snapshot = None
+            if not done.future.done():
+                done.future.set_result(done.offset)
+
+    # --- confirmation (O4)
+    def absorb(self, records: Iterable[Record], position: int) -> None:
+        """Fold the partition's records of this process in [self.position, ``position``) into the confirmed state.
+
+        Afterwards either every own acknowledged entry below ``position`` is confirmed, or the handle is fenced
+        (``status`` CLOSED). Raises ``LogTruncated`` if an acknowledged entry is not where it was acknowledged.
+        """
+        foreign = False
+        for record in records:
+            if record.offset < self.position:
+                continue
+            own = self._acked.get(record.offset)
+            if own is not None and own.value == record.value:
+                self._absorb_own(record.offset, own.entry)
+            else:
+                foreign = self._absorb_foreign(record) or foreign
+        self.position = max(self.position, position)
+        self._settle(foreign)
+
+    def _absorb_own(self, offset: int, entry: Entry) -> None:
+        verdict = advance(self._base, offset, entry, self.limits)
+        self.fenced_entries += verdict is Verdict.STALE
+        self.ended = self.ended or (verdict is Verdict.APPLIED and isinstance(entry.body, b.Released | b.Finished))
+
+    def _absorb_foreign(self, record: Record) -> bool:
+        """An entry that is not one of the acknowledged: an external one, a former owner's, poison. Whether it counted."""
+        try:
+            entry = entry_of(record, self._reader.codec, self._reader.partitions)
+        except UndecodableRecord:
+            return False  # the reader that projects the partition makes a dead letter of it
+        advance(self._base, record.offset, entry, self.limits)
+        return True
+
+    def _settle(self, foreign: bool) -> None:
+        below = [offset for offset in self._acked if offset < self.position]
+        owns = self.ended or self._base.owner == self.claim_id or self._base.owner in self.healing_claims
+        if owns:
+            self._check_applied(below)
+        for offset in below:
+            del self._acked[offset]
+        if not owns:
+            self.fail(self._fenced())
+        elif foreign:
+            self._rebuild()
+
+    def _check_applied(self, below: list[int]) -> None:
+        if below and self._acked[below[-1]].seq > self._base.seq:
+            raise LogTruncated(
+                "an acknowledged entry is no longer where it was",
+                process_id=self.process_id, partition=self.partition, offset=below[-1], seq=self._acked[below[-1]].seq,
+            )  # fmt: skip
+
+    def _fenced(self) -> Fenced:
+        self.fenced_entries += len(self._acked)
+        return Fenced(
+            "another owner has claimed the process",
+            process_id=self.process_id, epoch=self.epoch, new_epoch=self._base.epoch, new_node=self._base.owner_node,
+            fenced_entries=self.fenced_entries,
+        )  # fmt: skip
+
+    def _rebuild(self) -> None:
+        """Externals came in between: lay the own entries anew on the confirmed state."""
+        self._ahead = self._base.snapshot().thaw()
+        for offset, done in self._acked.items():
+            advance(self._ahead, offset, done.entry, self.limits)
+        for pending in self.pending:
+            try_own(self._ahead, pending.seq, pending.entry.body, self.limits)
+        self._snapshot = self._told = None
+        self.mail_changed.set()
+
+    # --- healing (O5)
+    def begin_healing(self) -> int:
+        """Keep what is given from now on. The first seq that was never acknowledged: what the new claim abandons from."""
+        self.status = Status.HEALING
+        return self.acknowledged_seq + 1
+
+    def heal(self) -> list[Pending]:
+        """``absorb`` has read through the healing claim: what is to be sent again, renumbered under the new epoch.
+
+        What landed after all is acknowledged here. Raises ``ProcessDegraded`` if the claim was refused,
+        ``LogTruncated`` if less landed than was acknowledged.
+        """
+        self.check_open()
+        owner, landed = self._base.owner, self._base.seq
+        if owner not in self.healing_claims or owner is None:
+            raise ProcessDegraded("the process cannot be claimed again", process_id=self.process_id, epoch=self.epoch)
+        if landed < self.acknowledged_seq:
+            raise LogTruncated(
+                "acknowledged entries are gone from the log",
+                process_id=self.process_id, partition=self.partition, acknowledged=self.acknowledged_seq, found=landed,
+            )  # fmt: skip
+        self.epoch, self.claim_id = self._base.epoch, owner
+        self.healing_claims.clear()
+        while self.pending and self.pending[0].seq <= landed:
+            done = self.pending.popleft()
+            if not done.future.done():
+                done.future.set_result(self._base.offset if done.offset is None else done.offset)
+        again = list(self.pending)
+        for seq, pending in enumerate(again, start=landed + 1):
+            self._renumber(pending, seq)
+        self.last_offset = self._base.offset
+        self.status = Status.OPEN
+        self._acked.clear()
+        self._rebuild()
+        return again
+
+    def _renumber(self, pending: Pending, seq: int) -> None:
+        pending.entry = pending.entry._replace(seq=seq, epoch=self.epoch, claim_id=self.claim_id)
+        pending.value = encode(pending.entry)
+        pending.offset = None
+
+    # --- the end
+    def fail(self, error: SeekpointError) -> None:
+        """Close for ``error``; everyone who waits gets it."""
+        self.close(error)
+        while self.pending:
+            pending = self.pending.popleft()
+            if not pending.future.done():
+                pending.future.set_exception(error)
+                pending.future.exception()  # a start entry nobody awaits must not warn at its end
+
+    def close(self, error: SeekpointError | None = None) -> None:
+        """Nothing more is sent. ``error`` is what later calls raise."""
+        self.status = Status.CLOSED
+        self.error = self.error or error
+        self.mail_changed.set()
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Who and what led to an entry."""
+
+    actor: str | None = None
+    caused_by: bytes | None = None
+    correlation_id: str | None = None

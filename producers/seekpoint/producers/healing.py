@@ -1,0 +1,96 @@
+"""Rule O5: a handle whose appends are in doubt claims its process again, and sends what did not land.
+
+The new claim names the old one and the first seq that was never acknowledged. If the fold accepts it, no foreign claim
+came between: what landed is taken from the fold, the rest is sent again under the new epoch. Else the handle is fenced.
+The agent notices a delay, or one typed error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from seekpoint.producers.confirm import Confirmer
+from seekpoint.producers.handle import Handle, Status
+from seekpoint.producers.outbox import Outbox
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.codec import encode
+from seekpoint.schemas.entry import Entry, new_id
+from seekpoint.schemas.errors import AppendTimeout, ConfirmTimeout, SeekpointError, TryAgain
+
+__all__ = ["Healer"]
+
+logger = logging.getLogger("seekpoint.producers")
+
+_RETRY_S = 0.2
+
+
+class Healer:
+    """Heals the handles of one node."""
+
+    def __init__(self, outbox: Outbox, confirmer: Confirmer, node_id: str, boot_id: str, heal_timeout_s: float) -> None:
+        self._outbox = outbox
+        self._confirmer = confirmer
+        self._node_id = node_id
+        self._boot_id = boot_id
+        self._heal_timeout_s = heal_timeout_s
+        self._tasks: dict[Handle, asyncio.Task[None]] = {}
+
+    def begin(self, handle: Handle, reason: SeekpointError) -> None:
+        """Heal ``handle`` in the background, unless that is under way."""
+        if handle not in self._tasks:
+            task = asyncio.create_task(self._heal(handle, reason), name=f"seekpoint-heal-{handle.process_id}")
+            self._tasks[handle] = task
+            task.add_done_callback(lambda _: self._tasks.pop(handle, None))
+
+    async def close(self) -> None:
+        """Give up what is under way."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _heal(self, handle: Handle, reason: SeekpointError) -> None:
+        try:
+            async with asyncio.timeout(self._heal_timeout_s):
+                while not await self._claim_again(handle):
+                    await asyncio.sleep(_RETRY_S)
+        except TimeoutError:
+            error = AppendTimeout(
+                "Kafka did not acknowledge in time, nor while healing",
+                process_id=handle.process_id, last_seq=handle.acknowledged_seq,
+                unacknowledged=len(handle.pending), reason=reason.message,
+            )  # fmt: skip
+            handle.fail(error)
+        except SeekpointError as exc:
+            handle.fail(exc)
+        except Exception as exc:
+            logger.exception("healing failed")
+            handle.fail(SeekpointError(f"healing failed: {exc!r}", process_id=handle.process_id))
+
+    async def _claim_again(self, handle: Handle) -> bool:
+        claim_id = new_id()
+        handle.healing_claims.add(claim_id)
+        claim = b.Claim(
+            expected_epoch=handle.epoch,
+            node_id=self._node_id,
+            boot_id=self._boot_id,
+            old_claim_id=handle.claim_id,
+            abandon_from_seq=handle.acknowledged_seq + 1,
+        )
+        entry = Entry(claim_id, handle.process_id, None, 0, None, handle.last_offset, 0, None, None, None, claim)
+        try:
+            offset = await self._outbox.push_external(handle.partition, handle.key, encode(entry))
+            await self._confirmer.through(handle, offset + 1)
+        except ConfirmTimeout:
+            return False
+        except TryAgain as exc:
+            logger.warning("process %s claims again: %s", handle.process_id, exc)
+            return False
+        if handle.status is not Status.HEALING:
+            return True
+        again = handle.heal()
+        logger.info("process %s healed: epoch %s, %s entries sent again", handle.process_id, handle.epoch, len(again))
+        for pending in again:
+            self._outbox.push(pending)
+        return True

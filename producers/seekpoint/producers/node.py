@@ -1,0 +1,192 @@
+"""A node: one member of the fleet. It opens processes, writes for all of them, and says that it lives."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any
+
+from seekpoint.consumers import Recovered, Recovery
+from seekpoint.consumers.heartbeats import Liveness
+from seekpoint.producers.confirm import Confirmer
+from seekpoint.producers.externals import Externals
+from seekpoint.producers.handle import Cause, Handle, Status
+from seekpoint.producers.healing import Healer
+from seekpoint.producers.opening import Opener, Opening, Wish
+from seekpoint.producers.outbox import Outbox
+from seekpoint.producers.pulse import Pulse
+from seekpoint.schemas.errors import HandleClosed, SeekpointError
+from seekpoint.schemas.log import LogReader, LogWriter, MemoryLog
+from seekpoint.schemas.settings import Settings
+
+__all__ = ["Node"]
+
+
+class Node:
+    """One member of the fleet. ``async with Node.connect(settings) as node``; one event loop's.
+
+    ``open`` a process to work as it, ``recover`` to only look, ``signal`` and ``cancel`` to tell one something.
+    """
+
+    def __init__(self, reader: LogReader, writer: LogWriter, settings: Settings) -> None:
+        self.settings = settings
+        self.node_id = settings.node_id or f"node-{uuid.uuid4().hex[:12]}"
+        self.boot_id = uuid.uuid4().hex
+        self._reader = reader
+        self._executor = ThreadPoolExecutor(max_workers=8, thread_name_prefix="seekpoint-node")
+        self._handles: dict[str, Handle | None] = {}
+        self._recovery = Recovery(reader, settings)
+        self._outbox = Outbox(
+            writer, settings.append_timeout_s, settings.producer_drain_s, self._on_failing, self._on_retired
+        )
+        self._confirmer = Confirmer(
+            reader, self._executor, self._open_handles, settings.confirm_interval_s, settings.confirm_timeout_s
+        )
+        self._healer = Healer(self._outbox, self._confirmer, self.node_id, self.boot_id, settings.heal_timeout_s)
+        self._externals = Externals(reader, self._executor, self._outbox)
+        self._pulse = Pulse(reader, self._executor, self._open_handles, self.node_id, self.boot_id, settings)
+        self._opener = Opener(
+            self._handles, reader, self._executor, self._recovery, self._outbox, self._confirmer, self._pulse, self.node_id, self.boot_id
+        )
+        self._started = False
+
+    @classmethod
+    def connect(cls, settings: Settings | None = None, **overrides: Any) -> Node:
+        """A node on Kafka. Without ``settings``: from the environment and ``seekpoint.toml``. Connects on first use."""
+        from seekpoint.consumers.kafka import KafkaReader
+        from seekpoint.producers.kafka import KafkaWriter
+
+        settings = settings or Settings.load(**overrides)
+        return cls(KafkaReader(settings), KafkaWriter(settings), settings)
+
+    @classmethod
+    def in_memory(cls, log: MemoryLog | None = None, **settings: Any) -> Node:
+        """A node on a log in memory: for tutorials and tests. Nodes that share ``log`` share the journal."""
+        log = log or MemoryLog()
+        return cls(log, log, Settings(**{"redis_url": None, **settings}))
+
+    # --- life
+    async def start(self) -> Node:
+        """Verify the journal and begin to work. Raises ``JournalMismatch`` or ``JournalUnavailable``; idempotent."""
+        if not self._started:
+            connect: Callable[[], Any] | None = getattr(self._reader, "connect", None)
+            if connect is not None:
+                await self.in_thread(connect)
+            self._outbox.start()
+            self._confirmer.start()
+            self._pulse.start()
+            self._started = True
+        return self
+
+    async def close(self) -> None:
+        """Let what is on its way arrive, close every handle, give up connections. Processes left open stay claimed."""
+        if self._started:
+            self._started = False
+            await self._pulse.close()
+            await self._healer.close()
+            await self._confirmer.close()
+            await self._outbox.close()
+            for handle in self._open_handles():
+                handle.fail(HandleClosed("the node was closed", process_id=handle.process_id))
+            self._handles.clear()
+        self._recovery.close()
+        await asyncio.to_thread(self._reader.close)
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+    async def __aenter__(self) -> Node:
+        try:
+            return await self.start()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __await__(self) -> Generator[Any, None, Node]:
+        return self.start().__await__()
+
+    # --- processes
+    def open(
+        self,
+        process_id: str,
+        *,
+        take_over: bool = False,
+        accept_degraded: bool = False,
+        wait_s: float = 0.0,
+        actor: str | None = None,
+        correlation_id: str | None = None,
+    ) -> Opening:
+        """Own a process: create it, or claim it and recover. ``async with node.open(id) as process``; leaving releases.
+
+        ``take_over`` claims it though its owner looks alive (the owner is fenced); ``wait_s`` keeps trying that long
+        while it looks alive; ``accept_degraded`` is a person's word that missing entries are lost. ``actor`` and
+        ``correlation_id`` go into every entry written.
+
+        Raises ``OwnerAlive``, ``AlreadyOpen``, ``ProcessDegraded``, ``ProcessFinished``, ``ClaimLost``, ``InvalidName``,
+        ``JournalUnavailable``, ``AppendTimeout``.
+        """
+        cause = Cause(actor=actor, correlation_id=correlation_id)
+        return self._opener.opening(
+            Wish(
+                process_id=process_id, take_over=take_over, accept_degraded=accept_degraded, wait_s=wait_s, cause=cause
+            )
+        )
+
+    def fork(self, parent_id: str, process_id: str, *, at_seq: int | None = None) -> Opening:
+        """Start ``process_id`` with the content ``parent_id`` has (or had after ``at_seq``); the parent is only read.
+
+        ``async with node.fork("a", "b") as process``. Raises ``UnknownProcess``, ``InvalidName``, and what ``open``
+        raises; ``Refused`` if ``process_id`` was ever used.
+        """
+        return self._opener.opening(Wish(process_id=process_id, parent_id=parent_id, parent_seq=at_seq))
+
+    async def recover(self, process_id: str, **how: Any) -> Recovered:
+        """The state of a process as of now, read only; see ``Recovery.recover`` for ``at_seq``, ``missing_ok``, ..."""
+        return await self._recovery.recover(process_id, **how)
+
+    # --- telling a process something (O1: it only fills the mailbox)
+    async def signal(
+        self, process_id: str, name: str, payload: Any = None, *, actor: str | None = None, signal_id: bytes | None = None
+    ) -> bytes:
+        """Send a signal, from anywhere, to a process that may not exist yet. Its id; once it is in the log.
+
+        The same ``signal_id`` twice is delivered once. Raises ``UnserializableValue``, ``LimitExceeded``,
+        ``AppendTimeout``.
+        """
+        return await self._externals.signal(process_id, name, payload, actor, signal_id)
+
+    async def cancel(self, process_id: str, reason: str | None = None, *, actor: str | None = None) -> bytes:
+        """Ask a process to stop. Its agent sees it in the mailbox. The request's id, once it is in the log."""
+        return await self._externals.cancel(process_id, reason, actor)
+
+    # --- inside
+    def _open_handles(self) -> list[Handle]:
+        return [handle for handle in self._handles.values() if handle and handle.status is not Status.CLOSED]
+
+    def _on_failing(self) -> None:
+        for handle in self._open_handles():
+            if handle.pending:
+                handle.status = Status.HEALING
+
+    async def _on_retired(self, reason: SeekpointError) -> None:
+        for handle in self._open_handles():
+            if handle.status is Status.HEALING:
+                if handle.pending or handle.healing_claims:
+                    self._healer.begin(handle, reason)
+                else:
+                    handle.status = Status.OPEN
+
+    async def in_thread(self, call: Callable[[], Any]) -> Any:
+        """Run a blocking call in the node's own threads."""
+        return await asyncio.get_running_loop().run_in_executor(self._executor, call)
+
+    @property
+    def liveness(self) -> Liveness:
+        """What this node has seen of the others' heartbeats."""
+        return self._pulse.liveness

@@ -1,0 +1,187 @@
+"""What leaves a node: entries of all its processes, in one batch a tick of the event loop, through one appender.
+
+The outbox watches the deadline. An append that fails, or is not acknowledged within ``append_timeout_s``, ends the
+appender as a whole (rule O5): ``on_failing`` is told at once, so that handles with something on its way keep what they
+are given; ``on_retired`` once the appender is drained and everything it had is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+
+from seekpoint.producers.handle import Pending, Status
+from seekpoint.schemas.errors import AppendTimeout, SeekpointError
+from seekpoint.schemas.log import Appender, Delivery, LogWriter, Outgoing
+
+__all__ = ["Outbox"]
+
+logger = logging.getLogger("seekpoint.producers")
+
+
+@dataclass(slots=True, eq=False)
+class _External:
+    """An external entry (claim, signal) on its way."""
+
+    value: bytes
+    future: asyncio.Future[int]
+
+
+@dataclass(slots=True, eq=False)
+class _Shipment:
+    """What was handed to the appender in one tick; the deadline counts from then."""
+
+    sent_at: float
+    open: int
+
+
+@dataclass(slots=True, eq=False)
+class _Token:
+    """What comes back with a delivery."""
+
+    item: Pending | _External
+    shipment: _Shipment
+
+
+class Outbox:
+    """Sends for one node, from one event loop. ``start`` before use, ``close`` after."""
+
+    def __init__(
+        self,
+        writer: LogWriter,
+        append_timeout_s: float,
+        drain_s: float,
+        on_failing: Callable[[], None],
+        on_retired: Callable[[SeekpointError], Coroutine[None, None, None]],
+    ) -> None:
+        self._writer = writer
+        self._append_timeout_s = append_timeout_s
+        self._drain_s = drain_s
+        self._on_failing = on_failing
+        self._on_retired = on_retired
+        self._queue: deque[tuple[int, bytes, Pending | _External]] = deque()
+        self._shipments: deque[_Shipment] = deque()
+        self._flush_scheduled = False
+        self._retiring: asyncio.Task[None] | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._appender: Appender | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def start(self) -> None:
+        """Make the appender; from now on entries leave."""
+        self._loop = asyncio.get_running_loop()
+        self._appender = self._new_appender()
+        self._watch = asyncio.create_task(self._watch_deadline(), name="seekpoint-outbox")
+
+    async def close(self) -> None:
+        """Let what is on its way arrive for the drain time, then give up the appender."""
+        if self._watch is not None:
+            self._watch.cancel()
+        if self._retiring is not None:
+            await asyncio.gather(self._retiring, return_exceptions=True)
+        if self._appender is not None:
+            await asyncio.to_thread(self._appender.retire, self._drain_s)
+            self._appender = None
+
+    # --- sending
+    def push(self, pending: Pending) -> None:
+        """Send an owner's entry with this tick's batch. One of a healing handle stays with its handle."""
+        if pending.handle.status is not Status.HEALING:
+            self._queue.append((pending.handle.partition, pending.handle.key, pending))
+            self._schedule()
+
+    def push_external(self, partition: int, key: bytes, value: bytes) -> asyncio.Future[int]:
+        """Send an external entry; its offset, or why it may not have landed."""
+        assert self._loop is not None
+        item = _External(value, self._loop.create_future())
+        self._queue.append((partition, key, item))
+        self._schedule()
+        return item.future
+
+    def _schedule(self) -> None:
+        if not self._flush_scheduled and self._loop is not None:
+            self._flush_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        if not self._queue or self._appender is None:
+            return
+        assert self._loop is not None
+        shipment = _Shipment(self._loop.time(), len(self._queue))
+        records = [
+            Outgoing(partition, key, item.value, _Token(item, shipment)) for partition, key, item in self._queue
+        ]
+        taken = self._appender.send(records)
+        if taken == len(records):
+            self._queue.clear()
+        else:  # the appender is full: the rest leaves when deliveries make room
+            for _ in range(taken):
+                self._queue.popleft()
+            shipment.open = taken
+        if taken:
+            self._shipments.append(shipment)
+
+    # --- deliveries
+    def _new_appender(self) -> Appender:
+        loop = self._loop
+        assert loop is not None
+
+        def deliver(deliveries: Sequence[Delivery]) -> None:
+            loop.call_soon_threadsafe(self._delivered, deliveries)
+
+        return self._writer.appender(deliver)
+
+    def _delivered(self, deliveries: Sequence[Delivery]) -> None:
+        failure: SeekpointError | None = None
+        for token, offset, error in deliveries:
+            assert isinstance(token, _Token)
+            token.shipment.open -= 1
+            item = token.item
+            if error is not None:
+                failure = error
+            if isinstance(item, Pending):
+                if error is None:
+                    item.handle.acknowledge(item, offset)
+            elif not item.future.done():
+                item.future.set_result(offset) if error is None else item.future.set_exception(error)
+        while self._shipments and self._shipments[0].open <= 0:
+            self._shipments.popleft()
+        if self._queue:
+            self._schedule()
+        if failure is not None:
+            self.retire(failure)
+
+    # --- the deadline
+    async def _watch_deadline(self) -> None:
+        assert self._loop is not None
+        while True:
+            await asyncio.sleep(min(0.25, self._append_timeout_s / 4))
+            oldest = self._shipments[0].sent_at if self._shipments else self._loop.time()
+            if self._loop.time() - oldest > self._append_timeout_s:
+                self.retire(AppendTimeout("Kafka did not acknowledge in time", append_timeout_s=self._append_timeout_s))
+
+    def retire(self, reason: SeekpointError) -> None:
+        """Give up the present appender and go on with a new one. One at a time; a second reason changes nothing."""
+        if self._retiring is None or self._retiring.done():
+            self._retiring = asyncio.create_task(self._retire(reason), name="seekpoint-retire")
+
+    async def _retire(self, reason: SeekpointError) -> None:
+        logger.warning("the appender is retired, handles in doubt claim again: %s", reason)
+        old, self._appender = self._appender, None
+        self._on_failing()
+        # What is queued of handles in doubt stays with them; external entries wait for the new appender.
+        self._queue = deque(entry for entry in self._queue if not _in_doubt(entry[2]))
+        if old is not None:
+            await asyncio.to_thread(old.retire, self._drain_s)
+        self._shipments.clear()
+        self._appender = self._new_appender()
+        self._schedule()
+        await self._on_retired(reason)
+
+
+def _in_doubt(item: Pending | _External) -> bool:
+    return isinstance(item, Pending) and item.handle.status is not Status.OPEN

@@ -1,0 +1,250 @@
+"""An open process: what an agent does as it. Every call returns once its entry is acknowledged by Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from seekpoint.consumers import Recovery
+from seekpoint.producers.confirm import Confirmer
+from seekpoint.producers.handle import Cause, Handle, Status
+from seekpoint.producers.invocation import Invocation
+from seekpoint.producers.outbox import Outbox
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.clock import now_us
+from seekpoint.schemas.entry import new_id
+from seekpoint.schemas.errors import Refused, UnserializableValue
+from seekpoint.schemas.limits import Limits
+from seekpoint.schemas.state import MailItem, State
+from seekpoint.schemas.values import dump
+
+__all__ = ["Acknowledged", "Process"]
+
+_MAIL_POLL_S = 0.1
+
+
+class Acknowledged(NamedTuple):
+    """An entry that is in the log: its number in the process, and where it lies."""
+
+    seq: int
+    offset: int
+
+
+class Process:
+    """One agent process, owned by this node. Safe to use from many tasks of its event loop.
+
+    Each call below raises ``Fenced`` once another owner has claimed the process, ``AppendTimeout`` when Kafka stayed
+    silent for ``append_timeout_s`` and ``heal_timeout_s`` (the handle is closed then), ``LimitExceeded`` and
+    ``UnserializableValue`` before anything is sent.
+    """
+
+    def __init__(
+        self,
+        handle: Handle,
+        outbox: Outbox,
+        confirmer: Confirmer,
+        recovery: Recovery,
+        cause: Cause,
+        on_let_go: Callable[[Handle], None],
+    ) -> None:
+        self._handle = handle
+        self._outbox = outbox
+        self._confirmer = confirmer
+        self._recovery = recovery
+        self._cause = cause
+        self._on_let_go = on_let_go
+        self._loop = asyncio.get_running_loop()
+
+    # --- looking
+    @property
+    def process_id(self) -> str:
+        """The process's name."""
+        return self._handle.process_id
+
+    @property
+    def state(self) -> State:
+        """The confirmed fold plus what this owner was acknowledged. Frozen: it never changes under its holder."""
+        return self._handle.state
+
+    @property
+    def is_open(self) -> bool:
+        """False once the process was released, finished, fenced or given up."""
+        return self._handle.status is not Status.CLOSED
+
+    @property
+    def limits(self) -> Limits:
+        """The journal's limits."""
+        return self._handle.limits
+
+    # --- context
+    async def update(self, key: str, value: Any) -> Acknowledged:
+        """Set one context value."""
+        return await self.append(b.ContextUpdated(_key(key), dump(value, self.limits)))
+
+    async def update_many(self, values: Mapping[str, Any]) -> Acknowledged:
+        """Set several context values in one entry: all or none."""
+        return await self.append(
+            b.ContextUpdatedMany({_key(key): dump(value, self.limits) for key, value in values.items()})
+        )
+
+    async def delete(self, key: str) -> Acknowledged:
+        """Remove one context value; one that is not there is no error."""
+        return await self.append(b.ContextDeleted(_key(key)))
+
+    async def patch(self, patch: Mapping[str, Any]) -> Acknowledged:
+        """Change the context by an RFC 7386 merge patch: None removes, objects merge, everything else replaces."""
+        return await self.append(b.ContextPatched(dump(dict(patch), self.limits)))
+
+    async def clear(self) -> Acknowledged:
+        """Remove all context values."""
+        return await self.append(b.ContextCleared())
+
+    # --- conversation
+    async def say(
+        self,
+        role: str,
+        content: str | Sequence[Any] | Mapping[str, Any] | None = None,
+        *,
+        tool_calls: Sequence[Mapping[str, Any]] | None = None,
+        tool_call_id: str | None = None,
+        name: str | None = None,
+    ) -> Acknowledged:
+        """Add a message. ``content`` is text, structured parts, or None where the message only calls tools."""
+        text = content if isinstance(content, str) or content is None else None
+        parts = None if isinstance(content, str) or content is None else dump(content, self.limits)
+        calls = None if tool_calls is None else dump(list(tool_calls), self.limits)
+        return await self.append(b.MessageSaid(role, text, parts, calls, tool_call_id, name))
+
+    # --- life
+    async def transition(self, to: str, reason: str | None = None) -> Acknowledged:
+        """Move to another lifecycle state. Raises ``IllegalTransition`` for a step that does not exist."""
+        return await self.append(b.LifecycleChanged(str(to), reason))
+
+    async def suspend(self, reason: str | None = None) -> Acknowledged:
+        """Stop by request: ``suspended``, until a transition back to ``running``."""
+        return await self.transition("suspended", reason)
+
+    async def record(self, kind: str, payload: Any = None) -> Acknowledged:
+        """Write an entry of your own ``kind``; the fold keeps nothing of it but its kind."""
+        return await self.append(b.Custom(_key(kind), dump(payload, self.limits)))
+
+    async def record_error(self, error: BaseException, trace: str | None = None) -> Acknowledged:
+        """Write down an exception."""
+        kind = type(error)
+        name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+        return await self.append(b.ErrorRecorded(name, _printable(str(error)), trace and _printable(trace)))
+
+    @asynccontextmanager
+    async def invocation(self, trigger: str, payload: Any = None) -> AsyncIterator[Invocation]:
+        """One piece of work: entries for its trigger, its start and its result with outcome and duration.
+
+        ``async with process.invocation("message", {...}) as work: work.result = ...``. An exception ends it as
+        ``failed`` (cancellation: ``cancelled``) and goes on.
+        """
+        work = Invocation(self, trigger, payload)
+        await work.begin()
+        try:
+            yield work
+        except asyncio.CancelledError:
+            await work.end("cancelled")
+            raise
+        except Exception as exc:
+            if self.is_open:
+                await work.end("failed", exc)
+            raise
+        else:
+            await work.end("succeeded")
+
+    async def receive(self, name: str | None = None, *, timeout_s: float | None = None) -> MailItem:
+        """Take the oldest external entry (or the oldest signal called ``name``) out of the mailbox; wait for one.
+
+        The journal names what was received, so that a replay sees what the agent saw. Raises ``TimeoutError``.
+        """
+        async with asyncio.timeout(timeout_s):
+            item = await self._await_mail(name)
+        await self.append(b.Received(item.id))
+        return item
+
+    async def _await_mail(self, name: str | None) -> MailItem:
+        while True:
+            self._handle.check_open()
+            for item in self.state.mailbox.values():
+                if name is None or (item.kind == b.Signal.KIND and item.name == name):
+                    return item
+            await self._confirmer.to_end(self._handle)
+            if not self._handle.mail_changed.is_set():
+                await asyncio.sleep(_MAIL_POLL_S)
+            self._handle.mail_changed.clear()
+
+    async def rewind(self, to_seq: int) -> Acknowledged:
+        """Make the content what it was after ``to_seq`` (rule O7). The history stays; epoch, owner and seq go on.
+
+        Raises ``Refused`` for a seq that is not there, ``JournalGap`` where its history was trimmed.
+        """
+        if not 0 <= to_seq <= self.state.seq:
+            raise Refused(
+                "there is no such seq to rewind to", process_id=self.process_id, to_seq=to_seq, seq=self.state.seq,
+                hint="look with seekpoint log ID",
+            )  # fmt: skip
+        past = (await self._recovery.recover(self.process_id, at_seq=to_seq)).state
+        return await self.append(b.Rewound(to_seq, past.content_json()))
+
+    async def confirm(self) -> None:
+        """Return once everything acknowledged so far was seen applied. Raises ``Fenced``, ``ConfirmTimeout``."""
+        await self._confirm(self._handle.last_offset)
+
+    async def release(self, reason: str | None = None) -> None:
+        """Give the process up: confirmed, so that whoever opens it next need not wait. Closes this handle."""
+        await self._end(b.Released(reason))
+
+    async def finish(self, result: Any = None) -> None:
+        """End the process for ever with ``result``; only a gravestone stays. Returns once that is confirmed."""
+        await self._end(b.Finished(dump(result, self.limits)))
+
+    # --- inside
+    async def append(self, body: b.Body) -> Acknowledged:
+        """Write one entry of this owner and wait for its acknowledgement. The calls above all come down to this."""
+        future: asyncio.Future[int] = self._loop.create_future()
+        pending = self._handle.prepare(new_id(), now_us(), body, self._cause, future)
+        self._outbox.push(pending)
+        offset = await future
+        return Acknowledged(pending.seq, offset)
+
+    async def _end(self, body: b.Body) -> None:
+        self._handle.check_open()
+        future: asyncio.Future[int] = self._loop.create_future()
+        pending = self._handle.prepare(new_id(), now_us(), body, self._cause, future)
+        self._handle.ending = True
+        self._outbox.push(pending)
+        try:
+            await self._confirm(await future)
+        finally:
+            self._handle.close()
+            self.let_go()
+
+    async def _confirm(self, offset: int) -> None:
+        await self._confirmer.through(self._handle, offset + 1)
+        if self._handle.error is not None:
+            raise self._handle.error
+
+    def caused_by(self, entry_id: bytes | None) -> None:
+        """Name the entry that leads to those written from here on."""
+        self._cause = replace(self._cause, caused_by=entry_id)
+
+    def let_go(self) -> None:
+        """Forget the handle on this node; the process stays claimed unless it was released."""
+        self._handle.close()
+        self._on_let_go(self._handle)
+
+
+def _key(key: str) -> str:
+    if type(key) is not str:
+        raise UnserializableValue("a key is text", path="$", found=type(key).__name__)
+    return key
+
+
+def _printable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
