@@ -19,6 +19,7 @@
     │   ├── OwnerAlive           the process's owner looks alive
     │   ├── ProcessFinished      the process is finished; its id is taken for ever
     │   ├── UnknownProcess       no such process, on proof
+    │   ├── UnknownPoint         the process has no such point in its past
     │   ├── TierUnavailable      a forced recovery tier is not there
     │   └── InvalidSetting       a setting that does not exist, does not parse or may not be changed
     └── CallAPerson              facts that no retry changes
@@ -66,6 +67,7 @@ __all__ = [
     "TooManyDeadLetters",
     "TryAgain",
     "UndecodableRecord",
+    "UnknownPoint",
     "UnknownProcess",
     "UnserializableValue",
 ]
@@ -216,6 +218,12 @@ class UnknownProcess(Refused):
 
     hint = "check the id and the journal's name: seekpoint ps"
     exit_code = EXIT_FAULT
+
+
+class UnknownPoint(Refused):
+    """The process has no such point in its past: a seq it never applied, an offset or a time beyond its history."""
+
+    hint = "see which points there are: seekpoint log ID"
 
 
 class TierUnavailable(Refused):

@@ -20,7 +20,18 @@ from seekpoint.schemas.codec import Codec
 from seekpoint.schemas.errors import JournalGap, SeekpointError
 from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits
 
-__all__ = ["Appender", "Batch", "Delivery", "LogReader", "LogWriter", "MemoryLog", "Outgoing", "Record", "Table", "Watermarks"]
+__all__ = [
+    "Appender",
+    "Batch",
+    "Delivery",
+    "LogReader",
+    "LogWriter",
+    "MemoryLog",
+    "Outgoing",
+    "Record",
+    "Table",
+    "Watermarks",
+]
 
 
 class Record(NamedTuple):
@@ -72,11 +83,20 @@ class Delivery(NamedTuple):
 class LogReader(Protocol):
     """Reads committed records."""
 
-    partitions: int
-    codec: Codec
-    limits: Limits
     name: str
     """The journal's name, for messages and reports."""
+
+    @property
+    def partitions(self) -> int:
+        """How many there are; keys map to them by ``partition_of``."""
+
+    @property
+    def codec(self) -> Codec:
+        """Decodes the journal's entries, whatever schema they were written with."""
+
+    @property
+    def limits(self) -> Limits:
+        """What the journal accepts: the fold applies them too."""
 
     def watermarks(self, partition: int) -> Watermarks:
         """First and next offset. Raises ``JournalUnavailable``."""
@@ -90,6 +110,9 @@ class LogReader(Protocol):
 
     def offset_at(self, partition: int, timestamp_ms: int) -> int:
         """The first offset whose record is not older than ``timestamp_ms``; the high watermark if there is none."""
+
+    def check(self) -> None:
+        """Whether this still is the journal: ``JournalMismatch`` if its topics were re-created or re-partitioned."""
 
     def table(self, name: str) -> Table:
         """The compacted topic ``NAME.name``."""
@@ -177,6 +200,9 @@ class MemoryLog:
         part = self._parts[partition]
         with self._lock:
             return next((record.offset for record in part.records if record.timestamp_ms >= timestamp_ms), part.high)
+
+    def check(self) -> None:
+        """It is."""
 
     def table(self, name: str) -> MemoryTable:
         """The compacted topic ``name``."""

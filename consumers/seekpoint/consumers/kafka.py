@@ -1,0 +1,476 @@
+"""The log on a real Kafka, read side: the only module of this root that imports the Kafka client.
+
+    KafkaReader ── borrows ──> a parked consumer (no group, read committed) ── assign, poll, unassign ──> the pool again
+
+Nothing happens before the first use. It compares the topics with the journal's manifest: ids and partition count.
+Later reads repeat it beside themselves, at most once a second: a topic that is re-created under a running reader is a
+``JournalMismatch`` within that second, and at once where offsets do not fit any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from seekpoint.consumers.kafka_errors import END_OF_PARTITION, OUT_OF_RANGE, passes, translated
+from seekpoint.consumers.kafka_settings import reader_config, writer_config
+from seekpoint.schemas.codec import Codec
+from seekpoint.schemas.errors import JournalGap, JournalMismatch, JournalUnavailable, LogTruncated, SeekpointError
+from seekpoint.schemas.limits import Limits
+from seekpoint.schemas.log import Batch, Record, Watermarks
+from seekpoint.schemas.manifest import MANIFEST_KEY, Manifest
+from seekpoint.schemas.partition import partition_of
+from seekpoint.schemas.settings import TOPICS, Settings
+
+__all__ = ["KafkaReader", "KafkaTable"]
+
+_logger = logging.getLogger("seekpoint.consumers.kafka")
+_LOGGED: Mapping[str, Any] = {"logger": _logger}
+
+_POLL_S = 0.1
+_BATCH_RECORDS = 5_000
+_IDLE_CONSUMERS_MAX = 8
+_CHECK_INTERVAL_S = 1.0
+_SHORT_AFTER_S = 1.0
+"""So long may a partition end below what was asked for, until somebody asks why (a leader may have moved)."""
+
+
+class KafkaReader:
+    """Reads a journal's topics. Lazy, thread safe, blocking: ``start_timeout_s`` of silence is ``JournalUnavailable``.
+
+    Raises ``JournalMismatch`` if the topics are not (or no longer) those of the manifest, ``NewerFormat``, and what
+    ``LogReader`` says.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.name = settings.journal
+        self._idle: list[Consumer] = []
+        self._lock = threading.Lock()
+        self._connecting = threading.Lock()
+        self._manifest: Manifest | None = None
+        self._codec: Codec | None = None
+        self._admin: AdminClient | None = None
+        self._producer: Producer | None = None
+        self._tables: dict[str, KafkaTable] = {}
+        self._ends: dict[int, int] = {}
+        self._checked_at = 0.0
+        self._closed = False
+
+    # --- what the journal is --------------------------------------------------------------------------------------
+    @property
+    def partitions(self) -> int:
+        """How many partitions the journal has."""
+        return self.connect().partitions
+
+    @property
+    def codec(self) -> Codec:
+        """Decodes the journal's entries, whatever schema they were written with."""
+        self.connect()
+        assert self._codec is not None
+        return self._codec
+
+    @property
+    def limits(self) -> Limits:
+        """The journal's limits."""
+        return self.connect().limits
+
+    def connect(self) -> Manifest:
+        """The journal's manifest, compared with the topics the first time; costs nothing later."""
+        if self._manifest is None:
+            with self._connecting:
+                if self._manifest is None:
+                    self._manifest = self._verified()
+        return self._manifest
+
+    def _verified(self) -> Manifest:
+        with self._borrowed() as consumer:
+            # Assigned before anything else: a consumer that waits for its first connection waits a second.
+            consumer.assign([TopicPartition(self.settings.topic_name("schemas"), 0, 0)])
+            described = self._describe()
+            records = _newest(self._read_to_end(consumer, "schemas", 0))
+        if MANIFEST_KEY not in records:
+            raise JournalMismatch(
+                "the journal has no manifest", journal=self.name, hint="create it: seekpoint topics create"
+            )
+        manifest = Manifest.from_bytes(records[MANIFEST_KEY])
+        self._compare(manifest, described)
+        self._codec = Codec(manifest.limits, _schemas(records), lambda: _schemas(self.table("schemas").items()))
+        return manifest
+
+    def _describe(self) -> Mapping[str, Any]:
+        """Ask what the topics are; the answers come beside whatever is done meanwhile."""
+        self._checked_at = time.monotonic()
+        with self._ours():
+            if self._admin is None:
+                self._admin = AdminClient({**self.settings.admin_config(), **_LOGGED})
+            names = TopicCollection([self.settings.topic_name(topic) for topic in TOPICS])
+            return self._admin.describe_topics(names, request_timeout=self.settings.start_timeout_s)
+
+    def _compare(self, manifest: Manifest, described: Mapping[str, Any]) -> None:
+        topics = {}
+        for name, future in described.items():
+            with contextlib.suppress(KafkaException) if name not in manifest.topic_ids else self._ours(topic=name):
+                topics[name] = future.result(timeout=self.settings.start_timeout_s + 1)
+        journal = self.settings.topic_name("journal")
+        if journal not in topics:
+            raise translated("UNKNOWN_TOPIC_OR_PART", "", self.settings, topic=journal)
+        manifest.check(len(topics[journal].partitions), {name: str(topic.topic_id) for name, topic in topics.items()})
+
+    def check(self) -> None:
+        """Compare the topics with the manifest now. Raises ``JournalMismatch``; about two milliseconds."""
+        self._compare(self.connect(), self._describe())
+
+    # --- reading --------------------------------------------------------------------------------------------------
+    def watermarks(self, partition: int) -> Watermarks:
+        """First and next offset; ``high`` is below any transaction still open."""
+        self.connect()
+        with self._borrowed() as consumer:
+            found = self._watermarks(consumer, self.settings.topic_name("journal"), partition)
+        if found.high < self._ends.get(partition, 0):
+            self.check()
+            raise LogTruncated("the log became shorter", journal=self.name, partition=partition, **found._asdict())
+        self._ends[partition] = found.high
+        return found
+
+    def read(self, partition: int, start: int, stop: int, keys: Collection[bytes] | None = None) -> Iterator[Batch]:
+        """Batches of the records in [start, stop) whose key is in ``keys`` (None: all); see ``LogReader``."""
+        manifest = self.connect()
+        if start >= stop:
+            return
+        due = time.monotonic() - self._checked_at > _CHECK_INTERVAL_S
+        described = self._describe() if due else None
+        with self._borrowed() as consumer:
+            topic = self.settings.topic_name("journal")
+            consumer.assign([TopicPartition(topic, partition, start)])
+            yield from self._read(consumer, topic, partition, start, stop, keys)
+        if described is not None:
+            self._compare(manifest, described)
+
+    def offset_at(self, partition: int, timestamp_ms: int) -> int:
+        """The first offset whose record is not older than ``timestamp_ms``; the high watermark if there is none."""
+        self.connect()
+        topic = self.settings.topic_name("journal")
+        with self._borrowed() as consumer, self._ours(partition=partition):
+            wanted = TopicPartition(topic, partition, max(0, timestamp_ms))
+            [found] = consumer.offsets_for_times([wanted], timeout=self.settings.start_timeout_s)
+            if found.error is not None:
+                raise KafkaException(found.error)
+            if found.offset >= 0:
+                return int(found.offset)
+            return self._watermarks(consumer, topic, partition).high
+
+    def table(self, name: str) -> KafkaTable:
+        """The compacted topic ``NAME.name``. Its newest values are kept: the next ``items()`` reads what is new."""
+        with self._lock:
+            return self._tables.setdefault(name, KafkaTable(self, name))
+
+    def close(self) -> None:
+        """Give up connections; a read that is under way ends with ``JournalUnavailable``. Idempotent."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for consumer in idle:
+            consumer.close()
+        self._admin = self._producer = None
+
+    # --- how ------------------------------------------------------------------------------------------------------
+    def _read(
+        self, consumer: Consumer, topic: str, partition: int, start: int, stop: int, keys: Collection[bytes] | None
+    ) -> Iterator[Batch]:
+        """From an assigned consumer, in batches, until its position (not a record: offsets have holes) is ``stop``."""
+        wanted = None if keys is None else {*keys, None}  # what has no key may be an event of the client
+        position, patience = start, _Patience(self.settings.start_timeout_s)
+        while position < stop:
+            messages = self._poll(consumer, patience)
+            if position == start:
+                messages = [each for each in messages if _belongs(each, topic, partition, start)]
+            hits = messages if wanted is None else [each for each in messages if each.key() in wanted]
+            if any(each.key() is None and each.error() is not None for each in hits):
+                end = self._settle(messages, topic, partition, start) or 0
+                messages = [each for each in messages if each.error() is None]
+                hits = [each for each in hits if each.error() is None]
+                position = max(position, end)
+                patience.ended = True
+            if messages:
+                position = max(position, (messages[-1].offset() or 0) + 1)
+                if position > stop:
+                    messages = [each for each in messages if _offset(each) < stop]
+                    hits = [each for each in hits if _offset(each) < stop]
+                width = sum(map(len, messages)) + sum(len(each.key() or b"") for each in messages)
+                records = [_record(partition, each) for each in hits if keys is None or each.key() is not None]
+                yield Batch(records, len(messages), width, min(position, stop))
+                patience.renew()
+            elif position < stop and patience.ended and patience.waited_s > _SHORT_AFTER_S:
+                self._explain_short(topic, partition, position, stop)
+                patience.ended = False
+
+    def _poll(self, consumer: Consumer, patience: _Patience) -> list[Message]:
+        """What has arrived; nothing after a tenth of a second."""
+        if self._closed:
+            raise JournalUnavailable("the reader was closed", journal=self.name, hint="connect again")
+        with self._ours():
+            # consume() waits its whole time-out for a full batch: wait for one message, then take what is there.
+            first = consumer.poll(_POLL_S)
+            if first is None:
+                patience.spend(lambda: self._silent(patience))
+                return []
+            return [first, *consumer.consume(_BATCH_RECORDS, 0)]
+
+    def _settle(self, messages: Sequence[Message], topic: str, partition: int, start: int) -> int | None:
+        """Raise for the errors among ``messages``; else where the partition ended (None: nobody said)."""
+        end = None
+        for message in messages:
+            error = message.error()
+            if error is None:
+                continue
+            name = error.name()
+            if name == END_OF_PARTITION:
+                end = _offset(message)
+            elif name in OUT_OF_RANGE:
+                raise self._out_of_range(topic, partition, start)
+            elif not passes(name):
+                if self._manifest is not None:
+                    self.check()
+                raise translated(name, error.str(), self.settings, topic=topic, partition=partition)
+            else:
+                _logger.debug("%s[%d]: %s", topic, partition, self.settings.scrub(error.str()))
+        return end
+
+    def _out_of_range(self, topic: str, partition: int, start: int) -> SeekpointError:
+        """Why an offset is not in the log. A re-created topic is a ``JournalMismatch`` before anything else."""
+        if self._manifest is not None:
+            self.check()
+        with self._borrowed() as consumer:
+            low, high = self._watermarks(consumer, topic, partition)
+        facts: dict[str, Any] = {"topic": topic, "partition": partition, "offset": start, "low": low, "high": high}
+        if start < low:
+            return JournalGap("history that is asked for is gone from the log", **facts)
+        return LogTruncated("the log ends before an offset that was asked for", **facts)
+
+    def _explain_short(self, topic: str, partition: int, position: int, stop: int) -> None:
+        """The partition ends below ``stop``: cut short (raises), or only hidden by a transaction that is still open."""
+        self.check()
+        assert self._admin is not None
+        latest = {TopicPartition(topic, partition): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
+        with self._ours(partition=partition):
+            asked = self._admin.list_offsets(
+                latest, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=self.settings.start_timeout_s
+            )
+            end = next(iter(asked.values())).result().offset
+        if end < stop:
+            facts: dict[str, Any] = {"topic": topic, "partition": partition, "offset": stop - 1, "high": end}
+            raise LogTruncated("the log ends before an entry that was acknowledged", **facts)
+        _logger.warning("%s[%d] waits at %d for an open transaction", topic, partition, position)
+
+    def _read_to_end(self, consumer: Consumer, table: str, partition: int, start: int = 0) -> list[Record]:
+        """All records of an assigned compacted topic, to its end as of now."""
+        topic = self.settings.topic_name(table)
+        records: list[Record] = []
+        patience = _Patience(self.settings.start_timeout_s)
+        while True:
+            messages = self._poll(consumer, patience)
+            end = self._settle(messages, topic, partition, start)
+            found = [each for each in messages if each.error() is None and _belongs(each, topic, partition, start)]
+            records += [_record(partition, each) for each in found]
+            if end is not None:
+                return records
+            if found:
+                patience.renew()
+                known = consumer.get_watermark_offsets(TopicPartition(topic, partition), cached=True)
+                # The answer that brought the records also said where the partition ends: no need to wait for the event.
+                if known is not None and records[-1].offset + 1 >= known[1] > 0:
+                    return records
+
+    def _watermarks(self, consumer: Consumer, topic: str, partition: int) -> Watermarks:
+        with self._ours(topic=topic, partition=partition):
+            found = consumer.get_watermark_offsets(
+                TopicPartition(topic, partition), timeout=self.settings.start_timeout_s
+            )
+        if found is None:
+            raise translated("_TIMED_OUT", "no watermarks", self.settings, topic=topic, partition=partition)
+        return Watermarks(*found)
+
+    @contextlib.contextmanager
+    def _borrowed(self) -> Iterator[Consumer]:
+        """A consumer for one job. After an error it is not trusted again."""
+        with self._lock:
+            if self._closed:
+                raise JournalUnavailable("the reader was closed", journal=self.name, hint="connect again")
+            consumer = self._idle.pop() if self._idle else None
+        if consumer is None:
+            with self._ours():
+                consumer = Consumer({**reader_config(self.settings), **_LOGGED})
+        try:
+            yield consumer
+        except GeneratorExit:  # whoever reads had enough
+            self._park(consumer)
+            raise
+        except BaseException:
+            consumer.close()
+            raise
+        self._park(consumer)
+
+    def _park(self, consumer: Consumer) -> None:
+        consumer.unassign()  # an idle assignment keeps a fetch under way that the next job would wait for
+        with self._lock:
+            kept = not self._closed and len(self._idle) < _IDLE_CONSUMERS_MAX
+            if kept:
+                self._idle.append(consumer)
+        if not kept:
+            consumer.close()
+
+    @contextlib.contextmanager
+    def _ours(self, **facts: Any) -> Iterator[None]:
+        """The client's errors as ours."""
+        try:
+            yield
+        except KafkaException as exc:
+            error = exc.args[0]
+            raise translated(error.name(), error.str(), self.settings, **facts) from exc
+        except TimeoutError as exc:
+            raise translated("_TIMED_OUT", "no answer", self.settings, **facts) from exc
+
+    def _silent(self, patience: _Patience) -> SeekpointError:
+        waited = f"Kafka did not answer for {patience.waited_s:.0f} s"
+        servers = self.settings.scrub(self.settings.bootstrap_servers)
+        return JournalUnavailable(waited, journal=self.name, bootstrap_servers=servers)
+
+    def produce(self, topic: str, partition: int, key: bytes, value: bytes | None) -> None:
+        """Write one record and wait for its acknowledgement: for tables only, never for entries."""
+        with self._lock:
+            if self._producer is None:
+                with self._ours():
+                    self._producer = Producer({**writer_config(self.settings), **_LOGGED})
+            producer = self._producer
+        outcome: list[KafkaError | None] = []
+        with self._ours(topic=topic):
+            producer.produce(topic, value, key, partition, on_delivery=lambda error, _: outcome.append(error))
+            while not outcome:
+                producer.poll(_POLL_S)  # whoever polls delivers for all; message.timeout.ms ends the wait
+            if outcome[0] is not None:
+                raise KafkaException(outcome[0])
+
+
+class KafkaTable:
+    """A compacted topic: the newest value of each key. Thread safe; blocks."""
+
+    def __init__(self, reader: KafkaReader, name: str) -> None:
+        self._reader = reader
+        self._name = name
+        self._topic = reader.settings.topic_name(name)
+        self._lock = threading.Lock()
+        self._newest: dict[bytes, bytes] = {}
+        self._next: dict[int, int] = {}
+        self._partitions: int | None = None
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        """Write, and wait for the acknowledgement. None deletes."""
+        self._reader.produce(self._topic, partition_of(key, self._count()), key, value)
+
+    def items(self) -> Mapping[bytes, bytes]:
+        """The newest value of each key, read to the end as of now. The first call reads the whole topic."""
+        with self._lock:
+            for partition in range(self._count()):
+                self._catch_up(partition)
+            return dict(self._newest)
+
+    def _count(self) -> int:
+        if self._partitions is None:
+            manifest = self._reader.connect()
+            self._partitions = manifest.partitions if self._name == "checkpoints" else 1
+        return self._partitions
+
+    def _catch_up(self, partition: int) -> None:
+        reader = self._reader
+        with reader._borrowed() as consumer:
+            end = reader._watermarks(consumer, self._topic, partition)
+            start = max(self._next.get(partition, 0), end.low)
+            if start > end.high:
+                raise LogTruncated("a table became shorter", topic=self._topic, offset=start, high=end.high)
+            if start == end.high:
+                return
+            consumer.assign([TopicPartition(self._topic, partition, start)])
+            for batch in reader._read(consumer, self._topic, partition, start, end.high, None):
+                _update(self._newest, batch.records)
+            self._next[partition] = end.high
+
+
+class _Patience:
+    """How long a silence may last."""
+
+    def __init__(self, silence_max_s: float) -> None:
+        self._silence_max_s = silence_max_s
+        self.ended = False
+        self.renew()
+
+    @property
+    def waited_s(self) -> float:
+        """How long the silence has lasted."""
+        return time.monotonic() - self._since
+
+    def renew(self) -> None:
+        """Something came."""
+        self._since = time.monotonic()
+
+    def spend(self, error: Callable[[], SeekpointError]) -> None:
+        """Nothing came: raise ``error()`` if that lasts too long."""
+        if self.waited_s > self._silence_max_s:
+            raise error()
+
+
+def _offset(message: Message) -> int:
+    return message.offset() or 0
+
+
+def _belongs(message: Message, topic: str, partition: int, start: int) -> bool:
+    """Whether it is of this assignment, not a late arrival of the consumer's last job."""
+    if message.topic() not in (topic, None) or message.partition() not in (partition, -1, None):
+        return False
+    return message.error() is not None or _offset(message) >= start
+
+
+def _record(partition: int, message: Message) -> Record:
+    return Record(partition, _offset(message), message.timestamp()[1], message.key(), message.value())
+
+
+def _newest(records: Sequence[Record]) -> dict[bytes, bytes]:
+    newest: dict[bytes, bytes] = {}
+    _update(newest, records)
+    return newest
+
+
+def _update(newest: dict[bytes, bytes], records: Sequence[Record]) -> None:
+    for record in records:
+        if record.key is None:
+            continue
+        if record.value is None:
+            newest.pop(record.key, None)
+        else:
+            newest[record.key] = record.value
+
+
+def _schemas(records: Mapping[bytes, bytes]) -> dict[bytes, str]:
+    """Writer schemas by fingerprint: the records whose key is sixteen hex digits."""
+    found = {}
+    for key, value in records.items():
+        with contextlib.suppress(ValueError):
+            if len(key) == 16:
+                found[bytes.fromhex(key.decode())] = value.decode()
+    return found

@@ -1,0 +1,52 @@
+"""What librdkafka says, in our words: the one place where its errors become ours. Knows names, not the client."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from seekpoint.schemas.errors import InvalidSetting, JournalMismatch, JournalUnavailable, LimitExceeded, SeekpointError
+from seekpoint.schemas.settings import Settings
+
+__all__ = ["END_OF_PARTITION", "OUT_OF_RANGE", "passes", "translated"]
+
+END_OF_PARTITION = "_PARTITION_EOF"
+OUT_OF_RANGE = frozenset({"_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"})
+
+_GONE = frozenset({"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"})
+_FORBIDDEN = frozenset(
+    {
+        "_AUTHENTICATION",
+        "CLUSTER_AUTHORIZATION_FAILED",
+        "GROUP_AUTHORIZATION_FAILED",
+        "SASL_AUTHENTICATION_FAILED",
+        "TOPIC_AUTHORIZATION_FAILED",
+    }
+)
+_DAMAGED = frozenset({"_BAD_MSG", "_BAD_COMPRESSION", "INVALID_MSG"})
+_TOO_LARGE = frozenset({"MSG_SIZE_TOO_LARGE", "INVALID_MSG_SIZE", "RECORD_LIST_TOO_LARGE"})
+_FINAL = _GONE | _FORBIDDEN | _DAMAGED | _TOO_LARGE | {"_FATAL", "_INVALID_ARG", "UNSUPPORTED_VERSION"}
+
+
+def passes(name: str) -> bool:
+    """Whether the client goes on by itself after this error (a broker down, a leader moving): wait, with a deadline."""
+    return name not in _FINAL and name not in OUT_OF_RANGE
+
+
+def translated(name: str, text: str, settings: Settings, **facts: Any) -> SeekpointError:
+    """The error of the client ``name`` with its message ``text``, as one of ours, without secrets."""
+    said = settings.scrub(f"{name.strip('_')}: {text}" if text else name.strip("_"))
+    facts = {"journal": settings.journal, **facts}
+    if name in _GONE:
+        hint = "create the topics: seekpoint topics create"
+        return JournalMismatch(f"a topic of the journal is not there ({said})", hint=hint, **facts)
+    if name in _TOO_LARGE:
+        return LimitExceeded(f"Kafka does not take a record of this size ({said})", **facts)
+    if name in _FORBIDDEN:
+        hint = "check the credentials in the kafka settings, and what the broker allows them"
+        return JournalUnavailable(f"Kafka refuses the connection ({said})", hint=hint, **facts)
+    if name in _DAMAGED:
+        hint = "look at the broker's disks; another replica may be whole"
+        return JournalUnavailable(f"records arrive damaged ({said})", hint=hint, **facts)
+    if name == "_INVALID_ARG":
+        return InvalidSetting(f"the Kafka client refuses a setting ({said})", **facts)
+    return JournalUnavailable(f"Kafka cannot serve now ({said})", **facts)

@@ -1,0 +1,45 @@
+"""The librdkafka settings of readers, and of the writer of tables: good defaults, the user's, what guarantees need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from seekpoint.schemas.settings import Settings
+
+__all__ = ["reader_config", "writer_config"]
+
+_FAST: Mapping[str, Any] = {
+    # An empty fetch holds the connection: the next assignment waits for it.
+    "fetch.wait.max.ms": 1,
+    "fetch.queue.backoff.ms": 1,
+    "fetch.error.backoff.ms": 50,
+    "reconnect.backoff.ms": 50,
+    "reconnect.backoff.max.ms": 1000,
+}
+_SURE: Mapping[str, Any] = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,
+    "isolation.level": "read_committed",
+    "auto.offset.reset": "error",
+    "check.crcs": True,
+    "allow.auto.create.topics": False,
+}
+
+
+def reader_config(settings: Settings) -> dict[str, Any]:
+    """For a consumer that is assigned by hand and never joins a group."""
+    return {**_FAST, **settings.consumer_config(), **_SURE, "group.id": f"{settings.journal}.reader"}
+
+
+def writer_config(settings: Settings) -> dict[str, Any]:
+    """For the writer of tables. Here the client may give up on a record, unlike on entries: the newest value counts."""
+    return {
+        **settings.producer_config(),
+        "acks": "all",
+        "enable.idempotence": True,
+        "linger.ms": 0,
+        "message.timeout.ms": int(settings.start_timeout_s * 1000),
+        "message.max.bytes": 16_777_216,  # the topics hold the limits
+    }
