@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
-import os
 import pickle
 import re
 import subprocess
@@ -558,7 +557,7 @@ class TestValue:
         durations = []
         for _ in range(50):
             start = time.perf_counter()
-            Settings.load(environ=os.environ if "SEEKPOINT_CONFIG" not in os.environ else {})
+            Settings.load(environ={"HOME": "/"})
             durations.append(time.perf_counter() - start)
         assert min(durations) < 0.001
 

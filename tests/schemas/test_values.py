@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
+import sys
 from collections import OrderedDict, defaultdict, namedtuple
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta, timezone
-from decimal import Decimal
+from decimal import Context, Decimal, localcontext
 from enum import Enum, IntEnum
 from typing import Any
 from uuid import UUID
@@ -66,7 +67,7 @@ def same(left: Any, right: Any) -> bool:
         return len(left) == len(right) and all(map(same, left, right))
     if isinstance(left, set | frozenset):
         return len(left) == len(right) and all(any(same(a, b) for b in right) for a in left)
-    return repr(left) == repr(right)
+    return left == right if isinstance(left, int) else repr(left) == repr(right)
 
 
 fixed_zones = st.none() | st.integers(-86_399, 86_399).map(lambda seconds: timezone(timedelta(seconds=seconds)))
@@ -192,6 +193,21 @@ class TestExact:
         """Reading a number costs the square of its length."""
         with pytest.raises(LimitExceeded, match=r"\$\.n"):
             dump({"n": value})
+
+    def test_neither_the_decimal_context_nor_the_limit_of_int_texts_changes_a_text(self) -> None:
+        """Both belong to the program; the journal is read by others."""
+        value = [Decimal("1E+9"), 10**4000]
+        text = dump(value)
+        digits = sys.get_int_max_str_digits()
+        sys.set_int_max_str_digits(640)
+        try:
+            with localcontext(Context(prec=2, capitals=0, Emax=3, Emin=-3, traps=[])):
+                assert dump(value) == text
+                assert same(load(text), value)
+                with pytest.raises(UndecodableRecord):
+                    load('{"$decimal":"1E+9999999999999999999"}')
+        finally:
+            sys.set_int_max_str_digits(digits)
 
 
 class TestRefused:

@@ -147,7 +147,7 @@ class Options(Mapping[str, str]):
         return len(self._values)
 
     def __hash__(self) -> int:
-        return hash((self.group, frozenset(self._values.items())))
+        return hash(frozenset(self._values.items()))
 
     def __repr__(self) -> str:
         return f"Options({self.group!r}, {mask_options(self._values)!r})"

@@ -38,19 +38,21 @@ class Unwritable(Exception):
 
 
 def _write_int(value: int) -> str:
-    if value.bit_length() > _INT_BITS_MAX or len(text := str(value)) > NUMBER_CHARS_MAX:
+    # By way of Decimal, which is not subject to sys.set_int_max_str_digits: every node must write and read alike.
+    if value.bit_length() > _INT_BITS_MAX or len(text := str(Decimal(value))) > NUMBER_CHARS_MAX:
         raise _too_long("an integer")
     return text
 
 
 def _read_int(text: str) -> int:
-    return int(_matched(_INT, text))
+    return int(Decimal(_matched(_INT, text)))
 
 
 def _write_decimal(value: Decimal) -> str:
     if not value.is_finite():
         raise Unwritable(f"a Decimal that is not finite ({value})", "use None, or a text, for a missing number")
-    if len(text := str(value)) > NUMBER_CHARS_MAX:
+    # A context may ask for a small e.
+    if len(text := str(value).upper()) > NUMBER_CHARS_MAX:
         raise _too_long("a Decimal")
     return text
 

@@ -218,5 +218,5 @@ def _step(step: object) -> str:
     if step is ...:
         return "{…}"
     if isinstance(step, str):
-        return f".{step}" if step.isidentifier() else f"[{step[:80]!r}]"
+        return f".{step}" if step.isidentifier() and len(step) <= 80 else f"[{step[:80]!r}]"
     return f"[{step}]"

@@ -82,12 +82,9 @@ def check(text: str, limits: Limits = DEFAULT_LIMITS) -> None:
 
     Raises ``LimitExceeded`` (depth, items) or ``UndecodableRecord`` (no JSON, or a tag that is not well-formed).
     """
-    openings = text.count("[") + text.count("{")
-    # No text has more items than characters, so most need no second look.
-    if openings > min(limits.depth, DEPTH_MAX) or (
-        len(text) > limits.items and openings + text.count(",") > limits.items
-    ):
-        _check_shape(text, limits)
+    # A short text can be neither deep nor long.
+    if len(text) > 2 * limits.depth or len(text) > limits.items or limits.depth > DEPTH_MAX:
+        _check_bounds(text, limits)
     load(text)
 
 
@@ -140,6 +137,15 @@ def _plain_items(value: Any, depth: int, items_max: int) -> int:
         elif kind is not float or item - item != 0.0:  # nan and the infinities
             return _NOT_PLAIN
     return items
+
+
+def _check_bounds(text: str, limits: Limits) -> None:
+    openings = text.count("[") + text.count("{")
+    # No text has more items than characters, so most need no second look.
+    if openings > min(limits.depth, DEPTH_MAX) or (
+        len(text) > limits.items and openings + text.count(",") > limits.items
+    ):
+        _check_shape(text, limits)
 
 
 def _check_shape(text: str, limits: Limits) -> None:
