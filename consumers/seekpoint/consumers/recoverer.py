@@ -6,7 +6,7 @@ So far a state is found by scan: from the beginning of the partition, comparing 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from seekpoint.consumers.deadletters import DeadLetters
@@ -15,7 +15,7 @@ from seekpoint.consumers.report import Recovered, Report
 from seekpoint.consumers.scan import Cost, scan, scan_all
 from seekpoint.consumers.tiers import Tier, choose_tier
 from seekpoint.schemas.entry import process_key
-from seekpoint.schemas.errors import JournalGap, UndecodableRecord, UnknownPoint, UnknownProcess
+from seekpoint.schemas.errors import JournalGap, SeekpointError, UndecodableRecord, UnknownPoint, UnknownProcess
 from seekpoint.schemas.log import LogReader, Record, Watermarks
 from seekpoint.schemas.partition import partition_of
 from seekpoint.schemas.state import Draft
@@ -46,7 +46,7 @@ class Recoverer:
         marks = self.log.watermarks(partition)
         self._refuse_trimmed(marks, partition, process_id)
         stop = self._resolve(point, partition, marks)
-        collector = _Collector(self.dead_letters)
+        collector = _Collector(self.keep_poison)
         drafts = {key: Draft()}
         cost = scan(self.log, partition, drafts, 0, stop, collector, stop_seq=point.seq)
         [found] = _recovered(drafts, cost, chosen, marks, time.perf_counter() - began, collector).values()
@@ -73,7 +73,7 @@ class Recoverer:
         chosen = choose_tier(_MISSING)
         marks = self.log.watermarks(partition)
         self._refuse_trimmed(marks, partition, None)
-        collector = _Collector(self.dead_letters)
+        collector = _Collector(self.keep_poison)
         if process_ids is None:
             drafts, cost = scan_all(self.log, partition, 0, marks.high, collector)
             drafts = {key: draft for key, draft in drafts.items() if is_known(draft)}
@@ -81,6 +81,10 @@ class Recoverer:
             drafts = {process_key(process_id): Draft() for process_id in process_ids}
             cost = scan(self.log, partition, drafts, 0, marks.high, collector)
         return _recovered(drafts, cost, chosen, marks, time.perf_counter() - began, collector)
+
+    def keep_poison(self, record: Record, error: UndecodableRecord) -> SeekpointError | None:
+        """Make a dead letter of ``record``. Why that failed, if it did; raises ``TooManyDeadLetters``."""
+        return None if self.dead_letters is None else self.dead_letters.add(record, error)
 
     # --- how ------------------------------------------------------------------------------------------------------
     def _resolve(self, point: Point, partition: int, marks: Watermarks) -> int:
@@ -126,14 +130,12 @@ class Recoverer:
 class _Collector:
     """Where a scan's poison goes."""
 
-    def __init__(self, dead_letters: DeadLetters | None) -> None:
-        self._dead_letters = dead_letters
+    def __init__(self, keep: Callable[[Record, UndecodableRecord], SeekpointError | None]) -> None:
+        self._keep = keep
         self.notes: dict[str, None] = {}
 
     def __call__(self, record: Record, error: UndecodableRecord) -> None:
-        if self._dead_letters is None:
-            return
-        failure = self._dead_letters.add(record, error)
+        failure = self._keep(record, error)
         if failure is not None:
             self.notes[f"dead letters could not be written: {failure.message}"] = None
 

@@ -1,0 +1,191 @@
+"""Who looks dead (rule O6): what nodes say about themselves, and what an observer makes of it.
+
+A hint for politeness, never a guard: it decides whether ``open`` is refused or goes on, never who owns a process. Each
+node keeps one heartbeat, in the compacted topic ``NAME.nodes`` and, where there is one, in Redis. An observer trusts
+its own monotonic clock alone: a heartbeat that stands still for ``owner_timeout_s`` while it kept looking is a dead
+node's; one that vanished because Redis was flushed is not.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+import orjson
+
+from seekpoint.schemas.errors import JournalMismatch, SeekpointError
+from seekpoint.schemas.log import LogReader
+from seekpoint.schemas.settings import Settings
+
+__all__ = ["Heartbeat", "HeartbeatStore", "Heartbeats", "Liveness", "Sighting", "Verdict", "newest"]
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """What a node says: that it lives (``beat`` rises), since when (``boot_id``), and which claims it holds open."""
+
+    node_id: str
+    boot_id: str
+    claim_ids: tuple[bytes, ...]
+    beat: int
+
+    def to_bytes(self) -> bytes:
+        """As JSON, claim ids in hex."""
+        claims = [claim.hex() for claim in self.claim_ids]
+        return orjson.dumps({"node_id": self.node_id, "boot_id": self.boot_id, "claim_ids": claims, "beat": self.beat})
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Heartbeat:
+        """The heartbeat in ``data``. Raises ``JournalMismatch`` if it is none."""
+        try:
+            raw = orjson.loads(data)
+            claims = tuple(map(bytes.fromhex, raw["claim_ids"]))
+            return cls(str(raw["node_id"]), str(raw["boot_id"]), claims, int(raw["beat"]))
+        except (ValueError, TypeError, KeyError) as exc:
+            raise JournalMismatch("bytes that are no heartbeat", found=data[:80]) from exc
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """The heartbeats there were at one look. Only if ``complete`` (the topic was read) is a missing one really gone."""
+
+    heartbeats: Mapping[str, Heartbeat]
+    complete: bool
+
+
+class HeartbeatStore(Protocol):
+    """Where heartbeats are looked at."""
+
+    def look(self) -> Sighting:
+        """The heartbeats as of now. Never raises: what cannot be read makes the sighting incomplete."""
+
+
+class Verdict(Enum):
+    """What the owner of a process looks like."""
+
+    ALIVE = "its heartbeat moves, and names the claim"
+    DEAD = "its heartbeat stood still for owner_timeout_s while it was watched"
+    FREE = "its node is gone, was started again, or does not name the claim any more"
+    UNKNOWN = "not watched long enough, or nothing could be read"
+
+
+class Heartbeats:
+    """The heartbeats of a journal's nodes. Thread safe; blocks."""
+
+    def __init__(self, log: LogReader, settings: Settings) -> None:
+        self._table = log.table("nodes")
+        self._redis = None
+        if settings.redis_url is not None:
+            from seekpoint.consumers.redis_ import RedisHash
+
+            self._redis = RedisHash(settings, f"seekpoint:{settings.journal}:nodes")
+
+    def publish(self, heartbeat: Heartbeat) -> None:
+        """Say it everywhere. Raises ``JournalUnavailable`` if the topic did not take it; Redis may be missing."""
+        data = heartbeat.to_bytes()
+        if self._redis is not None:
+            self._redis.put(heartbeat.node_id, data)
+        self._table.put(heartbeat.node_id.encode(), data)
+
+    def withdraw(self, node_id: str) -> None:
+        """A node leaves in order: its claims are free at once. Raises as ``publish`` does."""
+        if self._redis is not None:
+            self._redis.remove(node_id)
+        self._table.put(node_id.encode(), None)
+
+    def look(self) -> Sighting:
+        """The newest heartbeat of each node."""
+        in_redis = _readable(self._redis.items()) if self._redis is not None else {}
+        try:
+            return Sighting(newest(_readable(self._table.items()), in_redis), complete=True)
+        except SeekpointError:
+            return Sighting(in_redis, complete=False)
+
+    def close(self) -> None:
+        """Give up the connection to Redis. Idempotent."""
+        if self._redis is not None:
+            self._redis.close()
+
+
+def newest(topic: Mapping[str, Heartbeat], redis: Mapping[str, Heartbeat]) -> dict[str, Heartbeat]:
+    """Of each node the newer heartbeat of the two stores; of two boots the topic's."""
+    both = {**redis, **topic}
+    for node_id, heartbeat in redis.items():
+        if both[node_id].boot_id == heartbeat.boot_id and both[node_id].beat < heartbeat.beat:
+            both[node_id] = heartbeat
+    return both
+
+
+def _readable(items: Mapping[bytes, bytes]) -> dict[str, Heartbeat]:
+    """Those that are heartbeats: one that is not (a newer node's) counts as none."""
+    found = {}
+    for data in items.values():
+        try:
+            heartbeat = Heartbeat.from_bytes(data)
+        except JournalMismatch:
+            continue
+        found[heartbeat.node_id] = heartbeat
+    return found
+
+
+@dataclass(slots=True)
+class _Watched:
+    heartbeat: Heartbeat
+    still_s: float = 0.0
+    moved: bool = False
+
+
+class Liveness:
+    """An observer of heartbeats. Thread safe; only ``observe`` blocks."""
+
+    def __init__(self, store: HeartbeatStore, owner_timeout_s: float) -> None:
+        self._store = store
+        self._owner_timeout_s = owner_timeout_s
+        # An observer that was stopped itself has not watched meanwhile: a long pause counts as a short one.
+        self._interval_max_s = owner_timeout_s / 3
+        self._watched: dict[str, _Watched] = {}
+        self._looked_at: float | None = None
+        self._complete = False
+        self._lock = threading.Lock()
+
+    def observe(self) -> None:
+        """Look once. Do so every few seconds: what was not watched cannot be judged."""
+        sighting = self._store.look()
+        self.see(sighting, time.monotonic())
+
+    def see(self, sighting: Sighting, now_s: float) -> None:
+        """Take a sighting into account, made at ``now_s`` of a monotonic clock. Pure but for what is remembered."""
+        with self._lock:
+            watched_s = min(now_s - self._looked_at, self._interval_max_s) if self._looked_at is not None else 0.0
+            for node_id, heartbeat in sighting.heartbeats.items():
+                self._see_one(node_id, heartbeat, max(0.0, watched_s) if sighting.complete else 0.0)
+            if sighting.complete:
+                for node_id in self._watched.keys() - sighting.heartbeats.keys():
+                    del self._watched[node_id]
+            self._complete = sighting.complete
+            self._looked_at = now_s if sighting.complete else None
+
+    def _see_one(self, node_id: str, heartbeat: Heartbeat, watched_s: float) -> None:
+        before = self._watched.get(node_id)
+        if before is None or before.heartbeat.boot_id != heartbeat.boot_id:
+            self._watched[node_id] = _Watched(heartbeat)
+        elif heartbeat.beat > before.heartbeat.beat:
+            self._watched[node_id] = _Watched(heartbeat, moved=True)
+        else:
+            before.still_s += watched_s
+
+    def judge(self, node_id: str, boot_id: str, claim_id: bytes) -> Verdict:
+        """What the owner by ``claim_id``, on that boot of that node, looks like as of the last look."""
+        with self._lock:
+            watched = self._watched.get(node_id)
+            if watched is None:
+                return Verdict.FREE if self._complete else Verdict.UNKNOWN
+            if watched.heartbeat.boot_id != boot_id or claim_id not in watched.heartbeat.claim_ids:
+                return Verdict.FREE
+            if watched.still_s >= self._owner_timeout_s:
+                return Verdict.DEAD
+            return Verdict.ALIVE if watched.moved else Verdict.UNKNOWN

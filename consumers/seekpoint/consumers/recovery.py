@@ -1,0 +1,164 @@
+"""Recovery: the state of any process, now or at a point in its past, from the log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Generator, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from types import TracebackType
+from typing import Any, TypeVar
+
+from seekpoint.consumers.deadletters import DeadLetters
+from seekpoint.consumers.history import Logged, history
+from seekpoint.consumers.points import Point
+from seekpoint.consumers.recoverer import Recoverer
+from seekpoint.consumers.report import Recovered
+from seekpoint.consumers.tiers import Tier
+from seekpoint.consumers.verification import Verification, verify
+from seekpoint.schemas.log import LogReader, MemoryLog
+from seekpoint.schemas.settings import Settings
+
+__all__ = ["Recovery"]
+
+T = TypeVar("T")
+
+
+class Recovery:
+    """Finds states; changes nothing in the journal. Use it directly, or ``async with`` it, or ``await`` it first.
+
+    Blocking work runs in threads of its own, at most ``recover_concurrency_max`` at once: the event loop stays free.
+    ``blocking`` is the same without asyncio. Poison that is met becomes a dead letter, once; where they cannot be
+    written the report says so. All calls raise ``JournalUnavailable``, ``JournalMismatch``, ``JournalGap`` (the log's
+    beginning was trimmed), ``LogTruncated``, ``NewerFormat`` and ``TooManyDeadLetters``.
+
+    >>> from seekpoint.schemas.log import MemoryLog
+    >>> recovery = Recovery.in_memory(MemoryLog())
+    >>> asyncio.run(recovery.recover("case-17", missing_ok=True)).state.seq
+    0
+    """
+
+    def __init__(self, log: LogReader, settings: Settings | None = None) -> None:
+        self.settings = settings or Settings(redis_url=None)
+        self.blocking = Recoverer(log, DeadLetters(log, self.settings))
+        self._log = log
+        self._owns_log = False
+        self._pool = ThreadPoolExecutor(self.settings.recover_concurrency_max, thread_name_prefix="seekpoint-recovery")
+
+    @classmethod
+    def connect(cls, settings: Settings | None = None) -> Recovery:
+        """A recovery on Kafka; ``settings`` as of ``Settings.load()`` unless given. Connects when first used."""
+        from seekpoint.consumers.kafka import KafkaReader  # 65 ms of import that a log in memory does not need
+
+        settings = settings or Settings.load()
+        recovery = cls(KafkaReader(settings), settings)
+        recovery._owns_log = True
+        return recovery
+
+    @classmethod
+    def in_memory(cls, log: MemoryLog, settings: Settings | None = None) -> Recovery:
+        """A recovery on a log in memory."""
+        return cls(log, settings)
+
+    async def recover(
+        self,
+        process_id: str,
+        *,
+        tier: Tier | None = None,
+        at_seq: int | None = None,
+        at_offset: int | None = None,
+        at_time: datetime | float | None = None,
+        missing_ok: bool = False,
+    ) -> Recovered:
+        """The state of a process, and what finding it cost.
+
+        At most one point in the past: ``at_seq``, right after that entry was applied; ``at_offset``, as of that offset
+        of its partition, inclusive; ``at_time`` (an aware datetime, or seconds since 1970), before the first entry
+        that is not older. ``tier`` forces a way.
+
+        Raises ``UnknownProcess`` if there is none (``missing_ok``: the state of a new one), ``UnknownPoint``,
+        ``TierUnavailable``, ``InvalidName``.
+        """
+        point = Point(seq=at_seq, offset=at_offset, time=at_time)
+        return await self._run(lambda: self.blocking.recover(process_id, tier=tier, point=point, missing_ok=missing_ok))
+
+    async def recover_many(self, process_ids: Iterable[str] | None = None) -> dict[str, Recovered]:
+        """The states of these processes (None: of all there are), with one scan a partition.
+
+        An unknown one is no error here: its ``known`` is False and its state a new one's. The reports' scanned entries
+        are those of the scan they share.
+        """
+        if process_ids is None:
+            partitions = await self._run(lambda: self._log.partitions)
+            homes: dict[int, list[str] | None] = dict.fromkeys(range(partitions))
+        else:
+            wanted = list(process_ids)
+            homes = dict(await self._run(lambda: self.blocking.by_partition(wanted)))
+        found = await asyncio.gather(
+            *(
+                self._run(lambda at=partition, ids=ids: self.blocking.recover_partition(at, ids))
+                for partition, ids in homes.items()
+            )
+        )
+        merged = {process_id: one for part in found for process_id, one in part.items()}
+        return merged if process_ids is None else {process_id: merged[process_id] for process_id in wanted}
+
+    async def processes(self) -> dict[str, Recovered]:
+        """Every process in the journal, by id. Reads the whole log."""
+        return dict(sorted((await self.recover_many()).items()))
+
+    async def verify(self, process_id: str) -> Verification:
+        """Fold the process twice, through independent readers, and compare. Raises as ``recover`` does."""
+        return await self._run(lambda: verify(self.blocking, process_id))
+
+    async def entries(
+        self,
+        process_id: str,
+        *,
+        from_seq: int | None = None,
+        kinds: Collection[str] | None = None,
+        limit: int | None = None,
+        follow: bool = False,
+    ) -> AsyncIterator[Logged]:
+        """The entries of a process in the order of the log, those that were not applied included.
+
+        Starts with the first owner's entry of at least ``from_seq``; only ``kinds`` (a custom entry's own kind too); at
+        most ``limit``. ``follow`` goes on for ever with what is appended. Raises ``UnknownProcess`` if there is none,
+        unless it follows.
+        """
+        batches = history(self.blocking, process_id, from_seq=from_seq, kinds=kinds, limit=limit, follow=follow)
+        try:
+            while (batch := await self._run(lambda: next(batches, None))) is not None:
+                for logged in batch:
+                    yield logged
+        finally:
+            await self._run(batches.close)
+
+    def close(self) -> None:
+        """Give up threads and connections. May block for a moment; idempotent."""
+        if self._owns_log:
+            self._log.close()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def __aenter__(self) -> Recovery:
+        return await self._connected()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self.close)
+
+    def __await__(self) -> Generator[Any, None, Recovery]:
+        return self._connected().__await__()
+
+    async def _connected(self) -> Recovery:
+        """The journal is there and is ours."""
+        try:
+            await self._run(lambda: self._log.partitions)
+        except BaseException:
+            await asyncio.to_thread(self.close)
+            raise
+        return self
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
