@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from seekpoint.compose.brokers import broker_properties, meta_properties, to_text
-from seekpoint.compose.directory import ClusterDirectory, ClusterState
+from seekpoint.compose.directory import ClusterDirectory, ClusterState, check_size
 from seekpoint.compose.group import Group
 from seekpoint.compose.parts import Broker, Launch, Part, PartStatus, Valkey
 from seekpoint.compose.runtime import Progress, Runtime, log_progress
@@ -55,6 +55,7 @@ class LocalCluster:
         self._progress = progress
         self._detached = False
         self._home: ClusterDirectory | None = None
+        self._state: ClusterState | None = None
         self._group: Group | None = None
         self._parts: tuple[Part, ...] = ()
 
@@ -128,7 +129,7 @@ class LocalCluster:
             self._group = None
         if self._home is not None:
             self._leave(self._home)
-            self._home = None
+            self._home = self._state = None
 
     def __enter__(self) -> LocalCluster:
         return self.start()
@@ -169,6 +170,7 @@ class LocalCluster:
             with contextlib.suppress(ClusterFailed):
                 running = cls.attach(directory)
                 if all(part.answers for part in running.status()):
+                    check_size(home, len(running.brokers), brokers)
                     return running
             if time.monotonic() > deadline:
                 raise _in_use(home)
@@ -183,33 +185,36 @@ class LocalCluster:
             raise _none_running(home)
         cluster = cls(len(state.brokers), directory)
         cluster._detached = True
-        cluster._home = home
-        cluster._parts = cluster._make_parts(home, state, None)
-        if all(part.pid is None for part in cluster._parts):
+        parts = cluster._make_parts(home, state, None)
+        if all(part.pid is None for part in parts):
             raise _none_running(home)
+        cluster._home, cluster._state, cluster._parts = home, state, parts
         return cluster
 
     # --- how ------------------------------------------------------------------------------------------------------
     def _start_in(self, home: ClusterDirectory, runtime: Runtime) -> LocalCluster:
         self._home = home
         try:
-            state = home.claim(self._size)
+            self._end_leftovers(home)
+            self._state = state = home.claim(self._size)
             if not self._detached:
                 self._group = Group(remove=None if self._given_directory else home.path)
+            home.write(state)
             self._write_files(home, state, runtime)
             self._parts = self._make_parts(home, state, runtime)
-            self._spawn(home, state)
+            for part in self._parts:  # all at once
+                part.spawn()
             self._wait()
         except BaseException:
             self.stop()
             raise
         if self._detached:
-            home.unlock()
+            home.hand_over()
         return self
 
     def _make_parts(self, home: ClusterDirectory, state: ClusterState, runtime: Runtime | None) -> tuple[Part, ...]:
         group = self._group.id if self._group else None
-        launch = Launch(group=group, lock_fd=home.lock_fd, timeout_s=self._start_timeout_s)
+        launch = Launch(group=group, lock_fd=home.lock_fd, timeout_s=self._start_timeout_s, note=self._note)
         brokers = [
             Broker(node, _broker_path(home, node), client, launch, runtime, state.pids.get(f"broker-{node}"))
             for node, (client, _) in enumerate(state.brokers, start=1)
@@ -230,14 +235,17 @@ class LocalCluster:
                 shutil.copyfile(runtime.checkpoint, logs / "bootstrap.checkpoint")
                 (logs / "meta.properties").write_text(to_text(meta_properties(node, state.cluster_id)))
 
-    def _spawn(self, home: ClusterDirectory, state: ClusterState) -> None:
-        """Start all parts at once, and write each down before the next: `down` must find them whatever happens here."""
-        for part in self._parts:
-            home.write(state)
-            part.spawn()
-            if part.pid is not None:
-                state.pids[part.name] = part.pid
-        home.write(state)
+    def _note(self, name: str, pid: int) -> None:
+        """Write a new process down at once: `down` must find it whatever happens here."""
+        if self._home is not None and self._state is not None:
+            self._state.pids[name] = pid
+            self._home.write(self._state)
+
+    def _end_leftovers(self, home: ClusterDirectory) -> None:
+        """Kill what lives of a cluster that ended otherwise than by `stop`: two must never write the same files."""
+        state = home.read()
+        for part in self._make_parts(home, state, None) if state else ():
+            part.kill()
 
     def _wait(self) -> None:
         deadline = time.monotonic() + self._start_timeout_s
@@ -247,13 +255,11 @@ class LocalCluster:
     def _leave(self, home: ClusterDirectory) -> None:
         if self._given_directory is None:
             shutil.rmtree(home.path, ignore_errors=True)
-        elif home.lock_fd is not None or self._detached:
-            with contextlib.suppress(ClusterFailed, OSError):
-                state = home.read()
-                if state is not None:
-                    state.pids = {}
-                    home.write(state)
-        home.unlock()
+        elif self._state is not None:
+            self._state.pids = {}
+            with contextlib.suppress(OSError):  # the directory may be gone by now
+                home.write(self._state)
+        home.release()
 
 
 def _broker_path(home: ClusterDirectory, node: int) -> Path:

@@ -137,5 +137,5 @@ def _log_warnings(findings: list[Finding]) -> None:
     """One line a setting: eight topics with one replica are one thing to know."""
     for setting in dict.fromkeys(finding.setting for finding in findings):
         same = [finding for finding in findings if finding.setting == setting]
-        topics = ", ".join(finding.topic for finding in same)
-        _logger.warning("%s is %s, not %s (%s); %s", setting, same[0].found, same[0].expected, topics, same[0].advice)
+        where = same[0].topic if len(same) == 1 else f"{len(same)} topics"
+        _logger.warning("%s is %s, not %s (%s); %s", setting, same[0].found, same[0].expected, where, same[0].advice)

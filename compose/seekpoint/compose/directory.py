@@ -19,7 +19,7 @@ from seekpoint.compose.brokers import BrokerPorts, kafka_uuid
 from seekpoint.compose.ports import free_ports, is_free
 from seekpoint.schemas.errors import ClusterFailed, InvalidSetting
 
-__all__ = ["ClusterDirectory", "ClusterState"]
+__all__ = ["ClusterDirectory", "ClusterState", "check_size"]
 
 _LOCK_INTERVAL_S = 0.05
 
@@ -84,11 +84,17 @@ class ClusterDirectory:
                 self.lock_fd = descriptor
                 return True
 
-    def unlock(self) -> None:
-        """Let go of it; the parts that inherited the lock keep it until they end."""
+    def hand_over(self) -> None:
+        """Leave the lock to the parts that inherited it: it is free when the last of them ends."""
         if self.lock_fd is not None:
             os.close(self.lock_fd)
             self.lock_fd = None
+
+    def release(self) -> None:
+        """Let go of the lock for good, also where a fork of this process still has it open."""
+        if self.lock_fd is not None:
+            fcntl.flock(self.lock_fd, fcntl.LOCK_UN)
+            self.hand_over()
 
     def read(self) -> ClusterState | None:
         """The state file's content; None if no cluster ever ran here. Raises ``ClusterFailed`` if it is damaged."""
@@ -118,14 +124,7 @@ class ClusterDirectory:
         known = self.read()
         if known is None:
             return ClusterState.new(brokers)
-        if len(known.brokers) != brokers:
-            raise InvalidSetting(
-                "the directory holds a cluster of another size",
-                directory=str(self.path),
-                found=len(known.brokers),
-                expected=brokers,
-                hint="use another directory, or as many brokers as it has",
-            )
+        check_size(self, len(known.brokers), brokers)
         return known.on_free_ports()
 
     def _damaged(self) -> ClusterFailed:
@@ -133,4 +132,16 @@ class ClusterDirectory:
             "the cluster's state file cannot be read",
             file=str(self._state_file),
             hint="stop what runs there; delete the directory to start anew",
+        )
+
+
+def check_size(home: ClusterDirectory, found: int, expected: int) -> None:
+    """Refuse to start a cluster where one of another size is kept. Raises ``InvalidSetting``."""
+    if found != expected:
+        raise InvalidSetting(
+            "the directory holds a cluster of another size",
+            directory=str(home.path),
+            found=found,
+            expected=expected,
+            hint="use another directory, or as many brokers as it has",
         )

@@ -46,7 +46,7 @@ _Config = Mapping[str, str | int | float | bool]
 
 def _config(*parts: _Config) -> dict[str, Any]:
     """The parts, later ones winning, with the client's own messages going to Python's logging."""
-    merged: dict[str, Any] = {"logger": _logger}
+    merged: dict[str, Any] = {"logger": _logger, "log_level": 2}  # what goes wrong comes back as an error anyway
     for part in parts:
         merged.update(part)
     return merged

@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +30,8 @@ class Launch:
     group: int | None
     lock_fd: int | None
     timeout_s: float
+    note: Callable[[str, int], None]
+    """Told the name and pid of each process as it starts, so that another process can find it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +101,7 @@ class Part:
             )
         self._pid = started.pid
         started.returncode = 0  # it may outlive this object: we look after it by its pid
+        launch.note(self.name, started.pid)
 
     def start(self) -> None:
         """Start it and wait until it answers. Raises ``ClusterFailed`` with its log's tail if it does not."""

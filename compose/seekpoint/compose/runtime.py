@@ -50,9 +50,10 @@ def log_progress(message: str) -> None:
 
 
 def tail(log: Path, lines: int = 20) -> str:
-    """The last lines of a log, or why there are none."""
+    """The last lines of a log without Java's stack frames, or why there are none."""
     try:
-        return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) or "(its log is empty)"
+        text = log.read_text(errors="replace").splitlines()
+        return "\n".join([line for line in text if not line.startswith("\tat ")][-lines:]) or "(its log is empty)"
     except OSError as exc:
         return f"(no log: {exc.strerror})"
 
@@ -131,7 +132,12 @@ def _cache_directory(java: Path) -> Path:
     jvm = f"{java}\n{release.read_text() if release.exists() else ''}\n{_COORDINATES}\n{_JVM}"
     name = f"kafka-{KAFKA_VERSION}-{hashlib.blake2b(jvm.encode(), digest_size=6).hexdigest()}"
     cache = root / "seekpoint" / name
-    cache.mkdir(parents=True, exist_ok=True)
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise ClusterFailed(
+            f"the cache cannot be used: {exc.strerror}", directory=str(cache), hint="set XDG_CACHE_HOME"
+        ) from exc
     return cache
 
 

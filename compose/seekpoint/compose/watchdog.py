@@ -39,7 +39,9 @@ def remove_when_dead(directory: str, group: int) -> None:
 
 def main(parent: int, directory: str | None = None) -> None:
     """Watch, then kill the own process group."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A group orphaned with a paused member gets SIGHUP; a terminal's Ctrl-C is the parent's to handle.
+    for number in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
     group = os.getpgid(0)
     watch(parent)
     if directory and os.fork() == 0:
