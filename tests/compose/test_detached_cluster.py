@@ -110,16 +110,18 @@ def test_a_part_started_through_an_attached_cluster_is_found_too(directory: Path
 
 def test_what_a_broken_cluster_left_behind_is_ended_first(directory: Path) -> None:
     """A part that nobody's lock covers must not share its files with a new one."""
-    with LocalCluster.start_detached(directory) as cluster:
-        cluster.valkey.kill()
-        cluster = LocalCluster.attach(directory)
-        cluster.valkey.start()  # started by a process that does not hold the lock
-        cluster.brokers[0].kill()
-        stray = cluster.valkey.pid
-        assert stray
-        fresh = LocalCluster.start_detached(directory)
-        assert fresh.valkey.pid != stray
-        assert not exists(stray)
+    first = LocalCluster.start_detached(directory)
+    first.valkey.kill()
+    attached = LocalCluster.attach(directory)
+    attached.valkey.start()  # by a process that does not hold the lock
+    attached.brokers[0].kill()
+    stray = attached.valkey.pid
+    assert stray
+    fresh = LocalCluster.start_detached(directory)
+    assert fresh.valkey.pid != stray
+    assert not exists(stray)
+    first.stop()  # a handle of old: what was started since is not its own
+    assert LocalCluster.attach(directory).valkey.pid == fresh.valkey.pid
 
 
 def test_nothing_runs_where_nothing_was_started(tmp_path: Path) -> None:

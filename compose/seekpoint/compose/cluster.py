@@ -256,9 +256,7 @@ class LocalCluster:
         if self._given_directory is None:
             shutil.rmtree(home.path, ignore_errors=True)
         elif self._state is not None:
-            self._state.pids = {}
-            with contextlib.suppress(OSError):  # the directory may be gone by now
-                home.write(self._state)
+            home.forget(self._state.pids)
         home.release()
 
 

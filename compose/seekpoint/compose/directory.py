@@ -11,7 +11,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -118,6 +118,14 @@ class ClusterDirectory:
         fresh = self._state_file.with_suffix(".new")
         fresh.write_text(json.dumps(asdict(state), indent=2) + "\n")
         fresh.replace(self._state_file)
+
+    def forget(self, pids: Mapping[str, int]) -> None:
+        """Strike out processes that are gone; those of a cluster started here since stay. No folder is fine too."""
+        with contextlib.suppress(ClusterFailed, OSError):
+            state = self.read()
+            if state is not None:
+                state.pids = {name: pid for name, pid in state.pids.items() if pids.get(name) != pid}
+                self.write(state)
 
     def claim(self, brokers: int) -> ClusterState:
         """The state to start with: what ran here before, else a new cluster. The folder must be locked."""
