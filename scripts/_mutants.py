@@ -187,7 +187,7 @@ def _environment(copy: Path, testimony: Path) -> dict[str, str]:
     return inherited | {
         "PYTHONPATH": os.pathsep.join(map(str, places)),
         "PYTHONDONTWRITEBYTECODE": "1",
-        "SEEKPOINT_WITNESS": str(testimony),
+        "MUTANT_WITNESS": str(testimony),
     }
 
 

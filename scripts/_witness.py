@@ -1,6 +1,6 @@
 """A pytest plugin for mutated runs: which test failed first, and that what ran was the copy.
 
-It writes ``{"failed": NODE_ID | null, "strangers": [MODULE, ...]}`` to ``$SEEKPOINT_WITNESS``: strangers are modules
+It writes ``{"failed": NODE_ID | null, "strangers": [MODULE, ...]}`` to ``$MUTANT_WITNESS``: strangers are modules
 of ours that were imported from elsewhere than the run's folder, so that the mutant was never looked at.
 """
 
@@ -28,4 +28,4 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     places = {name: module.__file__ for name, module in list(sys.modules.items()) if name.startswith("seekpoint.")}
     strangers = sorted(name for name, file in places.items() if file and not Path(file).is_relative_to(home))
     testimony = {"failed": _failed[0] if _failed else None, "strangers": strangers}
-    Path(os.environ["SEEKPOINT_WITNESS"]).write_text(json.dumps(testimony))
+    Path(os.environ["MUTANT_WITNESS"]).write_text(json.dumps(testimony))
