@@ -85,11 +85,13 @@ class Heartbeats:
             self._redis = RedisHash(settings, f"seekpoint:{settings.journal}:nodes")
 
     def publish(self, heartbeat: Heartbeat) -> None:
-        """Say it everywhere. Raises ``JournalUnavailable`` if the topic did not take it; Redis may be missing."""
-        data = heartbeat.to_bytes()
+        """Say it in the topic. Raises ``JournalUnavailable`` if that did not take it."""
+        self._table.put(heartbeat.node_id.encode(), heartbeat.to_bytes())
+
+    def mirror(self, heartbeat: Heartbeat) -> None:
+        """Say it in Redis too, if there is one that answers. Apart from ``publish``: a Redis that hangs delays nobody."""
         if self._redis is not None:
-            self._redis.put(heartbeat.node_id, data)
-        self._table.put(heartbeat.node_id.encode(), data)
+            self._redis.put(heartbeat.node_id, heartbeat.to_bytes())
 
     def withdraw(self, node_id: str) -> None:
         """A node leaves in order: its claims are free at once. Raises as ``publish`` does."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Generator
 from typing import NamedTuple
 
@@ -16,11 +15,9 @@ from seekpoint.schemas.partition import partition_of
 
 __all__ = ["Logged", "history"]
 
-_FOLLOW_S = 0.1
-
 
 class Logged(NamedTuple):
-    """An entry and its place: what it says, and when Kafka was given it (milliseconds since 1970, the writer's clock)."""
+    """An entry and its place. ``timestamp_ms``, since 1970, is its record's: the writer's clock."""
 
     offset: int
     timestamp_ms: int
@@ -36,8 +33,9 @@ def history(
     limit: int | None = None,
     follow: bool = False,
 ) -> Generator[list[Logged], None, None]:
-    """Batches of the process's entries, some empty; see ``Recovery.entries``. Blocks; reads from the log's beginning.
+    """Batches of the process's entries; see ``Recovery.entries``. Blocks; reads from the log's beginning.
 
+    With ``follow`` an empty batch says that there is nothing new: wait a moment before asking for the next.
     Poison is left out. A trimmed log gives what is left, unless ``from_seq`` lies in what is gone: ``JournalGap``.
     """
     log = recoverer.log
@@ -51,7 +49,8 @@ def history(
             logged = [one for record in batch.records if (one := _logged(recoverer, record)) is not None]
             found = found or bool(logged)
             wanted.refuse_gone(logged, marks.low, process_id, partition)
-            yield wanted.of(logged)
+            if chosen := wanted.of(logged):
+                yield chosen
             if wanted.enough:
                 return
         position = max(position, marks.high)
@@ -61,7 +60,6 @@ def history(
                 raise UnknownProcess("no such process", journal=log.name, process_id=process_id, partition=partition)
             return
         yield []
-        time.sleep(_FOLLOW_S)
         marks = log.watermarks(partition)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable, Collection, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -22,6 +24,8 @@ from seekpoint.schemas.settings import Settings
 __all__ = ["Recovery"]
 
 T = TypeVar("T")
+
+_FOLLOW_INTERVAL_S = 0.1
 
 
 class Recovery:
@@ -95,10 +99,7 @@ class Recovery:
             wanted = list(process_ids)
             homes = dict(await self._run(lambda: self.blocking.by_partition(wanted)))
         found = await asyncio.gather(
-            *(
-                self._run(lambda at=partition, ids=ids: self.blocking.recover_partition(at, ids))
-                for partition, ids in homes.items()
-            )
+            *(self._run(partial(self.blocking.recover_partition, at, ids)) for at, ids in homes.items())
         )
         merged = {process_id: one for part in found for process_id, one in part.items()}
         return merged if process_ids is None else {process_id: merged[process_id] for process_id in wanted}
@@ -131,8 +132,11 @@ class Recovery:
             while (batch := await self._run(lambda: next(batches, None))) is not None:
                 for logged in batch:
                     yield logged
+                if not batch:
+                    await asyncio.sleep(_FOLLOW_INTERVAL_S)
         finally:
-            await self._run(batches.close)
+            with contextlib.suppress(ValueError):  # a cancelled read still runs in its thread, and ends by itself
+                batches.close()
 
     def close(self) -> None:
         """Give up threads and connections. May block for a moment; idempotent."""

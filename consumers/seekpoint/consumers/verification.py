@@ -91,7 +91,13 @@ class _AvroDecoder:
         raw: Any = self._fastavro.schemaless_reader(BytesIO(value[10:]), self._schema, None, return_record_name=True)
         name, body = raw.pop("body")
         body_type = self._bodies[name.rpartition(".")[2]]
-        return Entry(body=body_type(*(body[field.name] for field in fields(body_type))), **raw)
+        values = (_unnamed(body[field.name]) for field in fields(body_type))
+        return Entry(body=body_type(*values), **{field: _unnamed(value) for field, value in raw.items()})
+
+
+def _unnamed(value: Any) -> Any:
+    """A value without the name of its type: the library names the members of a union that have one."""
+    return value[1] if isinstance(value, tuple) else value
 
 
 def _plain(schema: Any) -> Any:
