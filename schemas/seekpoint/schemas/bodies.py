@@ -204,7 +204,7 @@ class Rewound(Body):
 
     KIND = "rewound"
     to_seq: int = 0
-    content: Json = "{}"
+    content: str = "{}"  # JSON text, but no dynamic value: the fold reads it itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +214,7 @@ class Forked(Body):
     KIND = "forked"
     parent_id: str = ""
     parent_seq: int = 0
-    content: Json = "{}"
+    content: str = "{}"  # JSON text, but no dynamic value: the fold reads it itself
 
 
 BODIES: tuple[type[Body], ...] = (

@@ -6,56 +6,65 @@ is degraded. The writer asks the same questions before it sends.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import orjson
 
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.conversation import Message
+from seekpoint.schemas.entry import process_key
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.lifecycle import Lifecycle, may_follow
 from seekpoint.schemas.limits import Limits
-from seekpoint.schemas.state import Draft, Invocation, Lineage, message_width, restore_content, value_width
+from seekpoint.schemas.parts import Invocation, Lineage
+from seekpoint.schemas.state import Draft, restore_content
 from seekpoint.schemas.values import check, dump, load, merge_patch
+from seekpoint.schemas.widths import invocation_width, message_width, text_width, value_width
 
-__all__ = ["Misfit", "apply_content"]
+__all__ = ["CONTENT_RULES", "Misfit", "Rule", "too_big"]
 
-Misfit = tuple[str, str] | None
-
-
-def apply_content(draft: Draft, body: b.Body, limits: Limits) -> Misfit:
-    """Apply ``body`` to ``draft`` and give None; or leave ``draft`` as it was and say why it does not fit."""
-    rule = _RULES.get(type(body))
-    return rule(draft, body, limits) if rule is not None else None
+Misfit: TypeAlias = tuple[str, str] | None
+Rule: TypeAlias = Callable[[Draft, Any, Limits], Misfit]
+"""Applies a body to a draft and gives None; or leaves the draft as it was and says why the body does not fit."""
 
 
-def _too_big(draft: Draft, more: int, limits: Limits) -> Misfit:
-    grown = draft.content_bytes + more
-    if grown > limits.state_bytes:
-        return "state_limit", f"the state would have {grown} bytes, {limits.state_bytes} are allowed"
-    return None
+def too_big(grown: int, limits: Limits) -> Misfit:
+    """The misfit of a state of ``grown`` bytes, if it is one."""
+    if grown <= limits.state_bytes:
+        return None
+    return "state_limit", f"the state would have {grown} bytes, {limits.state_bytes} are allowed"
 
 
 def _update(draft: Draft, body: b.ContextUpdated, limits: Limits) -> Misfit:
-    return _set_values(draft, {body.key: body.value}, limits)
+    values, key, text = draft.values_json, body.key, body.value
+    old = values.get(key)
+    if old is None:
+        grown = draft.content_bytes + value_width(key, text)
+    else:
+        grown = draft.content_bytes + text_width(text) - text_width(old)
+    if grown > limits.state_bytes:
+        return too_big(grown, limits)
+    values[key] = text
+    draft.content_bytes = grown
+    return None
 
 
 def _update_many(draft: Draft, body: b.ContextUpdatedMany, limits: Limits) -> Misfit:
-    return _set_values(draft, body.values, limits)
+    return _change_values(draft, body.values, (), limits)
 
 
-def _set_values(draft: Draft, changes: Any, limits: Limits) -> Misfit:
+def _change_values(draft: Draft, changes: Mapping[str, b.Json], removed: Collection[str], limits: Limits) -> Misfit:
+    """Set ``changes`` and drop ``removed``, all or none."""
     values = draft.values_json
-    more = 0
-    for key, text in changes.items():
-        old = values.get(key)
-        more += value_width(key, text) - (value_width(key, old) if old is not None else 0)
-    misfit = _too_big(draft, more, limits)
+    grown = draft.content_bytes + sum(value_width(key, text) for key, text in changes.items())
+    grown -= sum(value_width(key, values[key]) for key in (*changes, *removed) if key in values)
+    misfit = too_big(grown, limits)
     if misfit is None:
         values.update(changes)
-        draft.content_bytes += more
+        for key in removed:
+            values.pop(key, None)
+        draft.content_bytes = grown
     return misfit
 
 
@@ -76,11 +85,7 @@ def _patch(draft: Draft, body: b.ContextPatched, limits: Limits) -> Misfit:
         changes = {key: dump(value, limits) for key, value in merged.items()}
     except SeekpointError as exc:
         return "illegal_patch", exc.message
-    misfit = _set_values(draft, changes, limits)
-    if misfit is None:
-        for key in touched.keys() - merged.keys():
-            _delete(draft, b.ContextDeleted(key), limits)
-    return misfit
+    return _change_values(draft, changes, touched.keys() - merged.keys(), limits)
 
 
 def _clear(draft: Draft, body: b.ContextCleared, limits: Limits) -> Misfit:
@@ -90,13 +95,12 @@ def _clear(draft: Draft, body: b.ContextCleared, limits: Limits) -> Misfit:
 
 
 def _say(draft: Draft, body: b.MessageSaid, limits: Limits) -> Misfit:
-    message = Message(body.role, body.content, body.parts, body.tool_calls, body.tool_call_id, body.name)
-    width = message_width(message)
-    misfit = _too_big(draft, width, limits)
-    if misfit is None:
-        draft.conversation = draft.conversation.append(message)
-        draft.content_bytes += width
-    return misfit
+    grown = draft.content_bytes + message_width(body)
+    if grown > limits.state_bytes:
+        return too_big(grown, limits)
+    draft.conversation = draft.conversation.append(body)
+    draft.content_bytes = grown
+    return None
 
 
 def _change_lifecycle(draft: Draft, body: b.LifecycleChanged, limits: Limits) -> Misfit:
@@ -107,8 +111,13 @@ def _change_lifecycle(draft: Draft, body: b.LifecycleChanged, limits: Limits) ->
 
 
 def _trigger(draft: Draft, body: b.InvocationTriggered, limits: Limits) -> Misfit:
-    draft.invocation = Invocation(body.trigger, body.payload)
-    return None
+    invocation = Invocation(body.trigger, body.payload)
+    grown = draft.content_bytes + invocation_width(invocation) - invocation_width(draft.invocation)
+    misfit = too_big(grown, limits)
+    if misfit is None:
+        draft.invocation = invocation
+        draft.content_bytes = grown
+    return misfit
 
 
 def _start(draft: Draft, body: b.InvocationStarted, limits: Limits) -> Misfit:
@@ -121,6 +130,7 @@ def _start(draft: Draft, body: b.InvocationStarted, limits: Limits) -> Misfit:
 def _end(draft: Draft, body: b.InvocationEnded, limits: Limits) -> Misfit:
     if draft.invocation is None:
         return "illegal_invocation", "nothing was triggered"
+    draft.content_bytes -= invocation_width(draft.invocation)
     draft.invocation = None
     draft.invocations += 1
     return None
@@ -134,28 +144,44 @@ def _rewind(draft: Draft, body: b.Rewound, limits: Limits) -> Misfit:
 
 
 def _fork(draft: Draft, body: b.Forked, limits: Limits) -> Misfit:
+    try:
+        process_key(body.parent_id)
+    except SeekpointError as exc:
+        return "illegal_content", exc.message
     misfit = _restore(draft, body.content, limits)
     if misfit is None:
         draft.lineage = Lineage(parent_id=body.parent_id, parent_seq=body.parent_seq)
     return misfit
 
 
-def _restore(draft: Draft, content: b.Json, limits: Limits) -> Misfit:
+def _restore(draft: Draft, content: str, limits: Limits) -> Misfit:
+    """Only the fields of ``content_hash`` are restored: never epoch, owner, seq, offsets, ids."""
     restored = Draft()
     try:
         restore_content(restored, orjson.loads(content))
-        for text in restored.values_json.values():
+        for text in _dynamic_texts(restored):
             check(text, limits)
-    except (KeyError, TypeError, ValueError, AttributeError, SeekpointError) as exc:
-        return "illegal_content", repr(exc)[:200]
-    misfit = _too_big(restored, 0, limits)
+    except (LookupError, TypeError, ValueError, AttributeError, SeekpointError) as exc:
+        return "illegal_content", repr(exc)
+    misfit = too_big(restored.content_bytes, limits)
     if misfit is None:
         for name in ("values_json", "conversation", "lifecycle", "invocations", "invocation", "content_bytes"):
             setattr(draft, name, getattr(restored, name))
     return misfit
 
 
-_RULES: dict[type[b.Body], Callable[[Draft, Any, Limits], Misfit]] = {
+def _dynamic_texts(draft: Draft) -> list[b.Json]:
+    texts = [*draft.values_json.values()]
+    for said in draft.conversation.bodies():
+        texts += [text for text in (said.parts, said.tool_calls) if text is not None]
+    return texts if draft.invocation is None else [*texts, draft.invocation.payload_json]
+
+
+def _nothing(draft: Draft, body: b.Body, limits: Limits) -> Misfit:
+    return None
+
+
+CONTENT_RULES: Mapping[type[b.Body], Rule] = {
     b.ContextUpdated: _update,
     b.ContextUpdatedMany: _update_many,
     b.ContextDeleted: _delete,
@@ -166,6 +192,8 @@ _RULES: dict[type[b.Body], Callable[[Draft, Any, Limits], Misfit]] = {
     b.InvocationTriggered: _trigger,
     b.InvocationStarted: _start,
     b.InvocationEnded: _end,
+    b.ErrorRecorded: _nothing,
+    b.Custom: _nothing,
     b.Rewound: _rewind,
     b.Forked: _fork,
 }

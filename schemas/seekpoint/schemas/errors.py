@@ -121,7 +121,7 @@ class JournalUnavailable(TryAgain):
 
 
 class AppendTimeout(TryAgain):
-    """An append was not acknowledged within ``append_timeout_s``. It may or may not be in the log; the handle is closed."""
+    """An append was not acknowledged within ``append_timeout_s``. It may be in the log or not; the handle is closed."""
 
     hint = "open the process again: the claim finds out what landed"
 
@@ -153,7 +153,7 @@ class Reopen(SeekpointError):
 
 
 class Fenced(Reopen):
-    """Another owner has claimed the process. ``fenced_entries`` acknowledged entries of this handle were not applied."""
+    """Another owner has claimed the process. ``fenced_entries`` counts what was acknowledged here and not applied."""
 
     hint = "stop: the new owner carries on; seekpoint log ID shows who"
 

@@ -7,21 +7,24 @@ whether the entry counts; then its body is applied. Order in the partition decid
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any
 
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.content import Misfit, apply_content
+from seekpoint.schemas.content import CONTENT_RULES, Misfit, Rule, too_big
 from seekpoint.schemas.entry import Entry
 from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits
-from seekpoint.schemas.state import Degraded, Draft, MailItem, State, item_width
+from seekpoint.schemas.parts import Degraded, MailItem
+from seekpoint.schemas.state import Draft, State
+from seekpoint.schemas.widths import item_width, text_width
 
 __all__ = ["MAILBOX_BYTES_MAX", "MAILBOX_ITEMS_MAX", "REMEMBERED_IDS_MAX", "Verdict", "advance", "fold", "try_own"]
 
 REMEMBERED_IDS_MAX = 1_024
 MAILBOX_ITEMS_MAX = 1_000
 MAILBOX_BYTES_MAX = 1_048_576
+TEXT_CHARS_MAX = 200
+"""What is kept of a text that nobody else bounds: a node's name, a misfit's detail."""
 
 
 class Verdict(Enum):
@@ -42,7 +45,7 @@ class Verdict(Enum):
 
 
 def fold(state: State, offset: int, entry: Entry, limits: Limits = DEFAULT_LIMITS) -> State:
-    """The state after ``entry``, which lies at ``offset``. ``state`` stays as it was. Never raises on a decoded entry."""
+    """The state after ``entry``, which lies at ``offset``; ``state`` stays as it was. Raises on no decoded entry."""
     draft = state.thaw()
     advance(draft, offset, entry, limits)
     return draft.freeze()
@@ -62,81 +65,78 @@ def advance(draft: Draft, offset: int, entry: Entry, limits: Limits = DEFAULT_LI
 
 # --- owner entries ----------------------------------------------------------------------------------------------------
 def _admit_owner(draft: Draft, entry: Entry, seq: int, limits: Limits) -> Verdict:
-    released = draft.owner is None and draft.epoch > 0
-    if entry.epoch < draft.epoch or (released and entry.epoch == draft.epoch):
+    """The admission table, row by row."""
+    epoch, owner, body = draft.epoch, draft.owner, entry.body
+    if entry.epoch < epoch or (entry.epoch == epoch and owner is None and epoch > 0):
         draft.stale_entries += 1
         return Verdict.STALE
-    if entry.epoch > draft.epoch or draft.owner is None or entry.claim_id != draft.owner or entry.body.EXTERNAL:
+    if entry.epoch > epoch or owner is None or entry.claim_id != owner or body.EXTERNAL:
         draft.forged_entries += 1
         return Verdict.FORGED
     if seq <= draft.seq:
         draft.duplicate_entries += 1
         return Verdict.DUPLICATE
-    if _has_gap(draft):
+    if draft.degraded is not None and draft.degraded.reason == "gap":
         draft.abandoned_entries += 1
         return Verdict.ABANDONED
     if seq > draft.seq + 1:
         draft.abandoned_entries += 1
-        draft.degraded = Degraded("gap", draft.seq + 1, seq)
+        draft.degraded = Degraded("gap", draft.seq + 1, seq, earlier=draft.degraded)
         return Verdict.GAP
-    return Verdict.APPLIED if apply_own(draft, seq, entry.body, limits) is None else Verdict.MISFIT
-
-
-def _has_gap(draft: Draft) -> bool:
-    return draft.degraded is not None and draft.degraded.reason == "gap"
-
-
-def apply_own(draft: Draft, seq: int, body: b.Body, limits: Limits = DEFAULT_LIMITS) -> Misfit:
-    """Apply an admitted owner's ``body``; a misfit counts its seq and degrades the process."""
     misfit = try_own(draft, seq, body, limits)
-    if misfit is not None:
-        draft.seq = seq
-        draft.degraded = draft.degraded or Degraded(misfit[0], seq, seq, misfit[1])
-    return misfit
+    if misfit is None:
+        return Verdict.APPLIED
+    draft.seq = seq
+    draft.degraded = draft.degraded or Degraded(misfit[0], seq, seq, misfit[1][:TEXT_CHARS_MAX])
+    return Verdict.MISFIT
 
 
 def try_own(draft: Draft, seq: int, body: b.Body, limits: Limits = DEFAULT_LIMITS) -> Misfit:
-    """Apply ``body`` and give None, or leave ``draft`` untouched and say why not: what a writer asks before it sends."""
-    handler = _OWNERSHIP.get(type(body))
-    if handler is not None:
-        handler(draft, body)
-    else:
-        misfit = apply_content(draft, body, limits)
-        if misfit is not None:
-            return misfit
-    draft.seq = seq
-    if not body.OWNERSHIP:
-        draft.last_kind = body.KIND
+    """Apply ``body`` and give None, or leave ``draft`` untouched and say why not; a writer asks it before it sends."""
+    misfit = _RULES[type(body)](draft, body, limits)
+    if misfit is None:
+        draft.seq = seq
+        if not body.OWNERSHIP:
+            draft.last_kind = body.KIND
+    return misfit
+
+
+def _release(draft: Draft, body: b.Released, limits: Limits) -> Misfit:
+    draft.owner = draft.owner_node = draft.owner_boot = None
     return None
 
 
-def _release(draft: Draft, body: Any) -> None:
-    draft.owner = draft.owner_node = draft.owner_boot = None
-
-
-def _finish(draft: Draft, body: b.Finished) -> None:
+def _finish(draft: Draft, body: b.Finished, limits: Limits) -> Misfit:
     """Only the gravestone stays: lifecycle, epoch, seq, offset, result."""
+    misfit = too_big(text_width(body.result), limits)
+    if misfit is not None:
+        return misfit
     bare = Draft()
-    draft.values_json, draft.conversation = bare.values_json, bare.conversation
-    draft.invocation, draft.invocations = None, 0
-    draft.mailbox, draft.remembered, draft.lineage = bare.mailbox, bare.remembered, bare.lineage
-    draft.degraded = None
-    draft.content_bytes = draft.mailbox_bytes = 0
+    for name in _BURIED:
+        setattr(draft, name, getattr(bare, name))
     draft.finished = True
     draft.result_json = body.result
-    _release(draft, body)
+    return None
 
 
-def _receive(draft: Draft, body: b.Received) -> None:
+_BURIED = (
+    *("owner", "owner_node", "owner_boot", "values_json", "conversation", "invocation", "invocations"),
+    *("mailbox", "remembered", "lineage", "degraded", "content_bytes", "mailbox_bytes"),
+)
+
+
+def _receive(draft: Draft, body: b.Received, limits: Limits) -> Misfit:
     item = draft.mailbox.pop(body.external_id, None)
     if item is not None:
         draft.mailbox_bytes -= item_width(item)
+    return None
 
 
-_OWNERSHIP: dict[type[b.Body], Callable[[Draft, Any], None]] = {
+_RULES: Mapping[type[b.Body], Rule] = {
+    **CONTENT_RULES,
+    b.Received: _receive,
     b.Released: _release,
     b.Finished: _finish,
-    b.Received: _receive,
 }
 
 
@@ -148,36 +148,43 @@ def _claim(draft: Draft, entry: Entry) -> Verdict:
         draft.lost_claims += 1
         return Verdict.CLAIM_LOST
     draft.epoch += 1
-    draft.owner, draft.owner_node, draft.owner_boot = entry.id, body.node_id, body.boot_id
-    if body.accept_degraded or _has_gap(draft):
+    draft.owner = entry.id
+    draft.owner_node, draft.owner_boot = body.node_id[:TEXT_CHARS_MAX], body.boot_id[:TEXT_CHARS_MAX]
+    if body.accept_degraded:
         draft.degraded = None
+    elif draft.degraded is not None and draft.degraded.reason == "gap":
+        draft.degraded = draft.degraded.earlier
     return Verdict.CLAIM_WON
 
 
 def _may_claim(draft: Draft, claim: b.Claim) -> bool:
-    """A degraded process is claimed by a person's choice, or by its present owner that explains the gap itself."""
-    if draft.degraded is None or claim.accept_degraded:
+    """A degraded process is claimed by a person's choice, or by its present owner that explains the gap itself.
+
+    The owner names the first seq it never got acknowledged: a gap that begins below it has lost acknowledged entries.
+    """
+    degraded = draft.degraded
+    if degraded is None or claim.accept_degraded:
         return True
-    if claim.abandon_from_seq is None or claim.old_claim_id != draft.owner or draft.owner is None:
+    if claim.abandon_from_seq is None or draft.owner is None or claim.old_claim_id != draft.owner:
         return False
-    return not _has_gap(draft) or draft.degraded.expected_seq >= claim.abandon_from_seq
+    return degraded.reason != "gap" or degraded.expected_seq >= claim.abandon_from_seq
 
 
 def _deliver(draft: Draft, entry: Entry) -> Verdict:
-    if entry.id in draft.remembered:
-        draft.duplicate_entries += 1
-        return Verdict.DUPLICATE
     item = _mail_item(entry)
     if item is None:
         draft.forged_entries += 1
         return Verdict.FORGED
-    width = item_width(item)
-    full = len(draft.mailbox) >= MAILBOX_ITEMS_MAX or draft.mailbox_bytes + width > MAILBOX_BYTES_MAX
-    if draft.finished or full:
+    # One that waits longer than its id is remembered is still there once.
+    if entry.id in draft.remembered or entry.id in draft.mailbox:
+        draft.duplicate_entries += 1
+        return Verdict.DUPLICATE
+    grown = draft.mailbox_bytes + item_width(item)
+    if draft.finished or len(draft.mailbox) >= MAILBOX_ITEMS_MAX or grown > MAILBOX_BYTES_MAX:
         draft.refused_externals += 1
         return Verdict.REFUSED
     draft.mailbox[entry.id] = item
-    draft.mailbox_bytes += width
+    draft.mailbox_bytes = grown
     draft.remembered[entry.id] = None
     if len(draft.remembered) > REMEMBERED_IDS_MAX:
         del draft.remembered[next(iter(draft.remembered))]

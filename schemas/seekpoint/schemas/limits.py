@@ -1,4 +1,4 @@
-"""What a journal accepts: sizes and shapes, written in its manifest, enforced by the writer, checked by every reader."""
+"""What a journal accepts: sizes and shapes, written in its manifest, enforced by writers, checked by every reader."""
 
 from __future__ import annotations
 

@@ -52,7 +52,10 @@ class Manifest:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Manifest:
-        """The manifest in ``data``. ``NewerFormat`` before anything else is read of a newer one; ``JournalMismatch`` if it is none."""
+        """The manifest in ``data``.
+
+        Raises ``NewerFormat`` before anything else is read of a newer one, ``JournalMismatch`` if it is none.
+        """
         try:
             raw = orjson.loads(data)
             newest = int(raw["format"])

@@ -7,85 +7,43 @@ writes on it; ``thaw`` copies (shallow: values are immutable texts), ``freeze`` 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from hashlib import blake2b
+from types import MappingProxyType
 from typing import Any
-from uuid import UUID
 
 import orjson
 
 from seekpoint.schemas.bodies import Json
-from seekpoint.schemas.conversation import Conversation, Message
+from seekpoint.schemas.conversation import Conversation
 from seekpoint.schemas.entry import id_text
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat
 from seekpoint.schemas.lifecycle import Lifecycle
+from seekpoint.schemas.parts import Degraded, Invocation, Lineage, MailItem
+from seekpoint.schemas.state_json import (
+    COUNTERS,
+    content_of,
+    counters_of,
+    ownership_of,
+    restore_content,
+    restore_whole,
+)
 from seekpoint.schemas.values import load
 
-__all__ = ["COUNTERS", "FOLD_VERSION", "Degraded", "Draft", "Invocation", "Lineage", "MailItem", "State", "new_state"]
+__all__ = [
+    "COUNTERS",
+    "FOLD_VERSION",
+    "Degraded",
+    "Draft",
+    "Invocation",
+    "Lineage",
+    "MailItem",
+    "State",
+    "new_state",
+    "restore_content",
+]
 
 FOLD_VERSION = 1
 """Raised whenever the same entries give another state; written into every checkpoint."""
-
-COUNTERS = (
-    "stale_entries",
-    "duplicate_entries",
-    "forged_entries",
-    "abandoned_entries",
-    "lost_claims",
-    "refused_externals",
-)
-"""What the fold noticed, counted; in neither hash."""
-
-
-@dataclass(frozen=True, slots=True)
-class Degraded:
-    """Why a person has to look: ``gap`` (owner entries are missing), ``illegal_transition`` or ``state_limit``."""
-
-    reason: str
-    expected_seq: int
-    found_seq: int
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Invocation:
-    """The invocation that is under way."""
-
-    trigger: str
-    payload_json: Json
-    started: bool = False
-
-    @property
-    def payload(self) -> Any:
-        """What the trigger carried, a fresh copy."""
-        return load(self.payload_json)
-
-
-@dataclass(frozen=True, slots=True)
-class MailItem:
-    """An external entry that waits for the owner."""
-
-    id: bytes
-    kind: str
-    name: str
-    payload_json: Json
-    actor: str | None
-
-    @property
-    def payload(self) -> Any:
-        """What was sent, a fresh copy."""
-        return load(self.payload_json)
-
-
-@dataclass(frozen=True, slots=True)
-class Lineage:
-    """Where the content came from: the process that was forked, the seq that was last rewound to, how often."""
-
-    parent_id: str | None = None
-    parent_seq: int | None = None
-    rewound_to_seq: int | None = None
-    rewinds: int = 0
-
 
 _SLOTS = (
     "offset",
@@ -161,11 +119,11 @@ class Draft:
         self.invocations = 0
         self.mailbox = {}
         self.remembered = {}
-        self.lineage = Lineage()
+        self.lineage = _NO_LINEAGE
         self.degraded = None
         self.content_bytes = self.mailbox_bytes = 0
-        for counter in COUNTERS:
-            object.__setattr__(self, counter, 0)
+        self.stale_entries = self.duplicate_entries = self.forged_entries = 0
+        self.abandoned_entries = self.lost_claims = self.refused_externals = 0
 
     def freeze(self) -> State:
         """This very object, as a state. The draft is gone."""
@@ -174,7 +132,10 @@ class Draft:
 
     def snapshot(self) -> State:
         """A state as of now; the draft goes on."""
-        return _copy(self, State)
+        return _copy(self).freeze()
+
+
+_NO_LINEAGE = Lineage()
 
 
 class State(Draft):
@@ -189,10 +150,29 @@ class State(Draft):
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a state is frozen: {name} changes only through the process's own calls")
 
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a state is frozen: {name} stays")
+
     @property
     def context(self) -> dict[str, Any]:
         """The context, decoded anew: a plain dict of the caller's own."""
         return {key: load(text) for key, text in self.values_json.items()}
+
+    # What a draft may write on is looked at through a window.
+    @property
+    def values_json(self) -> Mapping[str, Json]:  # type: ignore[override]  # read-only on purpose
+        """The context's values as the JSON texts they are, read-only."""
+        return MappingProxyType(_values_slot.__get__(self))
+
+    @property
+    def mailbox(self) -> Mapping[bytes, MailItem]:  # type: ignore[override]  # read-only on purpose
+        """The external entries that wait for the owner, by id, oldest first; read-only."""
+        return MappingProxyType(_mailbox_slot.__get__(self))
+
+    @property
+    def remembered(self) -> Mapping[bytes, None]:  # type: ignore[override]  # read-only on purpose
+        """The ids of the newest external entries, which are taken once; read-only."""
+        return MappingProxyType(_remembered_slot.__get__(self))
 
     @property
     def result(self) -> Any:
@@ -202,31 +182,30 @@ class State(Draft):
     @property
     def hash(self) -> str:
         """BLAKE2b-128 of everything but offsets and counters: equal for every tier and every reader."""
-        return _hash({**_content(self), **_ownership(self)})
+        return _hash({**content_of(self), **ownership_of(self)})
 
     @property
     def content_hash(self) -> str:
         """BLAKE2b-128 of context, conversation, lifecycle and invocations: equal for a fork and its parent."""
-        return _hash(_content(self))
+        return _hash(content_of(self))
 
     def thaw(self) -> Draft:
         """A draft that starts as this state."""
-        return _copy(self, Draft)
+        return _copy(self)
 
     def content_json(self) -> Json:
         """What a rewind or a fork restores, as JSON text."""
-        return orjson.dumps(_content(self), option=orjson.OPT_SORT_KEYS).decode()
+        return orjson.dumps(content_of(self), option=orjson.OPT_SORT_KEYS).decode()
 
     def to_bytes(self) -> bytes:
         """The whole state, for a checkpoint; ``from_bytes`` gives it back equal."""
-        counters = {name: getattr(self, name) for name in COUNTERS}
         whole = {
             "fold_version": FOLD_VERSION,
-            "content": _content(self),
-            "ownership": _ownership(self),
+            "content": content_of(self),
+            "ownership": ownership_of(self),
             "offset": self.offset,
             "first_offset": self.first_offset,
-            "counters": counters,
+            "counters": counters_of(self),
         }
         return orjson.dumps(whole, option=orjson.OPT_SORT_KEYS)
 
@@ -235,17 +214,16 @@ class State(Draft):
         """The state in ``data``. ``NewerFormat`` if a newer fold wrote it, ``JournalMismatch`` if it is none."""
         try:
             whole = orjson.loads(data)
-            if whole["fold_version"] > FOLD_VERSION:
-                raise NewerFormat("a state of a newer fold than this one", found=whole["fold_version"], known=FOLD_VERSION)
+            version = whole["fold_version"]
+            if version > FOLD_VERSION:
+                raise NewerFormat("a state of a newer fold than this one", found=version, known=FOLD_VERSION)
+            if version < 1:
+                raise ValueError("no fold has this version")
             draft = Draft()
-            restore_content(draft, whole["content"])
-            _restore_ownership(draft, whole["ownership"])
-            draft.offset, draft.first_offset = whole["offset"], whole["first_offset"]
-            for name, count in whole["counters"].items():
-                setattr(draft, name, count)
-            return draft.freeze()
-        except (KeyError, TypeError, ValueError, AttributeError) as exc:
-            raise JournalMismatch("bytes that are no state", cause=repr(exc)) from exc
+            restore_whole(draft, whole)
+        except (LookupError, TypeError, ValueError, AttributeError) as exc:
+            raise JournalMismatch("bytes that are no state", cause=repr(exc)[:200]) from exc
+        return draft.freeze()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, State) and self.to_bytes() == other.to_bytes()
@@ -258,7 +236,15 @@ class State(Draft):
 
     def __repr__(self) -> str:
         owner = id_text(self.owner)
-        return f"State(lifecycle={str(self.lifecycle)!r}, seq={self.seq}, epoch={self.epoch}, owner={owner}, offset={self.offset})"
+        return (
+            f"State(lifecycle={str(self.lifecycle)!r}, seq={self.seq}, epoch={self.epoch}, owner={owner}, "
+            f"offset={self.offset})"
+        )
+
+
+_values_slot: Any = Draft.values_json
+_mailbox_slot: Any = Draft.mailbox
+_remembered_slot: Any = Draft.remembered
 
 
 def new_state() -> State:
@@ -266,120 +252,38 @@ def new_state() -> State:
     return Draft().freeze()
 
 
-def _copy(source: Draft, kind: type[Any]) -> Any:
+def _copy(source: Draft) -> Draft:
+    """Written out, as ``__init__`` is: a loop over the slots takes five times as long. A test compares every slot."""
     copy = object.__new__(Draft)
-    for name in _SLOTS:
-        setattr(copy, name, getattr(source, name))
+    copy.offset = source.offset
+    copy.first_offset = source.first_offset
+    copy.epoch = source.epoch
+    copy.owner = source.owner
+    copy.owner_node = source.owner_node
+    copy.owner_boot = source.owner_boot
+    copy.seq = source.seq
+    copy.lifecycle = source.lifecycle
+    copy.finished = source.finished
+    copy.result_json = source.result_json
+    copy.last_kind = source.last_kind
     copy.values_json = source.values_json.copy()
+    copy.conversation = source.conversation
+    copy.invocation = source.invocation
+    copy.invocations = source.invocations
     copy.mailbox = source.mailbox.copy()
     copy.remembered = source.remembered.copy()
-    copy.__class__ = kind
+    copy.lineage = source.lineage
+    copy.degraded = source.degraded
+    copy.content_bytes = source.content_bytes
+    copy.mailbox_bytes = source.mailbox_bytes
+    copy.stale_entries = source.stale_entries
+    copy.duplicate_entries = source.duplicate_entries
+    copy.forged_entries = source.forged_entries
+    copy.abandoned_entries = source.abandoned_entries
+    copy.lost_claims = source.lost_claims
+    copy.refused_externals = source.refused_externals
     return copy
 
 
 def _hash(part: Mapping[str, Any]) -> str:
     return blake2b(orjson.dumps(part, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()
-
-
-def _content(state: Draft) -> dict[str, Any]:
-    # Dynamic values stay the texts they are: whoever wrote them, they come back letter for letter.
-    invocation = state.invocation
-    return {
-        "context": state.values_json,
-        "conversation": [
-            [m.role, m.text, m.parts_json, m.tool_calls_json, m.tool_call_id, m.name]
-            for m in state.conversation
-        ],
-        "lifecycle": state.lifecycle,
-        "invocations": state.invocations,
-        "invocation": invocation and [invocation.trigger, invocation.payload_json, invocation.started],
-    }
-
-
-def _ownership(state: Draft) -> dict[str, Any]:
-    return {
-        "epoch": state.epoch,
-        "owner": id_text(state.owner),
-        "owner_node": state.owner_node,
-        "owner_boot": state.owner_boot,
-        "seq": state.seq,
-        "finished": state.finished,
-        "result": state.result_json,
-        "last_kind": state.last_kind,
-        "mailbox": [
-            [item.id.hex(), item.kind, item.name, item.payload_json, item.actor] for item in state.mailbox.values()
-        ],
-        "remembered": [one.hex() for one in state.remembered],
-        "lineage": asdict(state.lineage),
-        "degraded": state.degraded and asdict(state.degraded),
-    }
-
-
-def restore_content(draft: Draft, content: Mapping[str, Any]) -> None:
-    """Put ``content`` (parsed from what ``content_json`` gave) into ``draft``. ValueError, KeyError or TypeError if it is none."""
-    invocation = content["invocation"]
-    draft.values_json = {_text(key): _text(text) for key, text in content["context"].items()}
-    draft.conversation = Conversation(
-        Message(_text(message[0]), *(part if part is None else _text(part) for part in message[1:]))
-        for message in content["conversation"]
-    )
-    draft.lifecycle = Lifecycle(content["lifecycle"])
-    draft.invocations = int(content["invocations"])
-    if invocation is not None:
-        trigger, payload_json, started = invocation
-        draft.invocation = Invocation(_text(trigger), _text(payload_json), bool(started))
-    draft.content_bytes = content_width(draft)
-
-
-def _text(value: Any) -> str:
-    if type(value) is not str:
-        raise TypeError(f"text is wanted, not {type(value).__name__}")
-    return value
-
-
-def _restore_ownership(draft: Draft, ownership: Mapping[str, Any]) -> None:
-    for name in ("epoch", "owner_node", "owner_boot", "seq", "finished", "last_kind"):
-        setattr(draft, name, ownership[name])
-    owner = ownership["owner"]
-    draft.owner = owner and UUID(owner).bytes
-    draft.result_json = ownership["result"]
-    items = [MailItem(bytes.fromhex(item[0]), *item[1:]) for item in ownership["mailbox"]]
-    draft.mailbox = {item.id: item for item in items}
-    draft.mailbox_bytes = sum(item_width(item) for item in items)
-    draft.remembered = dict.fromkeys(map(bytes.fromhex, ownership["remembered"]))
-    draft.lineage = Lineage(**ownership["lineage"])
-    draft.degraded = ownership["degraded"] and Degraded(**ownership["degraded"])
-
-
-# --- widths: what a part takes in the state's JSON, so that a state within its limit can always be checkpointed --------
-_MESSAGE_BYTES = 40  # brackets, commas and nulls of a message or a context value, rounded up
-
-
-def text_width(text: str | None) -> int:
-    """The bytes ``text`` takes as a JSON string."""
-    return 4 if text is None else len(orjson.dumps(text))
-
-
-def value_width(key: str, text: Json) -> int:
-    """The bytes of one context value."""
-    return text_width(key) + text_width(text) + 2
-
-
-def message_width(message: Message) -> int:
-    """The bytes of one message."""
-    width = _MESSAGE_BYTES + text_width(message.role) + text_width(message.text)
-    for part in (message.parts_json, message.tool_calls_json, message.tool_call_id, message.name):
-        if part is not None:
-            width += text_width(part)
-    return width
-
-
-def item_width(item: MailItem) -> int:
-    """The bytes of one waiting external entry."""
-    return 2 * _MESSAGE_BYTES + text_width(item.name) + text_width(item.payload_json) + text_width(item.actor)
-
-
-def content_width(draft: Draft) -> int:
-    """The bytes of all context values and messages of ``draft``."""
-    values = sum(value_width(key, text) for key, text in draft.values_json.items())
-    return values + sum(map(message_width, draft.conversation))

@@ -1,0 +1,149 @@
+"""Avro's binary form of the few types an entry is made of: numbers, texts, ids, booleans, maps of texts.
+
+A writer adds to a ``bytearray``; a reader takes (data, position) and gives (value, next position). Readers trust
+nothing: every length is checked before it is used. They raise ``ValueError``, or ``IndexError`` at the data's end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from seekpoint.schemas.errors import InvalidName
+
+__all__ = ["ID_BYTES", "Get", "Put", "get_long", "get_text", "optional_get", "optional_put", "put_long"]
+
+ID_BYTES = 16
+_LONG_MAX = (1 << 64) - 1
+_SHIFTS = tuple(range(7, 70, 7))
+
+Put: TypeAlias = Callable[[bytearray, Any], None]
+Get: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
+
+
+def put_long(out: bytearray, value: int) -> None:
+    """A number of at most 64 bits, zigzag, seven bits a byte. ``ValueError`` beyond."""
+    rest = value << 1 if value >= 0 else ~(value << 1)
+    if rest < 0x80:
+        out.append(rest)
+        return
+    if rest > _LONG_MAX:
+        raise ValueError(f"{value} has more than 64 bits")
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+
+
+def put_text(out: bytearray, text: str) -> None:
+    """A text, as its length and its UTF-8."""
+    data = text.encode()
+    put_long(out, len(data))
+    out += data
+
+
+def put_id(out: bytearray, value: bytes) -> None:
+    """An id. A wrong length would shift all that follows, so it is an ``InvalidName``."""
+    if len(value) != ID_BYTES:
+        raise InvalidName(f"an id has {ID_BYTES} bytes", id=value.hex()[:80], hint="use new_id(), or UUID.bytes")
+    out += value
+
+
+def put_bool(out: bytearray, value: bool) -> None:
+    """A boolean: one byte."""
+    out.append(1 if value else 0)
+
+
+def put_texts(out: bytearray, texts: Mapping[str, str]) -> None:
+    """A map of texts, as one block."""
+    if texts:
+        put_long(out, len(texts))
+        for key, text in texts.items():
+            put_text(out, key)
+            put_text(out, text)
+    out.append(0)
+
+
+def optional_put(put: Put) -> Put:
+    """The writer of the union [null, what ``put`` writes]."""
+
+    def put_optional(out: bytearray, value: Any) -> None:
+        if value is None:
+            out.append(0)
+        else:
+            out.append(2)
+            put(out, value)
+
+    return put_optional
+
+
+def get_long(data: bytes, at: int) -> tuple[int, int]:
+    """A number; at most ten bytes are looked at."""
+    byte = data[at]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), at + 1
+    rest = byte & 0x7F
+    for shift in _SHIFTS:
+        at += 1
+        byte = data[at]
+        rest |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if rest > _LONG_MAX:
+                break
+            return (rest >> 1) ^ -(rest & 1), at + 1
+    raise ValueError("a number has more than 64 bits")
+
+
+def get_text(data: bytes, at: int) -> tuple[str, int]:
+    """A text."""
+    size, at = get_long(data, at)
+    end = at + size
+    if size < 0 or end > len(data):
+        raise ValueError("a text is longer than its record")
+    return data[at:end].decode(), end
+
+
+def get_id(data: bytes, at: int) -> tuple[bytes, int]:
+    """An id."""
+    end = at + ID_BYTES
+    if end > len(data):
+        raise ValueError("an id is longer than its record")
+    return data[at:end], end
+
+
+def get_bool(data: bytes, at: int) -> tuple[bool, int]:
+    """A boolean."""
+    if data[at] > 1:
+        raise ValueError("a boolean is neither 0 nor 1")
+    return data[at] == 1, at + 1
+
+
+def get_texts(data: bytes, at: int) -> tuple[dict[str, str], int]:
+    """A map of texts. A member takes two bytes at least, so a huge count is refused before the first one is read."""
+    texts: dict[str, str] = {}
+    while True:
+        count, at = get_long(data, at)
+        if count == 0:
+            return texts, at
+        if count < 0:
+            count = -count
+            _, at = get_long(data, at)
+        if 2 * count > len(data) - at:
+            raise ValueError("a map has more members than its record has bytes")
+        for _ in range(count):
+            key, at = get_text(data, at)
+            texts[key], at = get_text(data, at)
+
+
+def optional_get(get: Get) -> Get:
+    """The reader of the union [null, what ``get`` reads]."""
+
+    def get_optional(data: bytes, at: int) -> tuple[Any, int]:
+        branch = data[at]
+        if branch == 2:
+            return get(data, at + 1)
+        if branch == 0:
+            return None, at + 1
+        raise ValueError("a union has no such branch")
+
+    return get_optional

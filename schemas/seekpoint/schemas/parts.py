@@ -1,0 +1,67 @@
+"""The parts of a state that are more than one value: frozen, handed out as they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from seekpoint.schemas.bodies import Json
+from seekpoint.schemas.values import load
+
+__all__ = ["Degraded", "Invocation", "Lineage", "MailItem"]
+
+
+@dataclass(frozen=True, slots=True)
+class Degraded:
+    """Why a person has to look.
+
+    ``gap``: owner entries are missing. All else is a body that does not fit: ``illegal_transition``,
+    ``illegal_invocation``, ``illegal_patch``, ``illegal_content``, ``state_limit``.
+    """
+
+    reason: str
+    expected_seq: int
+    found_seq: int
+    detail: str = ""
+    earlier: Degraded | None = None
+    """A gap's only: what the process was degraded for before. An owner that heals the gap does not heal this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """The invocation that is under way."""
+
+    trigger: str
+    payload_json: Json
+    started: bool = False
+
+    @property
+    def payload(self) -> Any:
+        """What the trigger carried, a fresh copy."""
+        return load(self.payload_json)
+
+
+@dataclass(frozen=True, slots=True)
+class MailItem:
+    """An external entry that waits for the owner."""
+
+    id: bytes
+    kind: str
+    name: str
+    payload_json: Json
+    actor: str | None
+
+    @property
+    def payload(self) -> Any:
+        """What was sent, a fresh copy."""
+        return load(self.payload_json)
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """Where the content came from: the process that was forked, the seq that was last rewound to, how often."""
+
+    parent_id: str | None = None
+    parent_seq: int | None = None
+    rewound_to_seq: int | None = None
+    rewinds: int = 0

@@ -1,0 +1,34 @@
+"""The Avro schema of this code, put together from the ``.avsc`` files."""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from importlib import resources
+from typing import Any
+
+__all__ = ["SCHEMA_FINGERPRINT", "schema_json"]
+
+SCHEMA_FINGERPRINT = bytes.fromhex("62fb3bbcf40c1c06")
+"""CRC-64-AVRO of the current schema's parsing canonical form, little-endian; a test compares it with fastavro's."""
+
+_NAMESPACE = "seekpoint"
+
+
+@lru_cache(maxsize=1)
+def schema_json() -> str:
+    """The current schema, whole, as JSON: what is put into ``NAME.schemas`` and what any Avro tool reads."""
+    folder = resources.files("seekpoint.schemas") / "avsc"
+    seen: set[str] = set()
+
+    def inline(node: Any) -> Any:
+        if isinstance(node, list):
+            return [inline(member) for member in node]
+        if isinstance(node, dict):
+            return {name: inline(value) if name in ("type", "fields") else value for name, value in node.items()}
+        if isinstance(node, str) and node.startswith(f"{_NAMESPACE}.") and node not in seen:
+            seen.add(node)
+            return inline(json.loads((folder / f"{node}.avsc").read_text()))
+        return node
+
+    return json.dumps(inline(f"{_NAMESPACE}.Entry"), separators=(",", ":"))

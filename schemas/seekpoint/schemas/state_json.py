@@ -1,0 +1,168 @@
+"""A state as JSON values and back. Reading is strict: what is not exactly of the form was not written by this code.
+
+Dynamic values stay the texts they are: whoever wrote them, they come back letter for letter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
+
+from seekpoint.schemas.bodies import MessageSaid
+from seekpoint.schemas.conversation import Conversation
+from seekpoint.schemas.entry import id_text
+from seekpoint.schemas.lifecycle import Lifecycle
+from seekpoint.schemas.parts import Degraded, Invocation, Lineage, MailItem
+from seekpoint.schemas.widths import content_width, mailbox_width
+
+if TYPE_CHECKING:
+    from seekpoint.schemas.state import Draft
+
+__all__ = ["COUNTERS", "content_of", "counters_of", "ownership_of", "restore_content", "restore_whole"]
+
+COUNTERS = (
+    "stale_entries",
+    "duplicate_entries",
+    "forged_entries",
+    "abandoned_entries",
+    "lost_claims",
+    "refused_externals",
+)
+"""What the fold noticed, counted; in neither hash."""
+
+_Kind = TypeVar("_Kind")
+
+
+def content_of(state: Draft) -> dict[str, Any]:
+    """What a rewind or a fork restores, and ``content_hash`` compares."""
+    invocation = state.invocation
+    return {
+        "context": state.values_json.copy(),
+        "conversation": [
+            [said.role, said.content, said.parts, said.tool_calls, said.tool_call_id, said.name]
+            for said in state.conversation.bodies()
+        ],
+        "lifecycle": state.lifecycle,
+        "invocations": state.invocations,
+        "invocation": invocation and [invocation.trigger, invocation.payload_json, invocation.started],
+    }
+
+
+def ownership_of(state: Draft) -> dict[str, Any]:
+    """All the rest that ``hash`` compares."""
+    return {
+        "epoch": state.epoch,
+        "owner": id_text(state.owner),
+        "owner_node": state.owner_node,
+        "owner_boot": state.owner_boot,
+        "seq": state.seq,
+        "finished": state.finished,
+        "result": state.result_json,
+        "last_kind": state.last_kind,
+        "mailbox": [
+            [item.id.hex(), item.kind, item.name, item.payload_json, item.actor] for item in state.mailbox.values()
+        ],
+        "remembered": [one.hex() for one in state.remembered],
+        "lineage": asdict(state.lineage),
+        "degraded": state.degraded and asdict(state.degraded),
+    }
+
+
+def counters_of(state: Draft) -> dict[str, int]:
+    """What neither hash compares, but offsets."""
+    return {name: getattr(state, name) for name in COUNTERS}
+
+
+def restore_content(draft: Draft, content: Any) -> None:
+    """Put what ``content_of`` gave into ``draft``. ``ValueError``, ``LookupError`` or ``TypeError`` if it is none."""
+    values = _is(dict, _is(dict, content)["context"])
+    draft.values_json = {key: _is(str, text) for key, text in values.items()}
+    draft.conversation = Conversation(map(_said, _is(list, content["conversation"])))
+    draft.lifecycle = Lifecycle(_is(str, content["lifecycle"]))
+    draft.invocations = _is(int, content["invocations"])
+    draft.invocation = _invocation(content["invocation"])
+    draft.content_bytes = content_width(draft)
+
+
+def restore_whole(draft: Draft, whole: Mapping[str, Any]) -> None:
+    """Put content, ownership, offsets and counters of ``whole`` into ``draft``. Raises as ``restore_content`` does."""
+    restore_content(draft, whole["content"])
+    _restore_ownership(draft, _is(dict, whole["ownership"]))
+    draft.offset = _is(int, whole["offset"])
+    draft.first_offset = _optional(int, whole["first_offset"])
+    counters = _is(dict, whole["counters"])
+    if counters.keys() != set(COUNTERS):
+        raise ValueError("other counters than a state has")
+    for name, count in counters.items():
+        setattr(draft, name, _is(int, count))
+
+
+def _restore_ownership(draft: Draft, ownership: dict[str, Any]) -> None:
+    owner = _optional(str, ownership["owner"])
+    draft.owner = None if owner is None else UUID(owner).bytes
+    draft.owner_node = _optional(str, ownership["owner_node"])
+    draft.owner_boot = _optional(str, ownership["owner_boot"])
+    draft.epoch = _is(int, ownership["epoch"])
+    draft.seq = _is(int, ownership["seq"])
+    draft.finished = _is(bool, ownership["finished"])
+    draft.result_json = _optional(str, ownership["result"])
+    draft.last_kind = _optional(str, ownership["last_kind"])
+    items = [_mail_item(*_is(list, item)) for item in _is(list, ownership["mailbox"])]
+    draft.mailbox = {item.id: item for item in items}
+    draft.mailbox_bytes = mailbox_width(draft)
+    draft.remembered = dict.fromkeys(_id(one) for one in _is(list, ownership["remembered"]))
+    draft.lineage = _lineage(**_is(dict, ownership["lineage"]))
+    draft.degraded = _degraded(ownership["degraded"])
+
+
+def _is(kind: type[_Kind], value: Any) -> _Kind:
+    if type(value) is not kind:
+        raise TypeError(f"{kind.__name__} is wanted, not {type(value).__name__}")
+    return value
+
+
+def _optional(kind: type[_Kind], value: Any) -> _Kind | None:
+    return None if value is None else _is(kind, value)
+
+
+def _id(value: Any) -> bytes:
+    found = bytes.fromhex(_is(str, value))
+    if len(found) != 16:
+        raise ValueError("an id has 16 bytes")
+    return found
+
+
+def _said(message: Any) -> MessageSaid:
+    role, *rest = _is(list, message)
+    if len(rest) != 5:
+        raise ValueError("a message has six parts")
+    return MessageSaid(_is(str, role), *(_optional(str, part) for part in rest))
+
+
+def _invocation(found: Any) -> Invocation | None:
+    if found is None:
+        return None
+    trigger, payload_json, started = _is(list, found)
+    return Invocation(_is(str, trigger), _is(str, payload_json), _is(bool, started))
+
+
+def _mail_item(id_hex: Any, kind: Any, name: Any, payload_json: Any, actor: Any) -> MailItem:
+    return MailItem(_id(id_hex), _is(str, kind), _is(str, name), _is(str, payload_json), _optional(str, actor))
+
+
+def _lineage(parent_id: Any, parent_seq: Any, rewound_to_seq: Any, rewinds: Any) -> Lineage:
+    return Lineage(
+        _optional(str, parent_id), _optional(int, parent_seq), _optional(int, rewound_to_seq), _is(int, rewinds)
+    )
+
+
+def _degraded(found: Any, depth: int = 1) -> Degraded | None:
+    if found is None:
+        return None
+    if depth > 2:
+        raise ValueError("what came before a gap was no gap")
+    reason, expected, seq = (_is(dict, found)[name] for name in ("reason", "expected_seq", "found_seq"))
+    earlier = _degraded(found["earlier"], depth + 1)
+    return Degraded(_is(str, reason), _is(int, expected), _is(int, seq), _is(str, found["detail"]), earlier)
