@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from seekpoint.schemas.codec import Codec
-from seekpoint.schemas.errors import JournalGap, SeekpointError
+from seekpoint.schemas.errors import JournalGap, LogTruncated, SeekpointError
 from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits
 
 __all__ = [
@@ -184,8 +184,12 @@ class MemoryLog:
     def read(self, partition: int, start: int, stop: int, keys: Collection[bytes] | None = None) -> Iterator[Batch]:
         """Batches of the records in [start, stop) whose key is in ``keys``."""
         part = self._parts[partition]
+        if start >= stop:
+            return
         if start < part.low:
             raise JournalGap("history is gone", journal=self.name, partition=partition, low=part.low, high=part.high)
+        if stop > part.high:
+            raise LogTruncated("the log ends before", journal=self.name, partition=partition, offset=stop, high=part.high)
         while start < stop:
             with self._lock:
                 first = bisect_left(part.records, start, key=lambda record: record.offset)
