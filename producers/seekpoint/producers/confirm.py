@@ -39,7 +39,12 @@ class Confirmer:
     """Confirms the open processes of one node. ``start`` before use, ``close`` after."""
 
     def __init__(
-        self, reader: LogReader, executor: Executor, handles: Callable[[], Iterable[Handle]], interval_s: float, timeout_s: float
+        self,
+        reader: LogReader,
+        executor: Executor,
+        handles: Callable[[], Iterable[Handle]],
+        interval_s: float,
+        timeout_s: float,
     ) -> None:
         self._reader = reader
         self._executor = executor

@@ -45,7 +45,9 @@ class Externals:
         entry = Entry(entry_id or new_id(), process_id, None, 0, None, None, now_us(), actor, None, None, body)
         value = encode(entry)
         if len(value) + len(key) > self._reader.limits.record_bytes:
-            raise LimitExceeded("the entry is larger than the journal's record limit", process_id=process_id, bytes=len(value))
+            raise LimitExceeded(
+                "the entry is larger than the journal's record limit", process_id=process_id, bytes=len(value)
+            )
         partition = partition_of(key, self._reader.partitions)
         began = (await self._run(self._reader.watermarks, partition)).high
         for attempt in range(1, _ATTEMPTS + 1):

@@ -144,7 +144,9 @@ class Handle:
         try:
             value = encode(entry)
         except UnicodeEncodeError as exc:
-            raise UnserializableValue("a text that UTF-8 cannot carry", process_id=self.process_id, kind=body.KIND) from exc
+            raise UnserializableValue(
+                "a text that UTF-8 cannot carry", process_id=self.process_id, kind=body.KIND
+            ) from exc
         if len(value) + len(self.key) > self.limits.record_bytes:
             raise LimitExceeded(
                 "the entry is larger than the journal's record limit",
@@ -207,7 +209,7 @@ class Handle:
         self.ended = self.ended or (verdict is Verdict.APPLIED and isinstance(entry.body, b.Released | b.Finished))
 
     def _absorb_foreign(self, record: Record) -> bool:
-        """An entry that is not one of the acknowledged: an external one, a former owner's, poison. Whether it counted."""
+        """An entry that is not one of the acknowledged: external, a former owner's, poison. Whether it counted."""
         try:
             entry = entry_of(record, self._reader.codec, self._reader.partitions)
         except UndecodableRecord:
@@ -254,7 +256,7 @@ class Handle:
 
     # --- healing (O5)
     def begin_healing(self) -> int:
-        """Keep what is given from now on. The first seq that was never acknowledged: what the new claim abandons from."""
+        """Keep what is given from now on. The first seq never acknowledged: what the new claim abandons from."""
         self.status = Status.HEALING
         return self.acknowledged_seq + 1
 

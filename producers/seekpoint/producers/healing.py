@@ -12,6 +12,7 @@ import logging
 
 from seekpoint.producers.confirm import Confirmer
 from seekpoint.producers.handle import Handle, Status
+from seekpoint.producers.identity import Identity
 from seekpoint.producers.outbox import Outbox
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.codec import encode
@@ -28,11 +29,10 @@ _RETRY_S = 0.2
 class Healer:
     """Heals the handles of one node."""
 
-    def __init__(self, outbox: Outbox, confirmer: Confirmer, node_id: str, boot_id: str, heal_timeout_s: float) -> None:
+    def __init__(self, outbox: Outbox, confirmer: Confirmer, identity: Identity, heal_timeout_s: float) -> None:
         self._outbox = outbox
         self._confirmer = confirmer
-        self._node_id = node_id
-        self._boot_id = boot_id
+        self._identity = identity
         self._heal_timeout_s = heal_timeout_s
         self._tasks: dict[Handle, asyncio.Task[None]] = {}
 
@@ -54,7 +54,7 @@ class Healer:
         try:
             async with asyncio.timeout(self._heal_timeout_s):
                 while not await self._claim_again(handle):
-                    await asyncio.sleep(_RETRY_S)
+                    await asyncio.sleep(_RETRY_S)  # noqa: ASYNC110  # Kafka gives no event to wait for
         except TimeoutError:
             error = AppendTimeout(
                 "Kafka did not acknowledge in time, nor while healing",
@@ -73,8 +73,8 @@ class Healer:
         handle.healing_claims.add(claim_id)
         claim = b.Claim(
             expected_epoch=handle.epoch,
-            node_id=self._node_id,
-            boot_id=self._boot_id,
+            node_id=self._identity.node_id,
+            boot_id=self._identity.boot_id,
             old_claim_id=handle.claim_id,
             abandon_from_seq=handle.acknowledged_seq + 1,
         )

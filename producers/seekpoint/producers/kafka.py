@@ -1,4 +1,4 @@
-"""The writing half of the log on Kafka: one idempotent producer an appender. The only module here that knows the client.
+"""The writing half of the log on Kafka: one idempotent producer an appender. Only this module knows the client.
 
 librdkafka never expires a message here (``message.timeout.ms=0``): a message that expires is skipped and later ones are
 written, which is a hole in a process. The node has a deadline of its own and retires the appender as a whole.
@@ -24,7 +24,7 @@ __all__ = ["KafkaAppender", "KafkaWriter"]
 logger = logging.getLogger("seekpoint.producers")
 
 OUTSTANDING_MAX = 50_000
-"""Records on their way in one appender; beyond it callers wait. Below librdkafka's own queue limit, so it never fills."""
+"""Records on their way in one appender; beyond it callers wait. Below librdkafka's own limit, which never fills."""
 
 GUARANTEED = {
     "acks": "all",

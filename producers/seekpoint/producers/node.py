@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
@@ -15,6 +14,7 @@ from seekpoint.producers.confirm import Confirmer
 from seekpoint.producers.externals import Externals
 from seekpoint.producers.handle import Cause, Handle, Status
 from seekpoint.producers.healing import Healer
+from seekpoint.producers.identity import Identity
 from seekpoint.producers.opening import Opener, Opening, Wish
 from seekpoint.producers.outbox import Outbox
 from seekpoint.producers.pulse import Pulse
@@ -33,8 +33,7 @@ class Node:
 
     def __init__(self, reader: LogReader, writer: LogWriter, settings: Settings) -> None:
         self.settings = settings
-        self.node_id = settings.node_id or f"node-{uuid.uuid4().hex[:12]}"
-        self.boot_id = uuid.uuid4().hex
+        self.identity = Identity.of(settings.node_id)
         self._reader = reader
         self._executor = ThreadPoolExecutor(max_workers=8, thread_name_prefix="seekpoint-node")
         self._handles: dict[str, Handle | None] = {}
@@ -45,13 +44,25 @@ class Node:
         self._confirmer = Confirmer(
             reader, self._executor, self._open_handles, settings.confirm_interval_s, settings.confirm_timeout_s
         )
-        self._healer = Healer(self._outbox, self._confirmer, self.node_id, self.boot_id, settings.heal_timeout_s)
+        self._healer = Healer(self._outbox, self._confirmer, self.identity, settings.heal_timeout_s)
         self._externals = Externals(reader, self._executor, self._outbox)
-        self._pulse = Pulse(reader, self._executor, self._open_handles, self.node_id, self.boot_id, settings)
+        self._pulse = Pulse(reader, self._executor, self._open_handles, self.identity, settings)
         self._opener = Opener(
-            self._handles, reader, self._executor, self._recovery, self._outbox, self._confirmer, self._pulse, self.node_id, self.boot_id
+            self._handles,
+            reader,
+            self._executor,
+            self._recovery,
+            self._outbox,
+            self._confirmer,
+            self._pulse,
+            self.identity,
         )
         self._started = False
+
+    @property
+    def node_id(self) -> str:
+        """This node's name, as claims and heartbeats show it."""
+        return self.identity.node_id
 
     @classmethod
     def connect(cls, settings: Settings | None = None, **overrides: Any) -> Node:
@@ -128,8 +139,8 @@ class Node:
         while it looks alive; ``accept_degraded`` is a person's word that missing entries are lost. ``actor`` and
         ``correlation_id`` go into every entry written.
 
-        Raises ``OwnerAlive``, ``AlreadyOpen``, ``ProcessDegraded``, ``ProcessFinished``, ``ClaimLost``, ``InvalidName``,
-        ``JournalUnavailable``, ``AppendTimeout``.
+        Raises ``OwnerAlive``, ``AlreadyOpen``, ``ProcessDegraded``, ``ProcessFinished``, ``ClaimLost``,
+        ``InvalidName``, ``JournalUnavailable``, ``AppendTimeout``.
         """
         cause = Cause(actor=actor, correlation_id=correlation_id)
         return self._opener.opening(
@@ -144,7 +155,7 @@ class Node:
         ``async with node.fork("a", "b") as process``. Raises ``UnknownProcess``, ``InvalidName``, and what ``open``
         raises; ``Refused`` if ``process_id`` was ever used.
         """
-        return self._opener.opening(Wish(process_id=process_id, parent_id=parent_id, parent_seq=at_seq))
+        return self._opener.opening(Wish(process_id=process_id, cause=Cause(), parent_id=parent_id, parent_seq=at_seq))
 
     async def recover(self, process_id: str, **how: Any) -> Recovered:
         """The state of a process as of now, read only; see ``Recovery.recover`` for ``at_seq``, ``missing_ok``, ..."""
@@ -152,7 +163,13 @@ class Node:
 
     # --- telling a process something (O1: it only fills the mailbox)
     async def signal(
-        self, process_id: str, name: str, payload: Any = None, *, actor: str | None = None, signal_id: bytes | None = None
+        self,
+        process_id: str,
+        name: str,
+        payload: Any = None,
+        *,
+        actor: str | None = None,
+        signal_id: bytes | None = None,
     ) -> bytes:
         """Send a signal, from anywhere, to a process that may not exist yet. Its id; once it is in the log.
 

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
 
-from seekpoint.consumers import Recovered, Recovery
+from seekpoint.consumers import Recovered, Recovery, Report
 from seekpoint.consumers.heartbeats import Verdict as Looks
 from seekpoint.consumers.scan import scan
 from seekpoint.producers.confirm import Confirmer
 from seekpoint.producers.handle import Cause, Handle
+from seekpoint.producers.identity import Identity
 from seekpoint.producers.outbox import Outbox
 from seekpoint.producers.process import Process
 from seekpoint.producers.pulse import Pulse
@@ -52,16 +53,16 @@ class Wish:
     """What somebody who opens a process asked for."""
 
     process_id: str
+    cause: Cause
     take_over: bool = False
     accept_degraded: bool = False
     wait_s: float = 0.0
-    cause: Cause = Cause()
     parent_id: str | None = None
     parent_seq: int | None = None
 
 
 class Opening:
-    """A process about to be opened: ``async with`` it (leaving releases), or ``await`` it (then release it yourself)."""
+    """A process about to be opened: ``async with`` it (leaving releases), or ``await`` it and release it yourself."""
 
     def __init__(self, opener: Opener, wish: Wish) -> None:
         self._opener = opener
@@ -110,8 +111,7 @@ class Opener:
         outbox: Outbox,
         confirmer: Confirmer,
         pulse: Pulse,
-        node_id: str,
-        boot_id: str,
+        identity: Identity,
     ) -> None:
         self._handles = handles
         self._reader = reader
@@ -120,8 +120,7 @@ class Opener:
         self._outbox = outbox
         self._confirmer = confirmer
         self._pulse = pulse
-        self._node_id = node_id
-        self._boot_id = boot_id
+        self._identity = identity
 
     def opening(self, wish: Wish) -> Opening:
         """What ``Node.open`` and ``Node.fork`` hand out."""
@@ -134,12 +133,12 @@ class Opener:
             raise AlreadyOpen("the process is open on this node", process_id=wish.process_id)
         self._handles[wish.process_id] = None  # its place is taken while the claim is under way
         try:
-            handle = await self._claim(wish)
+            handle, report = await self._claim(wish)
         except BaseException:
             del self._handles[wish.process_id]
             raise
         self._handles[wish.process_id] = handle
-        process = Process(handle, self._outbox, self._confirmer, self._recovery, wish.cause, self._let_go)
+        process = Process(handle, self._outbox, self._confirmer, self._recovery, wish.cause, self._let_go, report)
         if wish.parent_id is not None:
             await self._seed(process, wish)
         return process
@@ -158,12 +157,15 @@ class Opener:
             raise
 
     # --- the claim
-    async def _claim(self, wish: Wish) -> Handle:
+    async def _claim(self, wish: Wish) -> tuple[Handle, Report]:
         recovered = await self._recover_free(wish)
         state = recovered.state
         claim_id = new_id()
         body = b.Claim(
-            expected_epoch=state.epoch, node_id=self._node_id, boot_id=self._boot_id, accept_degraded=wish.accept_degraded
+            expected_epoch=state.epoch,
+            node_id=self._node_id,
+            boot_id=self._boot_id,
+            accept_degraded=wish.accept_degraded,
         )
         entry = Entry(
             claim_id, wish.process_id, None, 0, None, state.offset if state.offset >= 0 else None, now_us(),
@@ -171,7 +173,7 @@ class Opener:
         )  # fmt: skip
         key = process_key(wish.process_id)
         partition = partition_of(key, self._reader.partitions)
-        self._pulse.claiming(claim_id)
+        await self._pulse.claiming(claim_id)
         try:
             offset = await self._outbox.push_external(partition, key, encode(entry))
             after = await self._run(self._read_through, partition, key, state, recovered.report.log_end, offset + 1)
@@ -179,7 +181,7 @@ class Opener:
             self._pulse.claimed(claim_id)
         if after.owner != claim_id:
             raise _lost(wish.process_id, after)
-        return Handle(wish.process_id, after, offset + 1, self._reader)
+        return Handle(wish.process_id, after, offset + 1, self._reader), recovered.report
 
     def _read_through(self, partition: int, key: bytes, state: State, start: int, stop: int) -> State:
         drafts = {key: state.thaw()}
@@ -196,6 +198,8 @@ class Opener:
         deadline = loop.time() + wish.wait_s
         while True:
             recovered = await self._recovery.recover(wish.process_id, missing_ok=True)
+            if recovered.state.owner is not None and not wish.take_over:
+                await self._pulse.look()
             refusal = self._refusal(wish, recovered.state)
             if refusal is None:
                 return recovered
@@ -216,8 +220,9 @@ class Opener:
         looks = self._pulse.liveness.judge(state.owner_node or "", state.owner_boot or "", state.owner)
         if looks in (Looks.DEAD, Looks.FREE):
             return None
+        alive = looks is Looks.ALIVE
         return OwnerAlive(
-            "the process has an owner that looks alive" if looks is Looks.ALIVE else "the owner was not watched long enough",
+            "the process's owner looks alive" if alive else "the process's owner was not watched long enough",
             process_id=process_id, node=state.owner_node, epoch=state.epoch,
         )  # fmt: skip
 

@@ -112,9 +112,7 @@ class Outbox:
             return
         assert self._loop is not None
         shipment = _Shipment(self._loop.time(), len(self._queue))
-        records = [
-            Outgoing(partition, key, item.value, _Token(item, shipment)) for partition, key, item in self._queue
-        ]
+        records = [Outgoing(partition, key, item.value, _Token(item, shipment)) for partition, key, item in self._queue]
         taken = self._appender.send(records)
         if taken == len(records):
             self._queue.clear()

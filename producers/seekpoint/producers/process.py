@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from seekpoint.consumers import Recovery
+from seekpoint.consumers import Recovery, Report
 from seekpoint.producers.confirm import Confirmer
 from seekpoint.producers.handle import Cause, Handle, Status
 from seekpoint.producers.invocation import Invocation
@@ -49,6 +49,7 @@ class Process:
         recovery: Recovery,
         cause: Cause,
         on_let_go: Callable[[Handle], None],
+        report: Report,
     ) -> None:
         self._handle = handle
         self._outbox = outbox
@@ -56,6 +57,8 @@ class Process:
         self._recovery = recovery
         self._cause = cause
         self._on_let_go = on_let_go
+        self.report = report
+        """What finding the state cost when the process was opened."""
         self._loop = asyncio.get_running_loop()
 
     # --- looking
@@ -184,7 +187,8 @@ class Process:
 
         Raises ``Refused`` for a seq that is not there, ``JournalGap`` where its history was trimmed.
         """
-        if not 0 <= to_seq <= self.state.seq:
+        self._handle.check_open()
+        if not 1 <= to_seq <= self.state.seq:
             raise Refused(
                 "there is no such seq to rewind to", process_id=self.process_id, to_seq=to_seq, seq=self.state.seq,
                 hint="look with seekpoint log ID",

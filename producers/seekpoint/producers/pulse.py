@@ -12,6 +12,7 @@ from concurrent.futures import Executor
 
 from seekpoint.consumers.heartbeats import Heartbeat, Heartbeats, Liveness
 from seekpoint.producers.handle import Handle
+from seekpoint.producers.identity import Identity
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.log import LogReader
 from seekpoint.schemas.settings import Settings
@@ -20,7 +21,7 @@ __all__ = ["Pulse"]
 
 logger = logging.getLogger("seekpoint.producers")
 
-_SPACING_S = 0.05
+_PATIENCE_S = 0.25
 
 
 class Pulse:
@@ -31,36 +32,55 @@ class Pulse:
         reader: LogReader,
         executor: Executor,
         handles: Callable[[], Iterable[Handle]],
-        node_id: str,
-        boot_id: str,
+        identity: Identity,
         settings: Settings,
     ) -> None:
         self._executor = executor
         self._handles = handles
-        self._node_id = node_id
-        self._boot_id = boot_id
+        self._identity = identity
         self._interval_s = settings.heartbeat_interval_s
         self._store = Heartbeats(reader, settings)
         self.liveness = Liveness(self._store, settings.owner_timeout_s)
         self._claiming: set[bytes] = set()
         self._wake = asyncio.Event()
-        self._beat = 0
-        self._task: asyncio.Task[None] | None = None
+        self._next: asyncio.Future[None]
+        self._beats = 0
+        self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         """Begin to beat."""
-        self._task = asyncio.create_task(self._go_on(), name="seekpoint-pulse")
+        self._next = asyncio.get_running_loop().create_future()
+        self._tasks = [
+            asyncio.create_task(self._go_on(), name="seekpoint-pulse"),
+            asyncio.create_task(self._watch(), name="seekpoint-watch"),
+        ]
 
     async def close(self) -> None:
-        """Stop. Others see the pulse stand still."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        """Stop, and leave in order: what this node left claimed is free at once."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            try:
+                await asyncio.get_running_loop().run_in_executor(
+                    self._executor, self._store.withdraw, self._identity.node_id
+                )
+            except SeekpointError as exc:
+                logger.warning("the heartbeat was not withdrawn: %s", exc)
+        self._store.close()
 
-    def claiming(self, claim_id: bytes) -> None:
-        """A claim is about to be sent: others should see its id no later than the claim itself."""
+    async def claiming(self, claim_id: bytes) -> None:
+        """A claim is about to be sent. Returns once others can see its id: a claim nobody names looks free to them.
+
+        Waits for a beat no longer than a moment: a hint is not worth a delay.
+        """
         self._claiming.add(claim_id)
         self._wake.set()
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                await asyncio.shield(self._next)
+        except TimeoutError:
+            logger.info("claiming before the heartbeat that names the claim was published")
 
     def claimed(self, claim_id: bytes) -> None:
         """The claim is decided: if it won, an open handle shows it from here on."""
@@ -71,22 +91,34 @@ class Pulse:
         return [*mine, *self._claiming]
 
     async def _go_on(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
             self._wake.clear()
-            self._beat += 1
-            heartbeat = Heartbeat(self._node_id, self._boot_id, tuple(self._claims()), self._beat)
+            said, self._next = self._next, asyncio.get_running_loop().create_future()
+            self._beats += 1
             try:
-                await loop.run_in_executor(self._executor, self._beat_once, heartbeat)
+                await self._run(self._store.publish, self._heartbeat())
             except SeekpointError as exc:
                 logger.warning("no heartbeat: %s", exc)
-            await asyncio.sleep(_SPACING_S)
+            said.set_result(None)
             try:
                 async with asyncio.timeout(self._interval_s):
                     await self._wake.wait()
             except TimeoutError:
                 continue
 
-    def _beat_once(self, heartbeat: Heartbeat) -> None:
-        self._store.publish(heartbeat)
-        self.liveness.observe()
+    async def _watch(self) -> None:
+        """Apart from the beat: a Redis that hangs must not stop it."""
+        while True:
+            await asyncio.sleep(self._interval_s / 2)
+            await self._run(self._store.mirror, self._heartbeat())
+            await self._run(self.liveness.observe)
+
+    def _heartbeat(self) -> Heartbeat:
+        return Heartbeat(self._identity.node_id, self._identity.boot_id, tuple(self._claims()), self._beats)
+
+    async def look(self) -> None:
+        """See the others' heartbeats as of now."""
+        await self._run(self.liveness.observe)
+
+    async def _run(self, call: Callable[..., None], *arguments: object) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._executor, call, *arguments)

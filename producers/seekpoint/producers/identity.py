@@ -1,0 +1,21 @@
+"""Who a node is: its name, and this start of it."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+
+__all__ = ["Identity"]
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A node's name (the same after a restart, if it is set) and the id of its present boot (never the same)."""
+
+    node_id: str
+    boot_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    @classmethod
+    def of(cls, node_id: str | None) -> Identity:
+        """The identity of a node that starts now."""
+        return cls(node_id or f"node-{uuid.uuid4().hex[:12]}")

@@ -1,0 +1,156 @@
+"""Appends: one process in series, and 500 at once, beside a raw client on the same cluster in the same run.
+
+Serial appends run with fsync on (flush.messages=1), interleaved with a raw idempotent producer's, so that both see the
+same disk. The many run with and without fsync; the raw loop there keeps 500 records of the same bytes in flight.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Awaitable, Callable
+
+from confluent_kafka import Producer
+
+from _table import Table, arguments, p50, p99, progress, times_raw
+from seekpoint.compose import LocalCluster, create_topics
+from seekpoint.producers import Node, Process
+from seekpoint.schemas import Settings
+
+FSYNC = {"flush.messages": "1"}
+SERIAL, MANY, SECONDS = 3_000, 500, 8.0
+
+
+class Raw:
+    """A raw idempotent producer, with what Seekpoint sets for its own."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.topic = settings.topic_name("journal") + ".raw"
+        self.producer = Producer(
+            {"bootstrap.servers": settings.bootstrap_servers, "acks": "all", "enable.idempotence": True, "linger.ms": 0}
+        )
+        self.done = 0
+
+    def one(self, value: bytes) -> float:
+        """Seconds from produce to acknowledgement."""
+        began = time.perf_counter()
+        self.done = 0
+        self.producer.produce(self.topic, value, key=b"case", partition=0, on_delivery=self._on_delivery)
+        while not self.done:
+            self.producer.poll(1)
+        return time.perf_counter() - began
+
+    def many(self, value: bytes, seconds: float, in_flight: int, partitions: int) -> float:
+        """Acknowledged records a second with so many in flight."""
+        self.done = sent = 0
+        began = time.perf_counter()
+        while (elapsed := time.perf_counter() - began) < seconds:
+            while sent - self.done < in_flight:
+                self.producer.produce(
+                    self.topic, value, key=b"case", partition=sent % partitions, on_delivery=self._on_delivery
+                )
+                sent += 1
+            self.producer.poll(0.001)
+        return self.done / elapsed
+
+    def _on_delivery(self, error: object, _: object) -> None:
+        assert error is None, error
+        self.done += 1
+
+
+async def main() -> int:
+    """Run all of it."""
+    options = arguments(__doc__).parse_args()
+    table = Table("append")
+    async with LocalCluster(brokers=1) as cluster:
+        await serial(cluster, table)
+        for fsync in (False, True):
+            await many(cluster, table, fsync=fsync)
+    return table.finish(json=options.json)
+
+
+async def journal(cluster: LocalCluster, name: str, *, fsync: bool, partitions: int, **more: float) -> Settings:
+    """A fresh journal, and a raw topic made like it."""
+    settings = cluster.settings(journal=name, partitions=partitions, topic=FSYNC if fsync else {}, **more)
+    await create_topics(settings)
+    raw_topic(settings, partitions, fsync)
+    return settings
+
+
+def raw_topic(settings: Settings, partitions: int, fsync: bool) -> None:
+    """A topic for the raw client, with the same flushing."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers})
+    topic = NewTopic(settings.topic_name("journal") + ".raw", partitions, 1, config=FSYNC if fsync else {})
+    for future in admin.create_topics([topic]).values():
+        future.result()
+
+
+async def serial(cluster: LocalCluster, table: Table) -> None:
+    """One process, one entry after the other, a raw record in between each."""
+    settings = await journal(cluster, "serial", fsync=True, partitions=1)
+    raw, value = Raw(settings), b"x" * 200
+    ours, theirs = [], []
+    async with Node.connect(settings) as node, node.open("case") as process:
+        for index in range(SERIAL):
+            began = time.perf_counter()
+            await process.update("status", f"checking order {index}, a text of an ordinary length for a value")
+            taken = time.perf_counter() - began
+            taken_raw = raw.one(value)
+            if index > 200:
+                ours.append(taken * 1000)
+                theirs.append(taken_raw * 1000)
+            if index % 100 == 0:
+                progress(f"serial {index}/{SERIAL}")
+    ratio = times_raw(p50(ours), p50(theirs))
+    table.row(what="serial, fsync", p50_ms=p50(ours), p99_ms=p99(ours), raw_p50_ms=p50(theirs), times_raw=ratio)
+    table.at_most("serial append with fsync, p50, times raw", bar=1.5, value=ratio)
+
+
+async def many(cluster: LocalCluster, table: Table, *, fsync: bool) -> None:
+    """500 processes at once, each one entry in flight."""
+    name = "fsync" if fsync else "plain"
+    settings = await journal(cluster, f"many-{name}", fsync=fsync, partitions=8, linger_ms=1.0)
+    progress(f"many, {name}: opening")
+    async with Node.connect(settings) as node:
+        processes = await asyncio.gather(*(opened(node, index) for index in range(MANY)))
+        progress(f"many, {name}: appending for {SECONDS:.0f} s")
+        rate = await for_seconds([loop_of(process) for process in processes])
+        await asyncio.gather(*(process.release() for process in processes))
+    progress(f"many, {name}: raw client")
+    raw_rate = await asyncio.to_thread(Raw(settings).many, b"x" * 200, SECONDS, MANY, 8)
+    share = times_raw(rate, raw_rate)
+    table.row(what=f"500 at once, {name}", appends_per_s=rate, raw_appends_per_s=raw_rate, times_raw=share)
+    if not fsync:
+        table.at_least("500 processes at once, appends a second", bar=25_000, value=rate)
+
+
+async def opened(node: Node, index: int) -> Process:
+    """One of the many."""
+    return await node.open(f"case-{index}")
+
+
+def loop_of(process: Process) -> Callable[[], Awaitable[object]]:
+    """What one process does over and over."""
+    return lambda: process.update("status", "checking the order, a text of an ordinary length for a value")
+
+
+async def for_seconds(calls: list[Callable[[], Awaitable[object]]]) -> float:
+    """Run each call over and over, all at once; calls a second."""
+    count, end = 0, time.perf_counter() + SECONDS
+
+    async def over_and_over(call: Callable[[], Awaitable[object]]) -> None:
+        nonlocal count
+        while time.perf_counter() < end:
+            await call()
+            count += 1
+
+    began = time.perf_counter()
+    await asyncio.gather(*map(over_and_over, calls))
+    return count / (time.perf_counter() - began)
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))

@@ -1,0 +1,294 @@
+"""What an agent may call on its process, and what then stands in the journal. In memory."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from seekpoint.producers import Node, Process
+from seekpoint.schemas import MemoryLog, fold, new_state
+from seekpoint.schemas.bodies import Custom
+from seekpoint.schemas.errors import (
+    AlreadyOpen,
+    HandleClosed,
+    IllegalTransition,
+    InvalidName,
+    LimitExceeded,
+    OwnerAlive,
+    ProcessFinished,
+    Refused,
+    UnserializableValue,
+)
+from seekpoint.schemas.limits import Limits
+from seekpoint.schemas.state import State
+
+
+CALL = {"id": "1", "function": {"name": "look", "arguments": "{}"}}
+
+
+def refold(log: MemoryLog, process_id: str) -> State:
+    """The oracle: every entry of the process, folded from nothing."""
+    state = new_state()
+    for partition in range(log.partitions):
+        for batch in log.read(partition, 0, log.watermarks(partition).high, {process_id.encode()}):
+            for record in batch.records:
+                state = fold(state, record.offset, log.codec.decode(record.value))
+    return state
+
+
+@pytest.fixture
+def log() -> MemoryLog:
+    return MemoryLog(partitions=2)
+
+
+async def test_what_a_process_writes_is_what_any_reader_folds(log: MemoryLog) -> None:
+    """The owner's memory, a recovery and a plain fold agree after every kind of call."""
+    async with Node.in_memory(log) as node:
+        async with node.open("case-17", actor="tester", correlation_id="c-1") as process:
+            await process.transition("starting")
+            await process.transition("running")
+            await process.update("status", "checking")
+            await process.update_many({"a": 1, "b": [1.5, None, True]})
+            await process.patch({"b": None, "c": {"d": "x"}})
+            await process.delete("a")
+            await process.say("user", "Where is my order?", name="Ann")
+            await process.say(
+                "assistant", None, tool_calls=[{"id": "1", "function": {"name": "look", "arguments": "{}"}}]
+            )
+            await process.say("tool", "found", tool_call_id="1")
+            await process.say("assistant", [{"type": "text", "text": "There."}])
+            async with process.invocation("message", {"text": "hi"}) as work:
+                assert process.state.invocation is not None
+                assert process.state.invocation.payload == {"text": "hi"}
+                work.result = {"answer": 42}
+            await process.record("audit", {"who": "me"})
+            await process.suspend("lunch")
+            state = process.state
+            assert state.context == {"status": "checking", "c": {"d": "x"}}
+            assert [message.role for message in state.conversation] == ["user", "assistant", "tool", "assistant"]
+            assert state.conversation[1].tool_calls[0]["function"]["name"] == "look"
+            assert state.conversation[3].content == [{"type": "text", "text": "There."}]
+            assert (state.lifecycle, state.seq, state.epoch, state.invocations) == ("suspended", 15, 1, 1)
+            assert refold(log, "case-17").hash == state.hash
+        recovered = await node.recover("case-17")
+        assert recovered.state.hash == refold(log, "case-17").hash
+        assert recovered.state.content_hash == state.content_hash
+        assert (recovered.report.entries_applied, recovered.report.last_kind) == (15, "lifecycle_changed")
+
+
+async def test_an_unknown_process_is_the_empty_state_when_missing_is_ok(log: MemoryLog) -> None:
+    """Nothing at all: {}, created, 0."""
+    async with Node.in_memory(log) as node:
+        state = (await node.recover("nobody", missing_ok=True)).state
+        assert (state.context, state.lifecycle, state.seq, state.last_kind) == ({}, "created", 0, None)
+
+
+async def test_values_handed_out_are_copies(log: MemoryLog) -> None:
+    """Changing what was handed out changes neither the state nor the journal; the state itself refuses."""
+    async with Node.in_memory(log) as node, node.open("p") as process:
+        given = {"items": [1]}
+        await process.update("cart", given)
+        given["items"].append(2)
+        process.state.context["cart"]["items"].append(3)
+        process.state.context["new"] = 1
+        assert process.state.context == {"cart": {"items": [1]}}
+        with pytest.raises(AttributeError, match="frozen"):
+            process.state.seq = 9
+        before = process.state
+        await process.update("cart", {})
+        assert before.context == {"cart": {"items": [1]}}
+
+
+async def test_an_illegal_transition_is_refused_and_nothing_is_written(log: MemoryLog) -> None:
+    """The writer refuses it; seq and log stay as they were."""
+    async with Node.in_memory(log) as node, node.open("p") as process:
+        with pytest.raises(IllegalTransition):
+            await process.transition("running")
+        with pytest.raises(IllegalTransition):
+            await process.transition("nowhere")
+        assert process.state.seq == 0
+        await process.transition("starting")
+        assert refold(log, "p").lifecycle == "starting"
+
+
+async def test_what_exceeds_a_limit_is_refused_before_it_is_sent() -> None:
+    """Record, state, depth and items: typed, nothing written, the process goes on."""
+    log = MemoryLog(partitions=1, limits=Limits(record_bytes=2_000, state_bytes=3_000, depth=4, items=10))
+    async with Node.in_memory(log) as node, node.open("p") as process:
+        with pytest.raises(LimitExceeded):
+            await process.update("big", "x" * 2_001)
+        with pytest.raises(LimitExceeded):
+            await process.update("deep", [[[[[1]]]]])
+        with pytest.raises(LimitExceeded):
+            await process.update("many", list(range(11)))
+        await process.update("a", "x" * 1_500)
+        with pytest.raises(LimitExceeded):
+            await process.update("b", "x" * 1_500)
+        with pytest.raises(UnserializableValue) as refused:
+            await process.update("c", {"x": [object()]})
+        assert "x" in refused.value.path
+        with pytest.raises(UnserializableValue):
+            await process.say("user", "\ud800")
+        await process.update("a", "small")
+        assert process.state.seq == 2
+        assert refold(log, "p").degraded is None
+
+
+async def test_one_handle_a_process_on_a_node(log: MemoryLog) -> None:
+    """A second open of an open process on one node is a typed refusal."""
+    async with Node.in_memory(log) as node:
+        async with node.open("p"):
+            with pytest.raises(AlreadyOpen):
+                await node.open("p")
+        async with node.open("p") as process:
+            assert process.state.epoch == 2
+
+
+async def test_process_ids_are_checked(log: MemoryLog) -> None:
+    """1 to 200 bytes, no control characters."""
+    async with Node.in_memory(log) as node:
+        for wrong in ("", "x" * 201, "a\nb", "a\x00"):
+            with pytest.raises(InvalidName):
+                await node.open(wrong)
+        async with node.open("ж" * 100):
+            pass
+
+
+async def test_leaving_releases_and_nothing_can_be_written_after(log: MemoryLog) -> None:
+    """After the block the process has no owner, and the handle says so."""
+    async with Node.in_memory(log) as node:
+        async with node.open("p") as process:
+            await process.update("a", 1)
+        assert refold(log, "p").owner is None
+        with pytest.raises(HandleClosed):
+            await process.update("a", 2)
+
+
+async def test_an_exception_is_recorded_before_the_release(log: MemoryLog) -> None:
+    """The journal tells what the agent died of, and the exception goes on."""
+    async with Node.in_memory(log) as node:
+        with pytest.raises(ValueError, match="broken"):
+            async with node.open("p"):
+                raise ValueError("broken")
+        state = refold(log, "p")
+        assert (state.last_kind, state.owner, state.seq) == ("error_recorded", None, 2)
+
+
+async def test_a_failed_invocation_is_written_as_failed(log: MemoryLog) -> None:
+    """Outcome and error stand in its last entry."""
+    async with Node.in_memory(log) as node, node.open("p") as process:
+        with pytest.raises(KeyError):
+            async with process.invocation("message"):
+                raise KeyError("x")
+        assert process.state.invocation is None
+        assert process.state.last_kind == "invocation_ended"
+
+
+async def test_a_finished_process_keeps_a_gravestone_for_ever(log: MemoryLog) -> None:
+    """O8: the state is emptied, the result stays, the id is never used again, rewinding is refused."""
+    async with Node.in_memory(log) as node:
+        async with node.open("p") as process:
+            await process.transition("starting")
+            await process.say("user", "hi")
+            await process.finish({"answer": 42})
+            with pytest.raises(HandleClosed):
+                await process.rewind(0)
+        state = refold(log, "p")
+        assert (state.finished, state.result, state.lifecycle, state.seq) == (True, {"answer": 42}, "starting", 3)
+        assert (state.context, len(state.conversation)) == ({}, 0)
+        for how in ({}, {"take_over": True}, {"accept_degraded": True}):
+            with pytest.raises(ProcessFinished):
+                await node.open("p", **how)
+        await node.signal("p", "too-late")
+        after = refold(log, "p")
+        assert (after.hash, after.refused_externals) == (state.hash, 1)
+
+
+async def test_rewind_restores_content_and_keeps_history(log: MemoryLog) -> None:
+    """O7: context, conversation and lifecycle are those after an earlier seq; epoch, owner and seq go on."""
+    async with Node.in_memory(log) as node, node.open("p") as process:
+        await process.update("a", 1)
+        await process.say("user", "one")
+        before = process.state
+        await process.update("a", 2)
+        await process.say("user", "two")
+        await process.rewind(2)
+        state = process.state
+        assert state.content_hash == before.content_hash
+        assert (state.seq, state.epoch, state.lineage.rewound_to_seq) == (5, 1, 2)
+        assert refold(log, "p").hash == state.hash
+        with pytest.raises(Refused):
+            await process.rewind(99)
+
+
+async def test_a_fork_has_its_parents_content_and_leaves_the_parent_alone(log: MemoryLog) -> None:
+    """O7: content_hash(child) = content_hash(parent at that point); the parent's bytes do not change."""
+    async with Node.in_memory(log) as node:
+        async with node.open("parent") as process:
+            await process.update("a", 1)
+            at_one = process.state
+            await process.update("a", 2)
+        partition_ends = [log.watermarks(partition) for partition in range(2)]
+        parent_hash = refold(log, "parent").hash
+        async with node.fork("parent", "child", at_seq=1) as child:
+            assert child.state.content_hash == at_one.content_hash
+            assert (child.state.lineage.parent_id, child.state.lineage.parent_seq) == ("parent", 1)
+            await child.update("b", 1)
+        assert refold(log, "parent").hash == parent_hash
+        with pytest.raises(Refused):
+            await node.fork("parent", "child")
+        assert [log.watermarks(partition) for partition in range(2)] != partition_ends
+
+
+async def test_external_entries_wait_in_the_mailbox_until_the_owner_takes_them(log: MemoryLog) -> None:
+    """O1: a signal changes nothing the agent sees but its mailbox; receiving it is an owner's entry that names it."""
+    async with Node.in_memory(log) as node:
+        first = await node.signal("p", "approve", {"by": "Ann"}, actor="ann")
+        async with node.open("p") as process:
+            assert list(process.state.mailbox) == [first]
+            await node.signal("p", "approve", {"by": "Bob"})
+            cancel = await node.cancel("p", "enough")
+            item = await process.receive("approve", timeout_s=5)
+            assert (item.payload, item.actor) == ({"by": "Ann"}, "ann")
+            assert (await process.receive("approve", timeout_s=5)).payload == {"by": "Bob"}
+            assert (await process.receive(timeout_s=5)).id == cancel
+            with pytest.raises(TimeoutError):
+                await process.receive(timeout_s=0.2)
+            assert process.state.seq == 3
+            assert refold(log, "p").hash == process.state.hash
+
+
+async def test_one_signal_id_is_delivered_once(log: MemoryLog) -> None:
+    """Sent twice, in the mailbox once."""
+    async with Node.in_memory(log) as node:
+        sent = await node.signal("p", "go")
+        assert await node.signal("p", "go", signal_id=sent) == sent
+        assert len(refold(log, "p").mailbox) == 1
+
+
+async def test_calls_at_once_keep_their_order_and_all_count(log: MemoryLog) -> None:
+    """gather() of many appends: contiguous seqs, in the order they were called."""
+    async with Node.in_memory(log) as node, node.open("p") as process:
+        done = await asyncio.gather(*(process.record("n", index) for index in range(200)))
+        assert [one.seq for one in done] == list(range(1, 201))
+        payloads = []
+        for batch in log.read(process._handle.partition, 0, 500, {b"p"}):
+            bodies = [log.codec.decode(record.value).body for record in batch.records]
+            payloads += [body.payload for body in bodies if isinstance(body, Custom)]
+        assert payloads == [str(index) for index in range(200)]
+
+
+async def test_a_living_owner_is_not_taken_over_unasked(log: MemoryLog) -> None:
+    """O6: refused while it looks alive; taken with take_over; free at once after a release."""
+    async with Node.in_memory(log) as one, Node.in_memory(log) as two:
+        async with one.open("p") as process:
+            await process.update("a", 1)
+            with pytest.raises(OwnerAlive):
+                await two.open("p")
+        async with two.open("p") as taken:
+            assert taken.state.context == {"a": 1}
+
+
+async def _open(node: Node, process_id: str) -> Process:
+    return await node.open(process_id)
