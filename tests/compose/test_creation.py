@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -109,10 +110,24 @@ async def test_extra_topic_settings_reach_the_journal_topic(settings: Settings) 
     assert [(f.topic, f.expected, f.found) for f in found] == [(settings.topic_name("journal"), "2", "1")]
 
 
-async def test_an_extra_topic_setting_that_kafka_does_not_know_is_refused(settings: Settings) -> None:
-    """The error says which; no topic is left half made."""
-    with pytest.raises(InvalidSetting, match=r"flush\.massages"):
-        await create_topics(replace(settings, topic={"flush.massages": "1"}))
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [({"topic": {"flush.massages": "1"}}, r"flush\.massages"), ({"replication_factor": 3}, "replication factor")],
+)
+async def test_what_kafka_refuses_to_create_is_said_and_nothing_is_made(
+    settings: Settings, change: dict[str, Any], reason: str
+) -> None:
+    """Not even the topics that Kafka would have taken."""
+    with pytest.raises(InvalidSetting, match=f"(?i){reason}"):
+        await create_topics(replace(settings, **change))
+    assert {(found, setting) for _, setting, _, found in await errors(settings)} == {("missing", "topic")}
+    assert len(await errors(settings)) == 8
+
+
+async def test_a_client_setting_that_does_not_exist_is_refused(settings: Settings) -> None:
+    """librdkafka knows its settings; its answer is typed and names the one it does not know."""
+    with pytest.raises(InvalidSetting, match=r"socket\.timeout\.hours"):
+        await create_topics(replace(settings, kafka={"socket.timeout.hours": "1"}))
 
 
 async def test_limits_are_those_of_the_first_creation(settings: Settings) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import (
     Consumer,
@@ -29,8 +29,13 @@ from seekpoint.schemas.settings import Settings
 __all__ = ["TopicAdmin", "append_records", "live_brokers", "read_newest"]
 
 _logger = logging.getLogger("seekpoint.compose.kafka")
+_Answer = TypeVar("_Answer")
 _POLL_INTERVAL_S = 0.05
-_NOT_YET = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE}
+_NOT_YET = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+}
 _INPUT = {
     KafkaError._INVALID_ARG,
     KafkaError.INVALID_CONFIG,
@@ -101,25 +106,33 @@ class TopicAdmin:
         return {name: _facts(topic, configs[name]) for name, topic in found.items() if name in configs}
 
     def create(self, plans: Sequence[TopicPlan], replication: int) -> dict[str, TopicFacts]:
-        """Create topics and wait until they can be used. One that exists is left alone."""
+        """Create topics and wait until they can be used: all of them, or none. One that exists is left alone."""
+        if not plans:
+            return {}
         new = [
             NewTopic(plan.name, num_partitions=plan.partitions, replication_factor=replication, config=plan.config)
             for plan in plans
         ]
         with _translated(self._settings, "creating the topics"):
-            for future in self._client.create_topics(new, request_timeout=self._timeout_s).values() if new else ():
-                _created(future)
+            for rehearsal in (True, False):
+                made = self._client.create_topics(new, request_timeout=self._timeout_s, validate_only=rehearsal)
+                for future in made.values():
+                    _created(future)
         return self._wait_for([plan.name for plan in plans])
 
     def is_empty(self, topic: TopicFacts) -> bool:
         """Whether nothing was ever appended to the topic."""
         newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the client ships it without types
         latest = {TopicPartition(topic.name, index): newest for index in range(topic.partitions)}
-        with _translated(self._settings, f"asking for the end of {topic.name}"):
+
+        def ask() -> bool:
             ends = self._client.list_offsets(
                 latest, request_timeout=self._timeout_s, isolation_level=IsolationLevel.READ_UNCOMMITTED
             )
             return all(future.result().offset <= 0 for future in ends.values())
+
+        with _translated(self._settings, f"asking for the end of {topic.name}"):
+            return _patient(ask, time.monotonic() + self._timeout_s)
 
     def _wait_for(self, names: Sequence[str]) -> dict[str, TopicFacts]:
         deadline = time.monotonic() + self._timeout_s
@@ -140,6 +153,17 @@ class TopicAdmin:
             for name, config in found.items()
             if config is not None
         }
+
+
+def _patient(ask: Callable[[], _Answer], deadline: float) -> _Answer:
+    """The answer, once the brokers agree on the leaders of a topic that was just created."""
+    while True:
+        try:
+            return ask()
+        except KafkaException as exc:
+            if exc.args[0].code() not in _NOT_YET or time.monotonic() > deadline:
+                raise
+        time.sleep(_POLL_INTERVAL_S)
 
 
 def _existing(future: Future[Any]) -> Any:
@@ -192,7 +216,8 @@ _READER: _Config = {
 
 
 def _read_to_end(consumer: Consumer, topic: str, deadline: float) -> dict[bytes, bytes]:
-    low, _ = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=max(0.1, deadline - time.monotonic()))
+    left_s = max(0.1, deadline - time.monotonic())
+    low, _ = _patient(lambda: consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=left_s), deadline)
     consumer.assign([TopicPartition(topic, 0, low)])
     newest: dict[bytes, bytes] = {}
     while time.monotonic() < deadline:
