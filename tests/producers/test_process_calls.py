@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from seekpoint.producers import Node, Process
-from seekpoint.schemas import MemoryLog, fold, new_state
+from seekpoint.schemas import MemoryLog, fold, new_state, partition_of
 from seekpoint.schemas.bodies import Custom
 from seekpoint.schemas.errors import (
     AlreadyOpen,
@@ -22,7 +22,6 @@ from seekpoint.schemas.errors import (
 )
 from seekpoint.schemas.limits import Limits
 from seekpoint.schemas.state import State
-
 
 CALL = {"id": "1", "function": {"name": "look", "arguments": "{}"}}
 
@@ -272,8 +271,8 @@ async def test_calls_at_once_keep_their_order_and_all_count(log: MemoryLog) -> N
     async with Node.in_memory(log) as node, node.open("p") as process:
         done = await asyncio.gather(*(process.record("n", index) for index in range(200)))
         assert [one.seq for one in done] == list(range(1, 201))
-        payloads = []
-        for batch in log.read(process._handle.partition, 0, 500, {b"p"}):
+        payloads, partition = [], partition_of(b"p", log.partitions)
+        for batch in log.read(partition, 0, log.watermarks(partition).high, {b"p"}):
             bodies = [log.codec.decode(record.value).body for record in batch.records]
             payloads += [body.payload for body in bodies if isinstance(body, Custom)]
         assert payloads == [str(index) for index in range(200)]

@@ -53,8 +53,8 @@ class Healer:
     async def _heal(self, handle: Handle, reason: SeekpointError) -> None:
         try:
             async with asyncio.timeout(self._heal_timeout_s):
-                while not await self._claim_again(handle):
-                    await asyncio.sleep(_RETRY_S)  # noqa: ASYNC110  # Kafka gives no event to wait for
+                while not await self._claim_again(handle):  # noqa: ASYNC110  # Kafka gives no event to wait for
+                    await asyncio.sleep(_RETRY_S)
         except TimeoutError:
             error = AppendTimeout(
                 "Kafka did not acknowledge in time, nor while healing",

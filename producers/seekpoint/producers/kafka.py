@@ -22,9 +22,12 @@ from seekpoint.schemas.settings import Settings
 __all__ = ["KafkaAppender", "KafkaWriter"]
 
 logger = logging.getLogger("seekpoint.producers")
+client_logger = logging.getLogger("seekpoint.librdkafka")
+# librdkafka calls the gapless guarantee experimental at every start; the fault tests are what it stands on here.
+client_logger.addFilter(lambda record: "enable.gapless.guarantee" not in record.getMessage())
 
-OUTSTANDING_MAX = 50_000
-"""Records on their way in one appender; beyond it callers wait. Below librdkafka's own limit, which never fills."""
+OPEN_RECORDS_MAX, OPEN_BYTES_MAX = 50_000, 256 * 1024 * 1024
+"""What may be under way in one appender; beyond it callers wait. Below librdkafka's own limits, which never fill."""
 
 GUARANTEED = {
     "acks": "all",
@@ -55,8 +58,8 @@ class KafkaAppender:
         self._settings = settings
         self._topic = settings.topic_name("journal")
         self._deliver = deliver
-        self._answered: list[Delivery] = []
-        self._outstanding = 0
+        self._answered: list[tuple[Delivery, int]] = []
+        self._open_records = self._open_bytes = 0
         self._lock = threading.Lock()
         self._retired = False
         self._stop = threading.Event()
@@ -65,51 +68,59 @@ class KafkaAppender:
         self._poller.start()
 
     def send(self, records: Sequence[Outgoing]) -> int:
-        """Hand records to librdkafka, at most up to the bound of what may be under way; how many were taken."""
-        with self._lock:
-            room = 0 if self._retired else OUTSTANDING_MAX - self._outstanding
-            taken = records[:room] if len(records) > room else records
-            self._outstanding += len(taken)
-        if not taken:
-            return 0
-        messages: list[dict[str, Any]] = [
-            {
+        """Hand records to librdkafka, at most up to the bounds of what may be under way; how many were taken."""
+        taken = self._reserve(records)
+        by_partition: dict[int, list[dict[str, Any]]] = {}
+        for record in records[:taken]:
+            size = len(record.key) + len(record.value)
+            message = {
                 "key": record.key,
                 "value": record.value,
-                "partition": record.partition,
-                "callback": partial(self._on_delivery, record.token),
+                "callback": partial(self._on_delivery, record.token, size),
             }
-            for record in taken
-        ]
-        try:
-            queued = self._producer.produce_batch(self._topic, messages)
-        except (KafkaException, BufferError) as exc:
-            queued = 0
-            logger.warning("the producer takes nothing more: %s", self._settings.scrub(str(exc)))
-        if queued == len(taken):
-            return len(taken)
-        return self._refused(taken, messages, queued)
+            by_partition.setdefault(record.partition, []).append(message)
+        for partition, messages in by_partition.items():
+            self._produce(partition, messages)
+        return taken
 
-    def _refused(self, taken: Sequence[Outgoing], messages: list[dict[str, Any]], queued: int) -> int:
-        """Some were refused. If only a tail was, it waits; a hole among the taken ones is answered as a failure."""
-        failed = [index for index, message in enumerate(messages) if "_error" in message or queued == 0]
-        first = failed[0] if failed else len(taken)
+    def _reserve(self, records: Sequence[Outgoing]) -> int:
+        """How many of ``records`` fit under the bounds; they count as under way from here on."""
+        taken = 0
         with self._lock:
-            self._outstanding -= len(failed)
-        if len(failed) == len(taken) - first and self._queue_full(messages[first]):
-            return first
-        lost = JournalUnavailable("the producer refused a record", cause=str(messages[first].get("_error", "")))
-        self._deliver([Delivery(taken[index].token, -1, lost) for index in failed])
-        return len(taken)
+            for record in records:
+                full = self._open_records >= OPEN_RECORDS_MAX or self._open_bytes >= OPEN_BYTES_MAX
+                if full or self._retired:
+                    break
+                self._open_records += 1
+                self._open_bytes += len(record.key) + len(record.value)
+                taken += 1
+        return taken
 
-    @staticmethod
-    def _queue_full(message: dict[str, Any]) -> bool:
-        error = message.get("_error")
-        return isinstance(error, KafkaError) and error.code() == KafkaError._QUEUE_FULL
+    def _produce(self, partition: int, messages: list[dict[str, Any]]) -> None:
+        """One call a partition: a batch's messages cannot name partitions of their own (confluent-kafka 2.16)."""
+        reason = None
+        try:
+            queued = self._producer.produce_batch(self._topic, messages, partition=partition)
+        except (KafkaException, BufferError) as exc:
+            queued, reason = 0, self._settings.scrub(str(exc))
+        if queued == len(messages):
+            return
+        for message in messages:  # a refusal ends the appender, as any failed record does
+            refused = message.get("_error") or (reason if queued == 0 else None)
+            if refused is not None:
+                lost = JournalUnavailable(f"the producer refused a record: {self._settings.scrub(str(refused))}")
+                token, size = message["callback"].args
+                self._done(size)
+                self._deliver([Delivery(token, -1, lost)])
 
-    def _on_delivery(self, token: object, error: KafkaError | None, message: Any) -> None:
+    def _on_delivery(self, token: object, size: int, error: KafkaError | None, message: Any) -> None:
         failure = None if error is None else translate(error, self._settings)
-        self._answered.append(Delivery(token, message.offset() if failure is None else -1, failure))
+        self._answered.append((Delivery(token, message.offset() if failure is None else -1, failure), size))
+
+    def _done(self, size: int, records: int = 1) -> None:
+        with self._lock:
+            self._open_records -= records
+            self._open_bytes -= size
 
     def _poll(self) -> None:
         while not self._stop.is_set():
@@ -123,9 +134,8 @@ class KafkaAppender:
     def _hand_over(self) -> None:
         if self._answered:
             answered, self._answered = self._answered, []
-            with self._lock:
-                self._outstanding -= len(answered)
-            self._deliver(answered)
+            self._done(sum(size for _, size in answered), len(answered))
+            self._deliver([delivery for delivery, _ in answered])
 
     def retire(self, drain_s: float) -> None:
         """Wait ``drain_s`` for what is on its way, purge the rest, answer everything, end the thread."""
@@ -134,11 +144,11 @@ class KafkaAppender:
                 return
             self._retired = True
         deadline = time.monotonic() + drain_s
-        while self._outstanding > 0 and time.monotonic() < deadline and self._poller.is_alive():
+        while self._open_records > 0 and time.monotonic() < deadline and self._poller.is_alive():
             time.sleep(0.005)
         self._producer.purge(in_queue=True, in_flight=True, blocking=True)
         deadline = time.monotonic() + 5.0
-        while self._outstanding > 0 and time.monotonic() < deadline:
+        while self._open_records > 0 and time.monotonic() < deadline:
             time.sleep(0.005)
         self._stop.set()
         self._poller.join(timeout=5.0)
@@ -148,9 +158,9 @@ def _producer(settings: Settings) -> Producer:
     config = {
         **settings.producer_config(),
         **GUARANTEED,
-        "queue.buffering.max.messages": 2 * OUTSTANDING_MAX,
-        "queue.buffering.max.kbytes": 2_097_151,
-        "logger": logging.getLogger("seekpoint.librdkafka"),
+        "queue.buffering.max.messages": 2 * OPEN_RECORDS_MAX,
+        "queue.buffering.max.kbytes": 4 * OPEN_BYTES_MAX // 1024,
+        "logger": client_logger,
     }
     try:
         return Producer(config)

@@ -163,8 +163,8 @@ class Opener:
         claim_id = new_id()
         body = b.Claim(
             expected_epoch=state.epoch,
-            node_id=self._node_id,
-            boot_id=self._boot_id,
+            node_id=self._identity.node_id,
+            boot_id=self._identity.boot_id,
             accept_degraded=wish.accept_degraded,
         )
         entry = Entry(
