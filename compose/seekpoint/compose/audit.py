@@ -17,13 +17,15 @@ _REPLICATION_SAFE = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicFacts:
-    """A topic as Kafka describes it. ``replication`` is that of the partition with the fewest replicas."""
+    """A topic as Kafka describes it. ``replication`` and ``in_sync`` are those of the partition with the fewest."""
 
     name: str
     topic_id: str
     partitions: int
     replication: int
     config: Mapping[str, str] = field(default_factory=dict)
+    in_sync: int | None = None
+    """Replicas that are up to date now; None if nobody looked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

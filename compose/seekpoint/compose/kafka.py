@@ -191,6 +191,7 @@ def _facts(topic: TopicDescription, config: Mapping[str, str]) -> TopicFacts:
         partitions=len(topic.partitions),
         replication=min(len(partition.replicas) for partition in topic.partitions),
         config=config,
+        in_sync=min(len(partition.isr) for partition in topic.partitions),
     )
 
 

@@ -20,6 +20,9 @@ __all__ = ["CONFIG_VARIABLE", "PREFIX", "read_environment", "read_file", "unknow
 PREFIX = "SEEKPOINT_"
 CONFIG_VARIABLE = "SEEKPOINT_CONFIG"
 
+_NO_SETTINGS = frozenset({CONFIG_VARIABLE, "SEEKPOINT_HOME", "SEEKPOINT_DEBUG"})
+"""Variables of the prefix that say how to find the settings, or are the command line's own."""
+
 _GROUP_PREFIXES = (
     ("KAFKA_PRODUCER_", "kafka_producer", "."),
     ("KAFKA_CONSUMER_", "kafka_consumer", "."),
@@ -51,7 +54,7 @@ def read_environment(environ: Mapping[str, str]) -> Layer:
     """What ``SEEKPOINT_…`` says: field -> value, options by group. Raises ``InvalidSetting`` naming the variable."""
     layer: Layer = {}
     for name, text in environ.items():
-        if name.startswith(PREFIX) and name != CONFIG_VARIABLE and not _set_by_kubernetes(name, text):
+        if name.startswith(PREFIX) and name not in _NO_SETTINGS and not _set_by_kubernetes(name, text):
             _read_variable(layer, name, text, environ)
     for group in REFUSED.keys() & layer.keys():
         layer[group] = read_secret_files(layer[group], f"{variable(group)}_…")

@@ -1,0 +1,172 @@
+"""What the doctor found, and what to do about it. Pure: facts in, findings out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from seekpoint.console.redis_ import RedisFacts
+from seekpoint.schemas.errors import EXIT_FAULT, EXIT_UNREACHABLE, SeekpointError, TryAgain
+from seekpoint.schemas.state import State
+
+if TYPE_CHECKING:
+    from seekpoint.compose.audit import Finding, TopicFacts
+    from seekpoint.consumers.heartbeats import Liveness, Sighting
+
+__all__ = [
+    "Diagnosis",
+    "Health",
+    "dead_letters",
+    "exit_code",
+    "failure",
+    "in_sync",
+    "nodes",
+    "processes",
+    "redis",
+    "topics",
+]
+
+_NAMED_MAX = 5
+_MIN_ISR = "min.insync.replicas"
+
+
+class Health(StrEnum):
+    """How something is."""
+
+    OK = "ok"
+    WARNING = "warning"
+    ERROR = "error"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """One thing that was looked at. ``advice`` is the next command, or empty."""
+
+    subject: str
+    health: Health
+    found: str
+    advice: str = ""
+    unreachable: bool = False
+
+
+def exit_code(diagnoses: Sequence[Diagnosis]) -> int:
+    """0 if nothing is an error, 3 if Kafka could not be reached, else 1."""
+    errors = [each for each in diagnoses if each.health is Health.ERROR]
+    if any(each.unreachable for each in errors):
+        return EXIT_UNREACHABLE
+    return EXIT_FAULT if errors else 0
+
+
+def failure(subject: str, error: SeekpointError) -> Diagnosis:
+    """What an error says, as a finding."""
+    facts = ", ".join(f"{name}={value}" for name, value in error.facts.items())
+    found = f"{error.message} ({facts})" if facts else error.message
+    unreachable = isinstance(error, TryAgain)
+    return Diagnosis(subject=subject, health=Health.ERROR, found=found, advice=error.hint, unreachable=unreachable)
+
+
+def topics(findings: Sequence[Finding], rows: Sequence[Sequence[object]]) -> list[Diagnosis]:
+    """The audit's findings, alike ones as one of ``rows`` (see ``topics.grouped``)."""
+    if not findings:
+        return [Diagnosis(subject="topics", health=Health.OK, found="as they have to be")]
+    return [
+        Diagnosis(
+            subject="topics",
+            health=Health(str(severity)),
+            found=f"{where}: {setting} is {found}, not {expected}",
+            advice=str(advice),
+        )
+        for severity, where, setting, expected, found, advice in rows
+    ]
+
+
+def in_sync(facts: Mapping[str, TopicFacts]) -> Diagnosis:
+    """Whether enough replicas are in sync to write, and whether all are."""
+    known = [topic for topic in facts.values() if topic.in_sync is not None]
+    short = [topic.name for topic in known if (topic.in_sync or 0) < topic.replication]
+    stuck = [topic.name for topic in known if (topic.in_sync or 0) < int(topic.config.get(_MIN_ISR, "1"))]
+    if stuck:
+        found = f"too few replicas in sync to write: {_some(stuck)}"
+        advice = "start the brokers that are down; appends wait for them"
+        return Diagnosis(subject="replicas", health=Health.ERROR, found=found, advice=advice)
+    if short:
+        found = f"not all replicas are in sync: {_some(sorted(short))}"
+        advice = "look at the brokers: one is down, or behind"
+        return Diagnosis(subject="replicas", health=Health.WARNING, found=found, advice=advice)
+    return Diagnosis(subject="replicas", health=Health.OK, found="all in sync")
+
+
+def redis(url: str | None, found: RedisFacts | str | None) -> Diagnosis:
+    """Redis is a help, not a need: without it nothing is wrong, only slower."""
+    if url is None or found is None:
+        return Diagnosis(subject="redis", health=Health.OK, found="none is set: fine, everything works from the log")
+    if isinstance(found, str):
+        advice = "start it, or set redis_url to none; nothing is lost meanwhile"
+        return Diagnosis(subject="redis", health=Health.WARNING, found=f"does not answer: {found}", advice=advice)
+    if found.policy not in (None, "noeviction"):
+        advice = "set maxmemory-policy to noeviction: it must not drop what it was given"
+        text = f"{found.server}, maxmemory-policy {found.policy}"
+        return Diagnosis(subject="redis", health=Health.WARNING, found=text, advice=advice)
+    return Diagnosis(subject="redis", health=Health.OK, found=f"{found.server}, {found.policy or 'policy not told'}")
+
+
+def nodes(before: Sighting, after: Sighting, watched_s: float) -> Diagnosis:
+    """Which nodes' heartbeats moved between two looks."""
+    if not after.complete:
+        return Diagnosis(
+            subject="nodes", health=Health.WARNING, found="heartbeats cannot be read", advice="seekpoint topics check"
+        )
+    if not after.heartbeats:
+        return Diagnosis(subject="nodes", health=Health.OK, found="none is running")
+    silent = [name for name, now in after.heartbeats.items() if _stands(before.heartbeats.get(name), now)]
+    moving = len(after.heartbeats) - len(silent)
+    if silent:
+        found = f"{moving} alive, {len(silent)} silent for {watched_s:.0f} s: {_some(sorted(silent))}"
+        advice = "a node that died leaves its processes claimed: open them on another, it will be let in"
+        return Diagnosis(subject="nodes", health=Health.WARNING, found=found, advice=advice)
+    return Diagnosis(subject="nodes", health=Health.OK, found=f"{moving} alive")
+
+
+def processes(states: Mapping[str, State], liveness: Liveness) -> list[Diagnosis]:
+    """How many there are; which are degraded; which are owned by nobody who lives."""
+    from seekpoint.consumers.heartbeats import Verdict
+
+    ended = sum(state.finished for state in states.values())
+    found = [Diagnosis(subject="processes", health=Health.OK, found=f"{len(states)}, {ended} of them finished")]
+    degraded = sorted(name for name, state in states.items() if state.degraded is not None)
+    if degraded:
+        accept = f"seekpoint recover {degraded[0]} --claim --accept-degraded"
+        advice = f"look: seekpoint log {degraded[0]}; accept the loss: {accept}"
+        text = f"{len(degraded)} degraded: {_some(degraded)}"
+        found.append(Diagnosis(subject="processes", health=Health.ERROR, found=text, advice=advice))
+    left = sorted(
+        name
+        for name, state in states.items()
+        if state.owner is not None
+        and liveness.judge(state.owner_node or "", state.owner_boot or "", state.owner) in (Verdict.FREE, Verdict.DEAD)
+    )
+    if left:
+        text = f"{len(left)} left behind by a node that is gone: {_some(left)}"
+        advice = f"open them on a node that lives, or free one: seekpoint recover {left[0]} --claim"
+        found.append(Diagnosis(subject="processes", health=Health.WARNING, found=text, advice=advice))
+    return found
+
+
+def dead_letters(count: int) -> Diagnosis:
+    """Records that were no entries."""
+    if not count:
+        return Diagnosis(subject="dead letters", health=Health.OK, found="none")
+    found = f"{count} records were no entries"
+    return Diagnosis(subject="dead letters", health=Health.WARNING, found=found, advice="look: seekpoint dlq ls")
+
+
+def _stands(before: object, now: object) -> bool:
+    return before == now
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED_MAX
+    return ", ".join(names[:_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")

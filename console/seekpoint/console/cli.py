@@ -1,0 +1,94 @@
+"""The command line as a whole: ``app`` with every command, and ``main`` around it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from seekpoint.console import (
+    cluster,
+    doctor,
+    history,
+    letters,
+    processes,
+    recoveries,
+    rehearsal,
+    schema,
+    topics,
+)
+from seekpoint.console.commands import Usage
+from seekpoint.console.faults import EXIT_BROKEN_PIPE, EXIT_INTERRUPTED, EXIT_USAGE, report
+from seekpoint.console.output import fail
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="seekpoint",
+    help="A durable journal for AI-agent processes, in your own Kafka.",
+    epilog="Exit codes: 0 ok, 1 a fault was found, 2 usage, 3 not reachable, 4 refused.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich" if sys.stdout.isatty() else None,  # loading Rich takes 60 ms, for nothing in a pipe
+)
+for _commands in (cluster, topics, processes, history, recoveries, letters, schema, doctor, rehearsal):
+    _commands.register(app)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"seekpoint {version('seekpoint')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_show_version)
+    ] = False,
+) -> None:
+    pass
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line ``arguments`` (else that of this process); its exit code. Never raises."""
+    code = _run(list(sys.argv[1:] if arguments is None else arguments))
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is left in the buffer would be tried again, and complained about, at the interpreter's end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_BROKEN_PIPE
+    return code
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        return app(arguments, prog_name="seekpoint", standalone_mode=False) or 0
+    except Usage as error:
+        return _misused(error)
+    except (typer.Abort, KeyboardInterrupt):
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        return EXIT_BROKEN_PIPE
+    except SystemExit as exit:
+        return exit.code if isinstance(exit.code, int) else EXIT_USAGE
+    except Exception as error:  # the last line of defence: whatever it is, the user gets one line
+        return report(error)
+
+
+def _misused(error: Exception) -> int:
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        typer.echo(getattr(error, "message", "") or (context.get_help() if context else ""), err=True)
+        return EXIT_USAGE
+    path = context.command_path if context else "seekpoint"
+    text = error.format_message() if hasattr(error, "format_message") else str(error)
+    end = "" if text.endswith("?") else ";"
+    fail(f"{text.rstrip('.')}{end} see {path} --help")
+    return EXIT_USAGE

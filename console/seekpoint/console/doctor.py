@@ -1,0 +1,143 @@
+"""``seekpoint doctor``: look at everything a journal rests on, and say what to do about what is wrong."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seekpoint.console.commands import AsJson, command
+from seekpoint.console.output import Column, emit_json, emit_table, say
+from seekpoint.console.processes import scan_processes
+from seekpoint.console.target import Target
+
+if TYPE_CHECKING:
+    from seekpoint.console.checkup import Diagnosis
+
+__all__ = ["register"]
+
+_COLUMNS = (Column("subject"), Column("health"), Column("found"), Column("what to do"))
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    command(app, "doctor")(doctor)
+
+
+def doctor(
+    target: Target,
+    quick: Annotated[bool, typer.Option("--quick", help="Leave out what reads the whole journal.")] = False,
+    json: AsJson = False,
+) -> int:
+    """Examine Kafka, the topics, Redis, the nodes and the processes. Exits with 1 if something is wrong."""
+    from seekpoint.console.checkup import exit_code
+
+    found = list(_examine(target, quick))
+    code = exit_code(found)
+    if json:
+        plain = [{name: value for name, value in asdict(each).items() if name != "unreachable"} for each in found]
+        emit_json({"journal": target.settings.journal, "ok": code == 0, "findings": plain})
+    else:
+        emit_table(_COLUMNS, [[each.subject, each.health, each.found, each.advice] for each in found])
+    return code
+
+
+def _examine(target: Target, quick: bool) -> Iterator[Diagnosis]:
+    """From the ground up: what stands on something broken is not looked at."""
+    kafka = list(_kafka(target))
+    yield from kafka
+    yield _redis(target)
+    if any(each.health == "error" for each in kafka):
+        return
+    yield from _guarded("journal", lambda: _journal(target))
+    yield from _guarded("processes", lambda: _living(target, quick))
+
+
+def _guarded(subject: str, look: Callable[[], Iterator[Diagnosis]]) -> Iterator[Diagnosis]:
+    from seekpoint.console.checkup import failure
+    from seekpoint.schemas.errors import InvalidSetting, SeekpointError
+
+    try:
+        yield from look()
+    except InvalidSetting:
+        raise
+    except SeekpointError as error:
+        yield failure(subject, error)
+
+
+def _kafka(target: Target) -> Iterator[Diagnosis]:
+    yield from _guarded("kafka", lambda: _brokers(target))
+
+
+def _brokers(target: Target) -> Iterator[Diagnosis]:
+    from seekpoint.compose.kafka import TopicAdmin
+    from seekpoint.console.checkup import Diagnosis, Health
+
+    settings = target.require_kafka()
+    count = TopicAdmin(settings).brokers()
+    found = f"{count} broker{'s' if count != 1 else ''} at {target.scrub(settings.bootstrap_servers)}"
+    yield Diagnosis(subject="kafka", health=Health.OK, found=found)
+
+
+def _journal(target: Target) -> Iterator[Diagnosis]:
+    from seekpoint.compose import check_topics_sync
+    from seekpoint.compose.kafka import TopicAdmin
+    from seekpoint.console.checkup import Diagnosis, Health, in_sync, topics
+    from seekpoint.console.topics import grouped
+    from seekpoint.schemas.settings import TOPICS
+
+    settings = target.settings
+    findings = check_topics_sync(settings)
+    yield from topics(findings, grouped(findings))
+    facts = TopicAdmin(settings).topics(map(settings.topic_name, TOPICS))
+    if facts:
+        yield in_sync(facts)
+    if len(facts) == len(TOPICS):
+        manifest = target.log.connect()
+        found = f"journal {manifest.journal}, format {manifest.format}, {manifest.partitions} partitions"
+        yield Diagnosis(subject="manifest", health=Health.OK, found=found)
+
+
+def _redis(target: Target) -> Diagnosis:
+    from seekpoint.console.checkup import redis
+    from seekpoint.console.redis_ import look_at_redis
+
+    settings = target.settings
+    return redis(settings.redis_url, look_at_redis(settings) if settings.redis_url else None)
+
+
+def _living(target: Target, quick: bool) -> Iterator[Diagnosis]:
+    from dataclasses import replace
+
+    from seekpoint.console.checkup import Diagnosis, Health, dead_letters, nodes, processes
+    from seekpoint.consumers.heartbeats import Heartbeats, Liveness
+
+    settings = target.settings
+    # Redis was looked at already; its heartbeats are the topic's.
+    store = Heartbeats(target.log, replace(settings, redis_url=None))
+    liveness = Liveness(store, settings.owner_timeout_s)
+    began = time.monotonic()
+    before = store.look()
+    liveness.see(before, began)
+    states = {} if quick else {process_id: state for process_id, _, state in scan_processes(target)}
+    if before.heartbeats:
+        _wait_for_beats(began, settings.heartbeat_interval_s)
+    after, now = store.look(), time.monotonic()
+    liveness.see(after, now)
+    yield nodes(before, after, now - began)
+    if quick:
+        yield Diagnosis(subject="processes", health=Health.SKIPPED, found="not looked at: --quick")
+    else:
+        yield from processes(states, liveness)
+    yield dead_letters(len(target.dead_letters.list()))
+
+
+def _wait_for_beats(began: float, interval_s: float) -> None:
+    """Until every node that lives has had time for a beat."""
+    left_s = began + 1.5 * interval_s - time.monotonic()
+    if left_s > 0:
+        say(f"watching heartbeats for {left_s:.0f} s")
+        time.sleep(left_s)

@@ -1,0 +1,44 @@
+"""What a command says of an error, and what it exits with. A traceback only for who asks for it."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Callable
+
+from seekpoint.console.output import fail, say
+
+__all__ = ["DEBUG_VARIABLE", "EXIT_BROKEN_PIPE", "EXIT_INTERRUPTED", "EXIT_USAGE", "is_debug", "report", "set_debug"]
+
+DEBUG_VARIABLE = "SEEKPOINT_DEBUG"
+EXIT_USAGE = 2  # as in seekpoint.schemas.errors, whose import would double the time of --help
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE: what shells expect of a program whose reader has gone
+
+_asked = False
+
+
+def set_debug(asked: bool) -> None:
+    """Remember whether ``--debug`` was given."""
+    global _asked
+    _asked = asked
+
+
+def is_debug() -> bool:
+    """Whether tracebacks and the clients' own messages are wanted: ``--debug``, or ``SEEKPOINT_DEBUG=1``."""
+    return _asked or os.environ.get(DEBUG_VARIABLE, "") not in ("", "0")
+
+
+def report(error: Exception, scrub: Callable[[str], str] = str) -> int:
+    """Say what went wrong in one line, ``scrub`` taking secrets out; the exit code."""
+    from seekpoint.schemas.errors import EXIT_FAULT, SeekpointError
+
+    if is_debug():
+        say(scrub("".join(traceback.format_exception(error))).rstrip())
+    if isinstance(error, SeekpointError):
+        fail(scrub(str(error)))
+        return error.exit_code
+    text = str(error) or "without a message"
+    wanted = "" if is_debug() else "; please report it, with what --debug shows"
+    fail(scrub(f"unexpected {type(error).__name__}: {text}{wanted}"))
+    return EXIT_FAULT

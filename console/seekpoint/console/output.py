@@ -1,0 +1,129 @@
+"""Where words go: data to stdout, talk to stderr. Tables are framed and coloured on a terminal, plain in a pipe."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Column", "aligned", "clean", "emit", "emit_json", "emit_table", "fail", "say", "warn"]
+
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_JSON_ESCAPED = re.compile(r"[\x7f-\x9f]")
+_GAP = "  "
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table. Numbers stand right."""
+
+    title: str
+    right: bool = False
+
+
+def clean(text: object) -> str:
+    """``text`` in one line that cannot steer a terminal: what agents write is not ours to trust.
+
+    >>> clean("a\\x1b[31m\\nb")
+    'a\\\\x1b[31m\\\\nb'
+    """
+    return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), str(text))
+
+
+def emit(line: str = "") -> None:
+    """One line of data."""
+    sys.stdout.write(line + "\n")
+
+
+def emit_json(document: Any, *, line: bool = False) -> None:
+    """A JSON document: indented on a terminal, in one line in a pipe, or where ``line`` says so."""
+    import orjson
+
+    pretty = sys.stdout.isatty() and not line
+    text = orjson.dumps(document, option=orjson.OPT_INDENT_2 if pretty else 0).decode()
+    # JSON may carry 0x7f to 0x9f as they are; a terminal would obey some of them.
+    emit(_JSON_ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
+    if line:
+        sys.stdout.flush()
+
+
+def emit_table(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> None:
+    """A table: with colour and fitted to a terminal, whole in a pipe."""
+    if sys.stdout.isatty():
+        _emit_rich(columns, rows)
+    else:
+        emit("\n".join(aligned(columns, rows)))
+
+
+def aligned(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> list[str]:
+    """The table as plain lines, the titles first.
+
+    >>> aligned([Column("process"), Column("seq", right=True)], [["case-17", 4]])
+    ['process  seq', 'case-17    4']
+    """
+    cells = [[column.title for column in columns], *([clean(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[index]) for row in cells) for index in range(len(columns))]
+    return [
+        _GAP.join(
+            cell.rjust(width) if column.right else cell.ljust(width)
+            for column, cell, width in zip(columns, row, widths, strict=True)
+        ).rstrip()
+        for row in cells
+    ]
+
+
+def say(message: str) -> None:
+    """Talk: one line on stderr, never data."""
+    sys.stdout.flush()  # in a terminal and in 2>&1 alike, talk stands where it was said
+    sys.stderr.write(message + "\n")
+    sys.stderr.flush()
+
+
+def warn(message: str) -> None:
+    """Talk about something that is not as it should be."""
+    say(f"{_tinted('warning:', '33')} {clean(message)}")
+
+
+def fail(message: str) -> None:
+    """The one line of an error; the tail of a log in it keeps its lines."""
+    say(f"{_tinted('error:', '31')} {chr(10).join(map(clean, message.splitlines()))}")
+
+
+def _tinted(word: str, colour: str) -> str:
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stderr.isatty()
+    return word if plain else f"\x1b[1;{colour}m{word}\x1b[0m"
+
+
+def _emit_rich(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False)
+    for column in columns:
+        table.add_column(column.title, justify="right" if column.right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(clean(cell), style=_style(str(cell))) for cell in row))
+    Console().print(table)
+
+
+def _style(cell: str) -> str:
+    return _STYLES.get(cell, "")
+
+
+_STYLES = {
+    "ok": "green",
+    "yes": "green",
+    "running": "green",
+    "warning": "yellow",
+    "suspended": "yellow",
+    "awaiting": "yellow",
+    "error": "red",
+    "no": "red",
+    "failed": "red",
+    "degraded": "red",
+}

@@ -1,0 +1,161 @@
+"""``seekpoint ps | state | verify``: processes as the journal has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from seekpoint.console.commands import AsJson, command
+from seekpoint.console.output import Column, clean, emit, emit_json, emit_table, fail, say
+from seekpoint.console.progress import Progress, watched
+from seekpoint.console.target import Target
+
+if TYPE_CHECKING:
+    from seekpoint.consumers.points import Point
+    from seekpoint.consumers.verification import Verification
+    from seekpoint.schemas.state import State
+
+__all__ = ["ProcessId", "register", "scan_processes"]
+
+ProcessId = Annotated[str, typer.Argument(metavar="ID", help="The process.", show_default=False)]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    command(app, "ps")(ps)
+    command(app, "state")(state)
+    command(app, "verify")(verify)
+
+
+def ps(target: Target, json: AsJson = False) -> None:
+    """List the journal's processes."""
+    from seekpoint.console.states import PROCESS_COLUMNS, process_facts, process_row
+
+    say("reading from the log")
+    found = sorted(
+        (process_facts(process_id, partition, state) for process_id, partition, state in scan_processes(target)),
+        key=lambda facts: str(facts["process_id"]),
+    )
+    if json:
+        emit_json({"journal": target.settings.journal, "processes": found})
+    elif found:
+        emit_table(PROCESS_COLUMNS, [process_row(facts) for facts in found])
+    else:
+        say(f"the journal {target.settings.journal} has no processes yet")
+
+
+def scan_processes(target: Target) -> Iterator[tuple[str, int, State]]:
+    """Each process, its partition and its state, by one read of the whole log; with progress on a terminal."""
+    from seekpoint.consumers.recoverer import Recoverer
+
+    partitions = range(target.log.partitions)
+    marks = [target.log.watermarks(partition) for partition in partitions]
+    with Progress("reading", sum(mark.high - mark.low for mark in marks)) as progress:
+        recoverer = Recoverer(watched(target.log, progress.advance), target.dead_letters)
+        for partition in partitions:
+            for process_id, found in recoverer.recover_partition(partition).items():
+                yield process_id, partition, found.state
+
+
+def state(
+    target: Target,
+    process_id: ProcessId,
+    at_seq: Annotated[int | None, typer.Option("--at-seq", help="Right after this seq was applied.")] = None,
+    at_offset: Annotated[int | None, typer.Option("--at-offset", help="As of this offset, inclusive.")] = None,
+    at_time: Annotated[
+        str | None, typer.Option("--at-time", metavar="TIME", help="Before this time: ISO 8601, or seconds since 1970.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Show a process's state, now or at a point in its past."""
+    from seekpoint.console.states import state_facts, state_lines
+
+    found = target.recoverer.recover(process_id, point=point(at_seq, at_offset, at_time))
+    facts = state_facts(process_id, found)
+    if json:
+        emit_json(facts)
+    else:
+        for line in state_lines(facts):
+            emit(clean(line))
+
+
+def point(at_seq: int | None, at_offset: int | None, at_time: str | None) -> Point:
+    """The point in the past that was asked for; now if none was. Raises ``BadParameter`` for two, or for no time."""
+    from seekpoint.consumers.points import Point
+
+    if sum(each is not None for each in (at_seq, at_offset, at_time)) > 1:
+        raise typer.BadParameter("one of --at-seq, --at-offset and --at-time", param_hint="--at-…")
+    if at_seq is not None and at_seq < 1:
+        raise typer.BadParameter("a seq is a number from 1 on", param_hint="--at-seq")
+    if at_offset is not None and at_offset < 0:
+        raise typer.BadParameter("an offset is a number from 0 on", param_hint="--at-offset")
+    return Point(seq=at_seq, offset=at_offset, time=None if at_time is None else moment(at_time))
+
+
+def moment(text: str) -> datetime | float:
+    """Seconds since 1970, or an ISO 8601 time; local where it names no zone.
+
+    >>> moment("1790000000.5"), moment("2026-11-22T00:00:00Z").isoformat()
+    (1790000000.5, '2026-11-22T00:00:00+00:00')
+    """
+    from math import isfinite
+
+    try:
+        seconds = float(text)
+        if isfinite(seconds):
+            return seconds
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError):
+        example = "2026-11-22T14:30:00+01:00, or 1790000000"
+        raise typer.BadParameter(f"{text!r} is no time: {example}", param_hint="--at-time") from None
+
+
+def verify(
+    target: Target,
+    process_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="One or more.", show_default=False)],
+    json: AsJson = False,
+) -> int:
+    """Fold processes twice, through independent readers, and compare. Exits with 1 if they differ."""
+    from seekpoint.consumers.verification import verify as verify_one
+    from seekpoint.schemas.errors import EXIT_FAULT, UnknownProcess
+
+    found: list[Verification] = []
+    unknown = 0
+    wanted = list(dict.fromkeys(process_ids))
+    with Progress("verifying", len(wanted) if len(wanted) > 1 else 0, "processes") as progress:
+        for process_id in wanted:
+            try:
+                found.append(verify_one(target.recoverer, process_id))
+            except UnknownProcess as error:
+                unknown += 1
+                fail(str(error))
+            progress.advance(1)
+    _show_verified(found, json)
+    return EXIT_FAULT if unknown or not all(one.agrees for one in found) else 0
+
+
+def _show_verified(found: list[Verification], json: bool) -> None:
+    if json:
+        emit_json({"processes": [_verified(one) for one in found]})
+        return
+    ways = list(dict.fromkeys(way for one in found for way in one.hashes))
+    columns = [Column("process"), Column("agrees"), Column("seq", right=True), *map(Column, ways)]
+    if found:
+        emit_table(
+            columns,
+            [
+                [one.process_id, "yes" if one.agrees else "no", one.seq, *(one.hashes.get(way, "-") for way in ways)]
+                for one in found
+            ],
+        )
+
+
+def _verified(one: Verification) -> dict[str, Any]:
+    facts = {"process_id": one.process_id, "agrees": one.agrees, "seq": one.seq, "epoch": one.epoch}
+    return {**facts, "offset": one.offset, "hashes": one.hashes}

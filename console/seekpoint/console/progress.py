@@ -1,0 +1,77 @@
+"""How far a long read is: a bar, a rate and the time left on a terminal; nothing in a pipe."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from seekpoint.schemas.log import Batch, LogReader
+
+__all__ = ["Progress", "watched"]
+
+
+class Progress:
+    """``with Progress("reading", total) as progress: progress.advance(n)``; on stderr, and gone at the end."""
+
+    def __init__(self, what: str, total: int, unit: str = "entries") -> None:
+        self._what = what
+        self._total = total
+        self._unit = unit
+        self._bar: Any = None
+
+    def __enter__(self) -> Progress:
+        if sys.stderr.isatty() and self._total:
+            self._bar, self._task = _rich_bar(self._what, self._total, self._unit)
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def advance(self, count: int) -> None:
+        """``count`` more are done."""
+        if self._bar is not None:
+            self._bar.advance(self._task, count)
+
+
+def watched(log: LogReader, advance: Callable[[int], None]) -> LogReader:
+    """The same log; ``advance`` is told how many offsets each batch of a read brought."""
+    return cast("LogReader", _Watched(log, advance))
+
+
+class _Watched:
+    def __init__(self, log: LogReader, advance: Callable[[int], None]) -> None:
+        self._log = log
+        self._advance = advance
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    def read(self, partition: int, start: int, stop: int, keys: Collection[bytes] | None = None) -> Iterator[Batch]:
+        for batch in self._log.read(partition, start, stop, keys):
+            self._advance(batch.next_offset - start)
+            start = batch.next_offset
+            yield batch
+
+
+def _rich_bar(what: str, total: int, unit: str) -> tuple[Any, Any]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        """Units a second."""
+
+        def render(self, task: Any) -> Text:
+            return Text(f"{task.speed:,.0f} {unit}/s" if task.speed else "")
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn())
+    bar = Bar(*columns, console=Console(stderr=True), transient=True)
+    return bar, bar.add_task(what, total=total)

@@ -1,0 +1,119 @@
+"""``seekpoint recover``: find a process's state and say what it cost; with ``--claim`` also own it for a moment."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import uuid4
+
+import typer
+
+from seekpoint.console.commands import AsJson, command
+from seekpoint.console.output import clean, emit, emit_json, say
+from seekpoint.console.processes import ProcessId
+from seekpoint.console.target import Target
+
+if TYPE_CHECKING:
+    from seekpoint.producers import Node
+    from seekpoint.schemas.settings import Settings
+
+__all__ = ["register"]
+
+_LOOK_AGAIN_S = 0.5
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    command(app, "recover")(recover)
+
+
+def recover(
+    target: Target,
+    process_id: ProcessId,
+    claim: Annotated[
+        bool, typer.Option("--claim", help="Own the process for a moment, and release it: its owner is fenced.")
+    ] = False,
+    take_over: Annotated[bool, typer.Option("--take-over", help="Claim it though its owner looks alive.")] = False,
+    accept_degraded: Annotated[
+        bool, typer.Option("--accept-degraded", help="Claim it though entries are lost: your decision.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Recover a process and print the report."""
+    from seekpoint.console.states import process_facts, report_lines
+    from seekpoint.schemas.entry import process_key
+    from seekpoint.schemas.partition import partition_of
+
+    if (take_over or accept_degraded) and not claim:
+        option = "--take-over" if take_over else "--accept-degraded"
+        raise typer.BadParameter("it goes with --claim only", param_hint=option)
+    found = target.recoverer.recover(process_id)  # raises UnknownProcess: a claim would create what is misspelt
+    claimed = asyncio.run(_claim(target.settings, process_id, take_over, accept_degraded)) if claim else None
+    if claimed is not None:
+        found = target.recoverer.recover(process_id)
+    partition = partition_of(process_key(process_id), target.log.partitions)
+    facts = process_facts(process_id, partition, found.state)
+    if json:
+        hashes = {"hash": found.state.hash, "content_hash": found.state.content_hash}
+        emit_json({**facts, **hashes, "report": found.report.to_dict(), "claim": claimed})
+        return
+    emit(clean(f"{process_id}: {facts['lifecycle']}, seq {facts['seq']}, epoch {facts['epoch']}, {_condition(facts)}"))
+    for line in report_lines(found.report, found.state):
+        emit(clean(line))
+    if claimed is not None:
+        say(f"claimed as epoch {claimed['epoch']} and released: whoever opens it next need not wait")
+
+
+async def _claim(settings: Settings, process_id: str, take_over: bool, accept_degraded: bool) -> dict[str, Any]:
+    """Claim and release; what the claim was."""
+    from dataclasses import replace
+
+    from seekpoint.producers import Node
+    from seekpoint.schemas.entry import id_text
+
+    # Under a name of its own: under a node's name its heartbeat would set that node's processes free.
+    async with Node.connect(replace(settings, node_id=f"console-{uuid4().hex[:12]}")) as node:
+        await _wait_for_owner(node, settings, process_id, take_over)
+        async with node.open(process_id, take_over=take_over, accept_degraded=accept_degraded) as process:
+            state = process.state
+            return {"node_id": node.node_id, "claim_id": id_text(state.owner), "epoch": state.epoch}
+
+
+async def _wait_for_owner(node: Node, settings: Settings, process_id: str, take_over: bool) -> None:
+    """Watch the owner's heartbeat until it is judged. Raises ``OwnerAlive`` if it moves."""
+    from seekpoint.consumers.heartbeats import Verdict
+    from seekpoint.schemas.errors import OwnerAlive
+
+    if take_over:
+        return
+    deadline = time.monotonic() + settings.owner_timeout_s + 2 * settings.heartbeat_interval_s
+    said = False
+    while True:
+        state = (await node.recover(process_id)).state
+        if state.owner is None:
+            return
+        await asyncio.to_thread(node.liveness.observe)
+        looks = node.liveness.judge(state.owner_node or "", state.owner_boot or "", state.owner)
+        if looks in (Verdict.FREE, Verdict.DEAD):
+            return
+        if looks is Verdict.ALIVE or time.monotonic() > deadline:
+            raise OwnerAlive(
+                "the process's owner looks alive",
+                process_id=process_id,
+                node=state.owner_node,
+                epoch=state.epoch,
+                hint="wait for it, or fence it: --take-over",
+            )
+        if not said:
+            said = True
+            say(f"watching the heartbeat of its owner {state.owner_node}, up to {settings.owner_timeout_s:g} s")
+        await asyncio.sleep(_LOOK_AGAIN_S)
+
+
+def _condition(facts: dict[str, Any]) -> str:
+    if facts["degraded"]:
+        return f"degraded ({facts['degraded']['reason']})"
+    if facts["finished"]:
+        return "finished"
+    return f"owned by {facts['owner_node']}" if facts["owner_node"] else "nobody's"

@@ -1,0 +1,39 @@
+"""``seekpoint demo``: a fleet of agents, one of them killed, its work taken over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seekpoint.console.commands import AsJson, command
+from seekpoint.console.output import emit_json
+from seekpoint.console.target import home
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    command(app, "demo")(demo)
+
+
+def demo(
+    json: AsJson = False,
+    runs: Annotated[
+        Path | None, typer.Option("--runs", metavar="FILE", help="Feed these recorded runs (JSON lines) through it.")
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster running, to look around.")] = False,
+) -> int:
+    """Start a fleet of agents, kill one in the middle, watch the others take over."""
+    import sys
+
+    from seekpoint.console.demo import Options, Story, run
+    from seekpoint.schemas.errors import EXIT_FAULT
+
+    story = Story(sys.stderr if json else sys.stdout)
+    outcome = run(Options(runs=runs, keep=keep, directory=home()), story)
+    if json:
+        emit_json(outcome.to_dict(), line=True)
+    return 0 if outcome.ok else EXIT_FAULT

@@ -1,0 +1,32 @@
+"""``seekpoint schema check``: whether what older releases wrote can still be read. Needs no Kafka."""
+
+from __future__ import annotations
+
+import typer
+
+from seekpoint.console.commands import AsJson, command, group
+from seekpoint.console.output import emit, emit_json, say
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+    schema = group(app, "schema", "Check the entries' schemas.")
+    command(schema, "check")(check)
+
+
+def check(json: AsJson = False) -> int:
+    """Hold the schemas against those of every release. Exits with 1 if something written could not be read."""
+    from seekpoint.schemas.compatibility import check_compatibility
+
+    from seekpoint.schemas.errors import EXIT_FAULT
+
+    findings = [str(finding) for finding in check_compatibility()]
+    if json:
+        emit_json({"ok": not findings, "findings": findings})
+    for finding in () if json else findings:
+        emit(finding)
+    if not findings:
+        say("the schemas are compatible with every release")
+    return EXIT_FAULT if findings else 0

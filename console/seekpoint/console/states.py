@@ -1,0 +1,192 @@
+"""Processes as they are shown: plain data for ``--json``, rows and lines for people. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from seekpoint.console.output import Column
+from seekpoint.schemas.entry import id_text
+from seekpoint.schemas.state import COUNTERS, State
+from seekpoint.schemas.values import dump
+
+if TYPE_CHECKING:
+    from seekpoint.consumers.report import Recovered, Report
+
+__all__ = ["PROCESS_COLUMNS", "process_facts", "process_row", "report_lines", "state_facts", "state_lines"]
+
+PROCESS_COLUMNS = (
+    Column("process"),
+    Column("lifecycle"),
+    Column("owner"),
+    Column("epoch", right=True),
+    Column("seq", right=True),
+    Column("mailbox", right=True),
+    Column("last kind"),
+    Column("condition"),
+    Column("offset", right=True),
+)
+
+
+def process_facts(process_id: str, partition: int, state: State) -> dict[str, Any]:
+    """One process in a few words: an object of ``seekpoint ps --json``."""
+    return {
+        "process_id": process_id,
+        "lifecycle": str(state.lifecycle),
+        "owner_node": state.owner_node,
+        "epoch": state.epoch,
+        "seq": state.seq,
+        "mailbox": len(state.mailbox),
+        "last_kind": state.last_kind,
+        "degraded": None if state.degraded is None else asdict(state.degraded),
+        "finished": state.finished,
+        "partition": partition,
+        "offset": state.offset,
+    }
+
+
+def process_row(facts: Mapping[str, Any]) -> list[object]:
+    """The same as a row of ``PROCESS_COLUMNS``."""
+    condition = "degraded" if facts["degraded"] else "finished" if facts["finished"] else "-"
+    return [
+        facts["process_id"],
+        facts["lifecycle"],
+        facts["owner_node"] or "-",
+        facts["epoch"],
+        facts["seq"],
+        facts["mailbox"],
+        facts["last_kind"] or "-",
+        condition,
+        facts["offset"],
+    ]
+
+
+def state_facts(process_id: str, found: Recovered) -> dict[str, Any]:
+    """All of a state, and the report of its recovery: what ``seekpoint state --json`` prints."""
+    state = found.state
+    return {
+        "process_id": process_id,
+        "lifecycle": str(state.lifecycle),
+        "finished": state.finished,
+        "result": None if state.result_json is None else orjson.loads(state.result_json),
+        "seq": state.seq,
+        "epoch": state.epoch,
+        "owner": id_text(state.owner),
+        "owner_node": state.owner_node,
+        "offset": state.offset,
+        "first_offset": state.first_offset,
+        "last_kind": state.last_kind,
+        "context": _context(state),
+        "conversation": _conversation(state),
+        "invocations": state.invocations,
+        "invocation": state.invocation
+        and {
+            "trigger": state.invocation.trigger,
+            "payload": orjson.loads(state.invocation.payload_json),
+            "started": state.invocation.started,
+        },
+        "mailbox": _mailbox(state),
+        "lineage": asdict(state.lineage),
+        "degraded": None if state.degraded is None else asdict(state.degraded),
+        "counters": {name: getattr(state, name) for name in COUNTERS},
+        "hash": state.hash,
+        "content_hash": state.content_hash,
+        "report": found.report.to_dict(),
+    }
+
+
+def state_lines(facts: Mapping[str, Any]) -> list[str]:
+    """What ``state_facts`` says, for people."""
+    lines = [_headline(facts), *_noticed(facts)]
+    if facts["finished"]:
+        lines += ["", f"result  {_text(facts['result'])}"]
+    lines += _section("context", [f"{key} = {_text(value)}" for key, value in facts["context"].items()])
+    lines += _section("conversation", [_said(message) for message in facts["conversation"]])
+    lines += _section("mailbox", [_mail(item) for item in facts["mailbox"]])
+    return lines
+
+
+def report_lines(report: Report, state: State) -> list[str]:
+    """A recovery's report, a fact a line."""
+    facts = {
+        "tier": report.tier,
+        "seek point": report.seek_point,
+        "log": f"{report.log_start} to {report.log_end}",
+        "scanned": f"{report.entries_scanned} entries, {report.bytes / 1000:,.1f} kB",
+        "applied": f"{report.entries_applied} entries",
+        "took": f"{report.duration_s * 1000:,.1f} ms",
+        "last kind": report.last_kind or "none",
+        "hash": state.hash,
+    }
+    if report.poison:
+        facts["poison"] = f"{report.poison} records: seekpoint dlq ls"
+    notes = [f"note        {note}" for note in report.notes]
+    return [f"{name:<12}{value}" for name, value in facts.items()] + notes
+
+
+def _context(state: State) -> dict[str, Any]:
+    return {key: orjson.loads(text) for key, text in sorted(state.values_json.items())}
+
+
+def _conversation(state: State) -> list[dict[str, Any]]:
+    names = ("role", "content", "tool_calls", "tool_call_id", "name")
+    # A value is shown as the JSON text it is in the journal: what JSON has no word for stays a tagged object.
+    return [{name: orjson.loads(dump(getattr(said, name))) for name in names} for said in state.conversation]
+
+
+def _mailbox(state: State) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": id_text(item.id),
+            "kind": item.kind,
+            "name": item.name,
+            "payload": orjson.loads(item.payload_json),
+            "actor": item.actor,
+        }
+        for item in state.mailbox.values()
+    ]
+
+
+def _headline(facts: Mapping[str, Any]) -> str:
+    owner = f"owned by {facts['owner_node']}" if facts["owner"] else "nobody's"
+    condition = "finished" if facts["finished"] else owner
+    return (
+        f"{facts['process_id']}: {facts['lifecycle']}, {condition}, seq {facts['seq']}, epoch {facts['epoch']}, "
+        f"offset {facts['offset']}, last kind {facts['last_kind'] or 'none'}"
+    )
+
+
+def _noticed(facts: Mapping[str, Any]) -> list[str]:
+    lines = []
+    if degraded := facts["degraded"]:
+        seqs = f"expected seq {degraded['expected_seq']}, found {degraded['found_seq']}"
+        lines.append(f"degraded: {degraded['reason']} ({', '.join(filter(None, (seqs, degraded['detail'])))})")
+    counted = [f"{count} {name.replace('_', ' ')}" for name, count in facts["counters"].items() if count]
+    if counted:
+        lines.append(f"noticed: {', '.join(counted)}")
+    return lines
+
+
+def _section(title: str, lines: list[str]) -> list[str]:
+    return ["", title, *(f"  {line}" for line in lines)] if lines else []
+
+
+def _said(message: Mapping[str, Any]) -> str:
+    content = message["content"]
+    parts = [] if content is None else [content if isinstance(content, str) else _text(content)]
+    parts += [f"calls {_text(message['tool_calls'])}"] if message["tool_calls"] else []
+    parts += [f"(for {message['tool_call_id']})"] if message["tool_call_id"] else []
+    who = f"{message['role']} {message['name']}" if message["name"] else message["role"]
+    return f"{who}: {' '.join(parts)}"
+
+
+def _mail(item: Mapping[str, Any]) -> str:
+    sender = f" from {item['actor']}" if item["actor"] else ""
+    return f"{item['kind']} {item['name']}{sender}: {_text(item['payload'])}"
+
+
+def _text(value: Any) -> str:
+    return orjson.dumps(value).decode()

@@ -1,0 +1,141 @@
+"""The journal a command works on: whose settings, which Kafka, and the readers on it, each made when first needed."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seekpoint.console.output import say
+
+if TYPE_CHECKING:
+    from seekpoint.compose import LocalCluster
+    from seekpoint.consumers.deadletters import DeadLetters
+    from seekpoint.consumers.kafka import KafkaReader
+    from seekpoint.consumers.recoverer import Recoverer
+    from seekpoint.schemas.settings import Settings
+
+__all__ = ["HOME_VARIABLE", "Target", "home", "running_cluster"]
+
+HOME_VARIABLE = "SEEKPOINT_HOME"
+
+
+def home() -> Path:
+    """Where the local cluster lives: ``SEEKPOINT_HOME``, else ``.seekpoint`` in the working directory."""
+    return Path(os.environ.get(HOME_VARIABLE) or ".seekpoint")
+
+
+def running_cluster() -> LocalCluster | None:
+    """The local cluster that runs at ``home()``; None if none does."""
+    if not home().is_dir():
+        return None
+    from seekpoint.compose import LocalCluster
+    from seekpoint.schemas.errors import ClusterFailed
+
+    try:
+        return LocalCluster.attach(home())
+    except ClusterFailed:
+        return None
+
+
+class Target:
+    """What ``--journal``, ``--bootstrap-servers``, ``--config``, the environment and ``seekpoint.toml`` point at.
+
+    Where none of them says where Kafka is, the local cluster at ``home()`` is taken, and stderr says so.
+    """
+
+    def __init__(self, journal: str | None, bootstrap_servers: str | None, config: Path | None) -> None:
+        self._config = config
+        given = {"journal": journal, "bootstrap_servers": bootstrap_servers}
+        self._given = {name: value for name, value in given.items() if value is not None}
+        self._nothing_said = False
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The settings. Raises ``InvalidSetting``."""
+        from seekpoint.schemas.settings import Settings
+
+        said = {*self._given, *_written(self._config)}
+        local: dict[str, Any] = {}
+        if "bootstrap_servers" not in said:
+            local = self._local()
+        return Settings.load(self._config, **{**{k: v for k, v in local.items() if k not in said}, **self._given})
+
+    def _local(self) -> dict[str, Any]:
+        cluster = running_cluster()
+        if cluster is None:
+            self._nothing_said = True
+            return {}
+        say(f"using the local cluster in {_shown(cluster.directory)}")
+        return {"bootstrap_servers": cluster.bootstrap_servers, "redis_url": cluster.redis_url}
+
+    def require_kafka(self) -> Settings:
+        """The settings, once a broker accepts connections: a typing error shows at once, not after a time-out.
+
+        Raises ``JournalUnavailable`` saying what to start or to set.
+        """
+        from seekpoint.console.reach import reach
+        from seekpoint.schemas.errors import JournalUnavailable
+
+        failures = reach(self.settings.bootstrap_servers)
+        if failures:
+            raise JournalUnavailable(
+                "no Kafka accepts connections", tried=self.scrub("; ".join(failures)), hint=self._what_to_start()
+            )
+        return self.settings
+
+    def _what_to_start(self) -> str:
+        if not self._nothing_said:
+            return "check that Kafka runs and bootstrap_servers is right"
+        again = "it was stopped" if home().is_dir() else "start one on this machine"
+        return f"seekpoint up ({again}), or say where yours is: --bootstrap-servers, SEEKPOINT_BOOTSTRAP_SERVERS"
+
+    @cached_property
+    def log(self) -> KafkaReader:
+        """The journal, to be read. Raises ``JournalUnavailable`` if nothing listens there."""
+        from seekpoint.consumers.kafka import KafkaReader
+
+        return KafkaReader(self.require_kafka())
+
+    @cached_property
+    def dead_letters(self) -> DeadLetters:
+        """The journal's dead letters."""
+        from seekpoint.consumers.deadletters import DeadLetters
+
+        return DeadLetters(self.log, self.settings)
+
+    @cached_property
+    def recoverer(self) -> Recoverer:
+        """Finds states; poison on the way becomes a dead letter."""
+        from seekpoint.consumers.recoverer import Recoverer
+
+        return Recoverer(self.log, self.dead_letters)
+
+    def scrub(self, text: str) -> str:
+        """``text`` without the settings' secrets."""
+        from seekpoint.schemas.errors import SeekpointError
+
+        try:
+            return self.settings.scrub(text)
+        except SeekpointError:  # settings that cannot be read give away nothing either
+            return text
+
+    def close(self) -> None:
+        """Give up connections."""
+        if "log" in self.__dict__:
+            self.log.close()
+
+
+def _written(config: Path | None) -> set[str]:
+    """The names of the settings that the environment or the file give."""
+    from seekpoint.schemas.sources import CONFIG_VARIABLE, read_environment, read_file
+
+    chosen = config or os.environ.get(CONFIG_VARIABLE)
+    file = Path(chosen or "seekpoint.toml")
+    return {*read_environment(os.environ), *(read_file(file) if chosen or file.is_file() else ())}
+
+
+def _shown(path: Path) -> str:
+    """A path as short as it can be said."""
+    return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
