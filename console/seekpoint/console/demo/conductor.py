@@ -1,0 +1,207 @@
+"""The demo from curtain to curtain: surroundings, fleet, kill, checker, story."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from seekpoint.compose import LocalCluster, create_topics_sync
+from seekpoint.console.demo.cases import support_cases
+from seekpoint.console.demo.checker import Evidence, check
+from seekpoint.console.demo.fleet import Fleet
+from seekpoint.console.demo.kafka import Placed, read_journal
+from seekpoint.console.demo.outcome import Kill, Outcome, take_overs
+from seekpoint.console.demo.runs import read_runs
+from seekpoint.console.demo.story import Story
+from seekpoint.console.demo.transcripts import Transcript, save_transcripts
+from seekpoint.console.demo.watch import Watch
+from seekpoint.console.demo.worker import Orders
+from seekpoint.consumers import Recovery
+from seekpoint.schemas.errors import ClusterFailed
+from seekpoint.schemas.settings import Settings
+
+__all__ = ["Options", "run"]
+
+_LOOK_S = 0.01
+_KILL_FROM, _KILL_ANYONE_FROM = 0.35, 0.6
+"""Of all answers: from here on a node in the middle of several cases is killed; from there on any that works."""
+_PASSED_ON = ("journal", "bootstrap_servers", "redis_url", "partitions", "owner_timeout_s", "heartbeat_interval_s")
+_HASTE = {"owner_timeout_s": 3.0, "heartbeat_interval_s": 0.5}
+"""A demo's nodes say that they live more often, and are given up sooner, than the defaults have it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to show. ``settings`` is a journal of one's own, whose topics exist or can be made; else a local cluster."""
+
+    runs: Path | None = None
+    cases: int = 24
+    nodes: int = 4
+    desks: int = 3
+    think_s: tuple[float, float] = (0.02, 0.06)
+    keep: bool = False
+    """Leave the cluster running in ``directory``, to look around."""
+    directory: Path = Path(".seekpoint")
+    settings: Settings | None = None
+    time_limit_s: float = 100.0
+
+
+def run(options: Options, story: Story) -> Outcome:
+    """Run the demo and tell its story. Leaves nothing behind unless asked to, however it ends.
+
+    Raises ``ClusterFailed`` or ``JournalUnavailable`` if there is no Kafka to be had, ``Refused`` for unusable runs.
+    """
+    began = time.monotonic()
+    cases = support_cases(options.cases) if options.runs is None else read_runs(options.runs)
+    story.open(cases, options.nodes)
+    with _surroundings(options, story) as settings, _folder(options, settings) as folder:
+        story.step("creating the journal's topics")
+        create_topics_sync(settings)
+        save_transcripts(folder / "cases.jsonl", cases)
+        passed_on = {name: getattr(settings, name) for name in _PASSED_ON}
+        Orders(settings=passed_on, nodes=options.nodes, desks=options.desks, think_s=options.think_s).save(folder)
+        outcome, log = _perform(options, settings, cases, folder, story)
+        outcome = replace(outcome, duration_s=time.monotonic() - began)
+    story.close(outcome, log)
+    story.farewell(outcome, options.directory if options.keep else None)
+    return outcome
+
+
+# --- where it happens -------------------------------------------------------------------------------------------------
+@contextlib.contextmanager
+def _surroundings(options: Options, story: Story) -> Iterator[Settings]:
+    """The settings of a journal of our own, on a Kafka that runs."""
+    if options.settings is not None:
+        yield options.settings
+    elif options.keep:
+        with _kept_cluster(options.directory, story) as cluster:
+            yield cluster.settings(journal=time.strftime("demo-%Y%m%d-%H%M%S"), **_HASTE)
+    else:
+        story.step("starting a real Kafka and a real Valkey for this demo")
+        with LocalCluster(progress=story.step) as cluster:
+            yield cluster.settings(journal="demo", **_HASTE)
+
+
+@contextlib.contextmanager
+def _kept_cluster(directory: Path, story: Story) -> Iterator[LocalCluster]:
+    """A cluster that goes on running afterwards; one we started ends again if the demo does not come to its end."""
+    was_up = _runs(directory)
+    story.step(f"{'using the' if was_up else 'starting a'} local cluster in {directory}")
+    cluster = LocalCluster.start_detached(directory, progress=story.step)
+    if not (directory / ".gitignore").exists():
+        (directory / ".gitignore").write_text("*\n")
+    try:
+        yield cluster
+    except BaseException:
+        if not was_up:
+            cluster.stop()
+        raise
+
+
+def _runs(directory: Path) -> bool:
+    try:
+        return any(part.answers for part in LocalCluster.attach(directory).status())
+    except ClusterFailed:
+        return False
+
+
+@contextlib.contextmanager
+def _folder(options: Options, settings: Settings) -> Iterator[Path]:
+    """Where the outsiders write things down."""
+    if options.keep:
+        kept = options.directory / "demo" / settings.journal
+        kept.mkdir(parents=True)
+        yield kept.absolute()
+    else:
+        folder = Path(tempfile.mkdtemp(prefix="seekpoint-demo-"))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+# --- what happens -----------------------------------------------------------------------------------------------------
+def _perform(
+    options: Options, settings: Settings, cases: Sequence[Transcript], folder: Path, story: Story
+) -> tuple[Outcome, list[Placed]]:
+    watch = Watch(folder, options.nodes)
+    deadline = time.monotonic() + options.time_limit_s
+    story.step(f"starting {options.nodes} nodes")
+    with Fleet(folder, options.nodes, remove=not options.keep) as fleet:
+        kill = _kill_one(watch, fleet, cases, options, deadline)
+        story.killed(kill, options.nodes)
+        _wait(watch, fleet, deadline, story)
+        unfinished = [f"{name} was still working when the time was up" for name in fleet.working]
+        broken = [f"{name} broke: {why}" for name, why in fleet.broken().items()]
+    watch.look()
+    story.step("checking: the model's bill, the nodes' notes and every state against a plain reading of the whole log")
+    log = read_journal(settings)
+    verdict = check(
+        Evidence(
+            transcripts=cases,
+            calls=watch.calls,
+            notes=watch.notes,
+            log=log,
+            recovered=_recovered(settings),
+            killed=frozenset(fleet.killed),
+        )
+    )
+    nobody = [] if kill else ["nobody could be killed: no node was in the middle of its work"]
+    verdict = replace(verdict, complaints=(*unfinished, *broken, *nobody, *verdict.complaints))
+    outcome = Outcome(
+        journal=settings.journal,
+        nodes=options.nodes,
+        cases=len(cases),
+        verdict=verdict,
+        kill=kill,
+        take_overs=take_overs(watch.take_overs(), log, kill),
+        duration_s=0.0,
+    )
+    return outcome, log
+
+
+def _kill_one(
+    watch: Watch, fleet: Fleet, cases: Sequence[Transcript], options: Options, deadline: float
+) -> Kill | None:
+    """Wait for the middle of the work, and kill the node it hurts most."""
+    answers = sum(transcript.model_calls for transcript in cases)
+    while fleet.working and time.monotonic() < deadline:
+        watch.look()
+        done = watch.answers / answers
+        if done >= _KILL_FROM:
+            victim = watch.victim(fleet.working, 1 if done >= _KILL_ANYONE_FROM else min(2, options.desks))
+            if victim is not None:
+                return _kill(watch, fleet, victim)
+        time.sleep(_LOOK_S)
+    return None
+
+
+def _kill(watch: Watch, fleet: Fleet, victim: str) -> Kill:
+    pid, at = fleet.pid(victim), time.time()
+    fleet.kill(victim)
+    watch.look()
+    held = {case: watch.answers_in(case) for case in watch.held(victim)}
+    return Kill(node=victim, pid=pid, at=at, held=held, under_way=len(watch.under_way(victim)))
+
+
+def _wait(watch: Watch, fleet: Fleet, deadline: float, story: Story) -> None:
+    """Until everybody has gone home, or the time is up; tells of who takes over what."""
+    while fleet.working and time.monotonic() < deadline:
+        time.sleep(_LOOK_S)
+        story.saw(watch.look())
+
+
+def _recovered(settings: Settings) -> dict[str, str]:
+    """By process: the hash of the state that recovery finds."""
+
+    async def recover() -> dict[str, str]:
+        async with Recovery.connect(settings) as recovery:
+            return {case: found.state.hash for case, found in (await recovery.processes()).items()}
+
+    return asyncio.run(recover())

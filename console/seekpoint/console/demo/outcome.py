@@ -1,0 +1,121 @@
+"""What came of a demo: the verdict, the kill, the recoveries; as data for the story and as the one JSON line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from seekpoint.console.demo.checker import Verdict
+from seekpoint.console.demo.kafka import Placed
+from seekpoint.console.demo.ledger import Opened
+from seekpoint.schemas import bodies as b
+
+__all__ = ["Kill", "Outcome", "TakeOver", "owners", "take_overs"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kill:
+    """The kill: who, when (seconds since 1970), and what it was in the middle of."""
+
+    node: str
+    pid: int
+    at: float
+    held: Mapping[str, int]
+    """By case: how many of its model calls were answered."""
+    under_way: int
+    """Model calls whose answers nobody will ever have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeOver:
+    """One case that changed hands."""
+
+    case: str
+    from_node: str
+    node: str
+    model_calls_done: int
+    after_kill_s: float | None
+    """From the kill to the new owner's first step."""
+    report: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """Everything a demo has to tell. ``ok`` if all is well and somebody's work was taken over."""
+
+    journal: str
+    nodes: int
+    cases: int
+    verdict: Verdict
+    kill: Kill | None
+    take_overs: Sequence[TakeOver]
+    duration_s: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether the demo shows what it promises."""
+        return self.verdict.all_well and self.kill is not None and bool(self.take_overs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The one JSON line."""
+        verdict, kill = self.verdict, self.kill
+        return {
+            "ok": self.ok,
+            "journal": self.journal,
+            "nodes": self.nodes,
+            "cases": self.cases,
+            "entries": verdict.entries,
+            "processes": verdict.processes,
+            "killed_node": kill and kill.node,
+            "killed_at": kill and datetime.fromtimestamp(kill.at, UTC).isoformat(timespec="milliseconds"),
+            "recoveries": [_row(take_over) for take_over in self.take_overs],
+            "acknowledged": verdict.acknowledged,
+            "acknowledged_lost": verdict.acknowledged_lost,
+            "fenced": verdict.fenced,
+            "model_calls": verdict.model_calls,
+            "in_doubt_calls": verdict.in_doubt_calls,
+            "duplicate_calls": verdict.duplicate_calls,
+            "hash_mismatches": verdict.hash_mismatches,
+            "complaints": list(verdict.complaints),
+            "duration_s": round(self.duration_s, 3),
+        }
+
+
+def _row(take_over: TakeOver) -> dict[str, Any]:
+    return {
+        "process": take_over.case,
+        "from_node": take_over.from_node,
+        "node": take_over.node,
+        "after_kill_s": take_over.after_kill_s,
+        **take_over.report,
+    }
+
+
+def take_overs(opened: Sequence[Opened], log: Sequence[Placed], kill: Kill | None) -> list[TakeOver]:
+    """The cases that changed hands; who had them before is read from the log."""
+    nodes = owners(log)
+    return [
+        TakeOver(
+            case=note.case,
+            from_node=nodes.get((note.case, note.epoch - 1), "?"),
+            node=note.node,
+            model_calls_done=note.model_calls_done,
+            after_kill_s=round(note.at - kill.at, 3) if kill is not None and note.at >= kill.at else None,
+            report=note.report,
+        )
+        for note in opened
+    ]
+
+
+def owners(log: Sequence[Placed]) -> dict[tuple[str, int], str]:
+    """By case and epoch: the node that owned it."""
+    epochs: dict[str, int] = {}
+    nodes: dict[tuple[str, int], str] = {}
+    for _, _, entry in log:
+        case, body = entry.process_id, entry.body
+        if isinstance(body, b.Claim) and body.expected_epoch == epochs.get(case, 0):
+            epochs[case] = body.expected_epoch + 1
+            nodes[case, epochs[case]] = body.node_id
+    return nodes

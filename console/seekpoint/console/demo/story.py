@@ -1,0 +1,178 @@
+"""The story for a newcomer: plain sentences while it happens, then who took over what, and the verdict in numbers."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TextIO
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from seekpoint.console.demo.excerpt import excerpt
+from seekpoint.console.demo.kafka import Placed
+from seekpoint.console.demo.ledger import Note, Opened
+from seekpoint.console.demo.outcome import Kill, Outcome, TakeOver
+from seekpoint.console.demo.transcripts import Transcript
+from seekpoint.console.output import clean
+
+__all__ = ["Story"]
+
+_ROWS_MAX = 12
+_PIPE_COLUMNS = 118
+
+
+class Story:
+    """Tells what happens to ``file``, as it happens: in colour on a terminal, plain in a pipe."""
+
+    def __init__(self, file: TextIO | None = None) -> None:
+        self._console = Console(file=file or sys.stdout, highlight=False, markup=False, emoji=False)
+        if not self._console.is_terminal:
+            self._console.width = _PIPE_COLUMNS
+        self._began = time.monotonic()
+        self._told = 0
+
+    # --- while it happens
+    def open(self, cases: Sequence[Transcript], nodes: int) -> None:
+        """What is about to happen."""
+        calls = sum(transcript.model_calls for transcript in cases)
+        self._say("Seekpoint demo: a fleet of agents, one of them killed, its work taken over", "bold")
+        self._say(
+            f"{nodes} agent nodes, each a process of its own, work through {len(cases)} cases: {calls} model calls in "
+            "all, each of which costs money. Every message, tool call and change goes into a journal in Kafka, and "
+            "only when Kafka has acknowledged it does the agent go on. In the middle of the work one node is killed "
+            "without a warning (SIGKILL). Nobody has prepared for that: the others see its heartbeat stand still, "
+            "claim its cases, read them from the journal, and go on with the next step.\n"
+        )
+
+    def step(self, what: str) -> None:
+        """One thing that is being done."""
+        self._console.print(Text.assemble((f"{time.monotonic() - self._began:6.1f} s  ", "dim"), clean(what)))
+
+    def killed(self, kill: Kill | None, nodes: int) -> None:
+        """The moment of the kill."""
+        if kill is None:
+            return
+        held = ", ".join(f"{case} (after {_count(done, 'model call')})" for case, done in kill.held.items())
+        doubt = "no model call" if not kill.under_way else _count(kill.under_way, "model call")
+        self._console.print(
+            Text.assemble(
+                (f"{time.monotonic() - self._began:6.1f} s  ", "dim"),
+                (f"{kill.node} is killed", "bold red"),
+                f" (kill -9 {kill.pid}) in the middle of {held}; {doubt} under way",
+            )
+        )
+        self.step(f"the other {nodes - 1} work on, and watch its heartbeat stand still")
+
+    def saw(self, notes: Iterable[Note]) -> None:
+        """Tell of the take-overs among ``notes``."""
+        for note in notes:
+            if isinstance(note, Opened) and note.epoch > 1:
+                self._told += 1
+                if self._told <= _ROWS_MAX:
+                    at = f"after model call {note.model_calls_done}" if note.model_calls_done else "from its beginning"
+                    self.step(f"{note.node} takes over {note.case}, goes on {at}")
+
+    # --- afterwards
+    def close(self, outcome: Outcome, log: Sequence[Placed]) -> None:
+        """Who took over what, how that looks in the journal, and the verdict."""
+        if outcome.take_overs:
+            self._take_overs(outcome.take_overs)
+            self._excerpt(outcome.take_overs[0].case, log)
+        self._verdict(outcome)
+
+    def _take_overs(self, rows: Sequence[TakeOver]) -> None:
+        self._say("\nWho took over what, and what finding its state cost", "bold")
+        table = self._table("case", "from", "to", "tier", "seek point", "scanned", "applied", "took", "after the kill")
+        for row in rows[:_ROWS_MAX]:
+            report = row.report
+            since = "-" if row.after_kill_s is None else f"{row.after_kill_s:.1f} s"
+            cost = (report["tier"], report["seek_point"], report["entries_scanned"], report["entries_applied"])
+            self._row(table, row.case, row.from_node, row.node, *cost, f"{1000 * report['duration_s']:.1f} ms", since)
+        self._console.print(table)
+        if len(rows) > _ROWS_MAX:
+            self._say(f"... and {len(rows) - _ROWS_MAX} more")
+        self._say(
+            "Scanned counts the entries that were read from the seek point on, applied those of the case itself. Most "
+            "of the time after the kill goes into being sure that the node is dead.",
+            "dim",
+        )
+
+    def _excerpt(self, case: str, log: Sequence[Placed]) -> None:
+        self._say(f"\nHow that looks in the journal: {clean(case)}", "bold")
+        table = self._table("offset", "node", "epoch", "seq", "entry", "what")
+        for row in excerpt(case, log):
+            self._row(table, *row)
+        self._console.print(table)
+
+    def _verdict(self, outcome: Outcome) -> None:
+        verdict = outcome.verdict
+        self._say("\nThe verdict, by a checker that reads the log itself and trusts none of them", "bold")
+        rows = [
+            (verdict.acknowledged_lost, f"of {verdict.acknowledged} acknowledged entries lost"),
+            (verdict.duplicate_calls, f"of {verdict.model_calls} model calls made though their answer was known"),
+            (verdict.hash_mismatches, f"of {verdict.processes} processes other than a full refold says"),
+        ]
+        for count, what in rows:
+            self._console.print(Text.assemble((f"{count:6}  ", "bold red" if count else "bold green"), what))
+        for count, what in (
+            (verdict.in_doubt_calls, "model calls made twice: the node died before it had the answer"),
+            (verdict.fenced, "entries written by a node that had lost the case; it was told"),
+        ):
+            self._console.print(Text.assemble((f"{count:6}  ", "bold"), what))
+        for complaint in verdict.complaints:
+            self._say(f"        {complaint}", "red")
+        well = "All is well" if outcome.ok else "This is not what the demo promises"
+        numbers = f"{verdict.entries} entries of {verdict.processes} processes, {outcome.duration_s:.1f} s in all"
+        self._say(f"{well}: {numbers}.", "bold green" if outcome.ok else "bold red")
+
+    def farewell(self, outcome: Outcome, directory: Path | None) -> None:
+        """The commands to look further."""
+        command = _command()
+        if directory is None:
+            self._say(f"\nKafka is stopped and its data is gone. To look around in it: {command} demo --keep")
+            return
+        case = shlex.quote(outcome.take_overs[0].case if outcome.take_overs else "case-01")
+        where = f"--journal {outcome.journal}"
+        self._say(f"\nThe cluster runs on, with its data in {directory}. Look around:", "bold")
+        for what in ("ps", f"log {case}", f"state {case} --at-seq 12", f"recover {case}", f"verify {case}"):
+            self._say(f"  {command} {what} {where}")
+        self._say("Stop it, and remove all of it:")
+        self._say(f"  {command} down && rm -r {shlex.quote(str(directory))}")
+
+    # --- how
+    def _say(self, text: str, style: str = "") -> None:
+        self._console.print(Text(text, style=style))
+
+    @staticmethod
+    def _table(*titles: str) -> Table:
+        table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False)
+        for title in titles:
+            table.add_column(title, justify="right" if title in _NUMBERS else "left")
+        return table
+
+    @staticmethod
+    def _row(table: Table, *cells: object) -> None:
+        table.add_row(*(Text(clean(cell)) for cell in cells))
+
+
+_NUMBERS = {"seek point", "scanned", "applied", "took", "after the kill", "offset", "epoch", "seq"}
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _command() -> str:
+    """How this shell calls the command: by its path from here, unless it is simply on PATH."""
+    path = Path(sys.argv[0])
+    return path.name if path.name == "seekpoint" and not path.is_relative_to(Path.cwd()) else _relative(path)
+
+
+def _relative(path: Path) -> str:
+    return str(path.relative_to(Path.cwd())) if path.name == "seekpoint" else "seekpoint"

@@ -1,0 +1,75 @@
+"""What a case says, word for word: the script that the demo's customers, tools and model keep to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+__all__ = ["Line", "Transcript", "digest", "load_transcripts", "save_transcripts"]
+
+ASSISTANT = "assistant"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One message as it is said. ``tool_calls`` is a list in OpenAI's form."""
+
+    role: str
+    content: str | None = None
+    tool_calls: list[Any] | None = None
+    tool_call_id: str | None = None
+    name: str | None = None
+
+    @property
+    def by_model(self) -> bool:
+        """Whether the model says it: then it costs a model call."""
+        return self.role == ASSISTANT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transcript:
+    """One case from its first message to its last; ``facts`` is what is known about it beforehand."""
+
+    case: str
+    lines: tuple[Line, ...]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def model_calls(self) -> int:
+        """How many of the messages are the model's."""
+        return sum(line.by_model for line in self.lines)
+
+    def turn_at(self, length: int) -> int:
+        """Which of its turns (1, 2, ...) the model has when ``length`` messages were said."""
+        return 1 + sum(line.by_model for line in self.lines[:length])
+
+    def digests(self) -> dict[int, str]:
+        """For each turn the digest of the conversation that the model has to be asked with."""
+        turns = [at for at, line in enumerate(self.lines) if line.by_model]
+        return {turn: digest(self.lines[:at]) for turn, at in enumerate(turns, start=1)}
+
+
+def digest(conversation: Iterable[Any]) -> str:
+    """Names a conversation by everything that was said: of ``Line`` or of the journal's messages alike."""
+    said = [[one.role, one.content, one.tool_calls, one.tool_call_id, one.name] for one in conversation]
+    return blake2b(orjson.dumps(said, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()
+
+
+def save_transcripts(path: Path, transcripts: Sequence[Transcript]) -> None:
+    """Write them where every node of the fleet reads them."""
+    path.write_bytes(b"".join(orjson.dumps(transcript) + b"\n" for transcript in transcripts))
+
+
+def load_transcripts(path: Path) -> list[Transcript]:
+    """Read what ``save_transcripts`` wrote."""
+    return [_transcript(orjson.loads(text)) for text in path.read_bytes().splitlines()]
+
+
+def _transcript(raw: dict[str, Any]) -> Transcript:
+    lines = tuple(Line(**line) for line in raw["lines"])
+    return Transcript(case=raw["case"], lines=lines, facts=raw["facts"])

@@ -1,0 +1,144 @@
+"""One node of the demo's fleet, a process of its own: ``python -m seekpoint.console.demo.worker FOLDER NUMBER``.
+
+It works through its share of the cases and then through whatever else nobody works on: cases that were never begun,
+and cases whose owner died. It ends when all cases are finished.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from seekpoint.console.demo.agent import Agent
+from seekpoint.console.demo.ledger import AppendOnlyFile, Ended
+from seekpoint.console.demo.model import ScriptedModel
+from seekpoint.console.demo.transcripts import Transcript, load_transcripts
+from seekpoint.producers import Node
+from seekpoint.schemas.errors import CallAPerson, OwnerAlive, ProcessFinished, Reopen, TryAgain
+from seekpoint.schemas.settings import Settings
+
+__all__ = ["Orders", "Shift", "bill_path", "node_name", "notes_path", "share_order"]
+
+_LOOK_AGAIN_S = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orders:
+    """What the whole fleet is told, in ``FOLDER/orders.json``."""
+
+    settings: dict[str, Any]
+    nodes: int
+    desks: int
+    """How many cases a node works on at once."""
+    think_s: tuple[float, float]
+
+    def save(self, folder: Path) -> None:
+        """Write it down for the nodes."""
+        (folder / "orders.json").write_bytes(orjson.dumps(asdict(self)))
+
+    @classmethod
+    def load(cls, folder: Path) -> Orders:
+        """What was written down."""
+        return cls(**orjson.loads((folder / "orders.json").read_bytes()))
+
+
+def node_name(number: int) -> str:
+    """What the node with this number (1, 2, ...) is called."""
+    return f"node-{number}"
+
+
+def bill_path(folder: Path) -> Path:
+    """Where the model's bill is."""
+    return folder / "model-calls.jsonl"
+
+
+def notes_path(folder: Path, name: str) -> Path:
+    """Where a node's notes are."""
+    return folder / f"{name}.jsonl"
+
+
+def share_order(cases: Sequence[Transcript], number: int, nodes: int) -> list[Transcript]:
+    """All cases, the node's own share first, then its neighbours': so nodes meet as late as possible.
+
+    >>> from seekpoint.console.demo.cases import support_cases
+    >>> [case.case for case in share_order(support_cases(4), 2, 2)]
+    ['case-02', 'case-04', 'case-01', 'case-03']
+    """
+    return [case for shift in range(nodes) for case in cases[(number - 1 + shift) % nodes :: nodes]]
+
+
+class Shift:
+    """The work of one node until nothing is left to do."""
+
+    def __init__(self, node: Node, cases: Sequence[Transcript], model: ScriptedModel, notes: AppendOnlyFile) -> None:
+        self._node = node
+        self._model = model
+        self._notes = notes
+        self._waiting = deque(cases)
+        self._ready_at: dict[str, float] = {}
+
+    async def work(self, desks: int) -> None:
+        """Work on up to ``desks`` cases at once. Raises what a case raises that no retry changes."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(desks):
+                group.create_task(self._desk())
+
+    async def _desk(self) -> None:
+        while self._waiting:
+            transcript = self._waiting.popleft()
+            await asyncio.sleep(self._ready_at.get(transcript.case, 0.0) - time.monotonic())
+            if not await self._attempt(transcript):
+                self._ready_at[transcript.case] = time.monotonic() + _LOOK_AGAIN_S
+                self._waiting.append(transcript)
+
+    async def _attempt(self, transcript: Transcript) -> bool:
+        """Whether the case needs no more attention: somebody has finished it, or a person has to look at it."""
+        case = transcript.case
+        try:
+            process = await self._node.open(case, actor=self._node.node_id)
+        except OwnerAlive:
+            return False
+        except ProcessFinished:
+            return True
+        except TryAgain:
+            return False  # somebody else claimed first, or Kafka is slow: look again
+        except CallAPerson as exc:
+            self._ended(case, "parked", str(exc))
+            return True
+        try:
+            await Agent(process, transcript, self._model, self._node.node_id, self._notes.note).work()
+        except (Reopen, TryAgain) as exc:
+            self._ended(case, "fenced" if isinstance(exc, Reopen) else "failed", str(exc))
+            return False
+        finally:
+            process.let_go()
+        self._ended(case, "finished")
+        return True
+
+    def _ended(self, case: str, how: str, detail: str = "") -> None:
+        self._notes.note(Ended(case=case, node=self._node.node_id, at=time.time(), how=how, detail=detail))
+
+
+async def _work(folder: Path, number: int) -> None:
+    orders = Orders.load(folder)
+    name = node_name(number)
+    settings = Settings(**orders.settings, node_id=name)
+    cases = share_order(load_transcripts(folder / "cases.jsonl"), number, orders.nodes)
+    bill, notes = AppendOnlyFile(bill_path(folder)), AppendOnlyFile(notes_path(folder, name))
+    model = ScriptedModel(name, bill.bill, orders.think_s)
+    async with Node.connect(settings) as node:
+        await Shift(node, cases, model, notes).work(orders.desks)
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    asyncio.run(_work(Path(sys.argv[1]), int(sys.argv[2])))
