@@ -89,7 +89,7 @@ class Heartbeats:
         self._table.put(heartbeat.node_id.encode(), heartbeat.to_bytes())
 
     def mirror(self, heartbeat: Heartbeat) -> None:
-        """Say it in Redis too, if there is one that answers. Apart from ``publish``: a Redis that hangs delays nobody."""
+        """Say it in Redis too, if one answers. Apart from ``publish``: a Redis that hangs delays nobody."""
         if self._redis is not None:
             self._redis.put(heartbeat.node_id, heartbeat.to_bytes())
 

@@ -104,7 +104,7 @@ class KafkaReader:
             # Assigned before anything else: a consumer that waits for its first connection waits a second.
             consumer.assign([TopicPartition(self.settings.topic_name("schemas"), 0, 0)])
             described = self._describe()
-            records = _newest(self._read_to_end(consumer, "schemas", 0))
+            records = _newest(self._read_to_end(consumer, "schemas", described))
         if MANIFEST_KEY not in records:
             raise JournalMismatch(
                 "the journal has no manifest", journal=self.name, hint="create it: seekpoint topics create"
@@ -217,9 +217,9 @@ class KafkaReader:
                 records = [_record(partition, each) for each in hits if keys is None or each.key() is not None]
                 yield Batch(records, len(messages), width, min(position, stop))
                 patience.renew()
-            elif position < stop and patience.ended and patience.waited_s > _SHORT_AFTER_S:
-                self._explain_short(topic, partition, position, stop)
-                patience.ended = False
+            elif position < stop and not patience.explained and patience.waited_s > _SHORT_AFTER_S:
+                self._explain_silence(topic, partition, position, stop if patience.ended else 0)
+                patience.explained = True
 
     def _poll(self, consumer: Consumer, patience: _Patience) -> list[Message]:
         """What has arrived; nothing after a tenth of a second."""
@@ -264,8 +264,8 @@ class KafkaReader:
             return JournalGap("history that is asked for is gone from the log", **facts)
         return LogTruncated("the log ends before an offset that was asked for", **facts)
 
-    def _explain_short(self, topic: str, partition: int, position: int, stop: int) -> None:
-        """The partition ends below ``stop``: cut short (raises), or only hidden by a transaction that is still open."""
+    def _explain_silence(self, topic: str, partition: int, position: int, stop: int) -> None:
+        """Nothing comes: the topic is gone or the log ends below ``stop`` (both raise), or a transaction is open."""
         self.check()
         assert self._admin is not None
         latest = {TopicPartition(topic, partition): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
@@ -279,15 +279,18 @@ class KafkaReader:
             raise LogTruncated("the log ends before an entry that was acknowledged", **facts)
         _logger.warning("%s[%d] waits at %d for an open transaction", topic, partition, position)
 
-    def _read_to_end(self, consumer: Consumer, table: str, partition: int, start: int = 0) -> list[Record]:
-        """All records of an assigned compacted topic, to its end as of now."""
-        topic = self.settings.topic_name(table)
+    def _read_to_end(self, consumer: Consumer, table: str, described: Mapping[str, Any]) -> list[Record]:
+        """All records of an assigned compacted topic of one partition, to its end as of now."""
+        topic, partition = self.settings.topic_name(table), 0
         records: list[Record] = []
         patience = _Patience(self.settings.start_timeout_s)
         while True:
             messages = self._poll(consumer, patience)
-            end = self._settle(messages, topic, partition, start)
-            found = [each for each in messages if each.error() is None and _belongs(each, topic, partition, start)]
+            if not messages and described[topic].done():
+                with self._ours(topic=topic):
+                    described[topic].result()  # the client is silent about a topic that is not there
+            end = self._settle(messages, topic, partition, 0)
+            found = [each for each in messages if each.error() is None and _belongs(each, topic, partition, 0)]
             records += [_record(partition, each) for each in found]
             if end is not None:
                 return records
@@ -418,6 +421,8 @@ class _Patience:
     def __init__(self, silence_max_s: float) -> None:
         self._silence_max_s = silence_max_s
         self.ended = False
+        """Whether the client said that this is the partition's end."""
+        self.explained = False
         self.renew()
 
     @property
@@ -428,6 +433,7 @@ class _Patience:
     def renew(self) -> None:
         """Something came."""
         self._since = time.monotonic()
+        self.explained = False
 
     def spend(self, error: Callable[[], SeekpointError]) -> None:
         """Nothing came: raise ``error()`` if that lasts too long."""
