@@ -18,6 +18,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.log = MemoryLog(partitions=1)
+        self.futures: dict[Pending, asyncio.Future[int]] = {}
         self.claim = self.append_claim(0)
         self.handle = Handle("p", self.refold(), self.high, self.log)
 
@@ -34,8 +35,10 @@ class Bench:
         return entry.id
 
     def send(self, value: int) -> Pending:
-        body = bodies.ContextUpdated("n", str(value))
-        return self.handle.prepare(new_id(), 0, body, Cause(), asyncio.get_running_loop().create_future())
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        pending = self.handle.prepare(new_id(), 0, bodies.ContextUpdated("n", str(value)), Cause(), future)
+        self.futures[pending] = future
+        return pending
 
     def land(self, pending: Pending) -> int:
         return self.log.append(0, b"p", pending.value)
@@ -67,10 +70,10 @@ async def test_an_append_is_told_only_when_all_lower_ones_were(bench: Bench) -> 
     """O3: the second is acknowledged first; its agent hears of it after the first."""
     first, second = bench.send(1), bench.send(2)
     bench.handle.acknowledge(second, 2)
-    assert not second.future.done()
+    assert not bench.futures[second].done()
     assert bench.handle.acknowledged_seq == 0
     bench.handle.acknowledge(first, 1)
-    assert (first.future.result(), second.future.result()) == (1, 2)
+    assert (bench.futures[first].result(), bench.futures[second].result()) == (1, 2)
     assert bench.handle.acknowledged_seq == 2
 
 
@@ -114,7 +117,7 @@ async def test_an_owner_behind_a_foreign_claim_is_fenced_and_its_entries_counted
     bench.handle.acknowledge(done, bench.land(done))
     bench.confirm()
     assert bench.handle.status is Status.CLOSED
-    assert isinstance(waiting.future.exception(), Fenced)
+    assert isinstance(bench.futures[waiting].exception(), Fenced)
     with pytest.raises(Fenced) as told:
         bench.send(3)
     assert told.value.fenced_entries == 1
@@ -168,7 +171,7 @@ async def test_healing_sends_again_what_did_not_land_and_only_that(bench: Bench)
     first, second, third = bench.send(1), bench.send(2), bench.send(3)
     bench.land(first)
     again = await heal(bench)
-    assert first.future.done()
+    assert bench.futures[first].done()
     assert again == [second, third]
     assert [(one.seq, one.entry.epoch) for one in again] == [(2, 2), (3, 2)]
     for pending in again:
@@ -212,7 +215,7 @@ async def test_a_foreign_claim_before_the_healing_one_fences(bench: Bench) -> No
     bench.handle.healing_claims.add(entry.id)
     bench.append(entry)
     bench.confirm()
-    assert isinstance(pending.future.exception(), Fenced)
+    assert isinstance(bench.futures[pending].exception(), Fenced)
 
 
 async def test_an_earlier_healing_claim_that_landed_after_all_is_taken(bench: Bench) -> None:

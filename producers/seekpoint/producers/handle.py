@@ -51,16 +51,26 @@ class Pending:
     """An entry that was handed over and is not yet acknowledged."""
 
     handle: Handle
+    seq: int
     entry: Entry
     value: bytes
-    future: asyncio.Future[int]
+    future: asyncio.Future[int] | None
     offset: int | None = None
+    shipment: object = None
+    """What it left in: the outbox's."""
 
-    @property
-    def seq(self) -> int:
-        """The entry's seq; a pending entry is always an owner's."""
-        assert self.entry.seq is not None
-        return self.entry.seq
+    def tell(self, offset: int) -> None:
+        """Its agent hears that it is in the log. The future is not kept: thousands wait here to be confirmed."""
+        future, self.future = self.future, None
+        if future is not None and not future.done():
+            future.set_result(offset)
+
+    def fail(self, error: SeekpointError) -> None:
+        """Its agent hears why it may not be in the log."""
+        future, self.future = self.future, None
+        if future is not None and not future.done():
+            future.set_exception(error)
+            future.exception()  # a start entry nobody awaits must not warn at its end
 
 
 class Handle:
@@ -155,7 +165,7 @@ class Handle:
         misfit = try_own(self._ahead, seq, body, self.limits)
         if misfit is not None:
             raise self._refusal(misfit)
-        pending = Pending(self, entry, value, future)
+        pending = Pending(self, seq, entry, value, future)
         self.pending.append(pending)
         return pending
 
@@ -181,8 +191,7 @@ class Handle:
             self._acked[done.offset] = done
             self.last_offset = done.offset
             self._snapshot = None
-            if not done.future.done():
-                done.future.set_result(done.offset)
+            done.tell(done.offset)
 
     # --- confirmation (O4)
     def absorb(self, records: Iterable[Record], position: int) -> None:
@@ -279,8 +288,7 @@ class Handle:
         self.healing_claims.clear()
         while self.pending and self.pending[0].seq <= landed:
             done = self.pending.popleft()
-            if not done.future.done():
-                done.future.set_result(self._base.offset if done.offset is None else done.offset)
+            done.tell(self._base.offset if done.offset is None else done.offset)
         again = list(self.pending)
         for seq, pending in enumerate(again, start=landed + 1):
             self._renumber(pending, seq)
@@ -291,6 +299,7 @@ class Handle:
         return again
 
     def _renumber(self, pending: Pending, seq: int) -> None:
+        pending.seq = seq
         pending.entry = pending.entry._replace(seq=seq, epoch=self.epoch, claim_id=self.claim_id)
         pending.value = encode(pending.entry)
         pending.offset = None
@@ -300,10 +309,7 @@ class Handle:
         """Close for ``error``; everyone who waits gets it."""
         self.close(error)
         while self.pending:
-            pending = self.pending.popleft()
-            if not pending.future.done():
-                pending.future.set_exception(error)
-                pending.future.exception()  # a start entry nobody awaits must not warn at its end
+            self.pending.popleft().fail(error)
 
     def close(self, error: SeekpointError | None = None) -> None:
         """Nothing more is sent. ``error`` is what later calls raise."""

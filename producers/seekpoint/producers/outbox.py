@@ -17,21 +17,13 @@ from seekpoint.producers.handle import Pending, Status
 from seekpoint.schemas.errors import AppendTimeout, SeekpointError
 from seekpoint.schemas.log import Appender, Delivery, LogWriter, Outgoing
 
-__all__ = ["Outbox"]
+__all__ = ["Outbox", "Shipment"]
 
 logger = logging.getLogger("seekpoint.producers")
 
 
 @dataclass(slots=True, eq=False)
-class _External:
-    """An external entry (claim, signal) on its way."""
-
-    value: bytes
-    future: asyncio.Future[int]
-
-
-@dataclass(slots=True, eq=False)
-class _Shipment:
+class Shipment:
     """What was handed to the appender in one tick; the deadline counts from then."""
 
     sent_at: float
@@ -39,11 +31,11 @@ class _Shipment:
 
 
 @dataclass(slots=True, eq=False)
-class _Token:
-    """What comes back with a delivery."""
+class _External:
+    """An external entry (claim, signal) on its way."""
 
-    item: Pending | _External
-    shipment: _Shipment
+    future: asyncio.Future[int]
+    shipment: Shipment | None = None
 
 
 class Outbox:
@@ -62,8 +54,8 @@ class Outbox:
         self._drain_s = drain_s
         self._on_failing = on_failing
         self._on_retired = on_retired
-        self._queue: deque[tuple[int, bytes, Pending | _External]] = deque()
-        self._shipments: deque[_Shipment] = deque()
+        self._queue: list[Outgoing] = []
+        self._shipments: deque[Shipment] = deque()
         self._flush_scheduled = False
         self._retiring: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
@@ -90,14 +82,15 @@ class Outbox:
     def push(self, pending: Pending) -> None:
         """Send an owner's entry with this tick's batch. One of a healing handle stays with its handle."""
         if pending.handle.status is not Status.HEALING:
-            self._queue.append((pending.handle.partition, pending.handle.key, pending))
-            self._schedule()
+            self._queue.append(Outgoing(pending.handle.partition, pending.handle.key, pending.value, pending))
+            if not self._flush_scheduled:
+                self._schedule()
 
     def push_external(self, partition: int, key: bytes, value: bytes) -> asyncio.Future[int]:
         """Send an external entry; its offset, or why it may not have landed."""
         assert self._loop is not None
-        item = _External(value, self._loop.create_future())
-        self._queue.append((partition, key, item))
+        item = _External(self._loop.create_future())
+        self._queue.append(Outgoing(partition, key, value, item))
         self._schedule()
         return item.future
 
@@ -111,16 +104,15 @@ class Outbox:
         if not self._queue or self._appender is None:
             return
         assert self._loop is not None
-        shipment = _Shipment(self._loop.time(), len(self._queue))
-        records = [Outgoing(partition, key, item.value, _Token(item, shipment)) for partition, key, item in self._queue]
+        records, self._queue = self._queue, []
         taken = self._appender.send(records)
-        if taken == len(records):
-            self._queue.clear()
-        else:  # the appender is full: the rest leaves when deliveries make room
-            for _ in range(taken):
-                self._queue.popleft()
-            shipment.open = taken
-        if taken:
+        if taken < len(records):  # the appender is full: the rest leaves when deliveries make room
+            self._queue = records[taken:]
+            del records[taken:]
+        if records:
+            shipment = Shipment(self._loop.time(), taken)
+            for record in records:
+                record.token.shipment = shipment  # type: ignore[attr-defined]  # every token here has a place for it
             self._shipments.append(shipment)
 
     # --- deliveries
@@ -135,17 +127,15 @@ class Outbox:
 
     def _delivered(self, deliveries: Sequence[Delivery]) -> None:
         failure: SeekpointError | None = None
-        for token, offset, error in deliveries:
-            assert isinstance(token, _Token)
-            token.shipment.open -= 1
-            item = token.item
-            if error is not None:
-                failure = error
+        for item, offset, error in deliveries:
+            if item.shipment is not None:  # type: ignore[attr-defined]
+                item.shipment.open -= 1  # type: ignore[attr-defined]
+            failure = error or failure
             if isinstance(item, Pending):
                 if error is None:
                     item.handle.acknowledge(item, offset)
-            elif not item.future.done():
-                item.future.set_result(offset) if error is None else item.future.set_exception(error)
+            else:
+                _answer(item, offset, error)
         while self._shipments and self._shipments[0].open <= 0:
             self._shipments.popleft()
         if self._queue:
@@ -172,7 +162,7 @@ class Outbox:
         old, self._appender = self._appender, None
         self._on_failing()
         # What is queued of handles in doubt stays with them; external entries wait for the new appender.
-        self._queue = deque(entry for entry in self._queue if not _in_doubt(entry[2]))
+        self._queue = [record for record in self._queue if not _in_doubt(record.token)]
         if old is not None:
             await asyncio.to_thread(old.retire, self._drain_s)
         self._shipments.clear()
@@ -181,5 +171,11 @@ class Outbox:
         await self._on_retired(reason)
 
 
-def _in_doubt(item: Pending | _External) -> bool:
+def _answer(item: object, offset: int, error: SeekpointError | None) -> None:
+    assert isinstance(item, _External)
+    if not item.future.done():
+        item.future.set_result(offset) if error is None else item.future.set_exception(error)
+
+
+def _in_doubt(item: object) -> bool:
     return isinstance(item, Pending) and item.handle.status is not Status.OPEN
