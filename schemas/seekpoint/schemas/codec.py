@@ -33,9 +33,12 @@ _HEADER_BYTES = len(_HEADER)
 _PROCESS_ID_AT = _HEADER_BYTES + ID_BYTES
 _THREE_NULLS = bytes(3)
 _NOT_SMALL = 0x81
-"""The bits of a length's first byte that are set if it is negative, or longer than one byte."""
-_PLAIN_CHARS_MAX = 32
-"""A text so short is within any limits of depth and items that can be set; only its syntax has to be checked."""
+"""The bits of a number's first byte of which one is set if it is negative, or longer than one byte."""
+_PRESENT = 2
+"""The branch of a union with null that is not null."""
+_PRESENT_ID_BYTES = 1 + ID_BYTES
+_PLAIN_CHARS_MAX = 64
+"""A text nests less deep, and has fewer items, than it has characters: of a short one only the syntax is checked."""
 
 _put_optional_long = optional_put(put_long)
 _put_optional_text = optional_put(avro.put_text)
@@ -178,20 +181,30 @@ class Codec:
         return self._readers[fingerprint]
 
 
-# The envelope is read straight down: a call a field would double the time, so what mostly takes one byte is looked at
-# here. A slice may come out short; then the next byte is not there, which is an IndexError.
+# The envelope is read straight down: a call a field would double the time, so what is mostly there in one byte is
+# looked at here. A slice may come out short; then the next byte is not there, which is an IndexError.
 def _decode_current(data: bytes, limits: Limits) -> Entry:
     entry_id = data[_HEADER_BYTES:_PROCESS_ID_AT]
     size = data[_PROCESS_ID_AT]
     if size & _NOT_SMALL:
         size, at = get_long(data, _PROCESS_ID_AT)
+        if size < 0:
+            raise ValueError("a text has a negative length")
+        end = at + size
     else:
-        size, at = size >> 1, _PROCESS_ID_AT + 1
-    end = at + size
+        at = _PROCESS_ID_AT + 1
+        end = at + (size >> 1)
     process_id = _process_id(data[at:end])
     seq, at = _get_optional_long(data, end)
-    epoch, at = get_long(data, at)
-    claim_id, at = _get_optional_id(data, at)
+    epoch = data[at]
+    if epoch & _NOT_SMALL:
+        epoch, at = get_long(data, at)
+    else:
+        epoch, at = epoch >> 1, at + 1
+    if data[at] == _PRESENT:
+        claim_id, at = data[at + 1 : at + _PRESENT_ID_BYTES], at + _PRESENT_ID_BYTES
+    else:
+        claim_id, at = _get_optional_id(data, at)
     prev_offset, at = _get_optional_long(data, at)
     ts, at = get_long(data, at)
     if data[at : at + 3] == _THREE_NULLS:
@@ -216,10 +229,11 @@ def _process_id(key: bytes) -> str:
 
 def _get_body(data: bytes, at: int, limits: Limits) -> Body:
     """The body, which ends the record."""
-    branch, at = get_long(data, at)
-    if not 0 <= branch < len(_READERS):
+    branch = data[at]  # one byte numbers 64 bodies; a test looks ahead
+    if branch & _NOT_SMALL or branch >> 1 >= len(_READERS):
         raise ValueError("the union has no such body")
-    body_type, members = _READERS[branch]
+    body_type, members = _READERS[branch >> 1]
+    at += 1
     body = _new(body_type)
     for get, put_in in members:
         if get is _get_optional_text:
@@ -228,7 +242,7 @@ def _get_body(data: bytes, at: int, limits: Limits) -> Body:
             if flag == 0:
                 put_in(body, None)
                 continue
-            if flag != 2:
+            if flag != _PRESENT:
                 raise ValueError("a union has no such branch")
         elif get is not avro.get_text:
             value, at = get(data, at)
@@ -264,7 +278,10 @@ def _check_json(value: Any, limits: Limits) -> None:
             raise LimitExceeded(f"more than {limits.items} context values in one entry")
         for text in value.values():
             _check_json(text, limits)
-    elif len(value) <= _PLAIN_CHARS_MAX and "$" not in value and "\\" not in value:
+        return
+    chars = len(value)
+    is_short = chars <= _PLAIN_CHARS_MAX and chars <= limits.depth and chars <= limits.items
+    if is_short and "$" not in value and "\\" not in value:
         orjson.loads(value)
     else:
         check(value, limits)
