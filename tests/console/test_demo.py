@@ -1,0 +1,171 @@
+"""The demo itself: a fleet on a real Kafka, a real SIGKILL, a real take-over, and nothing left behind."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from seekpoint.compose import LocalCluster
+from seekpoint.console.demo import Options, Story, run
+from seekpoint.console.demo.cases import support_cases
+from seekpoint.schemas.settings import Settings
+
+REAL_RUNS = Path(__file__).resolve().parents[3] / "shared" / "data" / "agent-runs.jsonl.gz"
+FIELDS = {
+    "entries", "processes", "killed_at", "recoveries", "acknowledged_lost", "fenced", "duplicate_calls",
+    "hash_mismatches",
+}  # fmt: skip
+RECOVERY_FIELDS = {"tier", "seek_point", "entries_scanned", "entries_applied", "duration_s"}
+
+pytestmark = pytest.mark.cluster
+
+
+@pytest.fixture
+def hasty(settings: Settings) -> Settings:
+    """A journal whose dead owners are given up soon."""
+    return replace(settings, owner_timeout_s=2.0, heartbeat_interval_s=0.4)
+
+
+def test_a_killed_node_loses_nothing(hasty: Settings) -> None:
+    """Nothing acknowledged is lost, no finished call is made again, every state equals a refold."""
+    told = io.StringIO()
+    options = Options(cases=9, nodes=3, settings=hasty, think_s=(0.05, 0.15))
+    outcome = run(options, Story(told))
+    assert outcome.ok, told.getvalue()
+    assert outcome.kill is not None
+    assert outcome.kill.held
+    taken = {each.case for each in outcome.take_overs}
+    assert set(outcome.kill.held) <= taken
+    assert all(each.from_node == outcome.kill.node != each.node for each in outcome.take_overs)
+    assert outcome.verdict.processes == 9
+    assert outcome.verdict.model_calls == outcome.verdict.in_doubt_calls + sum(c.model_calls for c in support_cases(9))
+    story = told.getvalue()
+    assert f"{outcome.kill.node} is killed" in story
+    assert "All is well" in story
+    assert "\x1b" not in story
+
+
+def test_a_fleet_where_nobody_dies_shows_nothing(hasty: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A demo without a kill promises something it did not show: it fails, though all work was done."""
+    monkeypatch.setattr("seekpoint.console.demo.watch.Watch.victim", lambda *_: None)
+    outcome = run(Options(cases=4, nodes=2, settings=hasty), Story(io.StringIO()))
+    assert not outcome.ok
+    assert [complaint.partition(":")[0] for complaint in outcome.verdict.complaints] == ["nobody could be killed"]
+    assert outcome.to_dict()["killed_at"] is None
+
+
+def test_recorded_runs_take_the_same_path(hasty: Settings, tmp_path: Path) -> None:
+    """Each run is a process, each message of the assistant a model call."""
+    messages = [{"role": "user" if at % 2 == 0 else "assistant", "content": f"message {at}"} for at in range(20)]
+    runs = [{"run_id": f"run {number}", "task_id": number, "messages": messages} for number in range(6)]
+    path = tmp_path / "runs.jsonl.gz"
+    path.write_bytes(gzip.compress("\n".join(map(json.dumps, runs)).encode()))
+    told = io.StringIO()
+    outcome = run(Options(runs=path, nodes=3, settings=hasty, think_s=(0.03, 0.06)), Story(told))
+    assert outcome.ok, told.getvalue()
+    assert outcome.verdict.processes == 6
+    assert outcome.verdict.model_calls - outcome.verdict.in_doubt_calls == 60
+
+
+@pytest.mark.skipif(not REAL_RUNS.exists(), reason="the recorded agent runs are not beside this checkout")
+def test_real_runs_take_the_same_path(hasty: Settings) -> None:
+    """150 real conversations, with tool calls, system prompts and messages without text."""
+    told = io.StringIO()
+    outcome = run(Options(runs=REAL_RUNS, settings=hasty, think_s=(0.002, 0.006)), Story(told))
+    assert outcome.ok, told.getvalue()
+    assert outcome.verdict.processes == 150
+
+
+# --- the command, on a cluster of its own -----------------------------------------------------------------------------
+def _command(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    """The command in a session of its own, all its temporary files below ``folder``."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "seekpoint.console", "demo", *arguments],
+        cwd=folder, env={**os.environ, "TMPDIR": str(folder)}, text=True, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def _leftovers(folder: Path) -> list[str]:
+    """Files below ``folder``, and processes that were told of it."""
+    found = [str(path) for path in folder.iterdir()]
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = process.read_bytes()
+        except OSError:
+            continue
+        if str(folder).encode() in command:
+            found.append(command.replace(b"\0", b" ").decode(errors="replace"))
+    return found
+
+
+def _until(done: Callable[[], bool], seconds: float = 30.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def test_the_command_prints_one_json_line_and_leaves_nothing(tmp_path: Path) -> None:
+    """The story goes to stderr; the fields are there; no process and no folder stays."""
+    process = _command(tmp_path, "--json")
+    stdout, stderr = process.communicate(timeout=110)
+    assert process.returncode == 0, stderr
+    [line] = stdout.splitlines()
+    outcome = json.loads(line)
+    assert outcome.keys() >= FIELDS
+    assert outcome["recoveries"]
+    assert all(recovery.keys() >= RECOVERY_FIELDS for recovery in outcome["recoveries"])
+    assert not any(
+        outcome[name] for name in ("acknowledged_lost", "duplicate_calls", "hash_mismatches", "complaints")
+    ), stderr
+    assert "is killed" in stderr
+    assert _leftovers(tmp_path) == []
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda each: each.name)
+def test_a_demo_that_is_ended_leaves_nothing(tmp_path: Path, ending: signal.Signals) -> None:
+    """Ctrl-C while the fleet works, or worse: brokers, nodes and folders go."""
+    process = _command(tmp_path)
+    try:
+        working = _until(lambda: sum("demo.worker" in left for left in _leftovers(tmp_path)) == 4)
+        process.send_signal(ending)
+        _, stderr = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert working, stderr
+    assert process.returncode == (130 if ending is signal.SIGINT else -ending)
+    assert _until(lambda: _leftovers(tmp_path) == []), _leftovers(tmp_path)
+
+
+def test_a_kept_cluster_runs_on_until_it_is_stopped(tmp_path: Path) -> None:
+    """``--keep``: the commands that the story ends with work, and its data is where it says."""
+    process = _command(tmp_path, "--keep")
+    try:
+        stdout, stderr = process.communicate(timeout=110)
+        assert process.returncode == 0, stderr
+        looks = [line.strip() for line in stdout.splitlines() if "--journal demo-" in line]
+        assert len(looks) == 5
+        for look in looks:
+            arguments = look.partition(" ")[2].split()
+            shown = subprocess.run(
+                [sys.executable, "-m", "seekpoint.console", *arguments],
+                cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False,
+            )  # fmt: skip
+            assert (shown.returncode, bool(shown.stdout)) == (0, True), f"{look}: {shown.stderr}"
+    finally:
+        LocalCluster.attach(tmp_path / ".seekpoint").stop()
+    assert [path.name for path in tmp_path.iterdir()] == [".seekpoint"]
