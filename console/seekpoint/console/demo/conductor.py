@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import shutil
 import tempfile
 import time
@@ -62,7 +63,8 @@ def run(options: Options, story: Story) -> Outcome:
     story.open(cases, options.nodes)
     with _surroundings(options, story) as settings, _folder(options, settings) as folder:
         story.step("creating the journal's topics")
-        create_topics_sync(settings)
+        with _unwarned(options):
+            create_topics_sync(settings)
         save_transcripts(folder / "cases.jsonl", cases)
         passed_on = {name: getattr(settings, name) for name in _PASSED_ON}
         Orders(settings=passed_on, nodes=options.nodes, desks=options.desks, think_s=options.think_s).save(folder)
@@ -94,14 +96,27 @@ def _kept_cluster(directory: Path, story: Story) -> Iterator[LocalCluster]:
     was_up = _runs(directory)
     story.step(f"{'using the' if was_up else 'starting a'} local cluster in {directory}")
     cluster = LocalCluster.start_detached(directory, progress=story.step)
-    if not (directory / ".gitignore").exists():
-        (directory / ".gitignore").write_text("*\n")
     try:
+        if not (directory / ".gitignore").exists():
+            (directory / ".gitignore").write_text("*\n")
         yield cluster
     except BaseException:
         if not was_up:
             cluster.stop()
         raise
+
+
+@contextlib.contextmanager
+def _unwarned(options: Options) -> Iterator[None]:
+    """That one broker keeps one replica is no news on a cluster we started with one."""
+    logger = logging.getLogger("seekpoint.compose")
+    level = logger.level
+    if options.settings is None:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _runs(directory: Path) -> bool:

@@ -98,8 +98,9 @@ class Story:
         if len(rows) > _ROWS_MAX:
             self._say(f"... and {len(rows) - _ROWS_MAX} more")
         self._say(
-            "Scanned counts the entries that were read from the seek point on, applied those of the case itself. Most "
-            "of the time after the kill goes into being sure that the node is dead.",
+            "Scanned counts the entries that were read from the seek point on, applied those of the case itself. After "
+            "the kill the others first finish what is on their desks, and make sure that the node is dead: its "
+            "heartbeat stands still for a few seconds. Finding the state takes what it says.",
             "dim",
         )
 
@@ -121,8 +122,14 @@ class Story:
         for count, what in rows:
             self._console.print(Text.assemble((f"{count:6}  ", "bold red" if count else "bold green"), what))
         for count, what in (
-            (verdict.in_doubt_calls, "model calls made twice: the node died before it had the answer"),
-            (verdict.fenced, "entries written by a node that had lost the case; it was told"),
+            (
+                verdict.in_doubt_calls,
+                "model calls made again, since nobody had the answer: the node died while it waited for it",
+            ),
+            (
+                verdict.fenced,
+                "acknowledged entries that do not count: written by a node that had lost the case, and was told so",
+            ),
         ):
             self._console.print(Text.assemble((f"{count:6}  ", "bold"), what))
         for complaint in verdict.complaints:
