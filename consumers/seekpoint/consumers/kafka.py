@@ -14,7 +14,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import (
     Consumer,
@@ -43,7 +43,10 @@ __all__ = ["KafkaReader", "KafkaTable"]
 _logger = logging.getLogger("seekpoint.consumers.kafka")
 _LOGGED: Mapping[str, Any] = {"logger": _logger}
 
+T = TypeVar("T")
+
 _POLL_S = 0.1
+_RETRY_S = 0.05
 _BATCH_RECORDS = 5_000
 _IDLE_CONSUMERS_MAX = 8
 _CHECK_INTERVAL_S = 1.0
@@ -61,7 +64,7 @@ class KafkaReader:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.name = settings.journal
-        self._idle: list[Consumer] = []
+        self._idle: list[_Consumer] = []
         self._lock = threading.Lock()
         self._connecting = threading.Lock()
         self._manifest: Manifest | None = None
@@ -102,7 +105,7 @@ class KafkaReader:
     def _verified(self) -> Manifest:
         with self._borrowed() as consumer:
             # Assigned before anything else: a consumer that waits for its first connection waits a second.
-            consumer.assign([TopicPartition(self.settings.topic_name("schemas"), 0, 0)])
+            self._assign(consumer, self.settings.topic_name("schemas"), 0, 0)
             described = self._describe()
             records = _newest(self._read_to_end(consumer, "schemas", described))
         if MANIFEST_KEY not in records:
@@ -158,7 +161,7 @@ class KafkaReader:
         described = self._describe() if due else None
         with self._borrowed() as consumer:
             topic = self.settings.topic_name("journal")
-            consumer.assign([TopicPartition(topic, partition, start)])
+            self._assign(consumer, topic, partition, start)
             yield from self._read(consumer, topic, partition, start, stop, keys)
         if described is not None:
             self._compare(manifest, described)
@@ -167,14 +170,9 @@ class KafkaReader:
         """The first offset whose record is not older than ``timestamp_ms``; the high watermark if there is none."""
         self.connect()
         topic = self.settings.topic_name("journal")
-        with self._borrowed() as consumer, self._ours(partition=partition):
-            wanted = TopicPartition(topic, partition, max(0, timestamp_ms))
-            [found] = consumer.offsets_for_times([wanted], timeout=self.settings.start_timeout_s)
-            if found.error is not None:
-                raise KafkaException(found.error)
-            if found.offset >= 0:
-                return int(found.offset)
-            return self._watermarks(consumer, topic, partition).high
+        with self._borrowed() as consumer:
+            found = self._insist(lambda timeout_s: _ask_time(consumer, topic, partition, timestamp_ms, timeout_s))
+            return found if found >= 0 else self._watermarks(consumer, topic, partition).high
 
     def table(self, name: str) -> KafkaTable:
         """The compacted topic ``NAME.name``. Its newest values are kept: the next ``items()`` reads what is new."""
@@ -301,17 +299,37 @@ class KafkaReader:
                 if known is not None and records[-1].offset + 1 >= known[1] > 0:
                     return records
 
-    def _watermarks(self, consumer: Consumer, topic: str, partition: int) -> Watermarks:
-        with self._ours(topic=topic, partition=partition):
-            found = consumer.get_watermark_offsets(
-                TopicPartition(topic, partition), timeout=self.settings.start_timeout_s
-            )
+    def _watermarks(self, consumer: _Consumer, topic: str, partition: int) -> Watermarks:
+        consumer.topics.add(topic)
+        where = TopicPartition(topic, partition)
+        found = self._insist(lambda timeout_s: consumer.get_watermark_offsets(where, timeout=timeout_s))
         if found is None:
             raise translated("_TIMED_OUT", "no watermarks", self.settings, topic=topic, partition=partition)
         return Watermarks(*found)
 
+    def _assign(self, consumer: _Consumer, topic: str, partition: int, offset: int) -> None:
+        """Start to read there. A topic that is new to a consumer in use is asked about first, or it waits a second."""
+        if consumer.topics and topic not in consumer.topics:
+            self._watermarks(consumer, topic, partition)
+        consumer.topics.add(topic)
+        with self._ours(topic=topic, partition=partition):
+            consumer.assign([TopicPartition(topic, partition, offset)])
+
+    def _insist(self, ask: Callable[[float], T]) -> T:
+        """What ``ask(timeout_s)`` gives once the leader of the partition is found: one that moved refuses first."""
+        deadline = time.monotonic() + self.settings.start_timeout_s
+        while True:
+            left_s = max(0.1, deadline - time.monotonic())
+            try:
+                return ask(left_s)
+            except KafkaException as exc:
+                error = exc.args[0]
+                if time.monotonic() > deadline or not passes(error.name()):
+                    raise translated(error.name(), error.str(), self.settings) from exc
+                time.sleep(min(_RETRY_S, left_s))
+
     @contextlib.contextmanager
-    def _borrowed(self) -> Iterator[Consumer]:
+    def _borrowed(self) -> Iterator[_Consumer]:
         """A consumer for one job. After an error it is not trusted again."""
         with self._lock:
             if self._closed:
@@ -319,7 +337,7 @@ class KafkaReader:
             consumer = self._idle.pop() if self._idle else None
         if consumer is None:
             with self._ours():
-                consumer = Consumer({**reader_config(self.settings), **_LOGGED})
+                consumer = _Consumer({**reader_config(self.settings), **_LOGGED})
         try:
             yield consumer
         except GeneratorExit:  # whoever reads had enough
@@ -330,7 +348,7 @@ class KafkaReader:
             raise
         self._park(consumer)
 
-    def _park(self, consumer: Consumer) -> None:
+    def _park(self, consumer: _Consumer) -> None:
         consumer.unassign()  # an idle assignment keeps a fetch under way that the next job would wait for
         with self._lock:
             kept = not self._closed and len(self._idle) < _IDLE_CONSUMERS_MAX
@@ -409,10 +427,18 @@ class KafkaTable:
                 raise LogTruncated("a table became shorter", topic=self._topic, offset=start, high=end.high)
             if start == end.high:
                 return
-            consumer.assign([TopicPartition(self._topic, partition, start)])
+            reader._assign(consumer, self._topic, partition, start)
             for batch in reader._read(consumer, self._topic, partition, start, end.high, None):
                 _update(self._newest, batch.records)
             self._next[partition] = end.high
+
+
+class _Consumer(Consumer):
+    """A consumer, and the topics it knows the leaders of."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        super().__init__(config)
+        self.topics: set[str] = set()
 
 
 class _Patience:
@@ -439,6 +465,14 @@ class _Patience:
         """Nothing came: raise ``error()`` if that lasts too long."""
         if self.waited_s > self._silence_max_s:
             raise error()
+
+
+def _ask_time(consumer: Consumer, topic: str, partition: int, timestamp_ms: int, timeout_s: float) -> int:
+    """The first offset not older than the time; negative if there is none."""
+    [found] = consumer.offsets_for_times([TopicPartition(topic, partition, max(0, timestamp_ms))], timeout=timeout_s)
+    if found.error is not None:
+        raise KafkaException(found.error)
+    return int(found.offset)
 
 
 def _offset(message: Message) -> int:

@@ -1,0 +1,18 @@
+"""A journal in memory with a writer that plays an owner by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from owners import Owner
+from seekpoint.schemas.log import MemoryLog
+
+
+@pytest.fixture
+def log() -> MemoryLog:
+    return MemoryLog(partitions=4)
+
+
+@pytest.fixture
+def owner(log: MemoryLog) -> Owner:
+    return Owner(log.append, log.partitions, "case-17")

@@ -1,0 +1,199 @@
+"""Who looks dead: a hint that is never given too early."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seekpoint.consumers.heartbeats import Heartbeat, Heartbeats, Liveness, Sighting, Verdict, newest
+from seekpoint.schemas.errors import JournalMismatch, JournalUnavailable
+from seekpoint.schemas.log import MemoryLog, MemoryTable
+from seekpoint.schemas.settings import Settings
+
+CLAIM, OTHER = bytes(15) + b"1", bytes(15) + b"2"
+TIMEOUT_S = 15.0
+
+
+class NoStore:
+    """Sightings are given by hand."""
+
+    def look(self) -> Sighting:
+        raise AssertionError("not asked")
+
+
+@pytest.fixture
+def liveness() -> Liveness:
+    return Liveness(NoStore(), TIMEOUT_S)
+
+
+def beat(number: int, *claims: bytes, boot_id: str = "boot-1") -> Sighting:
+    return Sighting({"node-1": Heartbeat("node-1", boot_id, claims or (CLAIM,), number)}, complete=True)
+
+
+NOBODY = Sighting({}, complete=True)
+UNREADABLE = Sighting({}, complete=False)
+
+
+def verdict(liveness: Liveness, boot_id: str = "boot-1", claim: bytes = CLAIM) -> Verdict:
+    return liveness.judge("node-1", boot_id, claim)
+
+
+def watch(liveness: Liveness, sighting: Sighting, since_s: float, until_s: float, interval_s: float = 3.0) -> None:
+    while since_s <= until_s:
+        liveness.see(sighting, since_s)
+        since_s += interval_s
+
+
+def test_nothing_was_looked_at_yet(liveness: Liveness) -> None:
+    """Then nothing is known."""
+    assert verdict(liveness) is Verdict.UNKNOWN
+
+
+def test_a_heartbeat_seen_once_says_little(liveness: Liveness) -> None:
+    """It may be years old."""
+    liveness.see(beat(1), 0)
+    assert verdict(liveness) is Verdict.UNKNOWN
+
+
+def test_a_heartbeat_that_moves_is_alive(liveness: Liveness) -> None:
+    """Until it stands still for the whole time."""
+    liveness.see(beat(1), 0)
+    liveness.see(beat(2), 3)
+    assert verdict(liveness) is Verdict.ALIVE
+    watch(liveness, beat(2), 6, 17)
+    assert verdict(liveness) is Verdict.ALIVE
+    liveness.see(beat(2), 18)
+    assert verdict(liveness) is Verdict.DEAD
+
+
+def test_a_heartbeat_that_moves_again_is_alive_again(liveness: Liveness) -> None:
+    """The dead do so: a machine that slept."""
+    watch(liveness, beat(1), 0, 30)
+    assert verdict(liveness) is Verdict.DEAD
+    liveness.see(beat(2), 33)
+    assert verdict(liveness) is Verdict.ALIVE
+
+
+def test_a_claim_that_a_heartbeat_does_not_name_is_free_at_once(liveness: Liveness) -> None:
+    """Its node lives and does not hold it."""
+    liveness.see(beat(1, OTHER), 0)
+    assert verdict(liveness) is Verdict.FREE
+    assert verdict(liveness, claim=OTHER) is Verdict.UNKNOWN
+
+
+def test_a_claim_of_another_boot_is_free_at_once(liveness: Liveness) -> None:
+    """The node was started again."""
+    liveness.see(beat(1, boot_id="boot-2"), 0)
+    assert verdict(liveness) is Verdict.FREE
+
+
+def test_a_node_that_is_not_there_is_free_if_the_topic_was_read(liveness: Liveness) -> None:
+    """It never was, or left in order."""
+    liveness.see(NOBODY, 0)
+    assert verdict(liveness) is Verdict.FREE
+
+
+def test_what_could_not_be_read_is_no_death(liveness: Liveness) -> None:
+    """Neither by absence nor by time; the time after it counts anew."""
+    liveness.see(beat(1), 0)
+    liveness.see(beat(2), 3)
+    watch(liveness, UNREADABLE, 6, 60)
+    assert verdict(liveness) is Verdict.ALIVE
+    watch(liveness, beat(2), 63, 75)
+    assert verdict(liveness) is Verdict.ALIVE
+    watch(liveness, beat(2), 78, 78)
+    assert verdict(liveness) is Verdict.DEAD
+
+
+def test_an_observer_that_was_asleep_has_not_watched(liveness: Liveness) -> None:
+    """A pause of its own, however long, counts as a short one."""
+    liveness.see(beat(1), 0)
+    liveness.see(beat(2), 3)
+    liveness.see(beat(2), 3_600)
+    liveness.see(beat(2), 7_200)
+    assert verdict(liveness) is Verdict.ALIVE
+    liveness.see(beat(2), 10_800)
+    assert verdict(liveness) is Verdict.DEAD
+
+
+@given(
+    pauses=st.lists(st.tuples(st.floats(0, 2.9), st.floats(0, 0.1)), min_size=1, max_size=60),
+    asleep=st.dictionaries(st.integers(0, 59), st.floats(0, 10_000), max_size=5),
+)
+def test_a_node_that_beats_in_time_is_never_dead(pauses: list[tuple[float, float]], asleep: dict[int, float]) -> None:
+    """However the observer looks, and whenever the machine they share falls asleep, once between two beats."""
+    liveness = Liveness(NoStore(), TIMEOUT_S)
+    now_s = 0.0
+    for number, (pause_s, more_s) in enumerate(pauses):
+        liveness.see(beat(number), now_s)
+        now_s += pause_s + asleep.get(number, 0.0)
+        liveness.see(beat(number), now_s)
+        assert verdict(liveness) is not Verdict.DEAD
+        now_s += more_s
+
+
+@given(intervals=st.lists(st.floats(0.1, 4.9), min_size=1, max_size=300))
+def test_a_node_that_stopped_is_dead_after_the_timeout_and_not_before(intervals: list[float]) -> None:
+    """Watched at least three times in it."""
+    liveness = Liveness(NoStore(), TIMEOUT_S)
+    liveness.see(beat(1), 0)
+    now_s = 0.0
+    for interval_s in intervals:
+        now_s += interval_s
+        liveness.see(beat(1), now_s)
+        if abs(now_s - TIMEOUT_S) > 1e-6:
+            assert (verdict(liveness) is Verdict.DEAD) == (now_s >= TIMEOUT_S)
+
+
+# --- the stores -------------------------------------------------------------------------------------------------------
+def test_a_heartbeat_comes_back_from_its_json() -> None:
+    """And what is none is a typed error."""
+    heartbeat = Heartbeat("node-1", "boot-1", (CLAIM, OTHER), 7)
+    assert Heartbeat.from_bytes(heartbeat.to_bytes()) == heartbeat
+    for data in (b"", b"[]", b"{}", b'{"claim_ids": [1]}'):
+        with pytest.raises(JournalMismatch):
+            Heartbeat.from_bytes(data)
+
+
+def test_of_two_stores_the_newer_heartbeat_counts() -> None:
+    """By beat within a boot; of two boots the topic's: Redis may have missed one."""
+    old, new = Heartbeat("n", "b1", (), 1), Heartbeat("n", "b1", (), 2)
+    reborn = Heartbeat("n", "b2", (), 1)
+    assert newest({"n": old}, {"n": new}) == {"n": new}
+    assert newest({"n": new}, {"n": old}) == {"n": new}
+    assert newest({"n": reborn}, {"n": new}) == {"n": reborn}
+    assert newest({}, {"n": new}) == {"n": new}
+    assert newest({"n": new}, {}) == {"n": new}
+
+
+def test_what_is_published_is_seen_and_what_is_withdrawn_is_not(log: MemoryLog) -> None:
+    """Junk beside it hurts nobody."""
+    heartbeats = Heartbeats(log, Settings(redis_url=None))
+    heartbeats.publish(Heartbeat("node-1", "boot-1", (CLAIM,), 1))
+    log.table("nodes").put(b"node-2", b"junk")
+    assert heartbeats.look() == beat(1)
+    heartbeats.withdraw("node-1")
+    assert heartbeats.look() == NOBODY
+
+
+def test_a_topic_that_cannot_be_read_makes_a_sighting_incomplete(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looking never raises."""
+
+    def refuse(table: MemoryTable) -> None:
+        raise JournalUnavailable("silent")
+
+    monkeypatch.setattr(MemoryTable, "items", refuse)
+    assert Heartbeats(log, Settings(redis_url=None)).look() == UNREADABLE
+
+
+def test_a_redis_that_is_not_there_costs_a_warning_once(log: MemoryLog, caplog: pytest.LogCaptureFixture) -> None:
+    """The topic is enough."""
+    heartbeats = Heartbeats(log, Settings(redis_url="redis://127.0.0.1:9/0"))
+    heartbeats.mirror(Heartbeat("node-1", "boot-1", (CLAIM,), 1))
+    heartbeats.publish(Heartbeat("node-1", "boot-1", (CLAIM,), 1))
+    assert heartbeats.look() == beat(1)
+    assert len(caplog.records) == 1
+    heartbeats.close()
