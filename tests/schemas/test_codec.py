@@ -42,7 +42,7 @@ DECODE_BYTES_MAX = 64 * 1_048_576
 # --- as Avro says -----------------------------------------------------------------------------------------------------
 def as_fastavro(entry: Entry) -> dict[str, Any]:
     """The entry as fastavro's values."""
-    body = (f"seekpoint.{type(entry.body).__name__}", asdict(entry.body))  # type: ignore[call-overload]
+    body = (f"seekpoint.{type(entry.body).__name__}", asdict(entry.body))
     return {**entry._asdict(), "body": body}
 
 
