@@ -15,9 +15,10 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
+from weakref import WeakSet
 
 from seekpoint.schemas.codec import Codec
-from seekpoint.schemas.errors import JournalGap, LogTruncated, SeekpointError
+from seekpoint.schemas.errors import JournalGap, JournalUnavailable, LogTruncated, SeekpointError
 from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits
 
 __all__ = [
@@ -173,7 +174,8 @@ class MemoryLog:
         self._parts = [_Partition() for _ in range(partitions)]
         self._tables: dict[str, MemoryTable] = {}
         self._lock = threading.RLock()
-        self._refuse: str | None = None
+        self._appenders: WeakSet[MemoryAppender] = WeakSet()
+        self._lands = self._answers = True
 
     # reading
     def watermarks(self, partition: int) -> Watermarks:
@@ -186,12 +188,16 @@ class MemoryLog:
         part = self._parts[partition]
         if start >= stop:
             return
-        if start < part.low:
-            raise JournalGap("history is gone", journal=self.name, partition=partition, low=part.low, high=part.high)
-        if stop > part.high:
-            raise LogTruncated("the log ends before", journal=self.name, partition=partition, offset=stop, high=part.high)
+        if stop > part.high and start >= part.low:
+            raise LogTruncated(
+                "the log ends before", journal=self.name, partition=partition, offset=stop, high=part.high
+            )
         while start < stop:
             with self._lock:
+                if start < part.low:  # trimmed meanwhile, or before
+                    raise JournalGap(
+                        "history is gone", journal=self.name, partition=partition, low=part.low, high=part.high
+                    )
                 first = bisect_left(part.records, start, key=lambda record: record.offset)
                 found = [record for record in part.records[first : first + 500] if record.offset < stop]
             end = found[-1].offset + 1 if len(found) == 500 else stop
@@ -227,20 +233,24 @@ class MemoryLog:
 
     def appender(self, deliver: Callable[[Sequence[Delivery]], None]) -> MemoryAppender:
         """A new appender."""
-        return MemoryAppender(self, deliver)
+        made = MemoryAppender(self, deliver)
+        self._appenders.add(made)
+        return made
 
     # faults
     def drop_acknowledgements(self) -> None:
-        """Appends land, but nobody is told until the appender is retired."""
-        self._refuse = "unacknowledged"
+        """Appends land, but nobody is told until ``heal``; or is told of an error when the appender is retired."""
+        self._lands, self._answers = True, False
 
     def refuse_appends(self) -> None:
         """Appends neither land nor are answered, as if the broker were gone."""
-        self._refuse = "gone"
+        self._lands = self._answers = False
 
     def heal(self) -> None:
-        """Appends land and are acknowledged again."""
-        self._refuse = None
+        """Appends land and are acknowledged again, those that waited first."""
+        self._lands = self._answers = True
+        for appender in list(self._appenders):
+            appender.send(())
 
     def trim(self, partition: int, offset: int) -> None:
         """Delete the records below ``offset``."""
@@ -260,38 +270,36 @@ class MemoryAppender:
     def __init__(self, log: MemoryLog, deliver: Callable[[Sequence[Delivery]], None]) -> None:
         self._log = log
         self._deliver = deliver
-        self._unanswered: list[Outgoing] = []
+        self._waiting: list[Outgoing] = []
+        self._landed: list[Delivery] = []
         self._retired = False
 
     def send(self, records: Sequence[Outgoing]) -> int:
         """Append all of ``records``; deliver before returning, unless a fault is switched on."""
         if self._retired:
             return 0
-        fault = self._log._refuse
-        deliveries = []
-        for record in records:
-            if fault == "gone" or self._unanswered:
-                self._unanswered.append(record)
-                continue
-            offset = self._log.append(record.partition, record.key, record.value)
-            if fault is None:
-                deliveries.append(Delivery(record.token, offset, None))
-            else:
-                self._unanswered.append(record)
-        if deliveries:
-            self._deliver(deliveries)
+        with self._log._lock:
+            self._waiting += records
+            if self._log._lands:
+                self._landed += [self._land(record) for record in self._waiting]
+                self._waiting = []
+            answered, self._landed = (self._landed, []) if self._log._answers else ([], self._landed)
+        if answered:
+            self._deliver(answered)
         return len(records)
+
+    def _land(self, record: Outgoing) -> Delivery:
+        return Delivery(record.token, self._log.append(record.partition, record.key, record.value), None)
 
     def retire(self, drain_s: float) -> None:
         """Answer what is open with an error."""
         if self._retired:
             return
         self._retired = True
-        from seekpoint.schemas.errors import JournalUnavailable
-
         lost = JournalUnavailable("the appender was retired before an acknowledgement came")
-        if self._unanswered:
-            self._deliver([Delivery(record.token, -1, lost) for record in self._unanswered])
+        open_tokens = [*(one.token for one in self._landed), *(one.token for one in self._waiting)]
+        if open_tokens:
+            self._deliver([Delivery(token, -1, lost) for token in open_tokens])
 
 
 class MemoryTable:
