@@ -81,7 +81,7 @@ def test_records_of_an_aborted_transaction_are_never_seen(bench: KafkaBench) -> 
     wait_for_end(bench, 1, 4)
     batches = list(bench.reader.read(1, 0, 4))
     assert [record.value for batch in batches for record in batch.records] == [b"1"]
-    assert sum(batch.scanned for batch in batches) == 1
+    assert (sum(batch.scanned for batch in batches), batches[-1].next_offset) == (1, 4)
 
 
 def test_a_read_ends_at_the_marker_of_a_committed_transaction(bench: KafkaBench) -> None:

@@ -14,6 +14,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import wait
 from typing import Any, TypeVar
 
 from confluent_kafka import (
@@ -30,15 +31,16 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from seekpoint.consumers.kafka_errors import END_OF_PARTITION, OUT_OF_RANGE, passes, translated
 from seekpoint.consumers.kafka_settings import reader_config, writer_config
+from seekpoint.consumers.messages import Patience, belongs, offset_of, record_of
+from seekpoint.consumers.tables import KafkaTable, newest_of
 from seekpoint.schemas.codec import Codec
 from seekpoint.schemas.errors import JournalGap, JournalMismatch, JournalUnavailable, LogTruncated, SeekpointError
 from seekpoint.schemas.limits import Limits
 from seekpoint.schemas.log import Batch, Record, Watermarks
 from seekpoint.schemas.manifest import MANIFEST_KEY, Manifest
-from seekpoint.schemas.partition import partition_of
 from seekpoint.schemas.settings import TOPICS, Settings
 
-__all__ = ["KafkaReader", "KafkaTable"]
+__all__ = ["KafkaReader"]
 
 _logger = logging.getLogger("seekpoint.consumers.kafka")
 _LOGGED: Mapping[str, Any] = {"logger": _logger}
@@ -50,6 +52,7 @@ _RETRY_S = 0.05
 _BATCH_RECORDS = 5_000
 _IDLE_CONSUMERS_MAX = 8
 _CHECK_INTERVAL_S = 1.0
+_BESIDE_S = 1.0
 _SHORT_AFTER_S = 1.0
 """So long may a partition end below what was asked for, until somebody asks why (a leader may have moved)."""
 
@@ -107,7 +110,7 @@ class KafkaReader:
             # Assigned before anything else: a consumer that waits for its first connection waits a second.
             self._assign(consumer, self.settings.topic_name("schemas"), 0, 0)
             described = self._describe()
-            records = _newest(self._read_to_end(consumer, "schemas", described))
+            records = newest_of(self._read_to_end(consumer, "schemas", described))
         if MANIFEST_KEY not in records:
             raise JournalMismatch(
                 "the journal has no manifest", journal=self.name, hint="create it: seekpoint topics create"
@@ -121,20 +124,40 @@ class KafkaReader:
         """Ask what the topics are; the answers come beside whatever is done meanwhile."""
         self._checked_at = time.monotonic()
         with self._ours():
+            names = TopicCollection([self.settings.topic_name(topic) for topic in TOPICS])
+            return self._connected_admin().describe_topics(names, request_timeout=self.settings.start_timeout_s)
+
+    def _connected_admin(self) -> AdminClient:
+        with self._lock:
+            self._refuse_closed()
             if self._admin is None:
                 self._admin = AdminClient({**self.settings.admin_config(), **_LOGGED})
-            names = TopicCollection([self.settings.topic_name(topic) for topic in TOPICS])
-            return self._admin.describe_topics(names, request_timeout=self.settings.start_timeout_s)
+            return self._admin
 
-    def _compare(self, manifest: Manifest, described: Mapping[str, Any]) -> None:
+    def _refuse_closed(self) -> None:
+        if self._closed:
+            raise JournalUnavailable("the reader was closed", journal=self.name, hint="connect again")
+
+    def _compare(self, manifest: Manifest, described: Mapping[str, Any], timeout_s: float | None = None) -> None:
+        if timeout_s is None:
+            timeout_s = self.settings.start_timeout_s + 1
         topics = {}
         for name, future in described.items():
-            with contextlib.suppress(KafkaException) if name not in manifest.topic_ids else self._ours(topic=name):
-                topics[name] = future.result(timeout=self.settings.start_timeout_s + 1)
+            with self._ours(topic=name) if name in manifest.topic_ids else _unimportant():
+                topics[name] = future.result(timeout_s)
         journal = self.settings.topic_name("journal")
         if journal not in topics:
             raise translated("UNKNOWN_TOPIC_OR_PART", "", self.settings, topic=journal)
         manifest.check(len(topics[journal].partitions), {name: str(topic.topic_id) for name, topic in topics.items()})
+
+    def _compare_beside(self, manifest: Manifest, described: Mapping[str, Any]) -> None:
+        """The comparison made beside a read that went well: only a real difference fails it."""
+        if not all(future.done() for future in described.values()):
+            wait(described.values(), timeout=_BESIDE_S)
+        try:
+            self._compare(manifest, described, timeout_s=0.0)
+        except JournalUnavailable:
+            self._checked_at = 0.0  # the next read asks again
 
     def check(self) -> None:
         """Compare the topics with the manifest now. Raises ``JournalMismatch``; about two milliseconds."""
@@ -164,7 +187,7 @@ class KafkaReader:
             self._assign(consumer, topic, partition, start)
             yield from self._read(consumer, topic, partition, start, stop, keys)
         if described is not None:
-            self._compare(manifest, described)
+            self._compare_beside(manifest, described)
 
     def offset_at(self, partition: int, timestamp_ms: int) -> int:
         """The first offset whose record is not older than ``timestamp_ms``; the high watermark if there is none."""
@@ -178,6 +201,18 @@ class KafkaReader:
         """The compacted topic ``NAME.name``. Its newest values are kept: the next ``items()`` reads what is new."""
         with self._lock:
             return self._tables.setdefault(name, KafkaTable(self, name))
+
+    def read_newer(self, topic: str, partition: int, start: int) -> tuple[list[Record], int]:
+        """For tables: the records of a compacted topic from ``start`` on, and where it ends now."""
+        with self._borrowed() as consumer:
+            low, high = self._watermarks(consumer, topic, partition)
+            start = max(start, low)
+            records: list[Record] = []
+            if start < high:
+                self._assign(consumer, topic, partition, start)
+                for batch in self._read(consumer, topic, partition, start, high, None):
+                    records += batch.records
+            return records, high
 
     def close(self) -> None:
         """Give up connections; a read that is under way ends with ``JournalUnavailable``. Idempotent."""
@@ -194,11 +229,11 @@ class KafkaReader:
     ) -> Iterator[Batch]:
         """From an assigned consumer, in batches, until its position (not a record: offsets have holes) is ``stop``."""
         wanted = None if keys is None else {*keys, None}  # what has no key may be an event of the client
-        position, patience = start, _Patience(self.settings.start_timeout_s)
+        position, patience = start, Patience(self.settings.start_timeout_s)
         while position < stop:
             messages = self._poll(consumer, patience)
             if position == start:
-                messages = [each for each in messages if _belongs(each, topic, partition, start)]
+                messages = [each for each in messages if belongs(each, topic, partition, start)]
             hits = messages if wanted is None else [each for each in messages if each.key() in wanted]
             if any(each.key() is None and each.error() is not None for each in hits):
                 end = self._settle(messages, topic, partition, start) or 0
@@ -207,22 +242,25 @@ class KafkaReader:
                 position = max(position, end)
                 patience.ended = True
             if messages:
-                position = max(position, (messages[-1].offset() or 0) + 1)
+                position = max(position, offset_of(messages[-1]) + 1)
                 if position > stop:
-                    messages = [each for each in messages if _offset(each) < stop]
-                    hits = [each for each in hits if _offset(each) < stop]
+                    messages = [each for each in messages if offset_of(each) < stop]
+                    hits = [each for each in hits if offset_of(each) < stop]
                 width = sum(map(len, messages)) + sum(len(each.key() or b"") for each in messages)
-                records = [_record(partition, each) for each in hits if keys is None or each.key() is not None]
+                records = [record_of(partition, each) for each in hits if keys is None or each.key() is not None]
                 yield Batch(records, len(messages), width, min(position, stop))
                 patience.renew()
             elif position < stop and not patience.explained and patience.waited_s > _SHORT_AFTER_S:
-                self._explain_silence(topic, partition, position, stop if patience.ended else 0)
                 patience.explained = True
+                self.check()
+                if patience.ended:
+                    self._explain_end(topic, partition, position, stop)
+            elif position >= stop:
+                yield Batch((), 0, 0, stop)  # the rest is holes
 
-    def _poll(self, consumer: Consumer, patience: _Patience) -> list[Message]:
+    def _poll(self, consumer: Consumer, patience: Patience) -> list[Message]:
         """What has arrived; nothing after a tenth of a second."""
-        if self._closed:
-            raise JournalUnavailable("the reader was closed", journal=self.name, hint="connect again")
+        self._refuse_closed()
         with self._ours():
             # consume() waits its whole time-out for a full batch: wait for one message, then take what is there.
             first = consumer.poll(_POLL_S)
@@ -240,7 +278,7 @@ class KafkaReader:
                 continue
             name = error.name()
             if name == END_OF_PARTITION:
-                end = _offset(message)
+                end = offset_of(message)
             elif name in OUT_OF_RANGE:
                 raise self._out_of_range(topic, partition, start)
             elif not passes(name):
@@ -262,13 +300,11 @@ class KafkaReader:
             return JournalGap("history that is asked for is gone from the log", **facts)
         return LogTruncated("the log ends before an offset that was asked for", **facts)
 
-    def _explain_silence(self, topic: str, partition: int, position: int, stop: int) -> None:
-        """Nothing comes: the topic is gone or the log ends below ``stop`` (both raise), or a transaction is open."""
-        self.check()
-        assert self._admin is not None
+    def _explain_end(self, topic: str, partition: int, position: int, stop: int) -> None:
+        """The log ends below ``stop`` (raises), or only a transaction that is still open hides the rest."""
         latest = {TopicPartition(topic, partition): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
         with self._ours(partition=partition):
-            asked = self._admin.list_offsets(
+            asked = self._connected_admin().list_offsets(
                 latest, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=self.settings.start_timeout_s
             )
             end = next(iter(asked.values())).result().offset
@@ -281,15 +317,15 @@ class KafkaReader:
         """All records of an assigned compacted topic of one partition, to its end as of now."""
         topic, partition = self.settings.topic_name(table), 0
         records: list[Record] = []
-        patience = _Patience(self.settings.start_timeout_s)
+        patience = Patience(self.settings.start_timeout_s)
         while True:
             messages = self._poll(consumer, patience)
             if not messages and described[topic].done():
                 with self._ours(topic=topic):
                     described[topic].result()  # the client is silent about a topic that is not there
             end = self._settle(messages, topic, partition, 0)
-            found = [each for each in messages if each.error() is None and _belongs(each, topic, partition, 0)]
-            records += [_record(partition, each) for each in found]
+            found = [each for each in messages if each.error() is None and belongs(each, topic, partition, 0)]
+            records += [record_of(partition, each) for each in found]
             if end is not None:
                 return records
             if found:
@@ -332,8 +368,7 @@ class KafkaReader:
     def _borrowed(self) -> Iterator[_Consumer]:
         """A consumer for one job. After an error it is not trusted again."""
         with self._lock:
-            if self._closed:
-                raise JournalUnavailable("the reader was closed", journal=self.name, hint="connect again")
+            self._refuse_closed()
             consumer = self._idle.pop() if self._idle else None
         if consumer is None:
             with self._ours():
@@ -368,7 +403,7 @@ class KafkaReader:
         except TimeoutError as exc:
             raise translated("_TIMED_OUT", "no answer", self.settings, **facts) from exc
 
-    def _silent(self, patience: _Patience) -> SeekpointError:
+    def _silent(self, patience: Patience) -> SeekpointError:
         waited = f"Kafka did not answer for {patience.waited_s:.0f} s"
         servers = self.settings.scrub(self.settings.bootstrap_servers)
         return JournalUnavailable(waited, journal=self.name, bootstrap_servers=servers)
@@ -376,6 +411,7 @@ class KafkaReader:
     def produce(self, topic: str, partition: int, key: bytes, value: bytes | None) -> None:
         """Write one record and wait for its acknowledgement: for tables only, never for entries."""
         with self._lock:
+            self._refuse_closed()
             if self._producer is None:
                 with self._ours():
                     self._producer = Producer({**writer_config(self.settings), **_LOGGED})
@@ -389,50 +425,6 @@ class KafkaReader:
                 raise KafkaException(outcome[0])
 
 
-class KafkaTable:
-    """A compacted topic: the newest value of each key. Thread safe; blocks."""
-
-    def __init__(self, reader: KafkaReader, name: str) -> None:
-        self._reader = reader
-        self._name = name
-        self._topic = reader.settings.topic_name(name)
-        self._lock = threading.Lock()
-        self._newest: dict[bytes, bytes] = {}
-        self._next: dict[int, int] = {}
-        self._partitions: int | None = None
-
-    def put(self, key: bytes, value: bytes | None) -> None:
-        """Write, and wait for the acknowledgement. None deletes."""
-        self._reader.produce(self._topic, partition_of(key, self._count()), key, value)
-
-    def items(self) -> Mapping[bytes, bytes]:
-        """The newest value of each key, read to the end as of now. The first call reads the whole topic."""
-        with self._lock:
-            for partition in range(self._count()):
-                self._catch_up(partition)
-            return dict(self._newest)
-
-    def _count(self) -> int:
-        if self._partitions is None:
-            manifest = self._reader.connect()
-            self._partitions = manifest.partitions if self._name == "checkpoints" else 1
-        return self._partitions
-
-    def _catch_up(self, partition: int) -> None:
-        reader = self._reader
-        with reader._borrowed() as consumer:
-            end = reader._watermarks(consumer, self._topic, partition)
-            start = max(self._next.get(partition, 0), end.low)
-            if start > end.high:
-                raise LogTruncated("a table became shorter", topic=self._topic, offset=start, high=end.high)
-            if start == end.high:
-                return
-            reader._assign(consumer, self._topic, partition, start)
-            for batch in reader._read(consumer, self._topic, partition, start, end.high, None):
-                _update(self._newest, batch.records)
-            self._next[partition] = end.high
-
-
 class _Consumer(Consumer):
     """A consumer, and the topics it knows the leaders of."""
 
@@ -441,30 +433,9 @@ class _Consumer(Consumer):
         self.topics: set[str] = set()
 
 
-class _Patience:
-    """How long a silence may last."""
-
-    def __init__(self, silence_max_s: float) -> None:
-        self._silence_max_s = silence_max_s
-        self.ended = False
-        """Whether the client said that this is the partition's end."""
-        self.explained = False
-        self.renew()
-
-    @property
-    def waited_s(self) -> float:
-        """How long the silence has lasted."""
-        return time.monotonic() - self._since
-
-    def renew(self) -> None:
-        """Something came."""
-        self._since = time.monotonic()
-        self.explained = False
-
-    def spend(self, error: Callable[[], SeekpointError]) -> None:
-        """Nothing came: raise ``error()`` if that lasts too long."""
-        if self.waited_s > self._silence_max_s:
-            raise error()
+def _unimportant() -> contextlib.AbstractContextManager[None]:
+    """For topics whose loss loses nothing: the manifest does not name them."""
+    return contextlib.suppress(KafkaException, TimeoutError)
 
 
 def _ask_time(consumer: Consumer, topic: str, partition: int, timestamp_ms: int, timeout_s: float) -> int:
@@ -473,37 +444,6 @@ def _ask_time(consumer: Consumer, topic: str, partition: int, timestamp_ms: int,
     if found.error is not None:
         raise KafkaException(found.error)
     return int(found.offset)
-
-
-def _offset(message: Message) -> int:
-    return message.offset() or 0
-
-
-def _belongs(message: Message, topic: str, partition: int, start: int) -> bool:
-    """Whether it is of this assignment, not a late arrival of the consumer's last job."""
-    if message.topic() not in (topic, None) or message.partition() not in (partition, -1, None):
-        return False
-    return message.error() is not None or _offset(message) >= start
-
-
-def _record(partition: int, message: Message) -> Record:
-    return Record(partition, _offset(message), message.timestamp()[1], message.key(), message.value())
-
-
-def _newest(records: Sequence[Record]) -> dict[bytes, bytes]:
-    newest: dict[bytes, bytes] = {}
-    _update(newest, records)
-    return newest
-
-
-def _update(newest: dict[bytes, bytes], records: Sequence[Record]) -> None:
-    for record in records:
-        if record.key is None:
-            continue
-        if record.value is None:
-            newest.pop(record.key, None)
-        else:
-            newest[record.key] = record.value
 
 
 def _schemas(records: Mapping[bytes, bytes]) -> dict[bytes, str]:

@@ -1,0 +1,55 @@
+"""What the client hands over while a partition is read: messages, and how long a silence between them may last."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from seekpoint.schemas.errors import SeekpointError
+from seekpoint.schemas.log import Record
+
+__all__ = ["Patience", "belongs", "offset_of", "record_of"]
+
+
+class Patience:
+    """How long a silence may last."""
+
+    def __init__(self, silence_max_s: float) -> None:
+        self._silence_max_s = silence_max_s
+        self.ended = False
+        """Whether the client said that this is the partition's end."""
+        self.explained = False
+        self.renew()
+
+    @property
+    def waited_s(self) -> float:
+        """How long the silence has lasted."""
+        return time.monotonic() - self._since
+
+    def renew(self) -> None:
+        """Something came."""
+        self._since = time.monotonic()
+        self.explained = False
+
+    def spend(self, error: Callable[[], SeekpointError]) -> None:
+        """Nothing came: raise ``error()`` if that lasts too long."""
+        if self.waited_s > self._silence_max_s:
+            raise error()
+
+
+def offset_of(message: Any) -> int:
+    """Its offset; of an event that has none, 0."""
+    return message.offset() or 0
+
+
+def belongs(message: Any, topic: str, partition: int, start: int) -> bool:
+    """Whether it is of this assignment, not a late arrival of the consumer's last job."""
+    if message.topic() not in (topic, None) or message.partition() not in (partition, -1, None):
+        return False
+    return message.error() is not None or offset_of(message) >= start
+
+
+def record_of(partition: int, message: Any) -> Record:
+    """The message as a record of the log."""
+    return Record(partition, offset_of(message), message.timestamp()[1], message.key(), message.value())
