@@ -22,7 +22,7 @@ from seekpoint.schemas.errors import JournalMismatch, NewerFormat
 from seekpoint.schemas.manifest import FORMAT
 from seekpoint.schemas.schema import schema_json
 
-__all__ = ["EntryReader", "entry_reader", "plain"]
+__all__ = ["EntryReader", "entry_reader", "plain", "shapes"]
 
 EntryReader: TypeAlias = Callable[[bytes, int], tuple[Entry, int]]
 
@@ -50,13 +50,12 @@ def entry_reader(text: str, fingerprint: bytes) -> EntryReader:
 
 
 def _entry_reader(schema: Any, written: int) -> EntryReader:
-    known = _shapes(plain(json.loads(schema_json())))
-    shapes = _shapes(schema)
-    for name in shapes.keys() & known.keys():
-        _check_same(name, shapes[name], known[name])
-    if missing := [name for name in _REQUIRED if name not in shapes["Entry"]]:
+    known, found = shapes(plain(json.loads(schema_json()))), shapes(schema)
+    for name in found.keys() & known.keys():
+        _check_same(name, found[name], known[name])
+    if missing := [name for name in _REQUIRED if name not in found["Entry"]]:
         raise ValueError(f"Entry lacks {', '.join(missing)}")
-    if strangers := {_short(body) for body in shapes["Entry"]["body"]} - _BODIES.keys():
+    if strangers := {_short(body) for body in found["Entry"]["body"]} - _BODIES.keys():
         raise NewerFormat(
             "a writer knows bodies that this reader does not", bodies=", ".join(sorted(strangers)), format=written
         )
@@ -95,8 +94,8 @@ def _short(schema: Any) -> str:
     return str(name).rpartition(".")[2]
 
 
-def _shapes(schema: Any) -> dict[str, dict[str, Any]]:
-    """Each record's fields and their types, named types by name only."""
+def shapes(schema: Any) -> dict[str, dict[str, Any]]:
+    """Each record of a plain schema, its fields and their types; named types by name only."""
     found: dict[str, dict[str, Any]] = {}
 
     def walk(node: Any) -> Any:

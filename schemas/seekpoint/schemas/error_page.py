@@ -1,0 +1,57 @@
+"""docs/errors.md, from the classes themselves: ``python -m seekpoint.schemas.error_page > docs/errors.md``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from seekpoint.schemas import errors
+from seekpoint.schemas.errors import SeekpointError
+
+__all__ = ["error_page", "error_table"]
+
+_HEAD = """# Errors
+
+Every error is a `SeekpointError`; four classes split them by what you can do about it, and each is caught by its base.
+An error carries its facts as attributes (`process_id`, `partition`, `offset`, `seq`, `epoch`, whatever is known), keeps
+its cause, and ends its message with what to do next. The last column is the exit code of the command line.
+"""
+_COLUMNS = "| class | when | what you do | exit code |\n|---|---|---|---|\n"
+
+
+def error_page() -> str:
+    """The page: one table for each of the four kinds."""
+    tables = [f"\n## {kind.__name__}\n\n{_summary(kind)}\n\n{error_table(kind)}" for kind in _children(SeekpointError)]
+    return _HEAD + "".join(tables)
+
+
+def error_table(kind: type[SeekpointError] = SeekpointError) -> str:
+    """A Markdown table of ``kind`` and all its subclasses."""
+    return _COLUMNS + "".join(_row(each) for each in _family(kind))
+
+
+def _family(kind: type[SeekpointError]) -> Iterator[type[SeekpointError]]:
+    yield kind
+    for child in _children(kind):
+        yield from _family(child)
+
+
+def _children(kind: type[SeekpointError]) -> list[type[SeekpointError]]:
+    """Those defined here, not what a user made of them."""
+    return [child for child in kind.__subclasses__() if child.__module__ == errors.__name__]
+
+
+def _row(kind: type[SeekpointError]) -> str:
+    return f"| `{kind.__name__}` | {_summary(kind)} | {_cell(kind.hint)} | {kind.exit_code} |\n"
+
+
+def _summary(kind: type[SeekpointError]) -> str:
+    return _cell(" ".join((kind.__doc__ or "").split()))
+
+
+def _cell(text: str) -> str:
+    return re.sub(r"``([^`]+)``", r"`\1`", text).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    print(error_page(), end="")
