@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from seekpoint.console.output import counted
 from seekpoint.console.redis_ import RedisFacts
 from seekpoint.schemas.errors import EXIT_FAULT, EXIT_UNREACHABLE, SeekpointError, TryAgain
 from seekpoint.schemas.state import State
@@ -146,6 +147,7 @@ def processes(states: Mapping[str, State], liveness: Liveness) -> list[Diagnosis
         name
         for name, state in states.items()
         if state.owner is not None
+        and state.degraded is None
         and liveness.judge(state.owner_node or "", state.owner_boot or "", state.owner) in (Verdict.FREE, Verdict.DEAD)
     )
     if left:
@@ -159,7 +161,7 @@ def dead_letters(count: int) -> Diagnosis:
     """Records that were no entries."""
     if not count:
         return Diagnosis(subject="dead letters", health=Health.OK, found="none")
-    found = f"{count} records were no entries"
+    found = f"{counted(count, 'record')} that {'is no entry' if count == 1 else 'are no entries'}"
     return Diagnosis(subject="dead letters", health=Health.WARNING, found=found, advice="look: seekpoint dlq ls")
 
 

@@ -21,7 +21,7 @@ from seekpoint.console import (
     topics,
 )
 from seekpoint.console.commands import Usage
-from seekpoint.console.faults import EXIT_BROKEN_PIPE, EXIT_INTERRUPTED, EXIT_USAGE, report
+from seekpoint.console.faults import EXIT_BROKEN_PIPE, EXIT_INTERRUPTED, EXIT_USAGE, report, set_debug
 from seekpoint.console.output import fail
 
 __all__ = ["app", "main"]
@@ -57,6 +57,7 @@ def _root(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line ``arguments`` (else that of this process); its exit code. Never raises."""
+    set_debug(False)
     code = _run(list(sys.argv[1:] if arguments is None else arguments))
     try:
         sys.stdout.flush()

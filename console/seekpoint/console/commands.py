@@ -87,6 +87,9 @@ def _runner(body: Body) -> Callable[..., None]:
 
 
 def _outcome(body: Body, target: Target | None, given: dict[str, Any]) -> int:
+    from seekpoint.console.logs import show_logs
+
+    show_logs()
     try:
         return (body(**given) if target is None else body(target, **given)) or 0
     except (typer.Exit, typer.Abort, Usage):

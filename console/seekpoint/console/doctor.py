@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seekpoint.console.commands import AsJson, command
-from seekpoint.console.output import Column, emit_json, emit_table, say
+from seekpoint.console.output import Column, counted, emit_json, emit_table, say
 from seekpoint.console.processes import scan_processes
 from seekpoint.console.target import Target
 
@@ -78,7 +78,7 @@ def _brokers(target: Target) -> Iterator[Diagnosis]:
 
     settings = target.require_kafka()
     count = TopicAdmin(settings).brokers()
-    found = f"{count} broker{'s' if count != 1 else ''} at {target.scrub(settings.bootstrap_servers)}"
+    found = f"{counted(count, 'broker')} at {target.scrub(settings.bootstrap_servers)}"
     yield Diagnosis(subject="kafka", health=Health.OK, found=found)
 
 

@@ -80,8 +80,8 @@ def _claim(body: Mapping[str, Any]) -> str:
 
 def _said(body: Mapping[str, Any]) -> str:
     content = body["content"] if body["parts"] is None else _text(body["parts"])
-    calls = f" calls {_text(body['tool_calls'])}" if body["tool_calls"] else ""
-    return f"{body['role']}: {content or ''}{calls}"
+    calls = f"calls {_text(body['tool_calls'])}" if body["tool_calls"] else None
+    return f"{body['role']}: {' '.join(filter(None, (content, calls)))}"
 
 
 _SUMMARIES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {

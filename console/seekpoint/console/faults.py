@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import traceback
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from seekpoint.console.output import fail, say
+
+if TYPE_CHECKING:
+    from seekpoint.schemas.errors import SeekpointError
 
 __all__ = ["DEBUG_VARIABLE", "EXIT_BROKEN_PIPE", "EXIT_INTERRUPTED", "EXIT_USAGE", "is_debug", "report", "set_debug"]
 
@@ -36,9 +41,20 @@ def report(error: Exception, scrub: Callable[[str], str] = str) -> int:
     if is_debug():
         say(scrub("".join(traceback.format_exception(error))).rstrip())
     if isinstance(error, SeekpointError):
-        fail(scrub(str(error)))
+        fail(scrub(_line(error)))
         return error.exit_code
     text = str(error) or "without a message"
     wanted = "" if is_debug() else "; please report it, with what --debug shows"
     fail(scrub(f"unexpected {type(error).__name__}: {text}{wanted}"))
     return EXIT_FAULT
+
+
+def _line(error: SeekpointError) -> str:
+    """The error in one line, its next command ready to be copied."""
+    process_id = error.facts.get("process_id")
+    if not isinstance(process_id, str):
+        return str(error)
+    from shlex import quote
+
+    facts = str(error).removesuffix(error.hint)
+    return facts + re.sub(r"\bID\b", lambda _: quote(process_id), error.hint)

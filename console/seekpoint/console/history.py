@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seekpoint.console.commands import AsJson, command
-from seekpoint.console.output import clean, emit, emit_json, say, warn
+from seekpoint.console.output import emit, emit_json, fitted, is_abandoned, say, warn
 from seekpoint.console.processes import ProcessId
 from seekpoint.console.target import Target
 
@@ -49,15 +50,17 @@ def log(
     partition = partition_of(process_key(process_id), target.log.partitions)
     _warn_of_unknown_kinds(kinds)
     chosen = Chosen(from_seq, frozenset(kinds) if kinds else None, limit)
-    if not json:
-        emit(HEADER)
     for batch in _judged(target, process_id, partition, follow):
+        first = not chosen.any
         for logged, verdict in chosen.of(batch):
             facts = entry_facts(logged, partition, verdict)
             if json:
                 emit_json(facts, line=True)
-            else:
-                emit(clean(entry_line(facts)))
+                continue
+            if first:
+                emit(HEADER)
+                first = False
+            emit(fitted(entry_line(facts)))
         if chosen.enough:
             return
         _wait(follow and not batch)
@@ -80,10 +83,11 @@ def _judged(target: Target, process_id: str, partition: int, follow: bool) -> It
 
 
 def _wait(idle: bool) -> None:
-    import sys
-
+    """Between two looks for something new. Raises ``BrokenPipeError`` once nobody reads what is written any more."""
     if idle:
         sys.stdout.flush()
+        if is_abandoned(sys.stdout):
+            raise BrokenPipeError
         time.sleep(_FOLLOW_INTERVAL_S)
 
 

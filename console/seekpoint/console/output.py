@@ -7,9 +7,22 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TextIO
 
-__all__ = ["Column", "aligned", "clean", "emit", "emit_json", "emit_table", "fail", "say", "warn"]
+__all__ = [
+    "Column",
+    "aligned",
+    "clean",
+    "counted",
+    "emit",
+    "emit_json",
+    "emit_table",
+    "fail",
+    "fitted",
+    "is_abandoned",
+    "say",
+    "warn",
+]
 
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _JSON_ESCAPED = re.compile(r"[\x7f-\x9f]")
@@ -48,6 +61,39 @@ def emit_json(document: Any, *, line: bool = False) -> None:
     emit(_JSON_ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
     if line:
         sys.stdout.flush()
+
+
+def counted(number: int, noun: str) -> str:
+    """A number and what it counts.
+
+    >>> counted(1, "entry"), counted(2, "entry"), counted(0, "record")
+    ('1 entry', '2 entries', '0 records')
+    """
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"
+
+
+def fitted(text: str) -> str:
+    """``clean(text)``, cut where a terminal ends; whole in a pipe."""
+    line = clean(text)
+    if not sys.stdout.isatty():
+        return line
+    from shutil import get_terminal_size
+
+    width = get_terminal_size().columns
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def is_abandoned(stream: TextIO) -> bool:
+    """Whether the other end of a pipe was closed: without this, who follows would write into it at the next entry."""
+    import select
+
+    watch = select.poll()
+    try:
+        watch.register(stream, 0)
+        return any(event & select.POLLERR for _, event in watch.poll(0))
+    except (OSError, ValueError):  # no file at all: a test's buffer
+        return False
 
 
 def emit_table(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> None:

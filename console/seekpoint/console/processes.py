@@ -34,6 +34,7 @@ def ps(target: Target, json: AsJson = False) -> None:
     """List the journal's processes."""
     from seekpoint.console.states import PROCESS_COLUMNS, process_facts, process_row
 
+    target.require_kafka()
     say("reading from the log")
     found = sorted(
         (process_facts(process_id, partition, state) for process_id, partition, state in scan_processes(target)),

@@ -116,4 +116,4 @@ def _condition(facts: dict[str, Any]) -> str:
         return f"degraded ({facts['degraded']['reason']})"
     if facts["finished"]:
         return "finished"
-    return f"owned by {facts['owner_node']}" if facts["owner_node"] else "nobody's"
+    return f"owned by {facts['owner_node']}" if facts["owner_node"] else "owned by nobody"

@@ -5,9 +5,11 @@ from __future__ import annotations
 import typer
 
 from seekpoint.console.commands import AsJson, command, group
-from seekpoint.console.output import emit, emit_json, say
+from seekpoint.console.output import Column, emit_json, emit_table, say
 
 __all__ = ["register"]
+
+_COLUMNS = (Column("release"), Column("what is wrong"))
 
 
 def register(app: typer.Typer) -> None:
@@ -22,11 +24,11 @@ def check(json: AsJson = False) -> int:
 
     from seekpoint.schemas.errors import EXIT_FAULT
 
-    findings = [str(finding) for finding in check_compatibility()]
+    findings = check_compatibility()
     if json:
-        emit_json({"ok": not findings, "findings": findings})
-    for finding in () if json else findings:
-        emit(finding)
-    if not findings:
+        emit_json({"ok": not findings, "findings": [finding._asdict() for finding in findings]})
+    elif findings:
+        emit_table(_COLUMNS, findings)
+    else:
         say("the schemas are compatible with every release")
     return EXIT_FAULT if findings else 0

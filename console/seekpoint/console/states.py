@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from seekpoint.console.output import Column
+from seekpoint.console.output import Column, counted
 from seekpoint.schemas.entry import id_text
 from seekpoint.schemas.state import COUNTERS, State
 from seekpoint.schemas.values import dump
@@ -27,7 +27,7 @@ PROCESS_COLUMNS = (
     Column("mailbox", right=True),
     Column("last kind"),
     Column("condition"),
-    Column("offset", right=True),
+    Column("newest offset", right=True),
 )
 
 
@@ -115,14 +115,14 @@ def report_lines(report: Report, state: State) -> list[str]:
         "tier": report.tier,
         "seek point": report.seek_point,
         "log": f"{report.log_start} to {report.log_end}",
-        "scanned": f"{report.entries_scanned} entries, {report.bytes / 1000:,.1f} kB",
-        "applied": f"{report.entries_applied} entries",
+        "scanned": f"{counted(report.entries_scanned, 'entry')}, {report.bytes / 1000:,.1f} kB",
+        "applied": counted(report.entries_applied, "entry"),
         "took": f"{report.duration_s * 1000:,.1f} ms",
         "last kind": report.last_kind or "none",
         "hash": state.hash,
     }
     if report.poison:
-        facts["poison"] = f"{report.poison} records: seekpoint dlq ls"
+        facts["poison"] = f"{counted(report.poison, 'record')}: seekpoint dlq ls"
     notes = [f"note        {note}" for note in report.notes]
     return [f"{name:<12}{value}" for name, value in facts.items()] + notes
 
@@ -151,7 +151,7 @@ def _mailbox(state: State) -> list[dict[str, Any]]:
 
 
 def _headline(facts: Mapping[str, Any]) -> str:
-    owner = f"owned by {facts['owner_node']}" if facts["owner"] else "nobody's"
+    owner = f"owned by {facts['owner_node']}" if facts["owner"] else "owned by nobody"
     condition = "finished" if facts["finished"] else owner
     return (
         f"{facts['process_id']}: {facts['lifecycle']}, {condition}, seq {facts['seq']}, epoch {facts['epoch']}, "

@@ -48,7 +48,7 @@ class Target:
     def __init__(self, journal: str | None, bootstrap_servers: str | None, config: Path | None) -> None:
         self._config = config
         given = {"journal": journal, "bootstrap_servers": bootstrap_servers}
-        self._given = {name: value for name, value in given.items() if value is not None}
+        self._given: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         self._nothing_said = False
 
     @cached_property
@@ -57,18 +57,17 @@ class Target:
         from seekpoint.schemas.settings import Settings
 
         said = {*self._given, *_written(self._config)}
-        local: dict[str, Any] = {}
-        if "bootstrap_servers" not in said:
-            local = self._local()
-        return Settings.load(self._config, **{**{k: v for k, v in local.items() if k not in said}, **self._given})
-
-    def _local(self) -> dict[str, Any]:
+        if "bootstrap_servers" in said:
+            return Settings.load(self._config, **self._given)
         cluster = running_cluster()
+        self._nothing_said = cluster is None
         if cluster is None:
-            self._nothing_said = True
-            return {}
+            return Settings.load(self._config, **self._given)
+        local: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers, "redis_url": cluster.redis_url}
+        own = {name: value for name, value in local.items() if name not in said}
+        settings = Settings.load(self._config, **own, **self._given)
         say(f"using the local cluster in {_shown(cluster.directory)}")
-        return {"bootstrap_servers": cluster.bootstrap_servers, "redis_url": cluster.redis_url}
+        return settings
 
     def require_kafka(self) -> Settings:
         """The settings, once a broker accepts connections: a typing error shows at once, not after a time-out.
