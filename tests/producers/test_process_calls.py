@@ -11,6 +11,8 @@ from seekpoint.schemas import MemoryLog, fold, new_state, partition_of
 from seekpoint.schemas.bodies import Custom
 from seekpoint.schemas.errors import (
     AlreadyOpen,
+    ClaimLost,
+    Fenced,
     HandleClosed,
     IllegalTransition,
     InvalidName,
@@ -291,3 +293,45 @@ async def test_a_living_owner_is_not_taken_over_unasked(log: MemoryLog) -> None:
 
 async def _open(node: Node, process_id: str) -> Process:
     return await node.open(process_id)
+
+
+async def test_nodes_that_claim_at_once_have_one_winner_an_epoch(log: MemoryLog) -> None:
+    """O2: only the claim that the fold names owner may go on; the others are told that they lost."""
+    nodes = [await Node.in_memory(log) for _ in range(5)]
+    outcomes = await asyncio.gather(*(_open(node, "p") for node in nodes), return_exceptions=True)
+    won = [outcome for outcome in outcomes if isinstance(outcome, Process)]
+    assert len(won) == 1
+    assert all(isinstance(outcome, ClaimLost) for outcome in outcomes if not isinstance(outcome, Process))
+    assert refold(log, "p").epoch == 1
+    for node in nodes:
+        await node.close()
+
+
+async def test_a_fenced_owner_that_leaves_is_told_even_if_its_last_call_went_well(log: MemoryLog) -> None:
+    """O4: the release waits for its confirmation; a fence found meanwhile is raised on the way out."""
+    async with Node.in_memory(log) as one, Node.in_memory(log) as two:
+        with pytest.raises(Fenced) as told:
+            async with one.open("p") as process:
+                async with two.open("p", take_over=True) as heir:
+                    await heir.update("a", 1)
+                await process.update("a", 2)
+        assert told.value.fenced_entries == 2
+        with pytest.raises(Fenced):
+            async with one.open("q") as process:
+                async with two.open("q", take_over=True):
+                    pass
+                await process.update("a", 2)
+                with pytest.raises(Fenced):
+                    await process.confirm()
+
+
+async def test_a_fenced_owner_is_told_within_the_confirm_interval(log: MemoryLog) -> None:
+    """O4: after its next append, an owner that lost its process learns it from the rounds, without asking."""
+    async with Node.in_memory(log, confirm_interval_s=0.2) as one, Node.in_memory(log) as two:
+        process = await one.open("p")
+        async with two.open("p", take_over=True):
+            await process.update("a", 2)
+        await asyncio.sleep(0.4)
+        with pytest.raises(Fenced):
+            await process.update("a", 3)
+        process.let_go()

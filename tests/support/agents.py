@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +24,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from seekpoint.schemas import Settings, partition_of, schema_json
 
+_SCHEMA = fastavro.parse_schema(json.loads(schema_json()))
 _PROGRAM = Path(__file__).with_name("agent_program.py")
 
 
@@ -107,9 +108,14 @@ class Found:
 
 
 def check(settings: Settings, process_id: str) -> Found:
-    """Fold the process's entries; asserts I3 to I5 on the way."""
+    """The process as the log has it; asserts I3 to I5."""
+    return fold_by_checker(read_entries(settings, process_id))
+
+
+def fold_by_checker(entries: Iterable[dict[str, Any]]) -> Found:
+    """Fold the entries of one process; asserts I3 to I5 on the way."""
     found = Found()
-    for entry in read_entries(settings, process_id):
+    for entry in entries:
         name, body = entry["body"]
         if name == "seekpoint.Claim":
             _claim(found, entry, body)
@@ -146,12 +152,22 @@ def _own(found: Found, entry: dict[str, Any], name: str, body: dict[str, Any]) -
 
 def read_entries(settings: Settings, process_id: str) -> Iterator[dict[str, Any]]:
     """The entries under the process's key, by fastavro, from a plain consumer."""
-    schema = fastavro.parse_schema(json.loads(schema_json()))
     key = process_id.encode()
     for message in read_records(settings, partition_of(key, settings.partitions)):
         if message.key() == key:
-            stream = io.BytesIO(message.value()[10:])
-            yield fastavro.schemaless_reader(stream, schema, return_record_name=True, return_record_name_override=True)  # type: ignore[call-arg]
+            yield decode(message.value())
+
+
+def decode(value: bytes) -> dict[str, Any]:
+    """One entry, by fastavro; its body is (name, fields)."""
+    stream = io.BytesIO(value[10:])
+    entry: Any = fastavro.schemaless_reader(
+        stream,
+        _SCHEMA,
+        return_record_name=True,
+        return_record_name_override=True,
+    )  # type: ignore[call-arg]  # fastavro has the two as options, its stub does not say so
+    return dict(entry)
 
 
 def read_records(settings: Settings, partition: int) -> Iterator[Any]:

@@ -239,11 +239,13 @@ class Handle:
             self._rebuild()
 
     def _check_applied(self, below: list[int]) -> None:
-        if below and self._acked[below[-1]].seq > self._base.seq:
-            raise LogTruncated(
-                "an acknowledged entry is no longer where it was",
-                process_id=self.process_id, partition=self.partition, offset=below[-1], seq=self._acked[below[-1]].seq,
-            )  # fmt: skip
+        """What was acknowledged below the position must be applied: the owner has not changed."""
+        if not below or self._acked[below[-1]].seq <= self._base.seq:
+            return
+        facts = {"process_id": self.process_id, "partition": self.partition, "offset": below[-1]}
+        if self._base.degraded is not None:
+            raise ProcessDegraded("acknowledged entries lie behind a gap", expected_seq=self._base.seq + 1, **facts)
+        raise LogTruncated("an acknowledged entry is no longer where it was", seq=self._acked[below[-1]].seq, **facts)
 
     def _fenced(self) -> Fenced:
         self.fenced_entries += len(self._acked)

@@ -87,6 +87,8 @@ class Opening:
                 if error is not None and not isinstance(error, Reopen | asyncio.CancelledError):
                     await process.record_error(error, _traceback(error))
                 await process.release()
+            elif error is None:
+                process.check()  # fenced after its last call: leaving quietly would hide it
         except (Reopen, TryAgain):
             if error is None:
                 raise

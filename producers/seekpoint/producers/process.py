@@ -77,6 +77,11 @@ class Process:
         """False once the process was released, finished, fenced or given up."""
         return self._handle.status is not Status.CLOSED
 
+    def check(self) -> None:
+        """Raise what ended the process for this node (``Fenced``, ``AppendTimeout``, ...), if anything did."""
+        if self._handle.error is not None:
+            raise self._handle.error
+
     @property
     def limits(self) -> Limits:
         """The journal's limits."""
@@ -231,8 +236,7 @@ class Process:
 
     async def _confirm(self, offset: int) -> None:
         await self._confirmer.through(self._handle, offset + 1)
-        if self._handle.error is not None:
-            raise self._handle.error
+        self.check()
 
     def caused_by(self, entry_id: bytes | None) -> None:
         """Name the entry that leads to those written from here on."""

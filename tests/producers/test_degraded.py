@@ -1,0 +1,105 @@
+"""Degraded processes, and healing at the node: what needs a person, and what does not. In memory."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from seekpoint.producers import Node
+from seekpoint.producers.kafka import GUARANTEED
+from seekpoint.schemas import Entry, MemoryLog, bodies, encode, new_id
+from seekpoint.schemas.errors import AppendTimeout, HandleClosed, ProcessDegraded
+
+FAST = {"append_timeout_s": 0.1, "heal_timeout_s": 1.0, "producer_drain_s": 0.01}
+
+
+async def leave_a_gap(log: MemoryLog, node: Node) -> None:
+    """An owner's entry whose predecessor is nowhere: real loss."""
+    process = await node.open("p")
+    await process.update("a", 1)
+    claim = process.state.owner
+    for seq in (3, 4):
+        lost = Entry(new_id(), "p", seq, 1, claim, None, 0, None, None, None, bodies.ContextUpdated("a", str(seq)))
+        log.append(0, b"p", encode(lost))
+    process.let_go()
+
+
+async def test_real_loss_needs_a_person_who_accepts_it() -> None:
+    """A gap that no owner explains: opening raises ProcessDegraded with the facts until somebody accepts it."""
+    log = MemoryLog(partitions=1)
+    async with Node.in_memory(log) as node:
+        await leave_a_gap(log, node)
+        for how in ({}, {"take_over": True}):
+            with pytest.raises(ProcessDegraded) as degraded:
+                await node.open("p", **how)
+            facts = degraded.value.facts
+            assert (facts["expected_seq"], facts["found_seq"], facts["abandoned"]) == (2, 3, 2)
+        await node.signal("p", "still delivered")
+        async with node.open("p", take_over=True, accept_degraded=True) as process:
+            assert process.state.context == {"a": 1}
+            assert process.state.degraded is None
+            assert len(process.state.mailbox) == 1
+            await process.update("a", 2)
+        async with node.open("p") as process:
+            assert process.state.context == {"a": 2}
+
+
+async def test_a_lost_acknowledgement_heals_without_anybody_noticing() -> None:
+    """The append landed, nobody was told: after the deadline the handle claims again and learns it."""
+    log = MemoryLog(partitions=1)
+    async with Node.in_memory(log, **FAST) as node, node.open("p") as process:
+        await process.update("a", 1)
+        log.drop_acknowledgements()
+        under_way = asyncio.create_task(process.update("a", 2))
+        await asyncio.sleep(0.2)
+        log.heal()
+        assert (await asyncio.wait_for(under_way, 5)).seq == 2
+        await process.update("a", 3)
+        assert (process.state.epoch, process.state.seq, process.state.context) == (2, 3, {"a": 3})
+
+
+async def test_a_gap_that_its_owner_made_is_healed_by_its_owner() -> None:
+    """The second of two landed, the first did not: the owner's claim explains it, and both are in the log once."""
+    log = MemoryLog(partitions=1)
+    async with Node.in_memory(log, **FAST) as node, node.open("p") as process:
+        await process.record("work", 0)
+        log.refuse_appends()
+        under_way = asyncio.gather(process.record("work", 1), process.record("work", 2))
+        await asyncio.sleep(0.05)
+        second = process._handle.pending[1]
+        log.append(0, b"p", second.value)
+        await asyncio.sleep(0.3)  # past the deadline: the appender is retired, its two records never land
+        log.heal()
+        await asyncio.wait_for(under_way, 5)
+        assert process.state.degraded is None
+        assert process.state.seq == 3
+        recovered = await node.recover("p")
+        assert recovered.state.hash == process.state.hash
+
+
+async def test_an_outage_longer_than_both_deadlines_is_a_typed_error_and_the_handle_is_closed() -> None:
+    """AppendTimeout for the append and whatever follows; the process can be opened again once the log answers."""
+    log = MemoryLog(partitions=1)
+    async with Node.in_memory(log, **FAST) as node:
+        process = await node.open("p")
+        log.refuse_appends()
+        with pytest.raises(AppendTimeout):
+            await asyncio.wait_for(process.update("a", 1), 10)
+        with pytest.raises((AppendTimeout, HandleClosed)):
+            await process.update("a", 2)
+        process.let_go()
+        log.heal()
+        async with node.open("p", take_over=True) as again:
+            await again.update("a", 3)
+            assert again.state.context["a"] == 3
+
+
+def test_what_the_promises_rest_on_is_set_on_every_producer() -> None:
+    """O5 and section 3: acknowledged by all, idempotent, gapless, never expired by the client."""
+    assert GUARANTEED == {
+        "acks": "all",
+        "enable.idempotence": True,
+        "enable.gapless.guarantee": True,
+        "message.timeout.ms": 0,
+    }

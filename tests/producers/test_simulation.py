@@ -1,0 +1,112 @@
+"""The real node code under random faults, in memory: several nodes, one process, a log that loses acknowledgements.
+
+Each run has a seed; its checker folds the log with its own few lines. A run in which nothing succeeded fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from agents import Found, decode, fold_by_checker
+from seekpoint.producers import Node
+from seekpoint.schemas import MemoryLog
+from seekpoint.schemas.errors import Fenced, SeekpointError
+
+FAST = {
+    "append_timeout_s": 0.05,
+    "heal_timeout_s": 3.0,
+    "producer_drain_s": 0.01,
+    "confirm_interval_s": 0.1,
+    "owner_timeout_s": 0.5,
+    "heartbeat_interval_s": 0.1,
+}
+
+
+@dataclass
+class World:
+    """One random history."""
+
+    seed: int
+    log: MemoryLog = field(default_factory=lambda: MemoryLog(partitions=1))
+    told: dict[str, str] = field(default_factory=dict)
+    """Value -> the session that was told it is in the log."""
+    sent: set[str] = field(default_factory=set)
+    ends: dict[str, type[SeekpointError]] = field(default_factory=dict)
+    """Session -> the error it ended with."""
+    over: bool = False
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(self.seed)
+
+    async def work(self, name: str) -> None:
+        """A node that opens the process again and again and appends, alone or in bursts."""
+        async with Node.in_memory(self.log, node_id=name, **FAST) as node:
+            session = 0
+            while not self.over:
+                session += 1
+                try:
+                    await self.hold(node, f"{name}/{session}")
+                except SeekpointError:
+                    await asyncio.sleep(self.random.uniform(0, 0.05))
+
+    async def hold(self, node: Node, session: str) -> None:
+        try:
+            async with node.open("p", take_over=self.random.random() < 0.4) as process:
+                for number in range(self.random.randint(1, 30)):
+                    values = [f"{session}/{number}/{part}" for part in range(self.random.choice([1, 1, 1, 4]))]
+                    self.sent.update(values)
+                    outcomes = await asyncio.gather(
+                        *(process.record("work", value) for value in values), return_exceptions=True
+                    )
+                    for value, outcome in zip(values, outcomes, strict=True):
+                        if isinstance(outcome, BaseException):
+                            raise outcome
+                        self.told[value] = session
+                    await asyncio.sleep(self.random.choice([0, 0, 0.002, 0.02]))
+        except SeekpointError as exc:
+            self.ends[session] = type(exc)
+            raise
+
+    async def break_things(self) -> None:
+        """Acknowledgements vanish, appends vanish, all is well again; at random."""
+        while not self.over:
+            self.random.choice([self.log.drop_acknowledgements, self.log.refuse_appends])()
+            await asyncio.sleep(self.random.uniform(0.01, 0.15))
+            self.log.heal()
+            await asyncio.sleep(self.random.uniform(0.02, 0.2))
+        self.log.heal()
+
+    async def run(self, seconds: float) -> None:
+        tasks = [asyncio.create_task(self.work(f"n{index}")) for index in range(self.random.choice([1, 2, 3]))]
+        tasks.append(asyncio.create_task(self.break_things()))
+        await asyncio.sleep(seconds)
+        self.over = True
+        await asyncio.wait_for(asyncio.gather(*tasks), 20)
+
+    def found(self) -> Found:
+        batches = self.log.read(0, 0, self.log.watermarks(0).high)
+        return fold_by_checker(decode(record.value or b"") for batch in batches for record in batch.records)
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_random_faults_lose_nothing_double_nothing_and_need_nobody(seed: int) -> None:
+    """I1 to I5, and no process degraded: whatever was told is applied once, unless its owner was told Fenced."""
+    world = World(seed)
+    await world.run(1.0)
+    found = world.found()
+    applied = set(found.applied)
+    lost = {session: world.ends.get(session) for value, session in world.told.items() if value not in applied}
+    assert set(lost.values()) <= {Fenced}, lost
+    assert applied <= world.sent
+    assert len(world.told) > 20, "hardly anything succeeded: the run proves nothing"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100, 400))
+async def test_random_faults_for_longer(seed: int) -> None:
+    """The same over three hundred seeds."""
+    await test_random_faults_lose_nothing_double_nothing_and_need_nobody(seed)
