@@ -151,6 +151,21 @@ def test_a_demo_that_is_ended_leaves_nothing(tmp_path: Path, ending: signal.Sign
     assert _until(lambda: _leftovers(tmp_path) == []), _leftovers(tmp_path)
 
 
+def test_an_interrupted_demo_keeps_no_cluster_running(tmp_path: Path) -> None:
+    """``--keep`` is for a demo that came to its end: Ctrl-C ends the cluster it started, and leaves its data."""
+    process = _command(tmp_path, "--keep")
+    try:
+        working = _until(lambda: sum("demo.worker" in left for left in _leftovers(tmp_path)) == 4)
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert working, stderr
+    assert process.returncode == 130
+    kept = str(tmp_path / ".seekpoint")
+    assert _until(lambda: _leftovers(tmp_path) == [kept]), _leftovers(tmp_path)
+
+
 def test_a_kept_cluster_runs_on_until_it_is_stopped(tmp_path: Path) -> None:
     """``--keep``: the commands that the story ends with work, and its data is where it says."""
     process = _command(tmp_path, "--keep")
@@ -169,3 +184,16 @@ def test_a_kept_cluster_runs_on_until_it_is_stopped(tmp_path: Path) -> None:
     finally:
         LocalCluster.attach(tmp_path / ".seekpoint").stop()
     assert [path.name for path in tmp_path.iterdir()] == [".seekpoint"]
+
+
+def test_a_node_that_breaks_is_named_with_what_it_said(hasty: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others' work does not hide it: the demo fails and says which node said what."""
+    monkeypatch.setattr("seekpoint.console.demo.worker.Orders.save", _damaged_orders)
+    outcome = run(Options(cases=4, nodes=2, settings=hasty), Story(told := io.StringIO()))
+    assert not outcome.ok
+    assert any(complaint.startswith("node-1 broke: exit code 1: TypeError") for complaint in outcome.verdict.complaints)
+    assert "This is not what the demo promises" in told.getvalue()
+
+
+def _damaged_orders(orders: object, folder: Path) -> None:
+    (folder / "orders.json").write_text('{"nobody": "knows this"}')

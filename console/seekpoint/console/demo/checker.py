@@ -82,7 +82,7 @@ def check(evidence: Evidence) -> Verdict:
         in_doubt_calls=in_doubt,
         duplicate_calls=duplicates,
         hash_mismatches=wrong_hashes,
-        complaints=(*complaints, *_stories(evidence, accounts), *_questions(evidence)),
+        complaints=(*complaints, *_stories(evidence, accounts), *_questions(evidence, accounts)),
     )
 
 
@@ -201,13 +201,15 @@ def _line(body: b.MessageSaid) -> Line:
     )
 
 
-def _questions(evidence: Evidence) -> list[str]:
-    """Whether each turn was asked, and always with the conversation that belongs to it, whoever asked."""
+def _questions(evidence: Evidence, accounts: Mapping[str, _Account]) -> list[str]:
+    """Whether each turn of a finished case was asked, and always with its own conversation, whoever asked."""
     expected = {(each.case, turn): asked for each in evidence.transcripts for turn, asked in each.digests().items()}
     complaints = [
         f"{call.case}: turn {call.turn} was asked with another conversation"
         for call in evidence.calls
         if expected.get((call.case, call.turn)) != call.digest
     ]
-    missing = expected.keys() - {(call.case, call.turn) for call in evidence.calls}
+    finished = {case for case, account in accounts.items() if account.finished}
+    missing = {(case, turn) for case, turn in expected if case in finished}
+    missing -= {(call.case, call.turn) for call in evidence.calls}
     return complaints + [f"{case}: turn {turn} was never asked" for case, turn in sorted(missing)]

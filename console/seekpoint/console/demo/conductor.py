@@ -86,7 +86,7 @@ def _surroundings(options: Options, story: Story) -> Iterator[Settings]:
             yield cluster.settings(journal=time.strftime("demo-%Y%m%d-%H%M%S"), **_HASTE)
     else:
         story.step("starting a real Kafka and a real Valkey for this demo")
-        with LocalCluster(progress=story.step) as cluster:
+        with LocalCluster(progress=story.progress) as cluster:
             yield cluster.settings(journal="demo", **_HASTE)
 
 
@@ -95,7 +95,7 @@ def _kept_cluster(directory: Path, story: Story) -> Iterator[LocalCluster]:
     """A cluster that goes on running afterwards; one we started ends again if the demo does not come to its end."""
     was_up = _runs(directory)
     story.step(f"{'using the' if was_up else 'starting a'} local cluster in {directory}")
-    cluster = LocalCluster.start_detached(directory, progress=story.step)
+    cluster = LocalCluster.start_detached(directory, progress=story.progress)
     try:
         if not (directory / ".gitignore").exists():
             (directory / ".gitignore").write_text("*\n")

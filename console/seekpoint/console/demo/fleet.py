@@ -13,7 +13,8 @@ from seekpoint.console.demo.worker import node_name
 
 __all__ = ["Fleet"]
 
-_TAIL_CHARACTERS = 1_500
+_WORDS_MAX = 400
+_FRAME = " |+-"  # what the traceback of a group of errors is drawn with
 
 
 class Fleet:
@@ -59,9 +60,12 @@ class Fleet:
         return [name for name, process in self._processes.items() if process.poll() is None]
 
     def broken(self) -> dict[str, str]:
-        """The nodes that ended by themselves, and not well: the tail of what each said."""
+        """The nodes that ended by themselves, and not well: what each said last."""
         ended = {name: process.poll() for name, process in self._processes.items() if name not in self.killed}
-        return {name: f"exit code {code}: {self._tail(name)}" for name, code in ended.items() if code}
+        return {name: f"exit code {code}: {self._last_words(name)}" for name, code in ended.items() if code}
 
-    def _tail(self, name: str) -> str:
-        return (self._folder / f"{name}.log").read_text(errors="replace")[-_TAIL_CHARACTERS:].strip()
+    def _last_words(self, name: str) -> str:
+        """The last line of its log that says anything: of a traceback, the error."""
+        lines = (self._folder / f"{name}.log").read_text(errors="replace").splitlines()
+        said = [line.strip(_FRAME) for line in lines if line.strip(_FRAME)]
+        return said[-1][:_WORDS_MAX] if said else "it said nothing"

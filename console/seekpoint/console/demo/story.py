@@ -24,6 +24,7 @@ from seekpoint.console.output import clean
 __all__ = ["Story"]
 
 _ROWS_MAX = 12
+_FETCHED_EVERY_S = 4.0
 _PIPE_COLUMNS = 118
 
 
@@ -35,6 +36,7 @@ class Story:
         if not self._console.is_terminal:
             self._console.width = _PIPE_COLUMNS
         self._began = time.monotonic()
+        self._fetched_at = self._began
         self._told = 0
 
     # --- while it happens
@@ -53,6 +55,13 @@ class Story:
     def step(self, what: str) -> None:
         """One thing that is being done."""
         self._console.print(Text.assemble((f"{time.monotonic() - self._began:6.1f} s  ", "dim"), clean(what)))
+
+    def progress(self, what: str) -> None:
+        """What the local cluster is doing; of the hundred and fifty files it fetches, one every few seconds."""
+        now = time.monotonic()
+        if not what.startswith("fetched ") or now - self._fetched_at > _FETCHED_EVERY_S:
+            self._fetched_at = now
+            self.step(what)
 
     def killed(self, kill: Kill | None, nodes: int) -> None:
         """The moment of the kill."""
@@ -132,8 +141,10 @@ class Story:
             ),
         ):
             self._console.print(Text.assemble((f"{count:6}  ", "bold"), what))
-        for complaint in verdict.complaints:
-            self._say(f"        {complaint}", "red")
+        for complaint in verdict.complaints[:_ROWS_MAX]:
+            self._say(f"        {clean(complaint)}", "red")
+        if len(verdict.complaints) > _ROWS_MAX:
+            self._say(f"        ... and {len(verdict.complaints) - _ROWS_MAX} complaints more", "red")
         well = "All is well" if outcome.ok else "This is not what the demo promises"
         numbers = f"{verdict.entries} entries of {verdict.processes} processes, {outcome.duration_s:.1f} s in all"
         self._say(f"{well}: {numbers}.", "bold green" if outcome.ok else "bold red")
