@@ -11,6 +11,7 @@ import pytest
 
 from raw_kafka import RawKafka, RawRecord
 from reader_contract import ReaderContract, read_all
+from seekpoint.compose import LocalCluster
 from seekpoint.compose.creation import create_topics_sync
 from seekpoint.consumers.kafka import KafkaReader
 from seekpoint.schemas.errors import (
@@ -172,6 +173,43 @@ def test_a_kafka_that_is_not_there_is_unavailable_in_time() -> None:
     with pytest.raises(JournalUnavailable, match=r"127\.0\.0\.1:9"):
         reader.connect()
     assert time.monotonic() - began < 5
+    reader.close()
+
+
+def test_a_kafka_that_falls_silent_is_unavailable_in_time_and_then_read_again(
+    bench: KafkaBench, cluster: LocalCluster
+) -> None:
+    """Every call ends typed; the same reader goes on once Kafka does."""
+    bench.write(1, [(b"a", b"1", 0)])
+    reader = KafkaReader(replace(bench.settings, start_timeout_s=1.0))
+    assert len(read_all(reader, 1)) == 1
+    calls = (
+        lambda: reader.watermarks(1),
+        lambda: read_all(reader, 1, 0, 1),
+        lambda: reader.offset_at(1, 0),
+        lambda: reader.table("nodes").items(),
+        lambda: reader.table("nodes").put(b"a", b"1"),
+        reader.check,
+    )
+    cluster.brokers[0].pause()
+    try:
+        for call in calls:
+            began = time.monotonic()
+            with pytest.raises(JournalUnavailable):
+                call()
+            assert time.monotonic() - began < 6
+    finally:
+        cluster.brokers[0].resume()
+    patient = KafkaReader(bench.settings)
+    assert len(read_all(patient, 1)) == 1
+    patient.close()
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            assert len(read_all(reader, 1)) == 1
+            break
+        except JournalUnavailable:
+            assert time.monotonic() < deadline
     reader.close()
 
 

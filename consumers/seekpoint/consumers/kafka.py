@@ -29,7 +29,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from seekpoint.consumers.kafka_errors import END_OF_PARTITION, OUT_OF_RANGE, passes, translated
+from seekpoint.consumers.kafka_errors import END_OF_PARTITION, NOT_FOUND, OUT_OF_RANGE, passes, translated
 from seekpoint.consumers.kafka_settings import reader_config, writer_config
 from seekpoint.consumers.messages import Patience, belongs, offset_of, record_of
 from seekpoint.consumers.tables import KafkaTable, newest_of
@@ -361,6 +361,8 @@ class KafkaReader:
             except KafkaException as exc:
                 error = exc.args[0]
                 if time.monotonic() > deadline or not passes(error.name()):
+                    if error.name() in NOT_FOUND and self._manifest is not None:
+                        self.check()
                     raise translated(error.name(), error.str(), self.settings) from exc
                 time.sleep(min(_RETRY_S, left_s))
 

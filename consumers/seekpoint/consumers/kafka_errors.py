@@ -7,12 +7,14 @@ from typing import Any
 from seekpoint.schemas.errors import InvalidSetting, JournalMismatch, JournalUnavailable, LimitExceeded, SeekpointError
 from seekpoint.schemas.settings import Settings
 
-__all__ = ["END_OF_PARTITION", "OUT_OF_RANGE", "passes", "translated"]
+__all__ = ["END_OF_PARTITION", "NOT_FOUND", "OUT_OF_RANGE", "passes", "translated"]
 
 END_OF_PARTITION = "_PARTITION_EOF"
 OUT_OF_RANGE = frozenset({"_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"})
 
-_GONE = frozenset({"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"})
+_GONE = frozenset({"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID"})
+NOT_FOUND = frozenset({"_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"})
+"""The client found no leader: the topic is gone, or only Kafka silent. No proof of either."""
 _FORBIDDEN = frozenset(
     {
         "_AUTHENTICATION",
