@@ -195,7 +195,10 @@ def _decode_current(data: bytes, limits: Limits) -> Entry:
         at = _PROCESS_ID_AT + 1
         end = at + (size >> 1)
     process_id = _process_id(data[at:end])
-    seq, at = _get_optional_long(data, end)
+    if data[end] == _PRESENT:
+        seq, at = get_long(data, end + 1)
+    else:
+        seq, at = _get_optional_long(data, end)
     epoch = data[at]
     if epoch & _NOT_SMALL:
         epoch, at = get_long(data, at)
@@ -205,7 +208,10 @@ def _decode_current(data: bytes, limits: Limits) -> Entry:
         claim_id, at = data[at + 1 : at + _PRESENT_ID_BYTES], at + _PRESENT_ID_BYTES
     else:
         claim_id, at = _get_optional_id(data, at)
-    prev_offset, at = _get_optional_long(data, at)
+    if data[at] == _PRESENT:
+        prev_offset, at = get_long(data, at + 1)
+    else:
+        prev_offset, at = _get_optional_long(data, at)
     ts, at = get_long(data, at)
     if data[at : at + 3] == _THREE_NULLS:
         actor = caused_by = correlation_id = None
