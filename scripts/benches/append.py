@@ -19,7 +19,7 @@ from seekpoint.producers import Node, Process
 from seekpoint.schemas import Settings
 
 FSYNC = {"flush.messages": "1"}
-SERIAL, MANY, SECONDS = 3_000, 500, 8.0
+SERIAL, MANY, SECONDS = 2_000, 500, 6.0
 
 
 class Raw:

@@ -37,7 +37,7 @@ GUARANTEED = {
 }
 """What the journal's promises rest on; settings may not change them."""
 
-_POLL_S = 0.2
+_POLL_S = 0.1
 
 
 class KafkaWriter:

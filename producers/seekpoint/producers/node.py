@@ -83,10 +83,13 @@ class Node:
     async def start(self) -> Node:
         """Verify the journal and begin to work. Raises ``JournalMismatch`` or ``JournalUnavailable``; idempotent."""
         if not self._started:
-            connect: Callable[[], Any] | None = getattr(self._reader, "connect", None)
-            if connect is not None:
-                await self.in_thread(connect)
+            # First of all: an idempotent producer gets its id some 50 ms after it was made, if it is left alone.
             self._outbox.start()
+            try:
+                await self.in_thread(lambda: self._reader.partitions)
+            except BaseException:
+                await self.close()
+                raise
             self._confirmer.start()
             self._pulse.start()
             self._started = True
@@ -94,25 +97,20 @@ class Node:
 
     async def close(self) -> None:
         """Let what is on its way arrive, close every handle, give up connections. Processes left open stay claimed."""
-        if self._started:
-            self._started = False
-            await self._pulse.close()
-            await self._healer.close()
-            await self._confirmer.close()
-            await self._outbox.close()
-            for handle in self._open_handles():
-                handle.fail(HandleClosed("the node was closed", process_id=handle.process_id))
-            self._handles.clear()
+        await self._pulse.close()
+        await self._healer.close()
+        await self._confirmer.close()
+        await self._outbox.close()
+        for handle in self._open_handles():
+            handle.fail(HandleClosed("the node was closed", process_id=handle.process_id))
+        self._handles.clear()
+        self._started = False
         self._recovery.close()
         await asyncio.to_thread(self._reader.close)
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     async def __aenter__(self) -> Node:
-        try:
-            return await self.start()
-        except BaseException:
-            await self.close()
-            raise
+        return await self.start()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
