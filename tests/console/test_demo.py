@@ -34,7 +34,7 @@ pytestmark = pytest.mark.cluster
 @pytest.fixture
 def hasty(settings: Settings) -> Settings:
     """A journal whose dead owners are given up soon."""
-    return replace(settings, owner_timeout_s=2.0, heartbeat_interval_s=0.4)
+    return replace(settings, owner_timeout_s=3.0, heartbeat_interval_s=0.5)
 
 
 def test_a_killed_node_loses_nothing(hasty: Settings) -> None:

@@ -161,6 +161,16 @@ def test_what_a_fenced_owner_wrote_is_counted_apart(honest: Evidence) -> None:
     assert verdict.all_well, verdict.complaints
 
 
+def test_an_answer_that_only_a_fenced_owner_had_was_never_known(honest: Evidence) -> None:
+    """It does not count, so the new owner had to ask again: in doubt, not a duplicate."""
+    evidence, receipt = _zombie(honest)
+    doubtful = next(call for call in honest.calls if call.turn == TURNS_BEFORE_DEATH + 1)
+    notes = [replace(receipt, call_id=doubtful.call_id) if note is receipt else note for note in evidence.notes]
+    notes.append(Ended(case=receipt.case, node=receipt.node, at=0.0, how="fenced"))
+    verdict = check(replace(evidence, notes=notes))
+    assert (verdict.fenced, verdict.duplicate_calls, verdict.in_doubt_calls) == (1, 0, 1)
+
+
 def test_an_owner_that_was_never_told_has_lost_its_entry(honest: Evidence) -> None:
     """An acknowledged entry that does not count is lost for whoever relies on it."""
     evidence, _ = _zombie(honest)

@@ -60,6 +60,7 @@ class Agent:
         conversation = self._process.state.conversation
         line, call_id = self._transcript.lines[len(conversation)], None
         if line.by_model:
+            await self._process.confirm()  # a node that slept and lost the case learns it before it spends money
             line, call_id = await self._model.answer(self._transcript, conversation)
         said = await self._process.say(
             line.role, line.content, tool_calls=line.tool_calls, tool_call_id=line.tool_call_id, name=line.name

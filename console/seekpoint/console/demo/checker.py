@@ -8,7 +8,7 @@ Pure: plain data in, a verdict out.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from seekpoint.console.demo.kafka import Placed
@@ -51,7 +51,7 @@ class Verdict:
     """Acknowledged to an owner that had lost the process, and told so."""
     model_calls: int
     in_doubt_calls: int
-    """Made again because nobody had the answer: its node died before the answer was acknowledged."""
+    """Made again because nobody had the answer: its node died, or lost the case, before the answer counted."""
     duplicate_calls: int
     """Made again although the answer had been acknowledged."""
     hash_mismatches: int
@@ -70,14 +70,15 @@ def check(evidence: Evidence) -> Verdict:
         accounts[placed.entry.process_id].take(placed)
     receipts = [note for note in evidence.notes if isinstance(note, Receipt)]
     lost, fenced = _missing(evidence, receipts, accounts)
-    duplicates, in_doubt = _repeated(evidence.calls, receipts)
+    answered = {receipt.call_id for receipt in receipts if receipt not in fenced} - {None}
+    duplicates, in_doubt = _repeated(evidence.calls, answered)
     wrong_hashes, complaints = _wrong_hashes(evidence, accounts)
     return Verdict(
         entries=len(evidence.log),
         processes=len(accounts),
         acknowledged=len(receipts),
         acknowledged_lost=lost,
-        fenced=fenced,
+        fenced=len(fenced),
         model_calls=len(evidence.calls),
         in_doubt_calls=in_doubt,
         duplicate_calls=duplicates,
@@ -113,10 +114,12 @@ class _Account:
 
 
 # --- acknowledged means: in the log, and applied ----------------------------------------------------------------------
-def _missing(evidence: Evidence, receipts: Iterable[Receipt], accounts: Mapping[str, _Account]) -> tuple[int, int]:
-    """How many acknowledged entries are lost, and how many were written by an owner that was fenced."""
+def _missing(
+    evidence: Evidence, receipts: Iterable[Receipt], accounts: Mapping[str, _Account]
+) -> tuple[int, set[Receipt]]:
+    """How many acknowledged entries are lost, and which were written by an owner that was fenced."""
     told = {(note.case, note.node) for note in evidence.notes if isinstance(note, Ended) and note.how == "fenced"}
-    lost = fenced = 0
+    lost, fenced = 0, set()
     for receipt in receipts:
         account = accounts[receipt.case] if receipt.case in accounts else _Account()
         if _is(account.counted.get(receipt.offset), receipt):
@@ -124,7 +127,7 @@ def _missing(evidence: Evidence, receipts: Iterable[Receipt], accounts: Mapping[
         written = any(offset == receipt.offset and _is(entry, receipt) for _, offset, entry in account.entries)
         excused = (receipt.case, receipt.node) in told or receipt.node in evidence.killed
         if written and excused:
-            fenced += 1
+            fenced.add(receipt)
         else:
             lost += 1
     return lost, fenced
@@ -135,9 +138,8 @@ def _is(entry: Entry | None, receipt: Receipt) -> bool:
 
 
 # --- a finished call is never made again ------------------------------------------------------------------------------
-def _repeated(calls: Iterable[Call], receipts: Iterable[Receipt]) -> tuple[int, int]:
+def _repeated(calls: Iterable[Call], answered: Collection[str | None]) -> tuple[int, int]:
     """How many calls were made though an earlier one's answer was acknowledged, and how many because none was."""
-    answered = {receipt.call_id for receipt in receipts if receipt.call_id is not None}
     billed: dict[tuple[str, int], list[str]] = defaultdict(list)
     for call in calls:
         billed[call.case, call.turn].append(call.call_id)

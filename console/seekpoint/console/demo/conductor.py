@@ -33,7 +33,7 @@ _LOOK_S = 0.01
 _KILL_FROM, _KILL_ANYONE_FROM = 0.35, 0.6
 """Of all answers: from here on a node in the middle of several cases is killed; from there on any that works."""
 _PASSED_ON = ("journal", "bootstrap_servers", "redis_url", "partitions", "owner_timeout_s", "heartbeat_interval_s")
-_HASTE = {"owner_timeout_s": 3.0, "heartbeat_interval_s": 0.5}
+_HASTE = {"owner_timeout_s": 4.0, "heartbeat_interval_s": 0.5}
 """A demo's nodes say that they live more often, and are given up sooner, than the defaults have it."""
 
 

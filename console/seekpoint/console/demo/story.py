@@ -133,7 +133,7 @@ class Story:
         for count, what in (
             (
                 verdict.in_doubt_calls,
-                "model calls made again, since nobody had the answer: the node died while it waited for it",
+                "model calls made again, since nobody had the answer: their node was gone before it came",
             ),
             (
                 verdict.fenced,
@@ -187,10 +187,8 @@ def _count(number: int, what: str) -> str:
 
 
 def _command() -> str:
-    """How this shell calls the command: by its path from here, unless it is simply on PATH."""
+    """How this shell can call the command wherever PATH leads: by its path, from here if it is below."""
     path = Path(sys.argv[0])
-    return path.name if path.name == "seekpoint" and not path.is_relative_to(Path.cwd()) else _relative(path)
-
-
-def _relative(path: Path) -> str:
-    return str(path.relative_to(Path.cwd())) if path.name == "seekpoint" else "seekpoint"
+    if path.name != "seekpoint" or not path.is_absolute():
+        return "seekpoint"
+    return shlex.quote(str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path))
