@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from seekpoint.consumers.scan import entry_of
 from seekpoint.schemas import bodies as b
@@ -242,7 +243,7 @@ class Handle:
         """What was acknowledged below the position must be applied: the owner has not changed."""
         if not below or self._acked[below[-1]].seq <= self._base.seq:
             return
-        facts = {"process_id": self.process_id, "partition": self.partition, "offset": below[-1]}
+        facts: dict[str, Any] = {"process_id": self.process_id, "partition": self.partition, "offset": below[-1]}
         if self._base.degraded is not None:
             raise ProcessDegraded("acknowledged entries lie behind a gap", expected_seq=self._base.seq + 1, **facts)
         raise LogTruncated("an acknowledged entry is no longer where it was", seq=self._acked[below[-1]].seq, **facts)
