@@ -85,7 +85,7 @@ _CITIES = ("Porto", "Graz", "Leeds", "Turku", "Lyon", "Gdynia", "Bergen")
 
 
 def support_cases(count: int = 24) -> list[Transcript]:
-    """``case-01``, ``case-02``, ...: the same ones every time. Each takes the model seven or eight calls.
+    """``case-01``, ``case-02``, ...: the same ones every time. Each takes the model six or seven calls.
 
     >>> [(case.case, case.facts["subject"], case.model_calls) for case in support_cases(2)]
     [('case-01', 'where is my order', 6), ('case-02', 'refund', 6)]
