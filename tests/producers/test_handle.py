@@ -8,7 +8,7 @@ import pytest
 
 from seekpoint.producers.handle import Cause, Handle, Pending, Status
 from seekpoint.schemas import Entry, MemoryLog, bodies, encode, fold, new_id, new_state, partition_of
-from seekpoint.schemas.errors import Fenced, LogTruncated, ProcessDegraded
+from seekpoint.schemas.errors import Fenced, JournalUnavailable, LogTruncated, ProcessDegraded
 from seekpoint.schemas.log import Record
 from seekpoint.schemas.state import State
 
@@ -239,4 +239,15 @@ async def test_a_gap_below_what_was_acknowledged_is_not_explained_away(bench: Be
     bench.handle.acknowledge(second, 91)
     bench.land(third)
     with pytest.raises((ProcessDegraded, LogTruncated)):
+        await heal(bench)
+
+
+async def test_an_entry_the_broker_refuses_for_good_ends_the_handle_with_its_reason(bench: Bench) -> None:
+    """O5: no handle claims in a loop: after three attempts the refusal itself is raised."""
+    pending = bench.send(1)
+    for _ in range(2):
+        pending.failure = JournalUnavailable("refused")
+        await heal(bench)
+    pending.failure = JournalUnavailable("refused")
+    with pytest.raises(JournalUnavailable, match="refused"):
         await heal(bench)

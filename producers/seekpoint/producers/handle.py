@@ -39,6 +39,10 @@ from seekpoint.schemas.state import Draft, State
 __all__ = ["Handle", "Pending", "Status"]
 
 
+ATTEMPTS_MAX = 3
+"""How often one entry is sent, healing in between, while the broker refuses it."""
+
+
 class Status(Enum):
     """What a handle may do."""
 
@@ -59,6 +63,9 @@ class Pending:
     offset: int | None = None
     shipment: object = None
     """What it left in: the outbox's."""
+    attempts: int = 1
+    failure: SeekpointError | None = None
+    """What its last attempt failed with, if it failed."""
 
     def tell(self, offset: int) -> None:
         """Its agent hears that it is in the log. The future is not kept: thousands wait here to be confirmed."""
@@ -302,6 +309,9 @@ class Handle:
         return again
 
     def _renumber(self, pending: Pending, seq: int) -> None:
+        if pending.attempts >= ATTEMPTS_MAX and pending.failure is not None:
+            raise pending.failure  # the broker refuses this very entry: claiming again would not help
+        pending.attempts += 1
         pending.seq = seq
         pending.entry = pending.entry._replace(seq=seq, epoch=self.epoch, claim_id=self.claim_id)
         pending.value = encode(pending.entry)

@@ -61,6 +61,7 @@ class Outbox:
         self._watch: asyncio.Task[None] | None = None
         self._appender: Appender | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
 
     def start(self) -> None:
         """Make the appender; from now on entries leave."""
@@ -70,6 +71,7 @@ class Outbox:
 
     async def close(self) -> None:
         """Let what is on its way arrive for the drain time, then give up the appender."""
+        self._closed = True
         if self._watch is not None:
             self._watch.cancel()
         if self._retiring is not None:
@@ -134,6 +136,7 @@ class Outbox:
             if isinstance(item, Pending):
                 if error is None:
                     item.handle.acknowledge(item, offset)
+                item.failure = error
             else:
                 _answer(item, offset, error)
         while self._shipments and self._shipments[0].open <= 0:
@@ -154,7 +157,7 @@ class Outbox:
 
     def retire(self, reason: SeekpointError) -> None:
         """Give up the present appender and go on with a new one. One at a time; a second reason changes nothing."""
-        if self._retiring is None or self._retiring.done():
+        if not self._closed and (self._retiring is None or self._retiring.done()):
             self._retiring = asyncio.create_task(self._retire(reason), name="seekpoint-retire")
 
     async def _retire(self, reason: SeekpointError) -> None:
