@@ -74,7 +74,8 @@ def state(
     """Show a process's state, now or at a point in its past."""
     from seekpoint.console.states import state_facts, state_lines
 
-    found = target.recoverer.recover(process_id, point=point(at_seq, at_offset, at_time))
+    wanted = point(at_seq, at_offset, at_time)
+    found = target.recoverer.recover(process_id, point=wanted)
     facts = state_facts(process_id, found)
     if json:
         emit_json(facts)

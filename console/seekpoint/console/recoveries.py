@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
@@ -41,6 +40,8 @@ def recover(
     json: AsJson = False,
 ) -> None:
     """Recover a process and print the report."""
+    import asyncio  # 30 ms, which --help need not wait for
+
     from seekpoint.console.states import process_facts, report_lines
     from seekpoint.schemas.entry import process_key
     from seekpoint.schemas.partition import partition_of
@@ -82,6 +83,8 @@ async def _claim(settings: Settings, process_id: str, take_over: bool, accept_de
 
 async def _wait_for_owner(node: Node, settings: Settings, process_id: str, take_over: bool) -> None:
     """Watch the owner's heartbeat until it is judged. Raises ``OwnerAlive`` if it moves."""
+    import asyncio
+
     from seekpoint.consumers.heartbeats import Verdict
     from seekpoint.schemas.errors import OwnerAlive
 

@@ -21,7 +21,6 @@ def register(app: typer.Typer) -> None:
 def check(json: AsJson = False) -> int:
     """Hold the schemas against those of every release. Exits with 1 if something written could not be read."""
     from seekpoint.schemas.compatibility import check_compatibility
-
     from seekpoint.schemas.errors import EXIT_FAULT
 
     findings = check_compatibility()

@@ -1,0 +1,160 @@
+"""What the doctor makes of facts: how bad it is, and what to do next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from owners import Owner
+from seekpoint.compose.audit import TopicFacts
+from seekpoint.console import checkup
+from seekpoint.console.checkup import Diagnosis, Health, exit_code
+from seekpoint.console.redis_ import RedisFacts
+from seekpoint.consumers import Recoverer
+from seekpoint.consumers.heartbeats import Heartbeat, Liveness, Sighting
+from seekpoint.schemas import MemoryLog, State
+from seekpoint.schemas.errors import JournalMismatch, JournalUnavailable
+
+
+def a(health: Health, unreachable: bool = False) -> Diagnosis:
+    return Diagnosis(subject="x", health=health, found="", unreachable=unreachable)
+
+
+@pytest.mark.parametrize(
+    ("found", "code"),
+    [
+        ([], 0),
+        ([a(Health.OK), a(Health.WARNING), a(Health.SKIPPED)], 0),
+        ([a(Health.WARNING), a(Health.ERROR)], 1),
+        ([a(Health.ERROR), a(Health.ERROR, unreachable=True)], 3),
+    ],
+)
+def test_the_worst_finding_decides_the_exit_code(found: list[Diagnosis], code: int) -> None:
+    """Warnings are no fault; a Kafka that cannot be reached is more than one."""
+    assert exit_code(found) == code
+
+
+def test_an_error_becomes_a_finding_with_its_hint() -> None:
+    """Its facts stay in it; only what may work later is 'not reachable'."""
+    silent = checkup.failure("kafka", JournalUnavailable("no answer", partition=3))
+    assert (silent.found, silent.unreachable) == ("no answer (partition=3)", True)
+    assert silent.advice == JournalUnavailable.hint
+    assert not checkup.failure("journal", JournalMismatch("other topics")).unreachable
+
+
+def topic(in_sync: int | None, replication: int = 3, min_isr: str = "2") -> TopicFacts:
+    return TopicFacts(
+        name="fleet.journal",
+        topic_id="x",
+        partitions=8,
+        replication=replication,
+        config={"min.insync.replicas": min_isr},
+        in_sync=in_sync,
+    )
+
+
+@pytest.mark.parametrize(
+    ("facts", "health"),
+    [
+        (topic(3), Health.OK),
+        (topic(2), Health.WARNING),
+        (topic(1), Health.ERROR),
+        (topic(1, replication=1, min_isr="1"), Health.OK),
+        (topic(1, replication=1, min_isr="2"), Health.ERROR),
+        (topic(None), Health.OK),
+    ],
+)
+def test_replicas_out_of_sync_are_noticed(facts: TopicFacts, health: Health) -> None:
+    """Below min.insync.replicas nothing can be written: an error; one that is behind: a warning."""
+    assert checkup.in_sync({facts.name: facts}).health is health
+
+
+@pytest.mark.parametrize(
+    ("url", "found", "health"),
+    [
+        (None, None, Health.OK),
+        ("redis://x", "connection refused", Health.WARNING),
+        ("redis://x", RedisFacts(server="valkey 9", policy="noeviction"), Health.OK),
+        ("redis://x", RedisFacts(server="redis 7", policy="allkeys-lru"), Health.WARNING),
+        ("redis://x", RedisFacts(server="redis 7", policy=None), Health.OK),
+    ],
+)
+def test_redis_is_a_help_and_no_need(url: str | None, found: RedisFacts | str | None, health: Health) -> None:
+    """Without one nothing is wrong; one that evicts is warned of."""
+    diagnosis = checkup.redis(url, found)
+    assert diagnosis.health is health
+    assert bool(diagnosis.advice) == (health is Health.WARNING)
+
+
+ALIVE, STILL = Heartbeat("node-a", "boot", (), 1), Heartbeat("node-b", "boot", (), 1)
+
+
+def test_a_heartbeat_that_stands_still_is_named() -> None:
+    """The others are counted."""
+    before = Sighting({"node-a": ALIVE, "node-b": STILL}, complete=True)
+    after = Sighting({"node-a": replace(ALIVE, beat=2), "node-b": STILL}, complete=True)
+    found = checkup.nodes(before, after, 4.6)
+    assert (found.health, found.found) == (Health.WARNING, "1 alive, 1 silent for 5 s: node-b")
+    well = Sighting({"node-a": replace(ALIVE, beat=2)}, complete=True)
+    assert checkup.nodes(before, well, 4.6).found == "1 alive"
+    assert checkup.nodes(before, Sighting({}, complete=True), 0).found == "none is running"
+    assert checkup.nodes(before, Sighting({}, complete=False), 0).health is Health.WARNING
+
+
+class _Store:
+    """Heartbeats that are what they are."""
+
+    def __init__(self, *heartbeats: Heartbeat) -> None:
+        self._heartbeats = {each.node_id: each for each in heartbeats}
+
+    def look(self) -> Sighting:
+        return Sighting(self._heartbeats, complete=True)
+
+
+def state_of(process_id: str, gap: bool = False) -> State:
+    """One process owned by node-1."""
+    log = MemoryLog(partitions=1)
+    owner = Owner(log.append, 1, process_id)
+    owner.claim("node-1")
+    owner.seq += gap
+    owner.update("a", "1")
+    return Recoverer(log).recover(process_id).state
+
+
+def test_degraded_and_abandoned_processes_are_named_with_the_next_command() -> None:
+    """A degraded one is an error, one whose node is gone a warning; one of both is named once, as degraded."""
+    watcher = Liveness(_Store(), 15.0)
+    watcher.observe()
+    states = {"case-1": state_of("case-1"), "case-gap": state_of("case-gap", gap=True)}
+    counted, degraded, left = checkup.processes(states, watcher)
+    assert counted.found == "2, 0 of them finished"
+    assert (degraded.health, degraded.found) == (Health.ERROR, "1 degraded: case-gap")
+    assert "seekpoint recover case-gap --claim --accept-degraded" in degraded.advice
+    assert (left.health, left.found) == (Health.WARNING, "1 left behind by a node that is gone: case-1")
+    assert "seekpoint recover case-1 --claim" in left.advice
+
+
+def test_a_process_of_a_node_that_lives_is_no_finding() -> None:
+    """Not watched long enough is no death either."""
+    state = state_of("case-1")
+    assert state.owner is not None
+    watcher = Liveness(_Store(Heartbeat("node-1", "boot-1", (state.owner,), 1)), 15.0)
+    watcher.observe()
+    assert [each.health for each in checkup.processes({"case-1": state}, watcher)] == [Health.OK]
+
+
+def test_many_names_are_cut() -> None:
+    """Five, and how many more."""
+    watcher = Liveness(_Store(), 15.0)
+    watcher.observe()
+    state = state_of("x")
+    left = checkup.processes({f"case-{number}": state for number in range(9)}, watcher)[-1]
+    assert left.found.endswith("case-0, case-1, case-2, case-3, case-4 and 4 more")
+
+
+def test_dead_letters_are_a_warning() -> None:
+    """None is fine."""
+    assert checkup.dead_letters(0).health is Health.OK
+    assert checkup.dead_letters(1).found == "1 record that is no entry"
+    assert checkup.dead_letters(3).health is Health.WARNING

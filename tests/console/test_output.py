@@ -1,0 +1,142 @@
+"""What is written where: aligned text in a pipe, frames on a terminal, nothing that steers one."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+
+import pytest
+
+from seekpoint.console import output
+from seekpoint.console.output import Column, aligned, clean, emit_json, emit_table, fitted, is_abandoned, say, warn
+from seekpoint.console.progress import Progress
+
+COLUMNS = [Column("process"), Column("seq", right=True), Column("what")]
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """From here on stdout is a terminal. (A fixture cannot: pytest exchanges the streams after the set-up.)"""
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    return stream
+
+
+def test_columns_are_as_wide_as_their_widest_cell() -> None:
+    """Text stands left, numbers right, and no line ends in blanks."""
+    assert aligned(COLUMNS, [["case-17", 4, "x"], ["a", 12345, ""]]) == [
+        "process    seq  what",
+        "case-17      4  x",
+        "a        12345",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\x1b[2Jb", "a\\x1b[2Jb"),
+        ("two\nlines\r", "two\\nlines\\r"),
+        ("c1\x9b31m", "c1\\x9b31m"),
+        ("right\u202eleft", "right\\u202eleft"),
+        ("Grüße 漢字", "Grüße 漢字"),
+    ],
+)
+def test_text_of_others_cannot_steer_the_terminal(text: str, shown: str) -> None:
+    """Escapes, newlines and signs that turn the direction around are shown as what they are; letters stay."""
+    assert clean(text) == shown
+
+
+def test_a_table_in_a_pipe_is_plain(capsys: pytest.CaptureFixture[str]) -> None:
+    """No frame, no colour, nothing cut."""
+    emit_table(COLUMNS, [["p" * 200, 1, "[bold]x[/bold]"]])
+    out = capsys.readouterr().out
+    assert "p" * 200 in out
+    assert "[bold]x[/bold]" in out
+    assert "\x1b" not in out
+    assert "─" not in out
+
+
+def test_a_table_on_a_terminal_is_framed_and_coloured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And text in brackets is no markup."""
+    terminal = on_terminal(monkeypatch)
+    emit_table(COLUMNS, [["a", 1, "failed"], ["b", 2, "[bold]"]])
+    assert "─" in terminal.getvalue()
+    assert "\x1b[31mfailed" in terminal.getvalue()
+    assert "[bold]" in terminal.getvalue()
+
+
+def test_no_color_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NO_COLOR takes the colours away, from tables and from warnings."""
+    terminal = on_terminal(monkeypatch)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr(sys, "stderr", terminal)
+    emit_table(COLUMNS, [["a", 1, "failed"]])
+    warn("careful")
+    assert "\x1b[31m" not in terminal.getvalue()
+    assert "\x1b[1;33m" not in terminal.getvalue()
+    assert "warning: careful" in terminal.getvalue()
+
+
+def test_json_is_indented_for_people_and_one_line_for_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The document is the same."""
+    terminal = on_terminal(monkeypatch)
+    document = {"a": [1, 2], "b": "\x9b31m"}
+    emit_json(document)
+    people = terminal.getvalue()
+    monkeypatch.setattr(sys, "stdout", program := io.StringIO())
+    emit_json(document)
+    assert people.count("\n") > 3
+    assert program.getvalue().count("\n") == 1
+    assert json.loads(people) == json.loads(program.getvalue()) == document
+    assert "\x9b" not in people
+
+
+def test_a_long_line_is_cut_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a pipe nothing may be lost."""
+    on_terminal(monkeypatch)
+    assert fitted("x" * 100) == "x" * 39 + "…"
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    assert fitted("x" * 100) == "x" * 100
+
+
+def test_progress_shows_on_a_terminal_and_is_silent_in_a_pipe(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A bar with a rate and the time left."""
+    with Progress("reading", 10) as progress:
+        progress.advance(10)
+    assert capsys.readouterr() == ("", "")
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    monkeypatch.setenv("TERM", "xterm")
+    with Progress("reading", 10) as progress:
+        progress.advance(10)
+    assert "reading" in terminal.getvalue()
+    assert "10/10" in terminal.getvalue()
+
+
+def test_talk_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    """Data alone is on stdout."""
+    say("hello")
+    output.fail("no\x1b[31m")
+    assert capsys.readouterr() == ("", "hello\nerror: no\\x1b[31m\n")
+
+
+def test_a_pipe_without_a_reader_is_noticed() -> None:
+    """So that who follows a log ends with its reader, not at the next entry."""
+    read, write = os.pipe()
+    with os.fdopen(write, "w") as stream:
+        assert not is_abandoned(stream)
+        os.close(read)
+        assert is_abandoned(stream)
+    assert not is_abandoned(io.StringIO())
