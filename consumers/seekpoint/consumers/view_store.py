@@ -28,7 +28,7 @@ class ViewMeta(NamedTuple):
 
 
 class Pointer(NamedTuple):
-    """Where a process's checkpoint is, and the floor of the transaction that wrote it: one is no use without the other."""
+    """Where a checkpoint is, and the floor of the transaction that wrote it: one is no use without the other."""
 
     position: int
     floor: int
@@ -64,7 +64,7 @@ class ViewStore(Protocol):
         """The partition's view, None if there is none."""
 
     def load(self, partition: int, token: str, keys: Collection[bytes]) -> tuple[int | None, dict[bytes, State]] | None:
-        """The applied offset and the states of ``keys`` that are there, in one call (P2); None if the token is another."""
+        """The applied offset and the states of ``keys`` that are there, in one call (P2); None: another token."""
 
     def write(
         self, partition: int, token: str, position: int, applied: int, leader_epoch: int, changes: Sequence[Change]
