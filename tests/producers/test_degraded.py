@@ -30,9 +30,9 @@ async def test_real_loss_needs_a_person_who_accepts_it() -> None:
     log = MemoryLog(partitions=1)
     async with Node.in_memory(log) as node:
         await leave_a_gap(log, node)
-        for how in ({}, {"take_over": True}):
+        for take_over in (False, True):
             with pytest.raises(ProcessDegraded) as degraded:
-                await node.open("p", **how)
+                await node.open("p", take_over=take_over)
             facts = degraded.value.facts
             assert (facts["expected_seq"], facts["found_seq"], facts["abandoned"]) == (2, 3, 2)
         await node.signal("p", "still delivered")

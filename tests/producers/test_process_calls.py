@@ -198,9 +198,9 @@ async def test_a_finished_process_keeps_a_gravestone_for_ever(log: MemoryLog) ->
         state = refold(log, "p")
         assert (state.finished, state.result, state.lifecycle, state.seq) == (True, {"answer": 42}, "starting", 3)
         assert (state.context, len(state.conversation)) == ({}, 0)
-        for how in ({}, {"take_over": True}, {"accept_degraded": True}):
+        for take_over, accept in ((False, False), (True, False), (False, True)):
             with pytest.raises(ProcessFinished):
-                await node.open("p", **how)
+                await node.open("p", take_over=take_over, accept_degraded=accept)
         await node.signal("p", "too-late")
         after = refold(log, "p")
         assert (after.hash, after.refused_externals) == (state.hash, 1)

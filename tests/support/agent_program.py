@@ -13,7 +13,6 @@ import asyncio
 import json
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -50,8 +49,12 @@ def arm(point: str, nth: int) -> None:
         seen += 1
         return seen == nth
 
+    def die_if() -> None:
+        if counted():
+            die()
+
     if point == "before-send":
-        _around(Outbox, "push", before=lambda: counted() and die())
+        _around(Outbox, "push", before=die_if)
     elif point == "after-send":
         original = KafkaAppender.send
 
@@ -64,7 +67,7 @@ def arm(point: str, nth: int) -> None:
 
         KafkaAppender.send = send  # type: ignore[method-assign]
     elif point == "after-ack":
-        _around(Handle, "acknowledge", before=lambda: counted() and die())
+        _around(Handle, "acknowledge", before=die_if)
     else:
         raise SystemExit(f"no fail point is called {point}")
 
@@ -112,4 +115,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -47,7 +47,8 @@ class Agent:
 
     def wait_for(self, what: str, count: int = 1, timeout_s: float = 30.0) -> list[dict[str, Any]]:
         """Its lines of that sort, once there are so many."""
-        return until(lambda: self.lines(what) if len(self.lines(what)) >= count else None, timeout_s, self._explain)
+        until(lambda: len(self.lines(what)) >= count, timeout_s, self._explain)
+        return self.lines(what)
 
     def _explain(self) -> str:
         return f"{self.record.name}: {self.lines()[-3:]}\n{self.log.read_text()[-2000:]}"
@@ -166,7 +167,7 @@ def decode(value: bytes) -> dict[str, Any]:
         _SCHEMA,
         return_record_name=True,
         return_record_name_override=True,
-    )  # type: ignore[call-arg]  # fastavro has the two as options, its stub does not say so
+    )
     return dict(entry)
 
 
@@ -181,7 +182,7 @@ def read_records(settings: Settings, partition: int) -> Iterator[Any]:
         while read < high and time.monotonic() < deadline:
             for message in consumer.consume(1_000, timeout=0.2):
                 assert message.error() is None, message.error()
-                read = message.offset() + 1
+                read = (message.offset() or 0) + 1
                 yield message
         assert read >= high, "the checker could not read to the end"
     finally:
