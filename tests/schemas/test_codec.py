@@ -155,6 +155,14 @@ def test_every_long_comes_back(value: int) -> None:
     assert get_long(bytes(out) + b"x", 0) == (value, len(out))
 
 
+@pytest.mark.parametrize("data", [b"\xff" * 9 + b"\x02", b"\xff" * 10 + b"\x00", b"\x80" * 10 + b"\x00"])
+def test_a_number_beyond_64_bits_is_none(data: bytes) -> None:
+    """Neither by its value nor by its length; the largest one is still one."""
+    with pytest.raises(ValueError, match="64 bits"):
+        get_long(data, 0)
+    assert get_long(b"\xff" * 9 + b"\x01", 0) == (-(2**63), 10)
+
+
 # --- what cannot be written -------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     "entry",
@@ -271,6 +279,14 @@ HOSTILE: dict[str, bytes] = {
     "a negative length": envelope(UPDATE + wire_long(-5) + b"hello"),
     "a negative process id": HEADER + bytes(16) + wire_long(-1),
     "a long negative process id": HEADER + bytes(16) + wire_long(-1000) + bytes(2000),
+    "a process id that wraps around": HEADER
+    + bytes(16)
+    + wire_long(-40)
+    + b"case"
+    + bytes(8)
+    + wire_long(b.BODIES.index(b.ContextDeleted))
+    + wire_long(47)
+    + b"key",
     "a huge length": envelope(UPDATE + wire_long(2**62) + b"hello"),
     "an endless number": HEADER + bytes(16) + ENDLESS,
     "an endless number in a body": envelope(UPDATE + ENDLESS),

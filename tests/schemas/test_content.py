@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from entry_examples import PLAIN, any_body, claim, external, own
+from entry_examples import PLAIN, an_id, any_body, claim, external, own
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.entry import Entry
 from seekpoint.schemas.errors import UnserializableValue
@@ -231,6 +231,7 @@ ROOMY = st.one_of(
         st.sampled_from([new_state().content_json(), after(b.ContextUpdated("a", "1")).content_json()]),
     ),
     any_body(b.Signal, b.CancelRequested),
+    st.builds(b.Received, st.integers(1, 12).map(an_id)),
 )
 
 
