@@ -1,0 +1,148 @@
+"""The README's table of ACLs: with just these, each of its users can work, on a real Kafka that knows who they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+import seekpoint.compose.cluster
+from pages import ROOT, table
+from seekpoint.compose import LocalCluster, check_topics, create_topics
+from seekpoint.compose.brokers import BrokerPorts, broker_properties
+from seekpoint.compose.ports import free_ports
+from seekpoint.consumers import DeadLetters, Recovery
+from seekpoint.consumers.kafka import KafkaReader
+from seekpoint.producers import Node
+from seekpoint.schemas import Settings, partition_of
+from seekpoint.schemas.errors import JournalUnavailable
+
+pytestmark = pytest.mark.cluster
+
+USERS = {"a reader": "reader", "a node": "node", "`topics create`": "creator"}
+ROWS = [
+    (next(user for said, user in USERS.items() if who.startswith(said)), resource, operations)
+    for who, resource, operations in table(ROOT / "README.md", "who", "resource", "operations")
+]
+_MECHANISM = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+
+
+def guarded(port: int) -> Mapping[str, str]:
+    """What a broker needs to know its users by name, and to refuse what nobody allowed them. Who asks at the other
+    listener may do anything: the broker itself, and this test."""
+    passwords = " ".join(f'user_{user}="{user}-secret"' for user in (*USERS.values(), "stranger"))
+    return {
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,NAMED:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.named.plain.sasl.jaas.config": f"{_MECHANISM} {passwords};",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+
+
+@pytest.fixture(scope="module")
+def door() -> Iterator[tuple[LocalCluster, int]]:
+    """A cluster with ACLs, and the port where its users log in."""
+    [port] = free_ports(1)
+
+    def with_users(node: int, ports: list[BrokerPorts], data: Path, extra: Mapping[str, str]) -> dict[str, str]:
+        properties = broker_properties(node, ports, data, {**extra, **guarded(port)})
+        for name in ("listeners", "advertised.listeners"):
+            properties[name] += f",NAMED://127.0.0.1:{port}"
+        return properties
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(seekpoint.compose.cluster, "broker_properties", with_users)
+        with LocalCluster() as cluster:
+            yield cluster, port
+
+
+@pytest.fixture
+def allowed(door: tuple[LocalCluster, int]) -> None:
+    """The table's ACLs for the journal ``fleet``, and no others."""
+    admin = AdminClient({"bootstrap.servers": door[0].bootstrap_servers})
+    bindings = [binding for row in ROWS for binding in bindings_of(*row)]
+    # A node may do what a reader may, as its row says.
+    bindings += [binding for user, *row in ROWS if user == "reader" for binding in bindings_of("node", *row)]
+    for future in admin.create_acls(list(dict.fromkeys(bindings))).values():
+        future.result()
+
+
+def bindings_of(user: str, resource: str, operations: str) -> list[AclBinding]:
+    """The ACLs of one row."""
+    kind, name = re.findall(r"(topic|group) `(NAME\.\w*)`", resource)[-1]
+    pattern = ResourcePatternType.PREFIXED if "prefixed" in resource else ResourcePatternType.LITERAL
+    return [
+        AclBinding(
+            ResourceType[kind.upper()], name.replace("NAME", "fleet"), pattern, f"User:{user}", "*",
+            AclOperation[re.sub(r"(?<!^)(?=[A-Z])", "_", operation).upper()], AclPermissionType.ALLOW,
+        )
+        for operation in operations.split(", ")
+    ]  # fmt: skip
+
+
+def settings_of(user: str, door: tuple[LocalCluster, int], **more: Any) -> Settings:
+    """As ``user`` would write them."""
+    sasl = {"sasl.mechanism": "PLAIN", "sasl.username": user, "sasl.password": f"{user}-secret"}
+    return Settings(
+        journal="fleet",
+        bootstrap_servers=f"127.0.0.1:{door[1]}",
+        redis_url=None,
+        kafka={"security.protocol": "SASL_PLAINTEXT", **sasl},
+        **more,
+    )
+
+
+async def test_a_stranger_may_not_do_anything(door: tuple[LocalCluster, int]) -> None:
+    """Else the next test proves nothing."""
+    with pytest.raises(JournalUnavailable, match="authorization"):
+        await create_topics(settings_of("stranger", door))
+
+
+async def test_the_acls_of_the_readme_are_enough(door: tuple[LocalCluster, int], allowed: None) -> None:
+    """To create and audit the topics, to work as a process, to signal, to read it, to keep poison."""
+    manifest = await create_topics(settings_of("creator", door))
+    assert await create_topics(settings_of("creator", door)) == manifest
+    assert {finding.severity for finding in await check_topics(settings_of("creator", door))} == {"warning"}
+    async with Node.connect(settings_of("node", door)) as node:
+        await node.signal("case-17", "go")
+        async with node.open("case-17") as process:
+            await process.receive("go", timeout_s=10)
+            await process.confirm()
+    poison(door[0], b"case-17")
+    async with Recovery.connect(settings_of("reader", door)) as recovery:
+        recovered = await recovery.recover("case-17")
+        assert (await recovery.verify("case-17")).agrees
+    assert (recovered.state.seq, recovered.report.poison, recovered.report.notes) == (2, 1, ())
+    reader = KafkaReader(settings_of("reader", door))
+    assert len(DeadLetters(reader, reader.settings).list()) == 1
+    reader.close()
+
+
+async def test_a_writer_that_may_not_write_is_told_so(door: tuple[LocalCluster, int], allowed: None) -> None:
+    """A reader's credentials on a node: a typed error, at once."""
+    await create_topics(settings_of("creator", door))
+    with pytest.raises(JournalUnavailable):
+        async with Node.connect(settings_of("reader", door)) as node:
+            await node.open("case-18")
+
+
+def poison(cluster: LocalCluster, key: bytes) -> None:
+    """One record that is no entry."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    with suppress(BufferError):
+        producer.produce("fleet.journal", b"no entry", key, partition=partition_of(key, 8))
+    assert producer.flush(10) == 0

@@ -1,0 +1,110 @@
+"""What the pages say of the project is so: links, commands, verbs, tables."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from pages import PAGES, ROOT, anchors, blocks, commands, links, table
+from seekpoint.console.cli import app
+from seekpoint.schemas import TRANSITIONS, Settings
+
+README = ROOT / "README.md"
+CLI: Any = typer.main.get_command(app)
+
+NOT_BUILT_YET = {"trim"}
+"""Named in settings and topics as what alone may ever remove entries. Take a name out once it exists."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    """To a file of the checkout, and to a heading in it."""
+    for link in links(page):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_that_are_shown_exist(page: Path) -> None:
+    """With every option that is shown. Words in capitals stand for the reader's own."""
+    for line in commands(page):
+        words = shlex.split(line)[1:]
+        if words[0] in NOT_BUILT_YET or set(words[0]) <= {".", "…"}:
+            continue
+        known = leaf(words, line)
+        for word in words:
+            if word.startswith("-"):
+                assert word.partition("=")[0] in known, line
+
+
+def leaf(words: list[str], line: str) -> set[str]:
+    """The options of the command that ``words`` begin with: at every level ``--help`` too."""
+    command = CLI
+    known = {option for each in command.params for option in each.opts}
+    for word in words:
+        if not hasattr(command, "commands") or word.startswith("-"):
+            break
+        assert word in command.commands, line
+        command = command.commands[word]
+        known |= {option for each in command.params for option in each.opts}
+    return known | {"--help"}
+
+
+def test_what_is_not_built_yet_is_not() -> None:
+    """Else the exception above hides a mistake."""
+    assert not NOT_BUILT_YET & CLI.commands.keys()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_verbs_that_are_shown_exist(page: Path) -> None:
+    """And can be run."""
+    for verb in re.findall(r"\bscripts/(\w+)\b(?![/.])", page.read_text()):
+        path = ROOT / "scripts" / verb
+        assert path.is_dir() or os.access(path, os.X_OK), verb
+
+
+def test_the_benchmarks_of_the_numbers_exist() -> None:
+    """Each row of the table names one; none is left out."""
+    rows = table(README, "`scripts/bench`", "what", "Seekpoint", "baseline", "ratio")
+    there = {path.stem for path in (ROOT / "scripts" / "benches").glob("[a-z]*.py")}
+    assert {name.strip("`") for name, *_ in rows} == there
+
+
+def test_the_lifecycle_is_the_readmes() -> None:
+    """The hint of IllegalTransition sends people there."""
+    rows = {start.strip("`"): set(re.findall(r"`(\w+)`", to)) for start, to in table(README, "from", "to")}
+    assert rows == {str(start): {str(to) for to in after} for start, after in TRANSITIONS.items()}
+
+
+def test_the_readmes_settings_are_some(tmp_path: Path) -> None:
+    """The file for a foreign Kafka can be pasted; its secrets come from files and are not shown."""
+    [example] = blocks(README, "toml")
+    for name in ("kafka", "redis"):
+        (tmp_path / name).write_text(f"{name} secret\n")
+    file = tmp_path / "seekpoint.toml"
+    file.write_text(example.text.replace("/run/secrets", str(tmp_path)))
+    settings = Settings.load(file, {})
+    assert settings.kafka["security.protocol"] == "SASL_SSL"
+    assert settings.kafka["sasl.password"] == "kafka secret"
+    assert "secret" not in repr(settings).replace(str(tmp_path), "")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_defaults_that_are_quoted_are_the_defaults(page: Path) -> None:
+    """A number in brackets behind a setting's name: ``owner_timeout_s`` (15 s)."""
+    for name, number in re.findall(r"`(\w+)` \((\d+)(?: s)?\)", page.read_text()):
+        assert float(number) == getattr(Settings(), name), name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_pages_do_not_speak_of_this_machine(page: Path) -> None:
+    """No path of whoever wrote them, no issue of theirs."""
+    assert not re.search(r"/work/|/tmp/|/home/\w|/root/|\bissues? #?\d", page.read_text())
