@@ -198,7 +198,8 @@ def _facts(topic: TopicDescription, config: Mapping[str, str]) -> TopicFacts:
 def read_newest(settings: Settings, topic: str) -> dict[bytes, bytes]:
     """The newest value of each key of a topic with one partition, read to its end as of now. ``JournalUnavailable``."""
     with _translated(settings, f"reading {topic}"):
-        consumer = Consumer(_config(settings.consumer_config(), _READER))
+        # The group that readers name too: it is never joined, but Kafka asks whether the user may describe it.
+        consumer = Consumer(_config(settings.consumer_config(), _READER, {"group.id": f"{settings.journal}.reader"}))
         try:
             return _read_to_end(consumer, topic, time.monotonic() + settings.start_timeout_s)
         finally:
@@ -206,7 +207,6 @@ def read_newest(settings: Settings, topic: str) -> dict[bytes, bytes]:
 
 
 _READER: _Config = {
-    "group.id": "seekpoint-never-joined",
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "enable.partition.eof": True,
@@ -246,10 +246,11 @@ def _keep(message: Message, newest: dict[bytes, bytes]) -> bool:
 def append_records(settings: Settings, topic: str, records: Iterable[tuple[bytes, bytes]]) -> None:
     """Append to partition 0, each acknowledged by all in-sync replicas before the next is sent.
 
-    Raises ``JournalUnavailable``. These are records that may be written twice, so the client may give up on one.
+    Raises ``JournalUnavailable``. These are records that may be written twice, so the client may give up on one; and
+    it is not idempotent, for such a client that may not write answers with a ``SystemError``.
     """
     timeout_ms = int(settings.start_timeout_s * 1000)
-    sure: _Config = {"acks": "all", "enable.idempotence": True, "message.timeout.ms": timeout_ms, "linger.ms": 0}
+    sure: _Config = {"acks": "all", "enable.idempotence": False, "message.timeout.ms": timeout_ms, "linger.ms": 0}
     with _translated(settings, f"writing to {topic}"):
         producer = Producer(_config(settings.producer_config(), sure))
         for key, value in records:
