@@ -11,10 +11,23 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from seekpoint.schemas.bodies import MessageSaid
 from seekpoint.schemas.conversation import Message
+from seekpoint.schemas.lifecycle import Lifecycle
 from seekpoint.schemas.state import State
 
-__all__ = ["Change", "Pointer", "Seen", "ViewMeta", "ViewStore"]
+__all__ = [
+    "Change",
+    "Page",
+    "Pointer",
+    "Seen",
+    "Summary",
+    "ViewBrowser",
+    "ViewMeta",
+    "ViewStore",
+    "spoken",
+    "summary_of",
+]
 
 
 class ViewMeta(NamedTuple):
@@ -46,6 +59,8 @@ class Change:
     """Context values that were set or removed (as they are in ``state``)."""
     messages: Sequence[Message] = ()
     """Messages that were added at the conversation's end."""
+    mail: bool = True
+    """Write the mailbox and the remembered ids: up to 1 MiB. False only if both are as they were."""
 
 
 class Seen(NamedTuple):
@@ -57,8 +72,43 @@ class Seen(NamedTuple):
     pointer: Pointer | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """One process in a list, as of its view: what can be said without reading its content."""
+
+    process_id: str
+    partition: int
+    lifecycle: Lifecycle
+    epoch: int
+    owner: bytes | None
+    """The claim it is owned by; None: nobody's."""
+    owner_node: str | None
+    seq: int
+    offset: int
+    """Of the newest entry that was folded."""
+    last_kind: str | None
+    finished: bool
+    degraded: str | None
+    """Why a person has to look: the reason of ``Degraded``."""
+    messages: int
+    """In its conversation."""
+    values: int
+    """In its context."""
+
+
+class Page(NamedTuple):
+    """Some processes of a partition. ``cursor`` is where the next page begins, "" after the last."""
+
+    meta: ViewMeta | None
+    summaries: Sequence[Summary]
+    cursor: str
+
+
 class ViewStore(Protocol):
-    """Keeps views. Blocking, thread safe. Every call raises ``ViewUnavailable`` if the store does not answer."""
+    """Keeps views. Blocking, thread safe. Every call raises ``ViewUnavailable`` if the store does not answer.
+
+    A view that lost a part of itself is no view: what finds it so answers as if there were none, or another token.
+    """
 
     def meta(self, partition: int) -> ViewMeta | None:
         """The partition's view, None if there is none."""
@@ -78,10 +128,13 @@ class ViewStore(Protocol):
         """Begin a rebuild: an empty view with a fresh token and no applied offset, in one call (P1b). Its token."""
 
     def put(self, partition: int, token: str, states: Mapping[bytes, tuple[State, Pointer]]) -> bool:
-        """Load states into a view that is being rebuilt. False if the token is another."""
+        """Load states into a view that is being rebuilt. False if the token is another, or the view is ready."""
 
     def ready(self, partition: int, token: str, applied: int, leader_epoch: int) -> bool:
-        """End a rebuild: the view is valid as of ``applied``. False if the token is another."""
+        """End a rebuild: the view is valid as of ``applied``. False if the token is another.
+
+        Asked again it says True again, unless something was applied meanwhile: then False, and nothing is changed.
+        """
 
     def point(self, partition: int, token: str, pointers: Mapping[bytes, Pointer]) -> bool:
         """Say where checkpoints are (P6). False if the token is another."""
@@ -91,3 +144,53 @@ class ViewStore(Protocol):
 
     def see(self, partition: int, key: bytes) -> Seen:
         """One process, its partition's meta and its pointer, in one call."""
+
+
+class ViewBrowser(ViewStore, Protocol):
+    """What the public ``View`` asks of a store besides."""
+
+    def partitions(self) -> int:
+        """How many partitions the journal has."""
+
+    def offset_of(self, partition: int, key: bytes) -> tuple[ViewMeta | None, int | None]:
+        """The partition's meta and the offset of the process's state, if it is there, in one small call."""
+
+    def page(self, partition: int, cursor: str, prefix: bytes, count: int) -> Page:
+        """About ``count`` processes whose keys begin with ``prefix``, from ``cursor`` on ("": from the beginning).
+
+        No order. What is there all the while comes at least once; no conversation and no context is read.
+        """
+
+    def close(self) -> None:
+        """Give up connections. Idempotent."""
+
+
+def summary_of(partition: int, key: bytes, state: State) -> Summary:
+    """What a list says of ``state``."""
+    return Summary(
+        process_id=key.decode(),
+        partition=partition,
+        lifecycle=state.lifecycle,
+        epoch=state.epoch,
+        owner=state.owner,
+        owner_node=state.owner_node,
+        seq=state.seq,
+        offset=state.offset,
+        last_kind=state.last_kind,
+        finished=state.finished,
+        degraded=None if state.degraded is None else state.degraded.reason,
+        messages=len(state.conversation),
+        values=len(state.values_json),
+    )
+
+
+def spoken(message: Message) -> MessageSaid:
+    """The body that said ``message``."""
+    return MessageSaid(
+        message.role,
+        message.text,
+        message.parts_json,
+        message.tool_calls_json,
+        message.tool_call_id,
+        message.name,
+    )

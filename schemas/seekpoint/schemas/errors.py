@@ -3,6 +3,7 @@
     SeekpointError
     ├── TryAgain                 the world is in the way: the same call may work later
     │   ├── JournalUnavailable   Kafka does not answer
+    │   ├── ViewUnavailable      Redis does not answer
     │   ├── AppendTimeout        an append was not acknowledged in append_timeout_s, and healing failed too
     │   ├── ConfirmTimeout       an entry was acknowledged but not seen applied in time
     │   ├── ClaimLost            another node claimed first
@@ -24,6 +25,7 @@
     │   └── InvalidSetting       a setting that does not exist, does not parse or may not be changed
     └── CallAPerson              facts that no retry changes
         ├── ProcessDegraded      entries are missing or do not fit: a person decides
+        ├── ViewRefused          a Redis that no view may be kept in: it evicts
         ├── JournalMismatch      the topics are not those of this journal
         ├── JournalGap           history below an offset is gone
         ├── LogTruncated         the log lost entries that were acknowledged
@@ -70,6 +72,8 @@ __all__ = [
     "UnknownPoint",
     "UnknownProcess",
     "UnserializableValue",
+    "ViewRefused",
+    "ViewUnavailable",
 ]
 
 EXIT_FAULT, EXIT_USAGE, EXIT_UNREACHABLE, EXIT_REFUSED = 1, 2, 3, 4
@@ -118,6 +122,12 @@ class JournalUnavailable(TryAgain):
     """Kafka does not answer, or answers that it cannot serve now."""
 
     hint = "check that Kafka runs and bootstrap_servers is right: seekpoint doctor"
+
+
+class ViewUnavailable(TryAgain):
+    """Redis does not answer, or answers that it cannot serve now. The journal is safe; recovery goes on without it."""
+
+    hint = "check that Redis runs and redis_url is right: seekpoint doctor"
 
 
 class AppendTimeout(TryAgain):
@@ -249,6 +259,13 @@ class ProcessDegraded(CallAPerson):
     """Entries of the process are missing or do not fit. ``abandoned`` counts those that were not applied."""
 
     hint = "look with seekpoint log ID, then accept the loss: seekpoint recover ID --claim --accept-degraded"
+    exit_code = EXIT_REFUSED
+
+
+class ViewRefused(CallAPerson):
+    """A Redis that may not keep a view: it evicts keys when its memory is full, or refuses what the view needs."""
+
+    hint = "set maxmemory-policy noeviction, or give the view a Redis of its own; see docs/view.md"
     exit_code = EXIT_REFUSED
 
 
