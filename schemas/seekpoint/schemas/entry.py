@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import time
 import uuid
 from typing import NamedTuple
@@ -40,13 +41,18 @@ class Entry(NamedTuple):
         return self.body.KIND
 
 
+# A generator of our own, seeded by the operating system, again in a forked child: a sixth of what urandom costs an id.
+_random = random.Random()
+os.register_at_fork(after_in_child=_random.seed)
+_VERSION_AND_VARIANT = 7 << 76 | 2 << 62
+_RANDOM_A, _RANDOM_B = (1 << 12) - 1 << 64, (1 << 62) - 1
+
+
 def new_id() -> bytes:
     """A UUIDv7 (RFC 9562): 48 bits of milliseconds, then random; sorts by time, never decides anything."""
+    noise = _random.getrandbits(76)
     stamp = time.time_ns() // 1_000_000
-    noise = bytearray(os.urandom(10))
-    noise[0] = noise[0] & 0x0F | 0x70
-    noise[2] = noise[2] & 0x3F | 0x80
-    return stamp.to_bytes(6, "big") + noise
+    return (stamp << 80 | _VERSION_AND_VARIANT | noise & _RANDOM_A | noise & _RANDOM_B).to_bytes(16, "big")
 
 
 def id_text(value: bytes | None) -> str | None:
