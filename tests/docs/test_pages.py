@@ -108,3 +108,13 @@ def test_defaults_that_are_quoted_are_the_defaults(page: Path) -> None:
 def test_pages_do_not_speak_of_this_machine(page: Path) -> None:
     """No path of whoever wrote them, no issue of theirs."""
     assert not re.search(r"/work/|/tmp/|/home/\w|/root/|\bissues? #?\d", page.read_text())
+
+
+def test_files_that_the_architecture_names_exist() -> None:
+    """``producers/outbox.py`` stands for ``producers/seekpoint/producers/outbox.py`` there."""
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    named = set(re.findall(r"`([\w.]+/[\w./]*)`", text))
+    assert len(named) > 30
+    for name in named:
+        root, _, rest = name.partition("/")
+        assert (ROOT / name).exists() or (ROOT / root / "seekpoint" / root / rest).exists(), name
