@@ -43,9 +43,11 @@ class RawKafka:
         producer.begin_transaction()
         return producer
 
-    def write_in(self, producer: Producer, partition: int, records: Iterable[RawRecord]) -> list[int]:
+    def write_in(
+        self, producer: Producer, partition: int, records: Iterable[RawRecord], topic: str | None = None
+    ) -> list[int]:
         """Append within the transaction of ``producer``."""
-        return self._produce(producer, partition, records, None)
+        return self._produce(producer, partition, records, topic)
 
     def trim(self, partition: int, offset: int) -> None:
         """Delete the records below ``offset``."""

@@ -29,8 +29,9 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from seekpoint.consumers.kafka_checkpoints import KafkaCheckpoints
 from seekpoint.consumers.kafka_errors import END_OF_PARTITION, NOT_FOUND, OUT_OF_RANGE, passes, translated
-from seekpoint.consumers.kafka_settings import reader_config, writer_config
+from seekpoint.consumers.kafka_settings import point_config, reader_config, writer_config
 from seekpoint.consumers.messages import Patience, belongs, offset_of, record_of
 from seekpoint.consumers.tables import KafkaTable, newest_of
 from seekpoint.schemas.codec import Codec
@@ -53,6 +54,8 @@ _BATCH_RECORDS = 5_000
 _IDLE_CONSUMERS_MAX = 8
 _CHECK_INTERVAL_S = 1.0
 _BESIDE_S = 1.0
+_STRETCHES, _POINTS = "stretches", "points"
+"""What a consumer is for: much at a time, or one record."""
 _SHORT_AFTER_S = 1.0
 """So long may a partition end below what was asked for, until somebody asks why (a leader may have moved)."""
 
@@ -67,7 +70,7 @@ class KafkaReader:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.name = settings.journal
-        self._idle: list[_Consumer] = []
+        self._idle: dict[str, list[_Consumer]] = {_STRETCHES: [], _POINTS: []}
         self._lock = threading.Lock()
         self._connecting = threading.Lock()
         self._manifest: Manifest | None = None
@@ -163,6 +166,11 @@ class KafkaReader:
         """Compare the topics with the manifest now. Raises ``JournalMismatch``; about two milliseconds."""
         self._compare(self.connect(), self._describe())
 
+    @property
+    def topic_id(self) -> str:
+        """The id of the journal's topic: offsets mean nothing without it."""
+        return self.connect().topic_ids[self.settings.topic_name("journal")]
+
     # --- reading --------------------------------------------------------------------------------------------------
     def watermarks(self, partition: int) -> Watermarks:
         """First and next offset; ``high`` is below any transaction still open."""
@@ -202,6 +210,45 @@ class KafkaReader:
         with self._lock:
             return self._tables.setdefault(name, KafkaTable(self, name))
 
+    def checkpoints(self) -> KafkaCheckpoints:
+        """The checkpoints, read through the same consumers."""
+        return KafkaCheckpoints(self)
+
+    def marks_of(self, topic: str, partition: int) -> Watermarks:
+        """First and next position of another topic's partition; read committed."""
+        with self._borrowed() as consumer:
+            return self._watermarks(consumer, topic, partition)
+
+    def read_topic(self, topic: str, partition: int, start: int, stop: int) -> Iterator[Batch]:
+        """Batches of another topic's records in [start, stop), without the comparison that the journal gets."""
+        with self._borrowed() as consumer:
+            self._assign(consumer, topic, partition, start)
+            yield from self._read(consumer, topic, partition, start, stop, None)
+
+    def first_at(self, topic: str, partition: int, position: int) -> Record | None:
+        """The first committed record at or after ``position``; None if the partition ends without one."""
+        patience = Patience(self.settings.start_timeout_s)
+        with self._borrowed(_POINTS) as consumer:
+            self._assign(consumer, topic, partition, position)
+            while True:
+                messages = self._poll(consumer, patience, records_max=0)
+                messages = [each for each in messages if belongs(each, topic, partition, position)]
+                end = self._settle(messages, topic, partition, position)
+                found = next((each for each in messages if each.error() is None), None)
+                if found is not None:
+                    return record_of(partition, found)
+                if end is not None:
+                    return None
+
+    def uncommitted_end(self, topic: str, partition: int) -> int:
+        """Where a partition ends, open transactions included."""
+        latest = {TopicPartition(topic, partition): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
+        with self._ours(topic=topic, partition=partition):
+            asked = self._connected_admin().list_offsets(
+                latest, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=self.settings.start_timeout_s
+            )
+            return int(next(iter(asked.values())).result().offset)
+
     def read_newer(self, topic: str, partition: int, start: int) -> tuple[list[Record], int]:
         """For tables: the records of a compacted topic from ``start`` on, and where it ends now."""
         with self._borrowed() as consumer:
@@ -218,7 +265,9 @@ class KafkaReader:
         """Give up connections; a read that is under way ends with ``JournalUnavailable``. Idempotent."""
         with self._lock:
             self._closed = True
-            idle, self._idle = self._idle, []
+            idle = [consumer for parked in self._idle.values() for consumer in parked]
+            for parked in self._idle.values():
+                parked.clear()
         for consumer in idle:
             consumer.close()
         self._admin = self._producer = None
@@ -258,7 +307,7 @@ class KafkaReader:
             elif position >= stop:
                 yield Batch((), 0, 0, stop)  # the rest is holes
 
-    def _poll(self, consumer: Consumer, patience: Patience) -> list[Message]:
+    def _poll(self, consumer: Consumer, patience: Patience, records_max: int = _BATCH_RECORDS) -> list[Message]:
         """What has arrived; nothing after a tenth of a second."""
         self._refuse_closed()
         with self._ours():
@@ -267,7 +316,7 @@ class KafkaReader:
             if first is None:
                 patience.spend(lambda: self._silent(patience))
                 return []
-            return [first, *consumer.consume(_BATCH_RECORDS, 0)]
+            return [first, *consumer.consume(records_max, 0)] if records_max else [first]
 
     def _settle(self, messages: Sequence[Message], topic: str, partition: int, start: int) -> int | None:
         """Raise for the errors among ``messages``; else where the partition ended (None: nobody said)."""
@@ -302,12 +351,7 @@ class KafkaReader:
 
     def _explain_end(self, topic: str, partition: int, position: int, stop: int) -> None:
         """The log ends below ``stop`` (raises), or only a transaction that is still open hides the rest."""
-        latest = {TopicPartition(topic, partition): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
-        with self._ours(partition=partition):
-            asked = self._connected_admin().list_offsets(
-                latest, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=self.settings.start_timeout_s
-            )
-            end = next(iter(asked.values())).result().offset
+        end = self.uncommitted_end(topic, partition)
         if end < stop:
             facts: dict[str, Any] = {"topic": topic, "partition": partition, "offset": stop - 1, "high": end}
             raise LogTruncated("the log ends before an entry that was acknowledged", **facts)
@@ -367,14 +411,15 @@ class KafkaReader:
                 time.sleep(min(_RETRY_S, left_s))
 
     @contextlib.contextmanager
-    def _borrowed(self) -> Iterator[_Consumer]:
+    def _borrowed(self, kind: str = _STRETCHES) -> Iterator[_Consumer]:
         """A consumer for one job. After an error it is not trusted again."""
         with self._lock:
             self._refuse_closed()
-            consumer = self._idle.pop() if self._idle else None
+            consumer = self._idle[kind].pop() if self._idle[kind] else None
         if consumer is None:
+            config = point_config(self.settings) if kind == _POINTS else reader_config(self.settings)
             with self._ours():
-                consumer = _Consumer({**reader_config(self.settings), **_LOGGED})
+                consumer = _Consumer({**config, **_LOGGED}, kind)
         try:
             yield consumer
         except GeneratorExit:  # whoever reads had enough
@@ -388,9 +433,10 @@ class KafkaReader:
     def _park(self, consumer: _Consumer) -> None:
         consumer.unassign()  # an idle assignment keeps a fetch under way that the next job would wait for
         with self._lock:
-            kept = not self._closed and len(self._idle) < _IDLE_CONSUMERS_MAX
+            parked = self._idle[consumer.kind]
+            kept = not self._closed and len(parked) < _IDLE_CONSUMERS_MAX
             if kept:
-                self._idle.append(consumer)
+                parked.append(consumer)
         if not kept:
             consumer.close()
 
@@ -428,10 +474,11 @@ class KafkaReader:
 
 
 class _Consumer(Consumer):
-    """A consumer, and the topics it knows the leaders of."""
+    """A consumer, what it is for, and the topics it knows the leaders of."""
 
-    def __init__(self, config: dict[str, Any]) -> None:
+    def __init__(self, config: dict[str, Any], kind: str) -> None:
         super().__init__(config)
+        self.kind = kind
         self.topics: set[str] = set()
 
 

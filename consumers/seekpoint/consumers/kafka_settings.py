@@ -7,7 +7,7 @@ from typing import Any
 
 from seekpoint.schemas.settings import Settings
 
-__all__ = ["reader_config", "writer_config"]
+__all__ = ["point_config", "reader_config", "writer_config"]
 
 _FAST: Mapping[str, Any] = {
     # An empty fetch holds the connection: the next assignment waits for it.
@@ -31,6 +31,11 @@ _SURE: Mapping[str, Any] = {
 def reader_config(settings: Settings) -> dict[str, Any]:
     """For a consumer that is assigned by hand and never joins a group."""
     return {**_FAST, **settings.consumer_config(), **_SURE, "group.id": f"{settings.journal}.reader"}
+
+
+def point_config(settings: Settings) -> dict[str, Any]:
+    """For a consumer of single records: a fetch brings little more than the one that is wanted, whatever its size."""
+    return {**reader_config(settings), "max.partition.fetch.bytes": 65_536}
 
 
 def writer_config(settings: Settings) -> dict[str, Any]:

@@ -99,6 +99,10 @@ class LogReader(Protocol):
     def limits(self) -> Limits:
         """What the journal accepts: the fold applies them too."""
 
+    @property
+    def topic_id(self) -> str:
+        """The id of the journal's topic: a re-created one has another, and old offsets mean nothing there."""
+
     def watermarks(self, partition: int) -> Watermarks:
         """First and next offset. Raises ``JournalUnavailable``."""
 
@@ -170,6 +174,7 @@ class MemoryLog:
         self.partitions = partitions
         self.limits = limits
         self.name = name
+        self.topic_id = f"{name}.1"
         self.codec = Codec(limits)
         self._parts = [_Partition() for _ in range(partitions)]
         self._tables: dict[str, MemoryTable] = {}
