@@ -7,6 +7,7 @@
     │   ├── AppendTimeout        an append was not acknowledged in append_timeout_s, and healing failed too
     │   ├── ConfirmTimeout       an entry was acknowledged but not seen applied in time
     │   ├── ClaimLost            another node claimed first
+    │   ├── RequestTimeout       nobody answered a request for a recovery in time
     │   └── ClusterFailed        a part of the local cluster did not come up
     ├── Reopen                   this handle is over: open the process again
     │   ├── Fenced               another owner has claimed the process
@@ -64,6 +65,7 @@ __all__ = [
     "ProcessFinished",
     "Refused",
     "Reopen",
+    "RequestTimeout",
     "SeekpointError",
     "TierUnavailable",
     "TooManyDeadLetters",
@@ -147,6 +149,12 @@ class ClaimLost(TryAgain):
 
     hint = "the other node owns the process now; open again only if it should not"
     exit_code = EXIT_REFUSED
+
+
+class RequestTimeout(TryAgain):
+    """Nobody answered a request for a recovery in time. Nothing was changed by it."""
+
+    hint = "start a consumer that answers: seekpoint serve recovery; or give it more time"
 
 
 class ClusterFailed(TryAgain):

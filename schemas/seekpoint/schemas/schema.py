@@ -1,4 +1,4 @@
-"""The Avro schema of this code, put together from the ``.avsc`` files."""
+"""The Avro schemas of this code, put together from the ``.avsc`` files."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ SCHEMA_FINGERPRINT = bytes.fromhex("62fb3bbcf40c1c06")
 _NAMESPACE = "seekpoint"
 
 
-@lru_cache(maxsize=1)
-def schema_json() -> str:
-    """The current schema, whole, as JSON: what is put into ``NAME.schemas`` and what any Avro tool reads."""
+@lru_cache(maxsize=3)
+def schema_json(name: str = "Entry") -> str:
+    """A current schema, whole, as JSON: any Avro tool reads it. That of entries is put into ``NAME.schemas``."""
     folder = resources.files("seekpoint.schemas") / "avsc"
     seen: set[str] = set()
 
@@ -31,4 +31,4 @@ def schema_json() -> str:
             return inline(json.loads((folder / f"{node}.avsc").read_text()))
         return node
 
-    return json.dumps(inline(f"{_NAMESPACE}.Entry"), separators=(",", ":"))
+    return json.dumps(inline(f"{_NAMESPACE}.{name}"), separators=(",", ":"))
