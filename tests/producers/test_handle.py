@@ -90,6 +90,18 @@ async def test_the_agent_sees_what_was_acknowledged_and_nothing_on_its_way(bench
     assert bench.handle.state.hash == bench.refold().hash
 
 
+async def test_what_was_confirmed_between_two_looks_is_seen(bench: Bench) -> None:
+    """Acknowledged and confirmed since the last look, while more is on its way: the state has it, without a gap."""
+    first, second, third, _ = (bench.send(number) for number in range(1, 5))
+    bench.handle.acknowledge(first, bench.land(first))
+    assert bench.handle.state.seq == 1
+    bench.handle.acknowledge(second, bench.land(second))
+    bench.confirm()
+    assert (bench.handle.state.seq, bench.handle.state.context) == (2, {"n": 2})
+    bench.handle.acknowledge(third, bench.land(third))
+    assert (bench.handle.state.seq, bench.handle.state.degraded) == (3, None)
+
+
 async def test_confirmed_means_applied(bench: Bench) -> None:
     """O4: after absorbing, nothing acknowledged is unconfirmed, and the state is the fold's."""
     pending = bench.send(1)

@@ -18,7 +18,7 @@ from typing import Any
 
 from seekpoint.consumers.scan import entry_of
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.codec import encode
+from seekpoint.schemas.codec import encode, is_entry
 from seekpoint.schemas.entry import Entry, process_key
 from seekpoint.schemas.errors import (
     Fenced,
@@ -107,7 +107,7 @@ class Handle:
         self.limits = reader.limits
         self._base = state.thaw()
         self._ahead = state.thaw()
-        self._acked: dict[int, Pending] = {}
+        self._acked: dict[int, Entry] = {}
         self._told: Draft | None = None
         self._snapshot: State | None = None
 
@@ -127,13 +127,13 @@ class Handle:
         """The state without what is on its way; kept, so that the next call folds only what came since."""
         if self._told is None:
             self._told = self._base.snapshot().thaw()
-        fresh: list[tuple[int, Pending]] = []
+        fresh: list[tuple[int, Entry]] = []
         for offset in reversed(self._acked):
             if offset <= self._told.offset:
                 break
             fresh.append((offset, self._acked[offset]))
-        for offset, done in reversed(fresh):
-            advance(self._told, offset, done.entry, self.limits)
+        for offset, entry in reversed(fresh):
+            advance(self._told, offset, entry, self.limits)
         return self._told
 
     @property
@@ -196,7 +196,7 @@ class Handle:
         while self.pending and self.pending[0].offset is not None:
             done = self.pending.popleft()
             assert done.offset is not None
-            self._acked[done.offset] = done
+            self._acked[done.offset] = done.entry
             self.last_offset = done.offset
             self._snapshot = None
             done.tell(done.offset)
@@ -213,8 +213,8 @@ class Handle:
             if record.offset < self.position:
                 continue
             own = self._acked.get(record.offset)
-            if own is not None and own.value == record.value:
-                self._absorb_own(record.offset, own.entry)
+            if own is not None and is_entry(record.value, own.id):
+                self._absorb_own(record.offset, own)
             else:
                 foreign = self._absorb_foreign(record) or foreign
         self.position = max(self.position, position)
@@ -239,6 +239,8 @@ class Handle:
         owns = self.ended or self._base.owner == self.claim_id or self._base.owner in self.healing_claims
         if owns:
             self._check_applied(below)
+        if below:
+            self._told = None  # it may not have folded them yet, and they are about to be forgotten
         for offset in below:
             del self._acked[offset]
         if not owns:
@@ -248,12 +250,13 @@ class Handle:
 
     def _check_applied(self, below: list[int]) -> None:
         """What was acknowledged below the position must be applied: the owner has not changed."""
-        if not below or self._acked[below[-1]].seq <= self._base.seq:
+        seq = self._acked[below[-1]].seq if below else None
+        if seq is None or seq <= self._base.seq:
             return
         facts: dict[str, Any] = {"process_id": self.process_id, "partition": self.partition, "offset": below[-1]}
         if self._base.degraded is not None:
             raise ProcessDegraded("acknowledged entries lie behind a gap", expected_seq=self._base.seq + 1, **facts)
-        raise LogTruncated("an acknowledged entry is no longer where it was", seq=self._acked[below[-1]].seq, **facts)
+        raise LogTruncated("an acknowledged entry is no longer where it was", seq=seq, **facts)
 
     def _fenced(self) -> Fenced:
         self.fenced_entries += len(self._acked)
@@ -266,8 +269,8 @@ class Handle:
     def _rebuild(self) -> None:
         """Externals came in between: lay the own entries anew on the confirmed state."""
         self._ahead = self._base.snapshot().thaw()
-        for offset, done in self._acked.items():
-            advance(self._ahead, offset, done.entry, self.limits)
+        for offset, entry in self._acked.items():
+            advance(self._ahead, offset, entry, self.limits)
         for pending in self.pending:
             try_own(self._ahead, pending.seq, pending.entry.body, self.limits)
         self._snapshot = self._told = None
