@@ -175,12 +175,14 @@ class KafkaReader:
     def watermarks(self, partition: int) -> Watermarks:
         """First and next offset; ``high`` is below any transaction still open."""
         self.connect()
+        known = self._ends.get(partition, 0)  # before asking: of two who ask at once the older answer may come last
         with self._borrowed() as consumer:
             found = self._watermarks(consumer, self.settings.topic_name("journal"), partition)
-        if found.high < self._ends.get(partition, 0):
+        if found.high < known:
             self.check()
             raise LogTruncated("the log became shorter", journal=self.name, partition=partition, **found._asdict())
-        self._ends[partition] = found.high
+        with self._lock:
+            self._ends[partition] = max(found.high, self._ends.get(partition, 0))
         return found
 
     def read(self, partition: int, start: int, stop: int, keys: Collection[bytes] | None = None) -> Iterator[Batch]:
