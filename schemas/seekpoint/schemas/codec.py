@@ -25,7 +25,7 @@ from seekpoint.schemas.resolution import EntryReader, entry_reader
 from seekpoint.schemas.schema import SCHEMA_FINGERPRINT, schema_json
 from seekpoint.schemas.values import check
 
-__all__ = ["SCHEMA_FINGERPRINT", "Codec", "encode", "schema_json"]
+__all__ = ["SCHEMA_FINGERPRINT", "Codec", "encode", "is_entry", "schema_json"]
 
 MAGIC = b"\xc3\x01"
 _HEADER = MAGIC + SCHEMA_FINGERPRINT
@@ -79,16 +79,50 @@ def encode(entry: Entry) -> bytes:
         put_long(out, epoch)
         _put_optional_id(out, claim_id)
         _put_optional_long(out, prev_offset)
-        put_long(out, ts)
-        _put_optional_text(out, actor)
-        _put_optional_id(out, caused_by)
-        _put_optional_text(out, correlation_id)
+        out += _stamp_part(ts) if _STAMP_MIN <= ts < _STAMP_END else _long_part(ts)
+        if actor is None and caused_by is None and correlation_id is None:
+            out += b"\0\0\0"  # the three branches "null": what most entries have
+        else:
+            _put_optional_text(out, actor)
+            _put_optional_id(out, caused_by)
+            _put_optional_text(out, correlation_id)
         branch, writers = _WRITERS[type(body)]
         out += branch
         for name, put in writers:
             put(out, getattr(body, name))
     except ValueError as exc:
         raise UnserializableValue(f"an entry that cannot be written: {exc}", process_id=process_id) from exc
+    return bytes(out)
+
+
+def is_entry(data: bytes | None, entry_id: bytes) -> bool:
+    """Whether ``data`` is the entry with this id, as this code wrote it: its id comes first."""
+    return data is not None and data.startswith(_HEADER) and data.startswith(entry_id, len(_HEADER))
+
+
+_STAMP_MIN, _STAMP_END = 1 << 48, 1 << 55  # microseconds from 1978 to 3111: always eight bytes
+
+
+def _stamp_part(ts: int) -> bytes:
+    """A time stamp of our age, without the loop: half the time."""
+    r = ts << 1
+    return bytes(
+        (
+            r & 0x7F | 0x80,
+            r >> 7 & 0x7F | 0x80,
+            r >> 14 & 0x7F | 0x80,
+            r >> 21 & 0x7F | 0x80,
+            r >> 28 & 0x7F | 0x80,
+            r >> 35 & 0x7F | 0x80,
+            r >> 42 & 0x7F | 0x80,
+            r >> 49,
+        )
+    )
+
+
+def _long_part(value: int) -> bytes:
+    out = bytearray()
+    put_long(out, value)
     return bytes(out)
 
 
