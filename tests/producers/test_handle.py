@@ -112,6 +112,20 @@ async def test_confirmed_means_applied(bench: Bench) -> None:
     assert bench.handle.state == bench.refold()
 
 
+async def test_an_entry_read_back_before_its_acknowledgement_counts_once(bench: Bench) -> None:
+    """A pass may see an entry before Kafka's answer does its rounds: that is its acknowledgement, and one message."""
+    loop = asyncio.get_running_loop()
+    body = bodies.MessageSaid("user", "hello")
+    pending = bench.handle.prepare(new_id(), 0, body, Cause(), future := loop.create_future())
+    offset = bench.land(pending)
+    bench.confirm()
+    assert future.result() == offset
+    bench.handle.acknowledge(pending, offset)
+    assert len(bench.handle.state.conversation) == 1
+    assert bench.handle.state.hash == bench.refold().hash
+    assert bench.handle.unconfirmed is None
+
+
 async def test_a_claim_without_effect_fences_nobody(bench: Bench) -> None:
     """O4: not "a claim was seen" but "the entry was applied" decides."""
     bench.append_claim(7)
@@ -158,6 +172,15 @@ async def test_a_release_that_was_applied_is_not_a_fence(bench: Bench) -> None:
     assert bench.handle.error is None
 
 
+async def test_a_release_read_back_before_its_acknowledgement_is_not_a_fence(bench: Bench) -> None:
+    """The process has no owner any more because this very handle gave it up."""
+    released = bench.handle.prepare(new_id(), 0, bodies.Released(), Cause(), asyncio.get_running_loop().create_future())
+    bench.land(released)
+    bench.confirm()
+    assert bench.handle.ended
+    assert bench.handle.error is None
+
+
 async def test_an_acknowledged_entry_that_is_gone_is_a_truncated_log(bench: Bench) -> None:
     """The log ends before it, or holds something else there: loud."""
     pending = bench.send(1)
@@ -181,9 +204,9 @@ async def heal(bench: Bench) -> list[Pending]:
 async def test_healing_sends_again_what_did_not_land_and_only_that(bench: Bench) -> None:
     """O5: of three in doubt the first landed; the other two are renumbered under the new epoch."""
     first, second, third = bench.send(1), bench.send(2), bench.send(3)
-    bench.land(first)
+    landed = bench.land(first)
     again = await heal(bench)
-    assert bench.futures[first].done()
+    assert bench.futures[first].result() == landed
     assert again == [second, third]
     assert [(one.seq, one.entry.epoch) for one in again] == [(2, 2), (3, 2)]
     for pending in again:

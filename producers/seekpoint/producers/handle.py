@@ -42,6 +42,9 @@ __all__ = ["Handle", "Pending", "Status"]
 ATTEMPTS_MAX = 3
 """How often one entry is sent, healing in between, while the broker refuses it."""
 
+_COUNTED = frozenset({Verdict.APPLIED, Verdict.MISFIT})
+"""The verdicts by which an owner's entry takes its seq."""
+
 
 class Status(Enum):
     """What a handle may do."""
@@ -216,22 +219,37 @@ class Handle:
             if own is not None and is_entry(record.value, own.id):
                 self._absorb_own(record.offset, own)
             else:
-                foreign = self._absorb_foreign(record) or foreign
+                foreign = self._absorb_other(record) or foreign
         self.position = max(self.position, position)
         self._settle(foreign)
 
     def _absorb_own(self, offset: int, entry: Entry) -> None:
         verdict = advance(self._base, offset, entry, self.limits)
         self.fenced_entries += verdict is Verdict.STALE
+        self._note_end(verdict, entry)
+
+    def _note_end(self, verdict: Verdict, entry: Entry) -> None:
         self.ended = self.ended or (verdict is Verdict.APPLIED and isinstance(entry.body, b.Released | b.Finished))
 
-    def _absorb_foreign(self, record: Record) -> bool:
-        """An entry that is not one of the acknowledged: external, a former owner's, poison. Whether it counted."""
+    def _absorb_other(self, record: Record) -> bool:
+        """An entry that is not one of the acknowledged: external, a former owner's, poison, or an own one on its way.
+
+        Whether the own entries have to be laid anew on what it changed.
+        """
         try:
             entry = entry_of(record, self._reader.codec, self._reader.partitions)
         except UndecodableRecord:
             return False  # the reader that projects the partition makes a dead letter of it
-        advance(self._base, record.offset, entry, self.limits)
+        verdict = advance(self._base, record.offset, entry, self.limits)
+        return not (verdict in _COUNTED and self._landed(verdict, entry, record.offset))
+
+    def _landed(self, verdict: Verdict, entry: Entry, offset: int) -> bool:
+        """Whether ``entry`` is the next own one on its way: that it was read says what an acknowledgement would."""
+        pending = self.pending[0] if self.pending else None
+        if pending is None or pending.entry.id != entry.id or entry.claim_id != self.claim_id:
+            return False
+        self._note_end(verdict, entry)
+        self.acknowledge(pending, offset)
         return True
 
     def _settle(self, foreign: bool) -> None:
@@ -285,7 +303,7 @@ class Handle:
     def heal(self) -> list[Pending]:
         """``absorb`` has read through the healing claim: what is to be sent again, renumbered under the new epoch.
 
-        What landed after all is acknowledged here. Raises ``ProcessDegraded`` if the claim was refused,
+        What landed after all was acknowledged when it was read. Raises ``ProcessDegraded`` if the claim was refused,
         ``LogTruncated`` if less landed than was acknowledged.
         """
         self.check_open()
@@ -299,9 +317,6 @@ class Handle:
             )  # fmt: skip
         self.epoch, self.claim_id = self._base.epoch, owner
         self.healing_claims.clear()
-        while self.pending and self.pending[0].seq <= landed:
-            done = self.pending.popleft()
-            done.tell(self._base.offset if done.offset is None else done.offset)
         again = list(self.pending)
         for seq, pending in enumerate(again, start=landed + 1):
             self._renumber(pending, seq)
