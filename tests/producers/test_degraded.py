@@ -103,3 +103,21 @@ def test_what_the_promises_rest_on_is_set_on_every_producer() -> None:
         "enable.gapless.guarantee": True,
         "message.timeout.ms": 0,
     }
+
+
+@pytest.mark.parametrize("end", ["release", "finish"])
+@pytest.mark.parametrize("fault", ["drop_acknowledgements", "refuse_appends"])
+async def test_an_end_in_doubt_heals_and_ends_the_process(fault: str, end: str) -> None:
+    """O5: a release or finish past its deadline, landed or not, is only a delay: then the process has no owner."""
+    log = MemoryLog(partitions=1)
+    async with Node.in_memory(log, **FAST) as node:
+        process = await node.open("p")
+        getattr(log, fault)()
+        under_way = asyncio.create_task(process.update("a", 1))
+        leaving = asyncio.create_task(getattr(process, end)())
+        await asyncio.sleep(0.2)
+        log.heal()
+        assert (await asyncio.wait_for(under_way, 5)).seq == 1
+        await asyncio.wait_for(leaving, 5)
+        state = (await node.recover("p")).state
+        assert (state.owner, state.degraded, state.finished) == (None, None, end == "finish")

@@ -227,6 +227,39 @@ async def test_healing_explains_a_gap_of_its_own(bench: Bench) -> None:
     assert bench.refold().degraded is None
 
 
+def release(bench: Bench) -> tuple[Pending, asyncio.Future[int]]:
+    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    pending = bench.handle.prepare(new_id(), 0, bodies.Released(), Cause(), future)
+    bench.handle.ending = True
+    return pending, future
+
+
+async def test_a_release_that_landed_is_said_again_behind_the_healing_claim(bench: Bench) -> None:
+    """O5: the claim made an owner of a handle that wants to go: its process ends up without one all the same."""
+    first = bench.send(1)
+    last, gone = release(bench)
+    bench.land(first)
+    bench.land(last)
+    again = await heal(bench)
+    assert again == [last]
+    assert not gone.done()
+    bench.handle.acknowledge(last, bench.land(last))
+    bench.confirm()
+    assert (bench.handle.ended, bench.handle.error) == (True, None)
+    state = bench.refold()
+    assert (state.owner, state.seq, state.context, state.degraded) == (None, 3, {"n": 1}, None)
+
+
+async def test_a_release_that_landed_before_a_foreign_claim_is_over(bench: Bench) -> None:
+    """O5: somebody claimed what was given up; the healing claim is lost, and nobody was fenced."""
+    last, gone = release(bench)
+    offset = bench.land(last)
+    bench.append_claim(1)
+    assert await heal(bench) == []
+    assert gone.result() == offset
+    assert bench.handle.error is None
+
+
 async def test_what_lands_late_after_healing_changes_nothing(bench: Bench) -> None:
     """O5: an old copy that was on the wire is stale by its epoch."""
     pending = bench.send(1)

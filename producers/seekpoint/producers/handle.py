@@ -249,7 +249,10 @@ class Handle:
         if pending is None or pending.entry.id != entry.id or entry.claim_id != self.claim_id:
             return False
         self._note_end(verdict, entry)
-        self.acknowledge(pending, offset)
+        if self.status is Status.HEALING and isinstance(entry.body, b.Released):
+            pending.offset = offset  # the healing claim may come behind it: then it has to be said again
+        else:
+            self.acknowledge(pending, offset)
         return True
 
     def _settle(self, foreign: bool) -> None:
@@ -306,8 +309,10 @@ class Handle:
         What landed after all was acknowledged when it was read. Raises ``ProcessDegraded`` if the claim was refused,
         ``LogTruncated`` if less landed than was acknowledged.
         """
-        self.check_open()
         owner, landed = self._base.owner, self._base.seq
+        if self.ended and owner not in self.healing_claims:
+            return self._already_over()
+        self.ended = False
         if owner not in self.healing_claims or owner is None:
             raise ProcessDegraded("the process cannot be claimed again", process_id=self.process_id, epoch=self.epoch)
         if landed < self.acknowledged_seq:
@@ -325,6 +330,14 @@ class Handle:
         self._acked.clear()
         self._rebuild()
         return again
+
+    def _already_over(self) -> list[Pending]:
+        """The release or finish landed before the healing claim: nothing is left to heal."""
+        self.status = Status.OPEN
+        for pending in list(self.pending):
+            assert pending.offset is not None
+            self.acknowledge(pending, pending.offset)
+        return []
 
     def _renumber(self, pending: Pending, seq: int) -> None:
         if pending.attempts >= ATTEMPTS_MAX and pending.failure is not None:
