@@ -121,3 +121,18 @@ async def test_an_end_in_doubt_heals_and_ends_the_process(fault: str, end: str) 
         await asyncio.wait_for(leaving, 5)
         state = (await node.recover("p")).state
         assert (state.owner, state.degraded, state.finished) == (None, None, end == "finish")
+
+
+@pytest.mark.parametrize("after_s", [0.02, 0.15])
+async def test_nobody_waits_for_a_handle_whose_release_was_cancelled(after_s: float) -> None:
+    """While Kafka is silent, before or while it heals: the other calls of that handle raise, they do not hang."""
+    log = MemoryLog(partitions=1)
+    async with Node.in_memory(log, **FAST) as node:
+        process = await node.open("p")
+        log.refuse_appends()
+        under_way = asyncio.create_task(process.update("a", 1))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(process.release(), after_s)
+        with pytest.raises(HandleClosed):
+            await asyncio.wait_for(under_way, 5)
+        log.heal()

@@ -355,6 +355,17 @@ class Handle:
         while self.pending:
             self.pending.popleft().fail(error)
 
+    def let_go(self) -> None:
+        """Nobody looks after it any more: whoever still waits is told now, or would wait for ever."""
+        if self.pending:
+            self.fail(
+                HandleClosed(
+                    "the process was let go while entries were on their way: they may be in the log",
+                    process_id=self.process_id, unacknowledged=len(self.pending),
+                )
+            )  # fmt: skip
+        self.close()
+
     def close(self, error: SeekpointError | None = None) -> None:
         """Nothing more is sent. ``error`` is what later calls raise."""
         self.status = Status.CLOSED

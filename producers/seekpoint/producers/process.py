@@ -231,7 +231,6 @@ class Process:
         try:
             await self._confirm(await future)
         finally:
-            self._handle.close()
             self.let_go()
 
     async def _confirm(self, offset: int) -> None:
@@ -243,8 +242,11 @@ class Process:
         self._cause = replace(self._cause, caused_by=entry_id)
 
     def let_go(self) -> None:
-        """Forget the handle on this node; the process stays claimed unless it was released."""
-        self._handle.close()
+        """Forget the handle on this node; the process stays claimed unless it was released.
+
+        Calls still under way raise ``HandleClosed``: their entries may be in the log, or get there.
+        """
+        self._handle.let_go()
         self._on_let_go(self._handle)
 
 
