@@ -260,6 +260,17 @@ async def test_external_entries_wait_in_the_mailbox_until_the_owner_takes_them(l
             assert refold(log, "p").hash == process.state.hash
 
 
+async def test_two_tasks_that_receive_at_once_get_two_signals(log: MemoryLog) -> None:
+    """What one is taking, no other takes: a signal reaches the agent once."""
+    async with Node.in_memory(log) as node:
+        sent = [await node.signal("p", "go", number) for number in range(2)]
+        async with node.open("p") as process:
+            taken = await asyncio.gather(*(process.receive(timeout_s=5) for _ in sent))
+            assert [item.id for item in taken] == sent
+            with pytest.raises(TimeoutError):
+                await process.receive(timeout_s=0)
+
+
 async def test_one_signal_id_is_delivered_once(log: MemoryLog) -> None:
     """Sent twice, in the mailbox once."""
     async with Node.in_memory(log) as node:

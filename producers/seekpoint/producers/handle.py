@@ -34,7 +34,7 @@ from seekpoint.schemas.errors import (
 from seekpoint.schemas.fold import Verdict, advance, try_own
 from seekpoint.schemas.log import LogReader, Record
 from seekpoint.schemas.partition import partition_of
-from seekpoint.schemas.state import Draft, State
+from seekpoint.schemas.state import Draft, MailItem, State
 
 __all__ = ["Handle", "Pending", "Status"]
 
@@ -125,6 +125,11 @@ class Handle:
                 self._ahead.offset = max(self._ahead.offset, self.last_offset)
                 self._snapshot = self._ahead.snapshot()
         return self._snapshot
+
+    @property
+    def mail(self) -> list[MailItem]:
+        """What waits in the mailbox, oldest first, without what is being received already: each is taken once."""
+        return list(self._ahead.mailbox.values())
 
     def _acknowledged(self) -> Draft:
         """The state without what is on its way; kept, so that the next call folds only what came since."""

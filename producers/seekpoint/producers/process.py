@@ -179,7 +179,7 @@ class Process:
     async def _await_mail(self, name: str | None) -> MailItem:
         while True:
             self._handle.check_open()
-            for item in self.state.mailbox.values():
+            for item in self._handle.mail:
                 if name is None or (item.kind == b.Signal.KIND and item.name == name):
                     return item
             await self._confirmer.to_end(self._handle)
