@@ -15,7 +15,8 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from seekpoint.schemas.errors import InvalidSetting, JournalUnavailable, LimitExceeded, SeekpointError
+from seekpoint.consumers.kafka_errors import translated
+from seekpoint.schemas.errors import InvalidSetting, JournalUnavailable
 from seekpoint.schemas.log import Delivery, Outgoing
 from seekpoint.schemas.settings import Settings
 
@@ -114,7 +115,7 @@ class KafkaAppender:
                 self._deliver([Delivery(token, -1, lost)])
 
     def _on_delivery(self, token: object, size: int, error: KafkaError | None, message: Any) -> None:
-        failure = None if error is None else translate(error, self._settings)
+        failure = None if error is None else translated(error.name(), error.str(), self._settings)
         self._answered.append((Delivery(token, message.offset() if failure is None else -1, failure), size))
 
     def _done(self, size: int, records: int = 1) -> None:
@@ -166,11 +167,3 @@ def _producer(settings: Settings) -> Producer:
         return Producer(config)
     except KafkaException as exc:
         raise InvalidSetting(f"librdkafka refuses a setting: {settings.scrub(str(exc))}") from exc
-
-
-def translate(error: KafkaError, settings: Settings) -> SeekpointError:
-    """A client's error as ours, its text free of secrets."""
-    text = settings.scrub(error.str())
-    if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
-        return LimitExceeded(f"the broker refuses the record's size: {text}", hint="seekpoint topics check")
-    return JournalUnavailable(f"Kafka did not take the record: {text}", code=error.name())

@@ -132,7 +132,7 @@ class Outbox:
         for item, offset, error in deliveries:
             if item.shipment is not None:  # type: ignore[attr-defined]
                 item.shipment.open -= 1  # type: ignore[attr-defined]
-            failure = error or failure
+            failure = failure or error  # the first says why; what follows it was only purged
             if isinstance(item, Pending):
                 if error is None:
                     item.handle.acknowledge(item, offset)
