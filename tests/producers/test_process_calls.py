@@ -123,6 +123,8 @@ async def test_what_exceeds_a_limit_is_refused_before_it_is_sent() -> None:
             await process.update("deep", [[[[[1]]]]])
         with pytest.raises(LimitExceeded):
             await process.update("many", list(range(11)))
+        with pytest.raises(LimitExceeded):
+            await process.update_many(dict.fromkeys("abcdefghijk", 1))
         await process.update("a", "x" * 1_500)
         with pytest.raises(LimitExceeded):
             await process.update("b", "x" * 1_500)

@@ -16,7 +16,7 @@ from seekpoint.producers.outbox import Outbox
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.clock import now_us
 from seekpoint.schemas.entry import new_id
-from seekpoint.schemas.errors import Refused, UnserializableValue
+from seekpoint.schemas.errors import LimitExceeded, Refused, UnserializableValue
 from seekpoint.schemas.limits import Limits
 from seekpoint.schemas.state import MailItem, State
 from seekpoint.schemas.values import dump
@@ -93,7 +93,12 @@ class Process:
         return await self.append(b.ContextUpdated(_key(key), dump(value, self.limits)))
 
     async def update_many(self, values: Mapping[str, Any]) -> Acknowledged:
-        """Set several context values in one entry: all or none."""
+        """Set several context values in one entry: all or none. Together they are one value of the journal's limits."""
+        if len(values) > self.limits.items:
+            raise LimitExceeded(
+                "more context values in one entry than any reader takes",
+                process_id=self.process_id, items=len(values), limit=self.limits.items,
+            )  # fmt: skip
         return await self.append(
             b.ContextUpdatedMany({_key(key): dump(value, self.limits) for key, value in values.items()})
         )
