@@ -52,7 +52,7 @@ def test_topics_hold_what_the_limits_allow() -> None:
     """A record, or a state in the checkpoints, and what Kafka puts around it."""
     sizes = {kind: int(plan.config["max.message.bytes"]) for kind, plan in PLANS.items()}
     assert sizes["journal"] == DEFAULT_LIMITS.record_bytes + RECORD_OVERHEAD_BYTES
-    assert sizes["checkpoints"] == DEFAULT_LIMITS.state_bytes + RECORD_OVERHEAD_BYTES
+    assert sizes["checkpoints"] == DEFAULT_LIMITS.checkpoint_bytes + RECORD_OVERHEAD_BYTES
     assert sizes["deadletters"] > sizes["journal"]
 
 

@@ -17,8 +17,6 @@ from seekpoint.schemas.state import Draft, State, new_state
 from seekpoint.schemas.values import dump, merge_patch
 from seekpoint.schemas.widths import content_width, mailbox_width
 
-OVERHEAD_BYTES_MAX = 2 * 1_048_576
-
 
 def after(*bodies: b.Body, limits: Limits = DEFAULT_LIMITS) -> State:
     """The state after an owner's ``bodies``."""
@@ -282,4 +280,4 @@ def test_a_full_state_can_always_be_checkpointed() -> None:
     assert (state.degraded.reason, state.epoch) == ("gap", 2)
     assert state.refused_externals > 0
     assert limits.state_bytes * 0.9 < state.content_bytes <= limits.state_bytes
-    assert len(state.to_bytes()) <= limits.state_bytes + OVERHEAD_BYTES_MAX
+    assert len(state.to_bytes()) <= limits.checkpoint_bytes

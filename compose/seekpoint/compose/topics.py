@@ -112,7 +112,7 @@ def _common_rules(replication: int) -> tuple[Rule, ...]:
 
 
 def _size_rule(kind: str, limits: Limits) -> Rule:
-    bytes_max = {"checkpoints": limits.state_bytes, "deadletters": 2 * limits.record_bytes}.get(
+    bytes_max = {"checkpoints": limits.checkpoint_bytes, "deadletters": 2 * limits.record_bytes}.get(
         kind, limits.record_bytes
     )
     low = bytes_max + RECORD_OVERHEAD_BYTES

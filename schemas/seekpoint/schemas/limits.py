@@ -20,5 +20,10 @@ class Limits:
     items: int = 100_000
     """Members of all objects and arrays in one dynamic value."""
 
+    @property
+    def checkpoint_bytes(self) -> int:
+        """The most a whole state takes: its content, and beside it the mailbox, remembered ids and scalars (2 MiB)."""
+        return self.state_bytes + 2 * 1_048_576
+
 
 DEFAULT_LIMITS = Limits()
