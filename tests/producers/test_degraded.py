@@ -88,9 +88,8 @@ async def test_an_outage_longer_than_both_deadlines_is_a_typed_error_and_the_han
             await asyncio.wait_for(process.update("a", 1), 10)
         with pytest.raises((AppendTimeout, HandleClosed)):
             await process.update("a", 2)
-        process.let_go()
         log.heal()
-        async with node.open("p", take_over=True) as again:
+        async with node.open("p") as again:
             await again.update("a", 3)
             assert again.state.context["a"] == 3
 

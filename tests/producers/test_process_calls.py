@@ -148,6 +148,38 @@ async def test_one_handle_a_process_on_a_node(log: MemoryLog) -> None:
             assert process.state.epoch == 2
 
 
+async def test_a_handle_that_is_over_does_not_keep_its_process_from_being_opened_again(log: MemoryLog) -> None:
+    """Without ``async with``: fenced, or let go, and opened again at once on the same node."""
+    async with Node.in_memory(log) as node, Node.in_memory(log) as other:
+        process = await node.open("p")
+        async with other.open("p", take_over=True):
+            await process.update("a", 1)
+        with pytest.raises(Fenced):
+            await process.confirm()
+        again = await node.open("p")
+        await again.update("a", 2)
+        process.let_go()
+        with pytest.raises(AlreadyOpen):
+            await node.open("p")
+        again.let_go()
+        async with node.open("p") as last:
+            assert last.state.context == {"a": 2}
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.002, 0.005, 0.01, 0.02])
+async def test_a_cancelled_open_keeps_nobody_from_opening(log: MemoryLog, after_s: float) -> None:
+    """Whether its claim was written or not: the next open on this node goes on at once."""
+    async with Node.in_memory(log) as node:
+        opening = asyncio.create_task(_open(node, "p"))
+        await asyncio.sleep(after_s)
+        opening.cancel()
+        await asyncio.gather(opening, return_exceptions=True)
+        if not opening.cancelled():
+            opening.result().let_go()
+        async with node.open("p") as process:
+            await process.update("a", 1)
+
+
 async def test_process_ids_are_checked(log: MemoryLog) -> None:
     """1 to 200 bytes, no control characters."""
     async with Node.in_memory(log) as node:

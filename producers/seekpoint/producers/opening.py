@@ -17,7 +17,7 @@ from seekpoint.consumers import Recovered, Recovery, Report
 from seekpoint.consumers.heartbeats import Verdict as Looks
 from seekpoint.consumers.scan import scan
 from seekpoint.producers.confirm import Confirmer
-from seekpoint.producers.handle import Cause, Handle
+from seekpoint.producers.handle import Cause, Handle, Status
 from seekpoint.producers.identity import Identity
 from seekpoint.producers.outbox import Outbox
 from seekpoint.producers.process import Process
@@ -131,19 +131,25 @@ class Opener:
 
     async def open(self, wish: Wish) -> Process:
         """Claim the process as ``wish`` asks. One handle a process on a node."""
-        if wish.process_id in self._handles:
-            raise AlreadyOpen("the process is open on this node", process_id=wish.process_id)
+        self._refuse_open(wish.process_id)
         self._handles[wish.process_id] = None  # its place is taken while the claim is under way
         try:
             handle, report = await self._claim(wish)
         except BaseException:
-            del self._handles[wish.process_id]
+            self._handles.pop(wish.process_id, None)  # the node may have been closed meanwhile
             raise
         self._handles[wish.process_id] = handle
         process = Process(handle, self._outbox, self._confirmer, self._recovery, wish.cause, self._let_go, report)
         if wish.parent_id is not None:
             await self._seed(process, wish)
         return process
+
+    def _refuse_open(self, process_id: str) -> None:
+        """One handle a process: one that is over, but was never let go, does not count."""
+        if process_id in self._handles:
+            handle = self._handles[process_id]
+            if handle is None or handle.status is not Status.CLOSED:
+                raise AlreadyOpen("the process is open on this node", process_id=process_id)
 
     def _let_go(self, handle: Handle) -> None:
         if self._handles.get(handle.process_id) is handle:
@@ -219,6 +225,8 @@ class Opener:
             return Refused("a fork needs an id that was never used", process_id=process_id, hint="choose another id")
         if state.owner is None or wish.take_over:
             return None
+        if state.owner_boot == self._identity.boot_id:
+            return None  # claimed here, and no handle holds it any more: an open that was cancelled, a handle let go
         looks = self._pulse.liveness.judge(state.owner_node or "", state.owner_boot or "", state.owner)
         if looks in (Looks.DEAD, Looks.FREE):
             return None
