@@ -14,7 +14,6 @@ from seekpoint.consumers.view_store import (
     Page,
     Pointer,
     Seen,
-    Summary,
     ViewMeta,
     spoken,
     summary_of,
@@ -196,22 +195,17 @@ class MemoryView:
         seen = self.see(partition, key)
         return seen.meta, None if seen.state is None else seen.state.offset
 
-    def page(self, partition: int, cursor: str, prefix: bytes, count: int) -> Page:
-        """About ``count`` processes from ``cursor`` on, in the order of their keys here."""
+    def page(self, partition: int, after: bytes, prefix: bytes, count: int) -> Page:
+        """The ``count`` first processes whose keys begin with ``prefix`` and come after ``after``, by key."""
         with self._asked():
             found = self._partitions.get(partition)
             if found is None:
-                return Page(None, (), "")
-            keys = sorted(key for key in found.kept if key.startswith(prefix) and key.hex() > cursor)
-            here = keys[:count]
-            rest = here[-1].hex() if len(keys) > count else ""
-            return Page(found.meta, tuple(self._summary(found, partition, key) for key in here), rest)
+                return Page(None, ())
+            keys = sorted(key for key in found.kept if key.startswith(prefix) and key > after)[:count]
+            return Page(found.meta, tuple(summary_of(partition, key, found.kept[key].state) for key in keys))
 
     def close(self) -> None:
         """Nothing to give up."""
-
-    def _summary(self, found: _Partition, partition: int, key: bytes) -> Summary:
-        return summary_of(partition, key, found.kept[key].state)
 
     def _of(self, partition: int, token: str) -> _Partition | None:
         found = self._partitions.get(partition)

@@ -97,11 +97,10 @@ class Summary:
 
 
 class Page(NamedTuple):
-    """Some processes of a partition. ``cursor`` is where the next page begins, "" after the last."""
+    """Some processes of a partition, by key."""
 
     meta: ViewMeta | None
     summaries: Sequence[Summary]
-    cursor: str
 
 
 class ViewStore(Protocol):
@@ -155,10 +154,10 @@ class ViewBrowser(ViewStore, Protocol):
     def offset_of(self, partition: int, key: bytes) -> tuple[ViewMeta | None, int | None]:
         """The partition's meta and the offset of the process's state, if it is there, in one small call."""
 
-    def page(self, partition: int, cursor: str, prefix: bytes, count: int) -> Page:
-        """About ``count`` processes whose keys begin with ``prefix``, from ``cursor`` on ("": from the beginning).
+    def page(self, partition: int, after: bytes, prefix: bytes, count: int) -> Page:
+        """The ``count`` first processes whose keys begin with ``prefix`` and come after ``after``, by key.
 
-        No order. What is there all the while comes at least once; no conversation and no context is read.
+        No conversation and no context is read.
         """
 
     def close(self) -> None:

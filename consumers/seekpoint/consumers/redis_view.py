@@ -1,0 +1,254 @@
+"""The view in Redis, Valkey or a Redis Cluster. docs/view.md has the layout of its keys."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from secrets import token_urlsafe
+from typing import Any
+
+import msgpack
+
+from seekpoint.consumers import view_scripts as scripts
+from seekpoint.consumers.redis_ import RedisScripts
+from seekpoint.consumers.view_rows import head_of, mail_of, message_row, state_of, summary_in
+from seekpoint.consumers.view_store import Change, Page, Pointer, Seen, ViewMeta
+from seekpoint.schemas.errors import JournalMismatch, NewerFormat, ViewUnavailable
+from seekpoint.schemas.settings import Settings
+from seekpoint.schemas.state import State
+
+__all__ = ["RedisView"]
+
+_logger = logging.getLogger("seekpoint.consumers")
+
+_FORMAT = 1
+_LOAD_KEYS_MAX = 500
+_LOAD_TRIES_MAX = 10
+_LOAD_BYTES_MAX = 8_388_608
+_PUT_STATES_MAX = 500
+_PUT_BYTES_MAX = 4_194_304
+_SWEEP_MAX = 1_000
+"""How many processes of earlier views one call unlinks besides its own work: about 2 ms of the server's time."""
+
+
+class RedisView:
+    """A ``ViewStore`` in Redis. Thread safe; blocks, at most ``socket_timeout`` (2 s unless the settings say) a call.
+
+    Each call is one script, so atomic, but for a ``load`` or ``put`` above 8 or 4 MiB: a load in pieces gives states
+    as of one applied offset all the same, or begins again. ``partitions`` is the journal's count, for readers that
+    have no Kafka. Raises ``ViewUnavailable``, ``ViewRefused`` (it evicts) and ``NewerFormat``.
+    """
+
+    def __init__(self, settings: Settings, partitions: int | None = None) -> None:
+        self._redis = RedisScripts(settings)
+        self._journal = settings.journal
+        self._partitions = partitions
+        self._partitions_else = settings.partitions
+
+    # --- ViewStore ----------------------------------------------------------------------------------------------------
+    def meta(self, partition: int) -> ViewMeta | None:
+        """The partition's view, None if there is none."""
+        said = self._run(scripts.META, partition)
+        return None if said is None else _meta(said)
+
+    def load(self, partition: int, token: str, keys: Collection[bytes]) -> tuple[int | None, dict[bytes, State]] | None:
+        """The applied offset and the states of ``keys`` that are there; None: another token."""
+        wanted = list(dict.fromkeys(keys))
+        for _ in range(_LOAD_TRIES_MAX):
+            pieces = list(self._load_pieces(partition, token, wanted))
+            if any(piece is None for piece in pieces):
+                return None
+            found = {key: row for piece in pieces if piece for key, row in piece[1].items()}
+            offsets = {piece[0] for piece in pieces if piece}
+            if len(offsets) == 1:
+                return self._states(partition, token, offsets.pop(), found)
+        raise ViewUnavailable("the view was written by another projector each time it was read", partition=partition)
+
+    def write(
+        self, partition: int, token: str, position: int, applied: int, leader_epoch: int, changes: Sequence[Change]
+    ) -> bool:
+        """Write ``changes`` and set ``applied``, if the token is this one and the view's applied + 1 ``position``."""
+        packed = _packed([_row(change) for change in changes])
+        arguments = (token, str(position - 1), str(applied), str(leader_epoch), packed)
+        return self._done(partition, self._run(scripts.WRITE, partition, *arguments))
+
+    def install(self, partition: int, topic_id: str) -> str:
+        """Begin a rebuild: an empty view with a fresh token and no applied offset. Its token."""
+        token = token_urlsafe(6)
+        count = self._partitions or self._partitions_else
+        self._run(scripts.INSTALL, partition, token, str(_FORMAT), topic_id, str(count))
+        return token
+
+    def put(self, partition: int, token: str, states: Mapping[bytes, tuple[State, Pointer]]) -> bool:
+        """Load states into a view that is being rebuilt. False if it is another, or is not being rebuilt any more."""
+        for rows, pointers in _put_pieces(states):
+            said = self._run(scripts.PUT, partition, token, _packed(rows), _packed(pointers))
+            if not self._done(partition, said):
+                return False
+        return True
+
+    def ready(self, partition: int, token: str, applied: int, leader_epoch: int) -> bool:
+        """End a rebuild: the view is valid as of ``applied``. Asked twice it says True twice, if that still holds."""
+        return self._done(partition, self._run(scripts.READY, partition, token, str(applied), str(leader_epoch)))
+
+    def point(self, partition: int, token: str, pointers: Mapping[bytes, Pointer]) -> bool:
+        """Say where checkpoints are. False if the token is another."""
+        packed = _packed([part for key, pointer in pointers.items() for part in (key, _written(pointer))])
+        return self._done(partition, self._run(scripts.POINT, partition, token, packed))
+
+    def offsets_from(self, partition: int, token: str, floor: int) -> dict[bytes, int] | None:
+        """Processes whose state's offset is at or above ``floor``, with that offset; None if the token is another."""
+        said = self._run(scripts.OFFSETS, partition, token, str(floor))
+        return None if said is None else dict(zip(said[::2], map(int, said[1::2]), strict=True))
+
+    def see(self, partition: int, key: bytes) -> Seen:
+        """One process, its partition's meta and its pointer."""
+        said = self._run(scripts.SEE, partition, key)
+        if said is None:
+            return Seen(None, None, None)
+        meta, row, pointer = said
+        try:
+            state = None if row is None else _state(row)
+        except JournalMismatch as exc:
+            _logger.warning("the view of partition %d is damaged and not used: %s", partition, exc)
+            return Seen(None, None, None)
+        return Seen(_meta(meta), state, None if pointer is None else _read(pointer))
+
+    # --- ViewBrowser --------------------------------------------------------------------------------------------------
+    def partitions(self) -> int:
+        """The journal's count, as the projector said it; without a view the settings'."""
+        if self._partitions is None:
+            said = self._redis.field(self._key(0, "meta"), "partitions")
+            if said is None:
+                return self._partitions_else
+            self._partitions = int(said)
+        return self._partitions
+
+    def offset_of(self, partition: int, key: bytes) -> tuple[ViewMeta | None, int | None]:
+        """The partition's meta and the offset of the process's state, if it is there."""
+        said = self._run(scripts.OFFSET, partition, key)
+        return (None, None) if said is None else (_meta(said[0]), None if said[1] is None else int(said[1]))
+
+    def page(self, partition: int, after: bytes, prefix: bytes, count: int) -> Page:
+        """The ``count`` first processes whose keys begin with ``prefix`` and come after ``after``, by key."""
+        start = b"(" + after if after >= prefix and after else b"[" + prefix if prefix else b"-"
+        stop = b"(" + prefix + b"\xff" if prefix else b"+"  # no UTF-8 text has the byte 255
+        said = self._run(scripts.PAGE, partition, start, stop, min(count, 4_000))
+        if said is None:
+            return Page(None, ())
+        meta, keys, heads = said
+        return Page(_meta(meta), tuple(map(summary_in, (partition,) * len(keys), keys, heads)))
+
+    def close(self) -> None:
+        """Give up the connections. Idempotent; a later call connects anew."""
+        self._redis.close()
+
+    # --- below --------------------------------------------------------------------------------------------------------
+    def _key(self, partition: int, name: str) -> str:
+        return f"seekpoint:{{{self._journal}:{partition}}}:{name}"
+
+    def _run(self, script: scripts.Script, partition: int, *arguments: str | bytes | int) -> Any:
+        return self._redis.run(script, self._key(partition, "meta"), self._key(partition, ""), *arguments)
+
+    def _done(self, partition: int, said: int | None) -> bool:
+        """Whether a writing call did something; then also sweep a piece of what earlier views left behind."""
+        if said:
+            self._run(scripts.SWEEP, partition, _SWEEP_MAX)
+        return said is not None
+
+    def _load_pieces(
+        self, partition: int, token: str, keys: Sequence[bytes]
+    ) -> Iterator[tuple[int | None, dict[bytes, Any]] | None]:
+        at = 0
+        while at < len(keys) or at == 0:
+            asked = keys[at : at + _LOAD_KEYS_MAX]
+            said = self._run(scripts.LOAD, partition, token, _packed(asked), _LOAD_BYTES_MAX)
+            if said is None:
+                yield None
+                return
+            applied, rows = said
+            found = {key: row for key, row in zip(asked, rows, strict=False) if row is not None}
+            yield None if applied is None else int(applied), found
+            at += max(len(rows), 1)
+
+    def _states(
+        self, partition: int, token: str, applied: int | None, rows: Mapping[bytes, Any]
+    ) -> tuple[int | None, dict[bytes, State]] | None:
+        try:
+            return applied, {key: _state(row) for key, row in rows.items()}
+        except JournalMismatch as exc:
+            self._condemn(partition, token, exc)
+            return None
+
+    def _condemn(self, partition: int, token: str, damage: JournalMismatch) -> None:
+        """Give up a view that lost a part of itself: its projector finds none and rebuilds it."""
+        _logger.error("the view of partition %d is damaged and given up: %s", partition, damage)
+        self._run(scripts.CONDEMN, partition, token)
+
+
+def _packed(rows: Sequence[Any]) -> bytes:
+    packed: bytes = msgpack.packb(rows, use_bin_type=False)  # Redis' unpacker refuses the type of bytes
+    return packed
+
+
+def _row(change: Change) -> list[Any]:
+    """``[key, head, offset, whole, set, removed, messages, mail]``, as the script takes it."""
+    state, values = change.state, change.state.values_json
+    if change.whole:
+        return _whole_row(change.key, state)
+    changed, removed = [], []
+    for key in change.context_keys:
+        if key in values:
+            changed += [key, values[key]]
+        else:
+            removed.append(key)
+    said = [message_row(message) for message in change.messages]
+    mail = mail_of(state) if change.mail else False
+    return [change.key, head_of(state), str(state.offset), False, changed, removed, said, mail]
+
+
+def _whole_row(key: bytes, state: State) -> list[Any]:
+    context = [part for pair in state.values_json.items() for part in pair]
+    said = [message_row(message) for message in state.conversation.bodies()]
+    return [key, head_of(state), str(state.offset), True, context, [], said, mail_of(state)]
+
+
+def _put_pieces(states: Mapping[bytes, tuple[State, Pointer]]) -> Iterator[tuple[list[Any], list[Any]]]:
+    """Rows and pointers of a few hundred states, or of about 4 MiB of them."""
+    left = iter(states.items())
+    while some := list(_up_to_bytes(islice(left, _PUT_STATES_MAX))):
+        rows = [_whole_row(key, state) for key, (state, _) in some]
+        yield rows, [part for key, (_, pointer) in some for part in (key, _written(pointer))]
+
+
+def _up_to_bytes(
+    states: Iterable[tuple[bytes, tuple[State, Pointer]]],
+) -> Iterator[tuple[bytes, tuple[State, Pointer]]]:
+    size = 0
+    for one in states:
+        yield one
+        size += one[1][0].content_bytes + one[1][0].mailbox_bytes
+        if size > _PUT_BYTES_MAX:
+            return
+
+
+def _state(row: Sequence[Any]) -> State:
+    head, mail, context, messages = row
+    return state_of(head, mail, context, messages)
+
+
+def _meta(said: Sequence[bytes | None]) -> ViewMeta:
+    version, token, applied, topic_id, leader_epoch = ((part or b"").decode() for part in said)
+    if int(version) > _FORMAT:
+        raise NewerFormat("a view of a newer format", found=int(version), known=_FORMAT)
+    return ViewMeta(token, int(applied) if applied else None, topic_id, int(leader_epoch))
+
+
+def _written(pointer: Pointer) -> str:
+    return f"{pointer.position}:{pointer.floor}"
+
+
+def _read(pointer: bytes) -> Pointer:
+    position, floor = pointer.split(b":")
+    return Pointer(int(position), int(floor))

@@ -1,0 +1,163 @@
+"""A state as what a view keeps of it: a head, the mail, the context's fields, the conversation's messages.
+
+The head has everything that is small, as one JSON object without what is at its default; the mail (mailbox and
+remembered ids) is apart because it may be a megabyte and seldom changes. The head counts values and messages: a
+state that lost some of them is seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from operator import attrgetter
+from typing import Any
+from uuid import UUID
+
+import orjson
+
+from seekpoint.consumers.view_store import Summary
+from seekpoint.schemas.bodies import MessageSaid
+from seekpoint.schemas.conversation import Message
+from seekpoint.schemas.entry import id_text
+from seekpoint.schemas.errors import JournalMismatch, NewerFormat
+from seekpoint.schemas.lifecycle import Lifecycle
+from seekpoint.schemas.parts import Lineage
+from seekpoint.schemas.state import COUNTERS, FOLD_VERSION, Draft, State
+from seekpoint.schemas.state_json import restore_whole
+
+__all__ = ["head_of", "mail_of", "message_row", "state_of", "summary_in"]
+
+_OPTIONAL = ("first_offset", "owner_node", "owner_boot", "result_json", "last_kind")
+_COUNTS = ("epoch", "seq", "invocations", *COUNTERS)
+_optional = attrgetter(*_OPTIONAL)
+_counts = attrgetter(*_COUNTS)
+_NO_LINEAGE = Lineage()
+
+Row = Sequence[Any]
+
+
+def head_of(state: State) -> bytes:
+    """The head: JSON, a few hundred bytes."""
+    head: dict[str, Any] = {"v": FOLD_VERSION, "lifecycle": state.lifecycle, "offset": state.offset}
+    head |= {name: value for name, value in zip(_OPTIONAL, _optional(state), strict=True) if value is not None}
+    head |= {name: count for name, count in zip(_COUNTS, _counts(state), strict=True) if count}
+    if state.owner is not None:
+        head["owner"] = id_text(state.owner)
+    if state.finished:
+        head["finished"] = True
+    if state.values_json:
+        head["values"] = len(state.values_json)
+    if state.conversation:
+        head["messages"] = len(state.conversation)
+    if state.invocation is not None:
+        head["invocation"] = [state.invocation.trigger, state.invocation.payload_json, state.invocation.started]
+    if state.lineage != _NO_LINEAGE:
+        head["lineage"] = asdict(state.lineage)
+    if state.degraded is not None:
+        head["degraded"] = asdict(state.degraded)
+    return orjson.dumps(head)
+
+
+def mail_of(state: State) -> bytes:
+    """The mailbox and the remembered ids; nothing at all if both are empty."""
+    if not state.mailbox and not state.remembered:
+        return b""
+    items = [[item.id.hex(), item.kind, item.name, item.payload_json, item.actor] for item in state.mailbox.values()]
+    return orjson.dumps([items, b"".join(state.remembered).hex()])
+
+
+def message_row(message: Message | MessageSaid) -> bytes:
+    """One message: a JSON list of role, text, parts, tool calls, tool call id and name, without nulls at its end."""
+    if isinstance(message, MessageSaid):
+        row = [message.role, message.content, message.parts, message.tool_calls, message.tool_call_id, message.name]
+    else:
+        tail = (message.tool_calls_json, message.tool_call_id, message.name)
+        row = [message.role, message.text, message.parts_json, *tail]
+    while row[-1] is None:
+        row.pop()
+    return orjson.dumps(row)
+
+
+def state_of(head: bytes, mail: bytes | None, context: Sequence[bytes], messages: Iterable[bytes]) -> State:
+    """The state again, exactly. ``context`` is field, value, field, value.
+
+    ``NewerFormat`` if a newer fold wrote it, ``JournalMismatch`` if parts of it are missing or no such parts.
+    """
+    try:
+        row = _head(head)
+        content = _content(row, context, messages)
+        whole = {
+            "content": content,
+            "ownership": _ownership(row, mail),
+            "offset": row["offset"],
+            "first_offset": row.get("first_offset"),
+            "counters": {name: row.get(name, 0) for name in COUNTERS},
+        }
+        if (len(content["context"]), len(content["conversation"])) != (row.get("values", 0), row.get("messages", 0)):
+            raise ValueError("other values or messages than its head counts")
+        draft = Draft()
+        restore_whole(draft, whole)
+    except (LookupError, TypeError, ValueError, AttributeError) as exc:
+        raise JournalMismatch("the view lost a part of a state", cause=repr(exc)[:200]) from exc
+    return draft.freeze()
+
+
+def summary_in(partition: int, key: bytes, head: bytes) -> Summary:
+    """What a list says, from the head alone. Raises as ``state_of`` does."""
+    try:
+        row = _head(head)
+        owner = row.get("owner")
+        return Summary(
+            process_id=key.decode(),
+            partition=partition,
+            lifecycle=Lifecycle(row["lifecycle"]),
+            epoch=row.get("epoch", 0),
+            owner=None if owner is None else UUID(owner).bytes,
+            owner_node=row.get("owner_node"),
+            seq=row.get("seq", 0),
+            offset=row["offset"],
+            last_kind=row.get("last_kind"),
+            finished=row.get("finished", False),
+            degraded=row["degraded"]["reason"] if "degraded" in row else None,
+            messages=row.get("messages", 0),
+            values=row.get("values", 0),
+        )
+    except (LookupError, TypeError, ValueError, AttributeError) as exc:
+        raise JournalMismatch("the view holds bytes that are no head", cause=repr(exc)[:200]) from exc
+
+
+def _head(head: bytes) -> dict[str, Any]:
+    row: dict[str, Any] = orjson.loads(head)
+    if row["v"] > FOLD_VERSION:
+        raise NewerFormat("the view holds a state of a newer fold than this one", found=row["v"], known=FOLD_VERSION)
+    return row
+
+
+def _content(row: dict[str, Any], context: Sequence[bytes], messages: Iterable[bytes]) -> dict[str, Any]:
+    texts = [part.decode() for part in context]
+    said = orjson.loads(b"[" + b",".join(messages) + b"]")
+    return {
+        "context": dict(zip(texts[::2], texts[1::2], strict=True)),
+        "conversation": [[*one, *(None,) * (6 - len(one))] for one in said],
+        "lifecycle": row["lifecycle"],
+        "invocations": row.get("invocations", 0),
+        "invocation": row.get("invocation"),
+    }
+
+
+def _ownership(row: dict[str, Any], mail: bytes | None) -> dict[str, Any]:
+    items, remembered = orjson.loads(mail) if mail else ([], "")
+    return {
+        "epoch": row.get("epoch", 0),
+        "owner": row.get("owner"),
+        "owner_node": row.get("owner_node"),
+        "owner_boot": row.get("owner_boot"),
+        "seq": row.get("seq", 0),
+        "finished": row.get("finished", False),
+        "result": row.get("result_json"),
+        "last_kind": row.get("last_kind"),
+        "mailbox": items,
+        "remembered": [remembered[at : at + 32] for at in range(0, len(remembered), 32)],
+        "lineage": row.get("lineage") or asdict(_NO_LINEAGE),
+        "degraded": row.get("degraded"),
+    }

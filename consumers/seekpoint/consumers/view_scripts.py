@@ -1,0 +1,229 @@
+"""The Lua that runs inside Redis: each call of a view is one of these scripts, so each is atomic.
+
+``KEYS[1]`` is the partition's meta, ``ARGV[1]`` the prefix of all its keys; the others are made of it and the token,
+so all of them share the hash tag. Numbers travel as text: Lua's are doubles. ``unpack`` fails above 8,000 values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from hashlib import sha1
+
+__all__ = [
+    "CONDEMN",
+    "INSTALL",
+    "LOAD",
+    "META",
+    "OFFSET",
+    "OFFSETS",
+    "PAGE",
+    "POINT",
+    "PUT",
+    "READY",
+    "SEE",
+    "SWEEP",
+    "WRITE",
+    "Script",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A script and its name in Redis."""
+
+    text: str
+    sha: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sha", sha1(self.text.encode(), usedforsecurity=False).hexdigest())
+
+
+_ALIVE = r"""
+local base = ARGV[1]
+local meta = redis.call('HMGET', KEYS[1], 'format', 'token', 'applied', 'topic_id', 'leader_epoch')
+local at = base .. (meta[2] or '') .. ':'
+-- A view that lost one of its indexes (to eviction, to a person) is no view: it would say "no such process".
+local size = redis.call('HLEN', at .. 'heads')
+local whole = meta[2] and size == redis.call('ZCARD', at .. 'offsets') + 1
+  and size == redis.call('ZCARD', at .. 'names') + 1
+"""
+
+_CHANGE = r"""
+local function many(command, key, list)
+  for first = 1, #list, 4000 do
+    redis.call(command, key, unpack(list, first, math.min(first + 3999, #list)))
+  end
+end
+local function change(packed)
+  local heads, offsets, names = {}, {}, {}
+  for _, row in ipairs(cmsgpack.unpack(packed)) do
+    local key, whole, mail = row[1], row[4], row[8]
+    local context, conversation = at .. 'c:' .. key, at .. 'm:' .. key
+    if whole then
+      redis.call('UNLINK', context, conversation)
+      names[#names + 1] = '0'
+      names[#names + 1] = key
+    end
+    many('HSET', context, row[5])
+    many('HDEL', context, row[6])
+    many('RPUSH', conversation, row[7])
+    if mail == '' then
+      redis.call('HDEL', at .. 'mails', key)
+    elseif mail then
+      redis.call('HSET', at .. 'mails', key, mail)
+    end
+    heads[#heads + 1] = key
+    heads[#heads + 1] = row[2]
+    offsets[#offsets + 1] = row[3]
+    offsets[#offsets + 1] = key
+  end
+  many('HSET', at .. 'heads', heads)
+  many('ZADD', at .. 'offsets', offsets)
+  many('ZADD', at .. 'names', names)
+end
+"""
+
+META = Script(_ALIVE + "if not whole then return false end return meta")
+
+INSTALL = Script(r"""
+local base, token = ARGV[1], ARGV[2]
+local old = redis.call('HGET', KEYS[1], 'token')
+if old then redis.call('SADD', base .. 'old', old) end
+redis.call('DEL', KEYS[1])
+redis.call('HSET', KEYS[1], 'format', ARGV[3], 'token', token, 'topic_id', ARGV[4], 'leader_epoch', '-1',
+  'partitions', ARGV[5])
+redis.call('HSET', base .. token .. ':heads', '\0', '')
+return 1
+""")
+
+# applied + 1 = position is compared as text: the caller sends position - 1.
+WRITE = Script(
+    _ALIVE
+    + _CHANGE
+    + r"""
+if not whole or meta[2] ~= ARGV[2] or meta[3] ~= ARGV[3] then return false end
+change(ARGV[6])
+redis.call('HSET', KEYS[1], 'applied', ARGV[4], 'leader_epoch', ARGV[5])
+return redis.call('SCARD', base .. 'old')
+"""
+)
+
+PUT = Script(
+    _ALIVE
+    + _CHANGE
+    + r"""
+if not whole or meta[2] ~= ARGV[2] or meta[3] then return false end
+change(ARGV[3])
+many('HSET', at .. 'pointers', cmsgpack.unpack(ARGV[4]))
+return redis.call('SCARD', base .. 'old')
+"""
+)
+
+READY = Script(
+    _ALIVE
+    + r"""
+if not whole or meta[2] ~= ARGV[2] or (meta[3] and meta[3] ~= ARGV[3]) then return false end
+redis.call('HSET', KEYS[1], 'applied', ARGV[3], 'leader_epoch', ARGV[4])
+return redis.call('SCARD', base .. 'old')
+"""
+)
+
+POINT = Script(
+    _ALIVE
+    + _CHANGE
+    + r"""
+if not whole or meta[2] ~= ARGV[2] then return false end
+many('HSET', at .. 'pointers', cmsgpack.unpack(ARGV[3]))
+return redis.call('SCARD', base .. 'old')
+"""
+)
+
+_PROCESS = r"""
+local function process(key)
+  local head = redis.call('HGET', at .. 'heads', key)
+  if not head then return false end
+  return {head, redis.call('HGET', at .. 'mails', key), redis.call('HGETALL', at .. 'c:' .. key),
+    redis.call('LRANGE', at .. 'm:' .. key, 0, -1)}
+end
+"""
+
+# As many of the keys as fit into ARGV[4] bytes, at least one: the caller asks again for the rest.
+LOAD = Script(
+    _ALIVE
+    + _PROCESS
+    + r"""
+if not whole or meta[2] ~= ARGV[2] then return false end
+local found, bytes, bytes_max = {}, 0, tonumber(ARGV[4])
+for _, key in ipairs(cmsgpack.unpack(ARGV[3])) do
+  if bytes > bytes_max then break end
+  local one = process(key)
+  found[#found + 1] = one
+  if one then
+    for _, part in ipairs(one[3]) do bytes = bytes + #part end
+    for _, part in ipairs(one[4]) do bytes = bytes + #part end
+  end
+end
+return {meta[3], found}
+"""
+)
+
+SEE = Script(
+    _ALIVE
+    + _PROCESS
+    + r"""
+if not whole then return false end
+local one = process(ARGV[2])
+return {meta, one, one and redis.call('HGET', at .. 'pointers', ARGV[2])}
+"""
+)
+
+OFFSETS = Script(
+    _ALIVE
+    + r"""
+if not whole or meta[2] ~= ARGV[2] then return false end
+return redis.call('ZRANGEBYSCORE', at .. 'offsets', ARGV[3], '+inf', 'WITHSCORES')
+"""
+)
+
+OFFSET = Script(
+    _ALIVE
+    + r"""
+if not whole then return false end
+return {meta, redis.call('ZSCORE', at .. 'offsets', ARGV[2])}
+"""
+)
+
+PAGE = Script(
+    _ALIVE
+    + r"""
+if not whole then return false end
+local keys = redis.call('ZRANGEBYLEX', at .. 'names', ARGV[2], ARGV[3], 'LIMIT', '0', ARGV[4])
+if #keys == 0 then return {meta, keys, {}} end
+return {meta, keys, redis.call('HMGET', at .. 'heads', unpack(keys))}
+"""
+)
+
+CONDEMN = Script(r"""
+local base = ARGV[1]
+if redis.call('HGET', KEYS[1], 'token') ~= ARGV[2] then return 0 end
+redis.call('SADD', base .. 'old', ARGV[2])
+return redis.call('DEL', KEYS[1])
+""")
+
+# A bounded piece of what earlier views left behind; how many of them are not gone yet.
+SWEEP = Script(r"""
+local base = ARGV[1]
+local token = redis.call('SRANDMEMBER', base .. 'old')
+if not token then return 0 end
+local at = base .. token .. ':'
+local keys = redis.call('HRANDFIELD', at .. 'heads', ARGV[2])
+for _, key in ipairs(keys) do
+  redis.call('UNLINK', at .. 'c:' .. key, at .. 'm:' .. key)
+end
+if #keys > 0 then redis.call('HDEL', at .. 'heads', unpack(keys)) end
+if redis.call('EXISTS', at .. 'heads') == 0 then
+  redis.call('UNLINK', at .. 'offsets', at .. 'names', at .. 'mails', at .. 'pointers')
+  redis.call('SREM', base .. 'old', token)
+end
+return redis.call('SCARD', base .. 'old')
+""")

@@ -1,0 +1,334 @@
+"""What every ``ViewStore`` promises, as one suite: a test of an implementation inherits it and brings a ``store``."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from batches import fold_batch
+from histories import Step, Written, expected_states, steps, write_history
+from seekpoint.consumers.view_store import Change, Pointer, Seen, ViewBrowser
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.conversation import Conversation
+from seekpoint.schemas.lifecycle import Lifecycle
+from seekpoint.schemas.parts import Degraded, Invocation, Lineage, MailItem
+from seekpoint.schemas.state import Draft, State, new_state
+
+__all__ = ["Journal", "ViewContract", "full_state"]
+
+KEY, OTHER = b"case-17", "fläche {1}".encode()
+TOPIC = "topic-id-1"
+_partitions = itertools.count(100)
+
+# One contract, several inheritors; and each example takes a partition of its own, so the store may be shared.
+slow_store = hypothesis_settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors],
+)
+
+
+def full_state(offset: int = 7) -> State:
+    """A state with nothing at its default, texts that are not canonical JSON among it."""
+    draft = Draft()
+    draft.offset, draft.first_offset, draft.epoch, draft.seq = offset, 0, 3, 2**53 + 1
+    draft.owner, draft.owner_node, draft.owner_boot = bytes(range(16)), "node-ü", ""
+    draft.lifecycle, draft.last_kind, draft.invocations = Lifecycle.RUNNING, "custom", 4
+    draft.values_json = {"": ' { "b":1, "a" : 1e400 } ', "k\x00\n": '"\\u00fc"', "big": str(2**64)}
+    said = [b.MessageSaid("user", "hällo \x00 \U0001f600"), b.MessageSaid("", None, "[ 1 ]", "[]", "", "n")]
+    draft.conversation = Conversation([*said, b.MessageSaid("tool", "")])
+    draft.invocation = Invocation("", " null", True)
+    item = MailItem(bytes(range(16, 32)), "signal", "go", " 1.0", None)
+    draft.mailbox = {item.id: item}
+    draft.remembered = {bytes([number]) * 16: None for number in (200, 0, 3)}
+    draft.lineage = Lineage("parent", 0, 5, 2)
+    draft.degraded = Degraded("gap", 4, 9, "", Degraded("state_limit", 1, 1, "detail"))
+    for number, name in enumerate(("stale_entries", "duplicate_entries", "forged_entries", "lost_claims"), 1):
+        setattr(draft, name, number)
+    draft.abandoned_entries, draft.refused_externals = 2**40, 1
+    return draft.freeze()
+
+
+class Journal:
+    """One partition's view, from its installation on."""
+
+    def __init__(self, store: ViewBrowser, *, applied: int = -1) -> None:
+        self.store = store
+        self.partition = next(_partitions)
+        self.token = store.install(self.partition, TOPIC)
+        assert store.ready(self.partition, self.token, applied, -1)
+        self.applied = applied
+
+    def write(self, changes: Iterable[Change], applied: int | None = None) -> bool:
+        """Write at the right position."""
+        upto = self.applied + 1 if applied is None else applied
+        done = self.store.write(self.partition, self.token, self.applied + 1, upto, 5, list(changes))
+        if done:
+            self.applied = upto
+        return done
+
+    def state(self, key: bytes = KEY) -> State | None:
+        """What is seen of a process; the same that is loaded."""
+        seen = self.store.see(self.partition, key).state
+        loaded = self.store.load(self.partition, self.token, [key])
+        assert loaded is not None
+        assert loaded == (self.applied, {} if seen is None else {key: seen})
+        return seen
+
+
+def _state(offset: int, **values: str) -> State:
+    draft = Draft()
+    draft.offset, draft.values_json = offset, dict(values)
+    return draft.freeze()
+
+
+def _say(state: State, offset: int, *texts: str) -> State:
+    draft = state.thaw()
+    draft.offset = offset
+    for text in texts:
+        draft.conversation = draft.conversation.append(b.MessageSaid("user", text))
+    return draft.freeze()
+
+
+class ViewContract:
+    """The promises."""
+
+    @pytest.fixture
+    def journal(self, store: ViewBrowser) -> Journal:
+        return Journal(store)
+
+    # --- what is written comes back -----------------------------------------------------------------------------------
+    def test_a_state_comes_back_letter_for_letter(self, journal: Journal) -> None:
+        """Gaps, mail, counters, texts that are not canonical JSON: the same bytes."""
+        state = full_state()
+        assert journal.write([Change(key=OTHER, state=state, whole=True)])
+        seen = journal.state(OTHER)
+        assert seen is not None
+        assert seen.to_bytes() == state.to_bytes()
+        assert list(seen.mailbox) == list(state.mailbox)
+        assert list(seen.remembered) == list(state.remembered)
+
+    def test_a_gravestone_comes_back(self, journal: Journal) -> None:
+        """And nothing of what it buried."""
+        journal.write([Change(key=KEY, state=full_state(), whole=True)])
+        draft = Draft()
+        draft.offset, draft.finished, draft.result_json, draft.epoch = 9, True, "[1 ]", 2
+        grave = draft.freeze()
+        journal.write([Change(key=KEY, state=grave, whole=True)])
+        assert journal.state() == grave
+
+    @slow_store
+    @given(history=steps(40), cuts=st.lists(st.integers(1, 40), max_size=6))
+    def test_batches_give_what_the_fold_gives(self, store: ViewBrowser, history: list[Step], cuts: list[int]) -> None:
+        """Any history in any batches: the view's states are those of a plain fold from zero."""
+        journal = Journal(store)
+        written = write_history(history, _appender(), 1)
+        for batch in _cut([one for one in written if one.entry is not None], sorted(set(cuts))):
+            keys = {one.key for one in batch if one.key is not None}
+            loaded = store.load(journal.partition, journal.token, keys)
+            assert loaded is not None
+            assert loaded[0] == journal.applied
+            changes = fold_batch(loaded[1], [(one.offset, one.key, one.entry) for one in batch])  # type: ignore[misc]
+            assert journal.write(changes, batch[-1].offset)
+        for process_id, state in expected_states(written).items():
+            assert (journal.state(process_id.encode()) or new_state()) == state
+
+    def test_only_what_a_change_names_is_written(self, journal: Journal) -> None:
+        """Values not named and messages said before stay as they are; a removed value goes."""
+        first = _say(_state(0, a="1", b="2", c="3"), 0, "one", "two")
+        journal.write([Change(key=KEY, state=first, whole=True)])
+        draft = _say(first, 1, "three").thaw()
+        draft.values_json = {"a": "9", "c": "3"}
+        second = draft.freeze()
+        journal.write([
+            Change(
+                key=KEY,
+                state=second,
+                context_keys=frozenset({"a", "b"}),
+                messages=list(second.conversation)[2:],
+                mail=False,
+            )
+        ])  # fmt: skip
+        assert journal.state() == second
+
+    def test_mail_that_did_not_change_is_not_written(self, journal: Journal) -> None:
+        """A change without mail leaves what was there."""
+        first = full_state(7)
+        journal.write([Change(key=KEY, state=first, whole=True)])
+        draft = first.thaw()
+        draft.offset, draft.mailbox, draft.remembered = 8, {}, {}
+        journal.write([Change(key=KEY, state=draft.snapshot(), mail=False)])
+        seen = journal.state()
+        assert seen is not None
+        assert (seen.offset, dict(seen.mailbox)) == (8, dict(first.mailbox))
+        draft.offset = 9
+        journal.write([Change(key=KEY, state=draft.snapshot())])
+        seen = journal.state()
+        assert seen is not None
+        assert (seen.offset, dict(seen.mailbox), dict(seen.remembered)) == (9, {}, {})
+
+    def test_more_than_lua_can_unpack_at_once(self, journal: Journal) -> None:
+        """20,000 values, 20,000 messages, 9,000 processes in one batch."""
+        draft = Draft()
+        draft.values_json = {f"key-{number}": str(number) for number in range(20_000)}
+        draft.conversation = Conversation(b.MessageSaid("user", str(number)) for number in range(20_000))
+        big = draft.freeze()
+        small = _state(0, a="1")
+        many = [Change(key=b"p-%d" % number, state=small, whole=True) for number in range(9_000)]
+        assert journal.write([Change(key=KEY, state=big, whole=True), *many])
+        assert journal.state() == big
+        loaded = journal.store.load(journal.partition, journal.token, [change.key for change in many])
+        assert loaded is not None
+        assert len(loaded[1]) == 9_000
+        fewer = replace_values(big, {})
+        journal.write([Change(key=KEY, state=fewer, context_keys=frozenset(big.values_json))])
+        assert journal.state() == fewer
+
+    # --- the guard (P3) -----------------------------------------------------------------------------------------------
+    @pytest.mark.parametrize("position", [0, 4, 5, 7, 10, -1])
+    def test_a_write_at_another_position_changes_nothing(self, store: ViewBrowser, position: int) -> None:
+        """applied + 1 or nothing: a batch that is replayed, or too far ahead."""
+        journal = Journal(store, applied=4)
+        journal.write([Change(key=KEY, state=_state(5), whole=True)])
+        before = journal.state(), store.meta(journal.partition)
+        change = Change(key=KEY, state=_state(99, a="1"), whole=True)
+        assert not store.write(journal.partition, journal.token, position, 99, 1, [change])
+        assert (journal.state(), store.meta(journal.partition)) == before
+
+    def test_a_write_with_another_token_changes_nothing(self, journal: Journal) -> None:
+        """Nor do load, put, ready, point and offsets."""
+        store, at = journal.store, journal.partition
+        journal.write([Change(key=KEY, state=_state(0), whole=True)])
+        before = store.see(at, KEY)
+        assert not store.write(at, "other", 1, 9, 1, [Change(key=KEY, state=_state(9), whole=True)])
+        assert not store.put(at, "other", {KEY: (_state(9), Pointer(1, 1))})
+        assert not store.ready(at, "other", 9, 1)
+        assert not store.point(at, "other", {KEY: Pointer(1, 1)})
+        assert store.load(at, "other", [KEY]) is None
+        assert store.offsets_from(at, "other", 0) is None
+        assert store.see(at, KEY) == before
+
+    def test_offsets_beyond_what_a_double_holds_are_exact(self, store: ViewBrowser) -> None:
+        """The guard compares texts."""
+        journal = Journal(store, applied=2**53)
+        assert not store.write(journal.partition, journal.token, 2**53 + 2, 2**53 + 2, 1, [])
+        assert journal.write([])
+        meta = store.meta(journal.partition)
+        assert meta is not None
+        assert meta.applied == 2**53 + 1
+
+    def test_a_batch_without_changes_moves_the_applied_offset(self, journal: Journal) -> None:
+        """Poison, or entries of nobody: the journal was read that far."""
+        assert journal.write([], applied=41)
+        meta = journal.store.meta(journal.partition)
+        assert meta == (journal.token, 41, TOPIC, 5)
+
+    # --- rebuilds (P1b) -----------------------------------------------------------------------------------------------
+    def test_there_is_no_view_before_one_is_installed(self, store: ViewBrowser) -> None:
+        """Neither meta nor process."""
+        assert store.meta(99) is None
+        assert store.see(99, KEY) == Seen(None, None, None)
+        assert store.load(99, "t", [KEY]) is None
+
+    def test_a_view_that_is_rebuilt_has_no_applied_offset(self, store: ViewBrowser) -> None:
+        """It takes states and no batches; ready makes it valid, and again ready changes nothing."""
+        token = store.install(90, TOPIC)
+        assert store.meta(90) == (token, None, TOPIC, -1)
+        assert not store.write(90, token, 0, 1, 1, [])
+        assert store.put(90, token, {KEY: (full_state(7), Pointer(3, 2))})
+        assert store.put(90, token, {KEY: (full_state(7), Pointer(3, 2))})
+        assert store.load(90, token, [KEY, OTHER]) == (None, {KEY: full_state(7)})
+        assert store.ready(90, token, 1, 4)
+        assert store.ready(90, token, 1, 4)
+        assert store.see(90, KEY) == Seen((token, 1, TOPIC, 4), full_state(7), Pointer(3, 2))  # type: ignore[arg-type]
+        assert not store.put(90, token, {KEY: (full_state(8), Pointer(9, 9))})
+        assert store.write(90, token, 2, 5, 4, [])
+        assert not store.ready(90, token, 1, 4)
+        assert store.meta(90) == (token, 5, TOPIC, 4)
+
+    def test_of_two_rebuilders_the_later_one_wins(self, journal: Journal) -> None:
+        """Whatever the first still does changes nothing; old states are not seen through the new token."""
+        store, at = journal.store, journal.partition
+        journal.write([Change(key=KEY, state=_state(0, a="1"), whole=True)])
+        first = store.install(at, TOPIC)
+        assert store.put(at, first, {KEY: (_state(0, a="1"), Pointer(0, 0))})
+        second = store.install(at, TOPIC)
+        assert len({first, second, journal.token}) == 3
+        assert not store.put(at, first, {OTHER: (_state(1), Pointer(0, 0))})
+        assert not store.ready(at, first, 0, 0)
+        assert not journal.write([])
+        assert store.put(at, second, {OTHER: (_state(1), Pointer(0, 0))})
+        assert store.ready(at, second, 1, 0)
+        assert store.see(at, KEY).state is None
+        assert store.see(at, OTHER).state == _state(1)
+
+    # --- indexes ------------------------------------------------------------------------------------------------------
+    def test_offsets_are_of_processes_at_or_above_the_floor(self, journal: Journal) -> None:
+        """The newest offset of each."""
+        journal.write([Change(key=b"p%d" % number, state=_state(number), whole=True) for number in range(5)], 4)
+        journal.write([Change(key=b"p1", state=_state(9))], 9)
+        found = journal.store.offsets_from(journal.partition, journal.token, 3)
+        assert found == {b"p3": 3, b"p4": 4, b"p1": 9}
+
+    def test_a_pointer_is_seen_with_its_process(self, journal: Journal) -> None:
+        """It stays when the process changes; of a process that is not there, none is seen."""
+        store, at = journal.store, journal.partition
+        journal.write([Change(key=KEY, state=_state(0), whole=True)])
+        assert store.point(at, journal.token, {KEY: Pointer(2**53 + 1, 7), OTHER: Pointer(1, 1)})
+        journal.write([Change(key=KEY, state=_state(1), whole=True)])
+        assert store.see(at, KEY).pointer == Pointer(2**53 + 1, 7)
+        assert store.see(at, OTHER).pointer is None
+
+    def test_a_page_lists_processes_by_key(self, journal: Journal) -> None:
+        """After a key, with a prefix, at most so many; what it says is the state's."""
+        store, at = journal.store, journal.partition
+        names = [b"a", b"a-1", b"a-2", b"b*", "bü".encode()]
+        journal.write([Change(key=key, state=full_state(), whole=True) for key in reversed(names)])
+        assert [one.process_id.encode() for one in store.page(at, b"", b"", 10).summaries] == names
+        assert [one.process_id for one in store.page(at, b"a", b"a", 10).summaries] == ["a-1", "a-2"]
+        assert [one.process_id for one in store.page(at, b"", b"b", 1).summaries] == ["b*"]
+        assert store.page(at, b"b\xc3\xbc", b"b", 10).summaries == ()
+        one = store.page(at, b"", b"", 1).summaries[0]
+        state = full_state()
+        assert (one.lifecycle, one.epoch, one.owner, one.owner_node) == ("running", 3, state.owner, "node-ü")
+        assert (one.seq, one.offset, one.last_kind, one.finished) == (state.seq, 7, "custom", False)
+        assert (one.degraded, one.messages, one.values) == ("gap", 3, 3)
+
+    def test_the_offset_of_a_process_is_asked_for_cheaply(self, journal: Journal) -> None:
+        """With its partition's meta."""
+        journal.write([Change(key=KEY, state=_state(12), whole=True)], 12)
+        meta, offset = journal.store.offset_of(journal.partition, KEY)
+        assert meta == (journal.token, 12, TOPIC, 5)
+        assert offset == 12
+        assert journal.store.offset_of(journal.partition, OTHER) == (meta, None)
+
+    # --- damage -------------------------------------------------------------------------------------------------------
+    def test_a_change_that_leaves_something_out_gives_up_the_view(self, journal: Journal) -> None:
+        """A state that is not the one its head counts is never handed out: the view is gone, and is rebuilt."""
+        store, at = journal.store, journal.partition
+        journal.write([Change(key=KEY, state=_state(0), whole=True)])
+        journal.write([Change(key=KEY, state=_say(_state(0), 1, "not named"))])
+        assert store.see(at, KEY) == Seen(None, None, None)
+        assert store.load(at, journal.token, [KEY]) is None
+        assert store.meta(at) is None
+
+
+def replace_values(state: State, values: dict[str, str]) -> State:
+    draft = state.thaw()
+    draft.values_json = values
+    return draft.freeze()
+
+
+def _appender() -> Callable[[int, bytes | None, bytes | None], int]:
+    count = itertools.count()
+    return lambda partition, key, value: next(count)
+
+
+def _cut(written: list[Written], cuts: list[int]) -> list[list[Written]]:
+    edges = [0, *cuts, len(written)]
+    return [batch for start, stop in itertools.pairwise(edges) if (batch := written[start:stop])]

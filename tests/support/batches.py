@@ -1,0 +1,36 @@
+"""What a projector makes of a batch: entries folded per process, and the changes a view is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from seekpoint.consumers.view_store import Change
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.entry import Entry
+from seekpoint.schemas.fold import fold
+from seekpoint.schemas.state import State, new_state
+
+__all__ = ["fold_batch"]
+
+_REPLACING = (b.Rewound, b.Forked, b.Finished, b.ContextCleared)
+
+
+def fold_batch(before: Mapping[bytes, State], entries: Iterable[tuple[int, bytes, Entry]]) -> list[Change]:
+    """The changes of a batch of (offset, key, entry), folded on the states of ``before``."""
+    after: dict[bytes, State] = {}
+    whole = set()
+    for offset, key, entry in entries:
+        after[key] = fold(after.get(key) or before.get(key) or new_state(), offset, entry)
+        if key not in before or isinstance(entry.body, _REPLACING):
+            whole.add(key)
+    return [_change(key, before.get(key), state, key in whole) for key, state in after.items()]
+
+
+def _change(key: bytes, before: State | None, state: State, whole: bool) -> Change:
+    if whole or before is None:
+        return Change(key=key, state=state, whole=True)
+    old, new = before.values_json, state.values_json
+    changed = {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
+    mail = list(before.mailbox) != list(state.mailbox) or list(before.remembered) != list(state.remembered)
+    added = list(state.conversation)[len(before.conversation) :]
+    return Change(key=key, state=state, context_keys=frozenset(changed), messages=added, mail=mail)
