@@ -20,6 +20,8 @@ from seekpoint.schemas.errors import (
     OwnerAlive,
     ProcessFinished,
     Refused,
+    UnknownPoint,
+    UnknownProcess,
     UnserializableValue,
 )
 from seekpoint.schemas.limits import Limits
@@ -274,6 +276,25 @@ async def test_a_fork_has_its_parents_content_and_leaves_the_parent_alone(log: M
         with pytest.raises(Refused):
             await node.fork("parent", "child")
         assert [log.watermarks(partition) for partition in range(2)] != partition_ends
+
+
+async def test_a_fork_that_cannot_be_made_uses_up_no_id() -> None:
+    """No parent, no such seq, too much content for one entry: typed, and the id is as free as before."""
+    log = MemoryLog(partitions=1, limits=Limits(record_bytes=1_000, state_bytes=3_000))
+    async with Node.in_memory(log) as node:
+        async with node.open("large") as process:
+            await process.update("a", "x" * 800)
+            await process.update("b", "x" * 800)
+        for parent, at_seq, error in (
+            ("nobody", None, UnknownProcess),
+            ("large", 99, UnknownPoint),
+            ("large", 2, LimitExceeded),
+        ):
+            with pytest.raises(error):
+                await node.fork(parent, "child", at_seq=at_seq)
+        assert not (await node.recover("child", missing_ok=True)).known
+        async with node.fork("large", "child", at_seq=1) as child:
+            assert list(child.state.context) == ["a"]
 
 
 async def test_external_entries_wait_in_the_mailbox_until_the_owner_takes_them(log: MemoryLog) -> None:

@@ -29,6 +29,7 @@ from seekpoint.schemas.entry import Entry, new_id, process_key
 from seekpoint.schemas.errors import (
     AlreadyOpen,
     ClaimLost,
+    LimitExceeded,
     OwnerAlive,
     ProcessDegraded,
     ProcessFinished,
@@ -134,14 +135,15 @@ class Opener:
         self._refuse_open(wish.process_id)
         self._handles[wish.process_id] = None  # its place is taken while the claim is under way
         try:
+            inherited = await self._inherited(wish)
             handle, report = await self._claim(wish)
         except BaseException:
             self._handles.pop(wish.process_id, None)  # the node may have been closed meanwhile
             raise
         self._handles[wish.process_id] = handle
         process = Process(handle, self._outbox, self._confirmer, self._recovery, wish.cause, self._let_go, report)
-        if wish.parent_id is not None:
-            await self._seed(process, wish)
+        if inherited is not None:
+            await self._seed(process, inherited)
         return process
 
     def _refuse_open(self, process_id: str) -> None:
@@ -155,11 +157,22 @@ class Opener:
         if self._handles.get(handle.process_id) is handle:
             del self._handles[handle.process_id]
 
-    async def _seed(self, process: Process, wish: Wish) -> None:
-        assert wish.parent_id is not None
+    async def _inherited(self, wish: Wish) -> b.Forked | None:
+        """What a fork starts with. Found before anything is claimed: an id is used up by its first claim."""
+        if wish.parent_id is None:
+            return None
         parent = (await self._recovery.recover(wish.parent_id, at_seq=wish.parent_seq)).state
+        content, limit = parent.content_json(), self._reader.limits.record_bytes
+        if len(content.encode()) > limit:
+            raise LimitExceeded(
+                "the parent's content is larger than the journal's record limit",
+                process_id=wish.process_id, parent_id=wish.parent_id, limit=limit,
+            )  # fmt: skip
+        return b.Forked(wish.parent_id, parent.seq, content)
+
+    async def _seed(self, process: Process, inherited: b.Forked) -> None:
         try:
-            await process.append(b.Forked(wish.parent_id, parent.seq, parent.content_json()))
+            await process.append(inherited)
         except BaseException:
             process.let_go()
             raise
