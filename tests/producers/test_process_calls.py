@@ -222,6 +222,33 @@ async def test_a_failed_invocation_is_written_as_failed(log: MemoryLog) -> None:
         assert process.state.last_kind == "invocation_ended"
 
 
+async def test_an_exception_of_any_size_is_recorded_and_goes_on(log: MemoryLog) -> None:
+    """A text larger than an entry is cut, in an invocation and on the way out; the process is released all the same."""
+    async with Node.in_memory(log) as node:
+        with pytest.raises(ValueError, match="xxx"):
+            async with node.open("p") as process, process.invocation("message"):
+                raise ValueError("x" * 2_000_000)
+        state = refold(log, "p")
+        assert (state.last_kind, state.invocations, state.owner) == ("error_recorded", 1, None)
+
+
+async def test_a_cancelled_invocation_of_a_handle_that_is_over_stays_cancelled(log: MemoryLog) -> None:
+    """What keeps its end from being written does not take the cancellation's place."""
+    async with Node.in_memory(log) as node:
+        process = await node.open("p")
+
+        async def work() -> None:
+            async with process.invocation("message"):
+                await asyncio.Event().wait()
+
+        working = asyncio.create_task(work())
+        await asyncio.sleep(0.05)
+        process.let_go()
+        working.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await working
+
+
 async def test_a_finished_process_keeps_a_gravestone_for_ever(log: MemoryLog) -> None:
     """O8: the state is emptied, the result stays, the id is never used again, rewinding is refused."""
     async with Node.in_memory(log) as node:

@@ -11,7 +11,10 @@ from seekpoint.schemas.values import dump
 if TYPE_CHECKING:
     from seekpoint.producers.process import Process
 
-__all__ = ["Invocation"]
+__all__ = ["Invocation", "printable"]
+
+TEXT_CHARACTERS_MAX = 4_000
+"""What is written of a text that an exception made: it must fit into an entry, whatever it is."""
 
 
 class Invocation:
@@ -32,7 +35,12 @@ class Invocation:
 
     async def end(self, outcome: str, error: BaseException | None = None) -> None:
         """Write the result."""
-        text = None if error is None else f"{type(error).__name__}: {error}".encode("utf-8", "replace").decode()
+        text = None if error is None else printable(f"{type(error).__name__}: {error}")
         duration_us = (time.monotonic_ns() - self._began) // 1_000
         result = dump(self.result, self._process.limits)
         await self._process.append(b.InvocationEnded(outcome, duration_us, result, text))
+
+
+def printable(text: str) -> str:
+    """``text`` as an entry can carry it: what UTF-8 lacks replaced, its end left out if it is very long."""
+    return text[:TEXT_CHARACTERS_MAX].encode("utf-8", "replace").decode()

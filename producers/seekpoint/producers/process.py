@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from seekpoint.consumers import Recovery, Report
 from seekpoint.producers.confirm import Confirmer
 from seekpoint.producers.handle import Cause, Handle, Status
-from seekpoint.producers.invocation import Invocation
+from seekpoint.producers.invocation import Invocation, printable
 from seekpoint.producers.outbox import Outbox
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.clock import now_us
 from seekpoint.schemas.entry import new_id
-from seekpoint.schemas.errors import LimitExceeded, Refused, UnserializableValue
+from seekpoint.schemas.errors import LimitExceeded, Refused, Reopen, TryAgain, UnserializableValue
 from seekpoint.schemas.limits import Limits
 from seekpoint.schemas.state import MailItem, State
 from seekpoint.schemas.values import dump
@@ -148,25 +148,24 @@ class Process:
         """Write down an exception."""
         kind = type(error)
         name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-        return await self.append(b.ErrorRecorded(name, _printable(str(error)), trace and _printable(trace)))
+        return await self.append(b.ErrorRecorded(name, printable(str(error)), trace and printable(trace)))
 
     @asynccontextmanager
     async def invocation(self, trigger: str, payload: Any = None) -> AsyncIterator[Invocation]:
         """One piece of work: entries for its trigger, its start and its result with outcome and duration.
 
         ``async with process.invocation("message", {...}) as work: work.result = ...``. An exception ends it as
-        ``failed`` (cancellation: ``cancelled``) and goes on.
+        ``failed`` (cancellation: ``cancelled``) and goes on, whether that could be written or not.
         """
         work = Invocation(self, trigger, payload)
         await work.begin()
         try:
             yield work
-        except asyncio.CancelledError:
-            await work.end("cancelled")
-            raise
-        except Exception as exc:
-            if self.is_open:
-                await work.end("failed", exc)
+        except (Exception, asyncio.CancelledError) as exc:
+            cancelled = isinstance(exc, asyncio.CancelledError)
+            # The agent's own exception says more than what kept it from being written down.
+            with suppress(Reopen, TryAgain):
+                await work.end("cancelled" if cancelled else "failed", None if cancelled else exc)
             raise
         else:
             await work.end("succeeded")
@@ -259,7 +258,3 @@ def _key(key: str) -> str:
     if type(key) is not str:
         raise UnserializableValue("a key is text", path="$", found=type(key).__name__)
     return key
-
-
-def _printable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
