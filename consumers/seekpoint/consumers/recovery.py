@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Collection, Generator, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from functools import partial
 from types import TracebackType
@@ -16,6 +15,7 @@ from seekpoint.consumers.history import Logged, history
 from seekpoint.consumers.points import Point
 from seekpoint.consumers.recoverer import Recoverer
 from seekpoint.consumers.report import Recovered
+from seekpoint.consumers.threads import Threads
 from seekpoint.consumers.tiers import Tier
 from seekpoint.consumers.verification import Verification, verify
 from seekpoint.schemas.log import LogReader, MemoryLog
@@ -47,7 +47,7 @@ class Recovery:
         self.blocking = Recoverer(log, DeadLetters(log, self.settings))
         self._log = log
         self._owns_log = False
-        self._pool = ThreadPoolExecutor(self.settings.recover_concurrency_max, thread_name_prefix="seekpoint-recovery")
+        self._pool = Threads(self.settings.recover_concurrency_max, thread_name_prefix="seekpoint-recovery")
 
     @classmethod
     def connect(cls, settings: Settings | None = None) -> Recovery:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator
-from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any
 
 from seekpoint.consumers import Recovered, Recovery
 from seekpoint.consumers.heartbeats import Liveness
+from seekpoint.consumers.threads import Threads
 from seekpoint.producers.confirm import Confirmer
 from seekpoint.producers.externals import Externals
 from seekpoint.producers.handle import Cause, Handle, Status
@@ -35,7 +35,7 @@ class Node:
         self.settings = settings
         self.identity = Identity.of(settings.node_id)
         self._reader = reader
-        self._executor = ThreadPoolExecutor(max_workers=8, thread_name_prefix="seekpoint-node")
+        self._executor = Threads(max_workers=8, thread_name_prefix="seekpoint-node")
         self._handles: dict[str, Handle | None] = {}
         self._recovery = Recovery(reader, settings)
         self._outbox = Outbox(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 
 from seekpoint.producers.handle import Pending, Status
-from seekpoint.schemas.errors import AppendTimeout, SeekpointError
+from seekpoint.schemas.errors import AppendTimeout, HandleClosed, SeekpointError
 from seekpoint.schemas.log import Appender, Delivery, LogWriter, Outgoing
 
 __all__ = ["Outbox", "Shipment"]
@@ -70,7 +70,7 @@ class Outbox:
         self._watch = asyncio.create_task(self._watch_deadline(), name="seekpoint-outbox")
 
     async def close(self) -> None:
-        """Let what is on its way arrive for the drain time, then give up the appender."""
+        """Let what is on its way arrive for the drain time, then give up the appender. Nobody is left waiting."""
         self._closed = True
         if self._watch is not None:
             self._watch.cancel()
@@ -79,6 +79,10 @@ class Outbox:
         if self._appender is not None:
             await asyncio.to_thread(self._appender.retire, self._drain_s)
             self._appender = None
+        left, self._queue = self._queue, []
+        for record in left:
+            if isinstance(record.token, _External):  # the others belong to handles, which are told by the node
+                _answer(record.token, -1, _closed())
 
     # --- sending
     def push(self, pending: Pending) -> None:
@@ -89,8 +93,10 @@ class Outbox:
                 self._schedule()
 
     def push_external(self, partition: int, key: bytes, value: bytes) -> asyncio.Future[int]:
-        """Send an external entry; its offset, or why it may not have landed."""
+        """Send an external entry; its offset, or why it may not have landed. ``HandleClosed`` after the close."""
         assert self._loop is not None
+        if self._closed:
+            raise _closed()
         item = _External(self._loop.create_future())
         self._queue.append(Outgoing(partition, key, value, item))
         self._schedule()
@@ -172,6 +178,10 @@ class Outbox:
         self._appender = self._new_appender()
         self._schedule()
         await self._on_retired(reason)
+
+
+def _closed() -> HandleClosed:
+    return HandleClosed("the node was closed before the entry left", hint="use a node that is open")
 
 
 def _answer(item: object, offset: int, error: SeekpointError | None) -> None:
