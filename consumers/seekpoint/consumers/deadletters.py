@@ -63,13 +63,15 @@ class DeadLetter:
 
 
 class DeadLetters:
-    """The dead letters of a journal. Thread safe; blocks."""
+    """The dead letters of a journal, to which those of ``topic`` are added. Thread safe; blocks."""
 
-    def __init__(self, log: LogReader, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, log: LogReader, settings: Settings, clock: Callable[[], float] = time.monotonic, topic: str = "journal"
+    ) -> None:
         self._log = log
         self._settings = settings
         self._clock = clock
-        self._topic = settings.topic_name("journal")
+        self._topic = settings.topic_name(topic)
         self._lock = threading.Lock()
         self._known: set[str] | None = None
         self._recent: deque[float] = deque()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator
+from datetime import datetime
 from types import TracebackType
 from typing import Any
 
 from seekpoint.consumers import Recovered, Recovery
+from seekpoint.consumers.answering import Answered
+from seekpoint.consumers.exchange import KafkaExchange
 from seekpoint.consumers.heartbeats import Liveness
 from seekpoint.consumers.threads import Threads
 from seekpoint.producers.confirm import Confirmer
@@ -18,7 +21,8 @@ from seekpoint.producers.identity import Identity
 from seekpoint.producers.opening import Opener, Opening, Wish
 from seekpoint.producers.outbox import Outbox
 from seekpoint.producers.pulse import Pulse
-from seekpoint.schemas.errors import HandleClosed, SeekpointError
+from seekpoint.producers.requests import Requests
+from seekpoint.schemas.errors import HandleClosed, Refused, SeekpointError
 from seekpoint.schemas.log import LogReader, LogWriter, MemoryLog
 from seekpoint.schemas.settings import Settings
 
@@ -57,6 +61,7 @@ class Node:
             self._pulse,
             self.identity,
         )
+        self._requests: Requests | None = None
         self._started = False
 
     @property
@@ -71,7 +76,10 @@ class Node:
         from seekpoint.producers.kafka import KafkaWriter
 
         settings = settings or Settings.load(**overrides)
-        return cls(KafkaReader(settings), KafkaWriter(settings), settings)
+        reader = KafkaReader(settings)
+        node = cls(reader, KafkaWriter(settings), settings)
+        node._requests = Requests(KafkaExchange(reader), node._executor)
+        return node
 
     @classmethod
     def in_memory(cls, log: MemoryLog | None = None, **settings: Any) -> Node:
@@ -158,6 +166,27 @@ class Node:
     async def recover(self, process_id: str, **how: Any) -> Recovered:
         """The state of a process as of now, read only; see ``Recovery.recover`` for ``at_seq``, ``missing_ok``, ..."""
         return await self._recovery.recover(process_id, **how)
+
+    async def request_recovery(
+        self,
+        process_id: str,
+        *,
+        at_seq: int | None = None,
+        at_offset: int | None = None,
+        at_time: datetime | float | None = None,
+        timeout_s: float = 30.0,
+    ) -> Answered:
+        """The state of a process as a recovery consumer finds it (``seekpoint serve recovery``): state, hash, report.
+
+        Needs no right to read the journal, only ``NAME.recover`` (write) and ``NAME.recovered`` (read). Asked at least
+        once, answered once. Raises what the recovery raised there (``UnknownProcess``, ``UnknownPoint``, ...), and
+        ``RequestTimeout``; ``Refused`` on a log in memory, which nobody else can read.
+        """
+        if self._requests is None:
+            raise Refused("nobody else reads a log in memory", hint="use recover()")
+        return await self._requests.recover(
+            process_id, at_seq=at_seq, at_offset=at_offset, at_time=at_time, timeout_s=timeout_s
+        )
 
     # --- telling a process something (O1: it only fills the mailbox)
     async def signal(
