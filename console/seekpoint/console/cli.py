@@ -18,6 +18,7 @@ from seekpoint.console import (
     recoveries,
     rehearsal,
     schema,
+    serve,
     topics,
 )
 from seekpoint.console.commands import Usage
@@ -34,7 +35,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich" if sys.stdout.isatty() else None,  # loading Rich takes 60 ms, for nothing in a pipe
 )
-for _commands in (cluster, topics, processes, history, recoveries, letters, schema, doctor, rehearsal):
+for _commands in (cluster, topics, processes, history, recoveries, letters, serve, schema, doctor, rehearsal):
     _commands.register(app)
 
 

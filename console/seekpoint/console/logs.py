@@ -10,12 +10,13 @@ from seekpoint.console.output import clean, say, warn
 __all__ = ["show_logs"]
 
 
-def show_logs() -> None:
-    """From here on the library's warnings are shown; again is fine."""
-    logger = logging.getLogger("seekpoint")
-    if not any(isinstance(handler, _Talk) for handler in logger.handlers):
-        logger.addHandler(_Talk())
-    logger.setLevel(logging.DEBUG if is_debug() else logging.WARNING)
+def show_logs(*names: str) -> None:
+    """From here on the warnings of these loggers (none: of the library) are shown; again is fine."""
+    for name in names or ("seekpoint",):
+        logger = logging.getLogger(name)
+        if not any(isinstance(handler, _Talk) for handler in logger.handlers):
+            logger.addHandler(_Talk())
+        logger.setLevel(logging.DEBUG if is_debug() else logging.WARNING)
 
 
 class _Talk(logging.Handler):

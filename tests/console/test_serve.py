@@ -1,0 +1,119 @@
+"""``seekpoint serve recovery`` and its health port."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from agents import environment, until
+from seekpoint.console.health_port import HealthPort
+from seekpoint.console.serve import recovery_families
+from seekpoint.consumers.health import Health
+from seekpoint.consumers.recovery_service import RecoveryService
+from seekpoint.producers import Node
+from seekpoint.schemas.errors import InvalidSetting
+from seekpoint.schemas.settings import Settings
+from shells import Shell
+
+
+def get(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_health_is_red_when_nothing_moves() -> None:
+    """503 and why; green again with progress."""
+    now = [0.0]
+    health = Health(30.0, lambda: now[0])
+    with HealthPort("127.0.0.1", 0, health, lambda: ()) as served:
+        assert get(served.port, "/healthz")[0] == 200
+        now[0] = 31.0
+        health.observe(4)
+        code, body = get(served.port, "/healthz")
+        assert (code, json.loads(body)) == (503, {"ok": False, "lag": 4, "stalled_s": 31.0})
+        health.progress()
+        assert get(served.port, "/healthz?x")[0] == 200
+        assert get(served.port, "/")[0] == 404
+        with pytest.raises(InvalidSetting, match="--health-port"):
+            HealthPort("127.0.0.1", served.port, health, lambda: ())
+
+
+async def test_metrics_have_units_and_no_process_ids() -> None:
+    """Prometheus' names; outcomes are the only labels."""
+    service = RecoveryService(Settings())
+    service.figures.answered, service.figures.answer_seconds = 3, 0.5
+    service.health.observe(7)
+    with HealthPort("127.0.0.1", 0, service.health, lambda: recovery_families(service)) as served:
+        _, text = await asyncio.to_thread(get, served.port, "/metrics")
+    assert 'seekpoint_recovery_requests_total{outcome="answered"} 3.0' in text
+    assert "seekpoint_recovery_answer_duration_seconds_sum 0.5" in text
+    assert "seekpoint_recovery_waiting_requests 7.0" in text
+    assert {line.partition("{")[2].partition("=")[0] for line in text.splitlines() if "{" in line} == {"outcome"}
+    await service.close()
+
+
+@contextmanager
+def serving(settings: Settings, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], Callable[[str], str]]]:
+    """The command as a process of its own, and the first line of its stderr that holds some words."""
+    command = [sys.executable, "-m", "seekpoint.console", "serve", "recovery", *arguments]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment(settings)) as running:
+        assert running.stderr is not None
+        os.set_blocking(running.stderr.fileno(), False)
+        said: list[str] = []
+
+        def line(words: str) -> str:
+            def look() -> str | None:
+                said.extend(running.stderr or ())
+                return next((each for each in said if words in each), None)
+
+            return str(until(look, 30, lambda: "".join(said)))
+
+        try:
+            yield running, line
+        finally:
+            running.kill()
+
+
+@pytest.mark.cluster
+async def test_serve_recovery_answers_until_it_is_told_to_stop(journal: Settings) -> None:
+    """With health and metrics on its port; SIGTERM ends it in order."""
+    async with Node.connect(journal) as node:
+        async with node.open("case-1") as process:
+            await process.update("a", 1)
+        with serving(journal, "--health-port", "0") as (running, line):
+            port = int((await asyncio.to_thread(line, "health on")).split("/healthz")[0].rpartition(":")[2])
+            found = await node.request_recovery("case-1")
+            assert found.state is not None
+            assert found.state.context == {"a": 1}
+            assert (await asyncio.to_thread(get, port, "/healthz"))[0] == 200
+            _, metrics = await asyncio.to_thread(get, port, "/metrics")
+            assert 'seekpoint_recovery_requests_total{outcome="answered"} 1.0' in metrics
+            running.send_signal(signal.SIGTERM)
+            assert await asyncio.to_thread(running.wait, 25) == 0
+
+
+@pytest.mark.cluster
+def test_serve_recovery_needs_a_journal(
+    settings: Settings, shell: Shell, point_at: Callable[[Settings], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No topics: one line and the next command. No Kafka: not reachable."""
+    point_at(settings)
+    ran = shell("serve", "recovery")
+    assert ran.code == 1
+    assert "seekpoint topics create" in ran.err
+    monkeypatch.setenv("SEEKPOINT_BOOTSTRAP_SERVERS", "127.0.0.1:1")
+    assert shell("serve", "recovery").code == 3
