@@ -15,7 +15,15 @@ from agents import Agent, agents, check, until
 from seekpoint.compose import LocalCluster, create_topics
 from seekpoint.producers import Node
 from seekpoint.schemas import Settings
-from seekpoint.schemas.errors import AppendTimeout, ClaimLost, Fenced, HandleClosed, JournalMismatch, OwnerAlive
+from seekpoint.schemas.errors import (
+    AppendTimeout,
+    ClaimLost,
+    Fenced,
+    HandleClosed,
+    JournalMismatch,
+    LimitExceeded,
+    OwnerAlive,
+)
 
 pytestmark = pytest.mark.cluster
 
@@ -226,3 +234,23 @@ async def test_a_recreated_topic_is_refused(cluster: LocalCluster, journal: Sett
         await Node.connect(journal)
     with pytest.raises(JournalMismatch):
         await create_topics(journal)
+
+
+async def test_an_entry_of_exactly_the_record_limit_is_taken_and_one_byte_more_refused(journal: Settings) -> None:
+    """The journal's limit is the only one: neither the client nor the broker has a smaller one of its own."""
+    async with Node.connect(journal) as node:
+        async with node.open("p") as process:
+            size = process.limits.record_bytes
+            with pytest.raises(LimitExceeded) as refused:
+                await process.record("large", "x" * (size - 10))
+            over = refused.value.bytes + len(b"p") - size + 10
+            with pytest.raises(LimitExceeded):
+                await process.record("large", "x" * (size - over + 1))
+            done = await process.record("large", "x" * (size - over))
+            assert done.seq == 1
+            # Together larger than one batch may be.
+            await asyncio.gather(*(process.record("half", "x" * (size * 6 // 10)) for _ in range(5)))
+            await process.confirm()
+            assert process.state.epoch == 1
+        recovered = await node.recover("p")
+        assert (recovered.state.seq, recovered.state.degraded, recovered.report.poison) == (7, None, 0)

@@ -16,7 +16,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from seekpoint.consumers.kafka_errors import translated
-from seekpoint.schemas.errors import InvalidSetting, JournalUnavailable
+from seekpoint.schemas.errors import InvalidSetting, JournalUnavailable, SeekpointError
 from seekpoint.schemas.log import Delivery, Outgoing
 from seekpoint.schemas.settings import Settings
 
@@ -29,6 +29,9 @@ client_logger.addFilter(lambda record: "enable.gapless.guarantee" not in record.
 
 OPEN_RECORDS_MAX, OPEN_BYTES_MAX = 50_000, 256 * 1024 * 1024
 """What may be under way in one appender; beyond it callers wait. Below librdkafka's own limits, which never fill."""
+
+MESSAGE_BYTES_MAX = 16_777_216
+"""More than a journal's record limit, which is checked before; the client's own 1,000,000 is less."""
 
 GUARANTEED = {
     "acks": "all",
@@ -109,10 +112,15 @@ class KafkaAppender:
         for message in messages:  # a refusal ends the appender, as any failed record does
             refused = message.get("_error") or (reason if queued == 0 else None)
             if refused is not None:
-                lost = JournalUnavailable(f"the producer refused a record: {self._settings.scrub(str(refused))}")
+                lost = self._refusal(refused)
                 token, size = message["callback"].args
                 self._done(size)
                 self._deliver([Delivery(token, -1, lost)])
+
+    def _refusal(self, refused: object) -> SeekpointError:
+        if isinstance(refused, KafkaError):
+            return translated(refused.name(), refused.str(), self._settings)
+        return JournalUnavailable(f"the producer refused a record: {self._settings.scrub(str(refused))}")
 
     def _on_delivery(self, token: object, size: int, error: KafkaError | None, message: Any) -> None:
         failure = None if error is None else translated(error.name(), error.str(), self._settings)
@@ -159,6 +167,7 @@ def _producer(settings: Settings) -> Producer:
     config = {
         **settings.producer_config(),
         **GUARANTEED,
+        "message.max.bytes": MESSAGE_BYTES_MAX,
         "queue.buffering.max.messages": 2 * OPEN_RECORDS_MAX,
         "queue.buffering.max.kbytes": 4 * OPEN_BYTES_MAX // 1024,
         "logger": client_logger,
