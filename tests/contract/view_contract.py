@@ -178,13 +178,18 @@ class ViewContract:
         draft.values_json = {f"key-{number}": str(number) for number in range(20_000)}
         draft.conversation = Conversation(b.MessageSaid("user", str(number)) for number in range(20_000))
         big = draft.freeze()
-        small = _state(0, a="1")
+        small = _state(3, a="1")
         many = [Change(key=b"p-%d" % number, state=small, whole=True) for number in range(9_000)]
         assert journal.write([Change(key=KEY, state=big, whole=True), *many])
         assert journal.state() == big
         loaded = journal.store.load(journal.partition, journal.token, [change.key for change in many])
         assert loaded is not None
         assert len(loaded[1]) == 9_000
+        found = journal.store.offsets_from(journal.partition, journal.token, 4)
+        assert found == {}
+        found = journal.store.offsets_from(journal.partition, journal.token, 0)
+        assert found is not None
+        assert len(found) == 9_000
         fewer = replace_values(big, {})
         journal.write([Change(key=KEY, state=fewer, context_keys=frozenset(big.values_json))])
         assert journal.state() == fewer
@@ -274,6 +279,18 @@ class ViewContract:
         journal.write([Change(key=b"p1", state=_state(9))], 9)
         found = journal.store.offsets_from(journal.partition, journal.token, 3)
         assert found == {b"p3": 3, b"p4": 4, b"p1": 9}
+        assert journal.store.offsets_from(journal.partition, journal.token, 9, applied=9) == {b"p1": 9}
+        assert journal.store.offsets_from(journal.partition, journal.token, 9, applied=8) is None
+
+    def test_a_rebuild_that_lost_some_of_what_was_put_is_not_ready(self, store: ViewBrowser) -> None:
+        """A failover in the middle of it: the count tells."""
+        token = store.install(91, TOPIC)
+        assert store.put(91, token, {KEY: (full_state(7), Pointer(3, 2))})
+        assert not store.ready(91, token, 7, 1, processes=2)
+        meta = store.meta(91)
+        assert meta is not None
+        assert meta.applied is None
+        assert store.ready(91, token, 7, 1, processes=1)
 
     def test_a_pointer_is_seen_with_its_process(self, journal: Journal) -> None:
         """It stays when the process changes; of a process that is not there, none is seen."""

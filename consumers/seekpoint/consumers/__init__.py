@@ -7,6 +7,7 @@ from seekpoint.consumers.recovery import Recovery
 from seekpoint.consumers.report import Recovered, Report
 from seekpoint.consumers.tiers import Tier
 from seekpoint.consumers.verification import Verification
+from seekpoint.consumers.view import View
 
 __all__ = [
     "DeadLetter",
@@ -18,4 +19,5 @@ __all__ = [
     "Report",
     "Tier",
     "Verification",
+    "View",
 ]

@@ -143,11 +143,11 @@ class MemoryView:
                 found.kept[key] = _Kept(state, _sizes(state), pointer)
             return True
 
-    def ready(self, partition: int, token: str, applied: int, leader_epoch: int) -> bool:
+    def ready(self, partition: int, token: str, applied: int, leader_epoch: int, processes: int | None = None) -> bool:
         """End a rebuild: the view is valid as of ``applied``. Asked twice it says True twice, if that still holds."""
         with self._writing():
             found = self._of(partition, token)
-            if found is None or found.meta.applied not in (None, applied):
+            if found is None or found.meta.applied not in (None, applied) or processes not in (None, len(found.kept)):
                 return False
             self._remember()
             found.meta = found.meta._replace(applied=applied, leader_epoch=leader_epoch)
@@ -165,11 +165,13 @@ class MemoryView:
                     found.kept[key] = replace(found.kept[key], pointer=pointer)
             return True
 
-    def offsets_from(self, partition: int, token: str, floor: int) -> dict[bytes, int] | None:
-        """Processes whose state's offset is at or above ``floor``, with that offset; None if the token is another."""
+    def offsets_from(
+        self, partition: int, token: str, floor: int, applied: int | None = None
+    ) -> dict[bytes, int] | None:
+        """Processes whose state's offset is at or above ``floor``, with that offset; None if the view is another."""
         with self._asked():
             found = self._of(partition, token)
-            if found is None:
+            if found is None or applied not in (None, found.meta.applied):
                 return None
             return {key: one.state.offset for key, one in found.kept.items() if one.state.offset >= floor}
 

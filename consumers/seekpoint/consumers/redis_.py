@@ -184,11 +184,10 @@ def _refuse_eviction(client: Any) -> None:
     """``ViewRefused`` if a server behind ``client`` may drop keys when its memory is full."""
     import redis
 
-    if isinstance(client, redis.RedisCluster):
-        servers = list(client.info("memory", target_nodes=redis.RedisCluster.PRIMARIES).values())
-    else:
-        servers = [client.info("memory")]
-    for said in servers:
+    clustered = isinstance(client, redis.RedisCluster)
+    nodes: list[dict[str, Any]] = [{"target_nodes": node} for node in client.get_primaries()] if clustered else [{}]
+    for node in nodes:
+        said = client.info("memory", **node)
         policy = said.get("maxmemory_policy", "noeviction")
         if int(said.get("maxmemory", 0)) > 0 and policy != "noeviction":
             raise ViewRefused(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import count, islice
 from secrets import token_urlsafe
 from typing import Any
 
@@ -24,6 +24,7 @@ _logger = logging.getLogger("seekpoint.consumers")
 
 _FORMAT = 1
 _LOAD_KEYS_MAX = 500
+_OFFSETS_MAX = 10_000
 _LOAD_TRIES_MAX = 10
 _LOAD_BYTES_MAX = 8_388_608
 _PUT_STATES_MAX = 500
@@ -63,7 +64,7 @@ class RedisView:
             offsets = {piece[0] for piece in pieces if piece}
             if len(offsets) == 1:
                 return self._states(partition, token, offsets.pop(), found)
-        raise ViewUnavailable("the view was written by another projector each time it was read", partition=partition)
+        raise _written_meanwhile(partition)
 
     def write(
         self, partition: int, token: str, position: int, applied: int, leader_epoch: int, changes: Sequence[Change]
@@ -76,8 +77,8 @@ class RedisView:
     def install(self, partition: int, topic_id: str) -> str:
         """Begin a rebuild: an empty view with a fresh token and no applied offset. Its token."""
         token = token_urlsafe(6)
-        count = self._partitions or self._partitions_else
-        self._run(scripts.INSTALL, partition, token, str(_FORMAT), topic_id, str(count))
+        partitions = self._partitions or self._partitions_else
+        self._run(scripts.INSTALL, partition, token, str(_FORMAT), topic_id, str(partitions))
         return token
 
     def put(self, partition: int, token: str, states: Mapping[bytes, tuple[State, Pointer]]) -> bool:
@@ -88,19 +89,30 @@ class RedisView:
                 return False
         return True
 
-    def ready(self, partition: int, token: str, applied: int, leader_epoch: int) -> bool:
+    def ready(self, partition: int, token: str, applied: int, leader_epoch: int, processes: int | None = None) -> bool:
         """End a rebuild: the view is valid as of ``applied``. Asked twice it says True twice, if that still holds."""
-        return self._done(partition, self._run(scripts.READY, partition, token, str(applied), str(leader_epoch)))
+        count = "" if processes is None else str(processes)
+        return self._done(partition, self._run(scripts.READY, partition, token, str(applied), str(leader_epoch), count))
 
     def point(self, partition: int, token: str, pointers: Mapping[bytes, Pointer]) -> bool:
         """Say where checkpoints are. False if the token is another."""
         packed = _packed([part for key, pointer in pointers.items() for part in (key, _written(pointer))])
         return self._done(partition, self._run(scripts.POINT, partition, token, packed))
 
-    def offsets_from(self, partition: int, token: str, floor: int) -> dict[bytes, int] | None:
-        """Processes whose state's offset is at or above ``floor``, with that offset; None if the token is another."""
-        said = self._run(scripts.OFFSETS, partition, token, str(floor))
-        return None if said is None else dict(zip(said[::2], map(int, said[1::2]), strict=True))
+    def offsets_from(
+        self, partition: int, token: str, floor: int, applied: int | None = None
+    ) -> dict[bytes, int] | None:
+        """Processes whose state's offset is at or above ``floor``, with that offset; None if the view is another."""
+        at = "" if applied is None else str(applied)
+        for _ in range(_LOAD_TRIES_MAX):
+            pages = list(self._offset_pages(partition, token, str(floor), at))
+            if pages[-1] is None:
+                return None
+            # A write in between moves processes to the end: a page may then pass over some.
+            if len({page[0] for page in pages if page}) == 1:
+                parts = [part for page in pages if page for part in page[1]]
+                return dict(zip(parts[::2], map(int, parts[1::2]), strict=True))
+        raise _written_meanwhile(partition)
 
     def see(self, partition: int, key: bytes) -> Seen:
         """One process, its partition's meta and its pointer."""
@@ -172,6 +184,16 @@ class RedisView:
             yield None if applied is None else int(applied), found
             at += max(len(rows), 1)
 
+    def _offset_pages(
+        self, partition: int, token: str, floor: str, applied: str
+    ) -> Iterator[tuple[bytes | None, list[bytes]] | None]:
+        """(applied, [key, offset, ...]) a page; None, as the last one, if the view is another."""
+        for start in count(0, _OFFSETS_MAX):
+            page = self._run(scripts.OFFSETS, partition, token, floor, applied, start, _OFFSETS_MAX)
+            yield page
+            if page is None or len(page[1]) < 2 * _OFFSETS_MAX:
+                return
+
     def _states(
         self, partition: int, token: str, applied: int | None, rows: Mapping[bytes, Any]
     ) -> tuple[int | None, dict[bytes, State]] | None:
@@ -185,6 +207,10 @@ class RedisView:
         """Give up a view that lost a part of itself: its projector finds none and rebuilds it."""
         _logger.error("the view of partition %d is damaged and given up: %s", partition, damage)
         self._run(scripts.CONDEMN, partition, token)
+
+
+def _written_meanwhile(partition: int) -> ViewUnavailable:
+    return ViewUnavailable("the view was written by another projector each time it was read", partition=partition)
 
 
 def _packed(rows: Sequence[Any]) -> bytes:

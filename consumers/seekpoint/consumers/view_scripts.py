@@ -55,6 +55,8 @@ local function many(command, key, list)
   end
 end
 local function change(packed)
+  -- Redis refuses a script for want of memory at its first write only, and only if that write takes memory: this one.
+  redis.call('HSET', KEYS[1], 'format', meta[1])
   local heads, offsets, names = {}, {}, {}
   for _, row in ipairs(cmsgpack.unpack(packed)) do
     local key, whole, mail = row[1], row[4], row[8]
@@ -123,6 +125,7 @@ READY = Script(
     _ALIVE
     + r"""
 if not whole or meta[2] ~= ARGV[2] or (meta[3] and meta[3] ~= ARGV[3]) then return false end
+if ARGV[5] ~= '' and size ~= tonumber(ARGV[5]) + 1 then return false end
 redis.call('HSET', KEYS[1], 'applied', ARGV[3], 'leader_epoch', ARGV[4])
 return redis.call('SCARD', base .. 'old')
 """
@@ -180,8 +183,9 @@ return {meta, one, one and redis.call('HGET', at .. 'pointers', ARGV[2])}
 OFFSETS = Script(
     _ALIVE
     + r"""
-if not whole or meta[2] ~= ARGV[2] then return false end
-return redis.call('ZRANGEBYSCORE', at .. 'offsets', ARGV[3], '+inf', 'WITHSCORES')
+if not whole or meta[2] ~= ARGV[2] or (ARGV[4] ~= '' and meta[3] ~= ARGV[4]) then return false end
+local page = {'+inf', 'WITHSCORES', 'LIMIT', ARGV[5], ARGV[6]}
+return {meta[3], redis.call('ZRANGEBYSCORE', at .. 'offsets', ARGV[3], unpack(page))}
 """
 )
 

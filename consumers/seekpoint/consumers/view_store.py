@@ -129,17 +129,23 @@ class ViewStore(Protocol):
     def put(self, partition: int, token: str, states: Mapping[bytes, tuple[State, Pointer]]) -> bool:
         """Load states into a view that is being rebuilt. False if the token is another, or the view is ready."""
 
-    def ready(self, partition: int, token: str, applied: int, leader_epoch: int) -> bool:
+    def ready(self, partition: int, token: str, applied: int, leader_epoch: int, processes: int | None = None) -> bool:
         """End a rebuild: the view is valid as of ``applied``. False if the token is another.
 
+        ``processes`` is how many were put: False too if there are not so many (a failover lost the last of them).
         Asked again it says True again, unless something was applied meanwhile: then False, and nothing is changed.
         """
 
     def point(self, partition: int, token: str, pointers: Mapping[bytes, Pointer]) -> bool:
         """Say where checkpoints are (P6). False if the token is another."""
 
-    def offsets_from(self, partition: int, token: str, floor: int) -> dict[bytes, int] | None:
-        """Processes whose state's offset is at or above ``floor``, with that offset; None if the token is another."""
+    def offsets_from(
+        self, partition: int, token: str, floor: int, applied: int | None = None
+    ) -> dict[bytes, int] | None:
+        """Processes whose state's offset is at or above ``floor``, with that offset; None if the token is another.
+
+        With ``applied``: None too if the view is not just there.
+        """
 
     def see(self, partition: int, key: bytes) -> Seen:
         """One process, its partition's meta and its pointer, in one call."""
