@@ -1,0 +1,28 @@
+"""The Kafka client: the only module of this root that imports it. What the others use of it is named here."""
+
+from __future__ import annotations
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+__all__ = [
+    "AdminClient",
+    "Consumer",
+    "IsolationLevel",
+    "KafkaError",
+    "KafkaException",
+    "Message",
+    "OffsetSpec",
+    "Producer",
+    "TopicCollection",
+    "TopicPartition",
+]

@@ -1,0 +1,416 @@
+"""The projection of one partition: a state machine over the ports, by rules P1 to P7 of the contract.
+
+    prepare ──> ready ── project, project, … propose ─> committed ── project …
+       ^          │ the view is not where it was: reload (what is applied is Redis' to say)
+       └──────────┘
+
+Redis is the truth for what is applied, the checkpoint partition for what is saved; what is dirty is known here only
+(P4). Everything may be lost at any moment: whoever prepares next finds the same.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
+
+from seekpoint.consumers.batch_fold import Decoded, Poison, decode_batch, fold_batch
+from seekpoint.consumers.cadence import Cadence, Dirty
+from seekpoint.consumers.checkpoint_writer import CheckpointWriter, Save
+from seekpoint.consumers.checkpoints import Checkpoint, CheckpointReader, Floor
+from seekpoint.consumers.saved import SavedPartition, read_saved, saved_states
+from seekpoint.consumers.scan import scan
+from seekpoint.consumers.state_cache import StateCache
+from seekpoint.consumers.view_store import Change, Pointer, ViewMeta, ViewStore
+from seekpoint.schemas.errors import JournalGap, LogTruncated, UndecodableRecord, ViewUnavailable
+from seekpoint.schemas.log import LogReader, Record
+from seekpoint.schemas.state import Draft, State
+
+__all__ = ["PartitionProjection", "Source"]
+
+_logger = logging.getLogger("seekpoint.consumers")
+
+_PUT_STATES, _PUT_BYTES = 200, 2_000_000
+"""What goes into a rebuilt view in one call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What a projection works on. ``writes`` runs its calls to the view: one at a time, beside the next fold."""
+
+    log: LogReader
+    topic_id: str
+    view: ViewStore
+    checkpoints: CheckpointReader
+    writer: CheckpointWriter
+    writes: Executor
+    on_poison: Callable[[Record, UndecodableRecord], object]
+    cadence: Cadence = field(default_factory=Cadence)
+    clock: Callable[[], float] = time.monotonic
+
+
+@dataclass(frozen=True, slots=True)
+class _Folded:
+    """One process of a batch that is on its way into the view."""
+
+    change: Change
+    first: int | None
+    bytes: int
+    is_urgent: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """A batch on its way into the view."""
+
+    outcome: Future[bool]
+    folded: Sequence[_Folded]
+    position: int
+
+
+class PartitionProjection:
+    """One partition of one assignment. One thread's. Raises what its ports raise; then ``prepare`` it again.
+
+    ``hint`` is where to begin reading the checkpoint partition: believed only as far as a floor there bears it out.
+    """
+
+    def __init__(self, partition: int, source: Source, *, hint: int = 0, cache: StateCache | None = None) -> None:
+        self.partition = partition
+        self.cache = cache or StateCache()
+        self.is_ready = False
+        self.position = 0
+        """The next offset to project, once it is ready."""
+        self._source = source
+        self._hint = hint
+        self._token = ""
+        self._barrier: int | None = None
+        self._saved: SavedPartition | None = None
+        self._dirty: dict[bytes, Dirty] = {}
+        self._write: _Write | None = None
+        self.pending: Save | None = None
+        """What was proposed and is neither committed nor refused."""
+
+    @property
+    def floor(self) -> int:
+        """The published floor, as far as it is known here."""
+        return 0 if self._saved is None else self._saved.floor
+
+    @property
+    def dirty(self) -> Mapping[bytes, Dirty]:
+        """The processes whose checkpoint is behind."""
+        return self._dirty
+
+    # --- P1: assignment and reload --------------------------------------------------------------------------------
+    def prepare(self) -> bool:
+        """Find out what is saved and what is applied; True once it is ready to project from ``position``.
+
+        False: a transaction is undecided, or another projector was at work on the view; ask again. Raises
+        ``JournalGap`` and ``LogTruncated`` where no view can be made, ``NewerFormat``, and what the ports raise.
+        """
+        if self.is_ready:
+            return True
+        if self._saved is None:
+            self._saved = self._read_saved()
+        return self._saved is not None and self._look_at_view(self._saved)
+
+    def reload(self, *, anew: bool = False) -> None:
+        """The view is not where it was taken to be; with ``anew`` what is saved is not known any more either."""
+        self.is_ready = False
+        self._drop_write()
+        if anew or self.pending is not None:
+            self._saved = self._barrier = self.pending = None
+
+    def _read_saved(self) -> SavedPartition | None:
+        source = self._source
+        if self._barrier is None:
+            source.writer.settle()
+            self._barrier = source.checkpoints.end(self.partition)
+        stable = source.checkpoints.stable_end(self.partition)
+        if stable < self._barrier:
+            return None  # a former owner's transaction is being decided
+        saved = read_saved(source.checkpoints, self.partition, source.topic_id, stable, self._hint)
+        self._refuse_lost_log(saved.floor)
+        return saved
+
+    def _refuse_lost_log(self, floor: int) -> None:
+        marks = self._source.log.watermarks(self.partition)
+        facts = {"journal": self._source.log.name, "partition": self.partition, "floor": floor, **marks._asdict()}
+        if floor > marks.high:
+            raise LogTruncated("the log ends before the floor of its checkpoints", **facts)
+        if floor < marks.low:
+            raise JournalGap("entries that no checkpoint stands for are gone from the log", **facts)
+
+    def _look_at_view(self, saved: SavedPartition) -> bool:
+        view = self._source.view
+        meta = view.meta(self.partition)
+        if not self._is_usable(meta, saved.floor):
+            if saved.start > 0 or self._token:  # a rebuild takes all there is, read just now
+                self._hint, self._token = 0, ""
+                self.reload(anew=True)
+                return False
+            self._rebuild(saved)
+            meta = view.meta(self.partition)
+        if meta is None or meta.applied is None or (self._token and meta.token != self._token):
+            self._token = ""
+            self.reload(anew=True)
+            return False
+        offsets = view.offsets_from(self.partition, meta.token, saved.floor, meta.applied)
+        if offsets is None:
+            return False
+        self._begin(meta.token, meta.applied + 1, saved, offsets)
+        return True
+
+    def _is_usable(self, meta: ViewMeta | None, floor: int) -> bool:
+        if meta is None or meta.applied is None or meta.topic_id != self._source.topic_id:
+            return False
+        if meta.applied >= self._source.log.watermarks(self.partition).high:
+            _logger.error("partition %d: the view is ahead of the log, which lost entries", self.partition)
+            return False
+        return meta.applied + 1 >= floor
+
+    def _begin(self, token: str, position: int, saved: SavedPartition, offsets: Mapping[bytes, int]) -> None:
+        now_s, known, floor = self._source.clock(), self._dirty, saved.floor
+        self._dirty = {}
+        for key, offset in offsets.items():
+            if offset > saved.offset(key):
+                since_s = known[key].since_s if key in known else now_s
+                self._dirty[key] = Dirty(max(saved.offset(key) + 1, floor), offset, since_s)
+        for key in saved.damaged:
+            self._dirty[key] = Dirty(floor, offsets.get(key, -1), now_s, is_urgent=True)
+        self.cache.begin(token, position)
+        self._token, self.position, self.is_ready = token, position, True
+
+    # --- P1b: rebuild -----------------------------------------------------------------------------------------------
+    def _rebuild(self, saved: SavedPartition) -> None:
+        """A view of what is saved, as of just below the floor. Whoever else rebuilds: the last to begin wins."""
+        view, partition = self._source.view, self.partition
+        _logger.warning("partition %d: the view is rebuilt from %d checkpoints", partition, len(saved.heads))
+        token = view.install(partition, self._source.topic_id)
+        processes = 0
+        for chunk in self._chunks(saved):
+            if not view.put(partition, token, chunk):
+                return
+            processes += len(chunk)
+        view.ready(partition, token, saved.floor - 1, -1, processes)
+
+    def _chunks(self, saved: SavedPartition) -> Iterator[dict[bytes, tuple[State, Pointer]]]:
+        chunk: dict[bytes, tuple[State, Pointer]] = {}
+        width = 0
+        for key, state, head in saved_states(self._source.checkpoints, saved):
+            chunk[key] = state, Pointer(head.position, saved.floor)
+            width += state.content_bytes
+            if len(chunk) >= _PUT_STATES or width >= _PUT_BYTES:
+                yield chunk
+                chunk, width = {}, 0
+        for key, draft in self._refolded(saved).items():
+            chunk[key] = draft.freeze(), Pointer(-1, saved.floor)
+        if chunk:
+            yield chunk
+
+    def _refolded(self, saved: SavedPartition) -> dict[bytes, Draft]:
+        """Processes whose checkpoint is damaged, from the log: while it is whole."""
+        if not saved.damaged or not saved.floor:
+            return {}
+        log = self._source.log
+        marks = log.watermarks(self.partition)
+        if marks.low > 0:
+            raise JournalGap(
+                "checkpoints are damaged, and the beginning of the log is gone",
+                partition=self.partition,
+                processes=sorted(key.decode(errors="replace") for key in saved.damaged)[:10],
+                **marks._asdict(),
+            )
+        drafts = {key: Draft() for key in saved.damaged}
+        scan(log, self.partition, drafts, 0, saved.floor, lambda record, error: None)
+        return {key: draft for key, draft in drafts.items() if draft.offset >= 0}
+
+    # --- P2, P3: a batch --------------------------------------------------------------------------------------------
+    def project(self, records: Sequence[Record], next_offset: int, leader_epoch: int = -1) -> bool:
+        """Fold ``records``, which are all from ``position`` up to ``next_offset``, and have them written.
+
+        The write goes on beside the next fold: ``flush`` tells of it. False: the view is not at ``position``, nothing
+        of the batch counts; ``prepare``, and read on from there. Poison is told once the states are sure.
+        """
+        entries, poison = decode_batch(records, self._source.log)
+        bases = self._bases({record.key for record, _ in entries if record.key is not None})
+        if bases is None:
+            return False
+        folded, forged = self._fold(entries, bases)
+        for record, error in self._in_order(poison, forged):
+            self._source.on_poison(record, error)
+        if not self.flush():
+            return False
+        self._send(folded, next_offset, leader_epoch)
+        return True
+
+    def _bases(self, keys: set[bytes]) -> dict[bytes, State | None] | None:
+        """The states to fold on (P2). None: the view is elsewhere."""
+        bases: dict[bytes, State | None] = {}
+        missing = []
+        for key in keys:
+            known = self.cache.get(key)
+            bases[key] = known
+            if known is None:
+                missing.append(key)
+        if missing:
+            if not self.flush():
+                return None
+            loaded = self._source.view.load(self.partition, self._token, missing)
+            if loaded is None or loaded[0] is None or loaded[0] + 1 != self.position:
+                self.reload()
+                return None
+            bases.update(loaded[1])
+        return bases
+
+    def _fold(self, entries: Decoded, bases: Mapping[bytes, State | None]) -> tuple[list[_Folded], Poison]:
+        source = self._source
+        touched, forged = fold_batch(entries, bases, source.log.limits, source.cadence.after_invocation)
+        folded = []
+        for key, one in touched.items():
+            change = one.change(key)
+            folded.append(_Folded(change, one.first, one.read_bytes, one.is_urgent))
+        return folded, forged
+
+    def _in_order(self, poison: Poison, forged: Poison) -> Poison:
+        both = sorted([*poison, *forged], key=lambda one: one[0].offset) if forged else poison
+        for record, error in both:
+            error.facts.update(partition=record.partition, offset=record.offset)
+        return both
+
+    def _send(self, folded: Sequence[_Folded], next_offset: int, leader_epoch: int) -> None:
+        changes = [one.change for one in folded]
+        outcome = self._source.writes.submit(
+            self._source.view.write,
+            self.partition,
+            self._token,
+            self.position,
+            next_offset - 1,
+            leader_epoch,
+            changes,
+        )
+        self._write = _Write(outcome, folded, next_offset)
+        self.position = next_offset
+        for change in changes:
+            self.cache.put(change.key, change.state)
+        self.cache.position = next_offset
+
+    def flush(self) -> bool:
+        """Wait for the write under way. False: it was refused (P3), and the view has to be looked at again."""
+        if self._write is None:
+            return self.is_ready
+        try:
+            written = self._write.outcome.result()
+        except ViewUnavailable:
+            self.reload()
+            raise
+        if not written:
+            self.reload()
+            return False
+        self._note(self._write.folded)
+        self._write = None
+        return True
+
+    def _drop_write(self) -> None:
+        """Whether it is carried out or not, the view's applied offset will tell."""
+        write, self._write = self._write, None
+        if write is not None and not write.outcome.done():
+            write.outcome.exception()
+
+    def _note(self, folded: Sequence[_Folded]) -> None:
+        """P4: what the view now has and no checkpoint has."""
+        saved, now_s = self._saved, self._source.clock()
+        assert saved is not None
+        for one in folded:
+            state = one.change.state
+            if one.first is None or state.offset <= saved.offset(one.change.key):
+                continue
+            dirty = self._dirty.get(one.change.key)
+            if dirty is None:
+                first = max(one.first, saved.offset(one.change.key) + 1)
+                dirty = self._dirty[one.change.key] = Dirty(first, state.offset, now_s)
+            dirty.last = state.offset
+            dirty.bytes += one.bytes
+            dirty.state_bytes = state.content_bytes + state.mailbox_bytes
+            dirty.is_urgent = dirty.is_urgent or one.is_urgent
+
+    # --- P5, P6: checkpoints ----------------------------------------------------------------------------------------
+    def request(self, keys: Sequence[bytes]) -> None:
+        """Have these processes saved with the next transaction, if they are dirty."""
+        for key in keys:
+            if key in self._dirty:
+                self._dirty[key].is_urgent = True
+
+    def propose(self, *, force: bool = False) -> Save | None:
+        """What is due, or with ``force`` all that is dirty, and the floor that is true once it is written.
+
+        None: nothing to write. The save stays open until ``committed`` or ``refused``, or a reload.
+        """
+        if not self.is_ready or self.pending is not None or not self.flush():
+            return None
+        due = self._due(force)
+        if not due and not (force and self.position > self.floor):
+            return None
+        states = self._bases(set(due))
+        if states is None:
+            return None
+        self.pending = self._save({key: state for key, state in states.items() if state is not None}, due)
+        return self.pending
+
+    def _due(self, force: bool) -> list[bytes]:
+        """The oldest first: they hold the floor back."""
+        cadence, now_s = self._source.cadence, self._source.clock()
+        due = [key for key, dirty in self._dirty.items() if force or cadence.is_due(dirty, now_s)]
+        due.sort(key=lambda key: self._dirty[key].first)
+        taken, width = [], 0
+        for key in due[: cadence.batch_max]:
+            taken.append(key)
+            width += self._dirty[key].state_bytes
+            if width > cadence.batch_bytes_max:
+                break
+        return taken
+
+    def _save(self, states: Mapping[bytes, State], due: Sequence[bytes]) -> Save:
+        saved, topic_id = self._saved, self._source.topic_id
+        assert saved is not None
+        for key in set(due) - states.keys():  # damaged, and the view does not have it either
+            del self._dirty[key]
+        newer = {key: state for key, state in states.items() if state.offset > saved.offset(key)}
+        left_out = (dirty.first for key, dirty in self._dirty.items() if key not in newer)
+        offset = max(saved.floor, min(left_out, default=self.position))
+        floor = Floor(offset=offset, leader_epoch=-1, topic_id=topic_id, since=saved.since(offset, newer.keys()))
+        checkpoints = {
+            key: Checkpoint.of(key.decode(), self.partition, state, topic_id, -1) for key, state in newer.items()
+        }
+        return Save(partition=self.partition, checkpoints=checkpoints, floor=floor, next_offset=self.position)
+
+    def committed(self, save: Save, positions: Mapping[bytes, int]) -> None:
+        """P6: ``save`` is in the log. What was folded since stays dirty; the view is told where the rest is."""
+        if self.pending is not save or self._saved is None:
+            return
+        self.pending = None
+        offsets = {key: checkpoint.offset for key, checkpoint in save.checkpoints.items()}
+        self._saved.committed(save.floor, offsets, dict(positions))
+        for key, offset in offsets.items():
+            self._mark_saved(key, offset)
+        pointers = {key: Pointer(position, save.floor.offset) for key, position in positions.items()}
+        try:
+            if pointers:
+                self._source.view.point(self.partition, self._token, pointers)
+        except ViewUnavailable as exc:  # who finds no pointer reads the checkpoint partition
+            _logger.warning("partition %d: the view was not told of its checkpoints: %s", self.partition, exc)
+
+    def _mark_saved(self, key: bytes, offset: int) -> None:
+        dirty = self._dirty.get(key)
+        if dirty is None:
+            return
+        if dirty.last <= offset:
+            del self._dirty[key]
+        else:
+            self._dirty[key] = Dirty(offset + 1, dirty.last, self._source.clock(), 0, dirty.state_bytes)
+
+    def refused(self, save: Save) -> None:
+        """``save`` is certainly not in the log."""
+        if self.pending is save:
+            self.pending = None
