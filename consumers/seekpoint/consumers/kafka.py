@@ -32,7 +32,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from seekpoint.consumers.kafka_checkpoints import KafkaCheckpoints
 from seekpoint.consumers.kafka_errors import END_OF_PARTITION, NOT_FOUND, OUT_OF_RANGE, passes, translated
 from seekpoint.consumers.kafka_settings import point_config, reader_config, writer_config
-from seekpoint.consumers.messages import Patience, belongs, offset_of, record_of
+from seekpoint.consumers.messages import Patience, belongs, landmark_of, offset_of, record_of
 from seekpoint.consumers.tables import KafkaTable, newest_of
 from seekpoint.schemas.codec import Codec
 from seekpoint.schemas.errors import JournalGap, JournalMismatch, JournalUnavailable, LogTruncated, SeekpointError
@@ -207,6 +207,12 @@ class KafkaReader:
             found = self._insist(lambda timeout_s: _ask_time(consumer, topic, partition, timestamp_ms, timeout_s))
             return found if found >= 0 else self._watermarks(consumer, topic, partition).high
 
+    def leader_epoch_at(self, partition: int, offset: int) -> int:
+        """The leader epoch of the record at exactly ``offset``; -1 if there is none."""
+        self.connect()
+        found = self._message_at(self.settings.topic_name("journal"), partition, offset)
+        return -1 if found is None or offset_of(found) != offset else landmark_of(found).leader_epoch
+
     def table(self, name: str) -> KafkaTable:
         """The compacted topic ``NAME.name``. Its newest values are kept: the next ``items()`` reads what is new."""
         with self._lock:
@@ -229,6 +235,10 @@ class KafkaReader:
 
     def first_at(self, topic: str, partition: int, position: int) -> Record | None:
         """The first committed record at or after ``position``; None if the partition ends without one."""
+        found = self._message_at(topic, partition, position)
+        return None if found is None else record_of(partition, found)
+
+    def _message_at(self, topic: str, partition: int, position: int) -> Message | None:
         patience = Patience(self.settings.start_timeout_s)
         with self._borrowed(_POINTS) as consumer:
             self._assign(consumer, topic, partition, position)
@@ -237,10 +247,8 @@ class KafkaReader:
                 messages = [each for each in messages if belongs(each, topic, partition, position)]
                 end = self._settle(messages, topic, partition, position)
                 found = next((each for each in messages if each.error() is None), None)
-                if found is not None:
-                    return record_of(partition, found)
-                if end is not None:
-                    return None
+                if found is not None or end is not None:
+                    return found
 
     def uncommitted_end(self, topic: str, partition: int) -> int:
         """Where a partition ends, open transactions included."""
@@ -299,7 +307,8 @@ class KafkaReader:
                     hits = [each for each in hits if offset_of(each) < stop]
                 width = sum(map(len, messages)) + sum(len(each.key() or b"") for each in messages)
                 records = [record_of(partition, each) for each in hits if keys is None or each.key() is not None]
-                yield Batch(records, len(messages), width, min(position, stop))
+                seen = landmark_of(messages[0]) if messages else None
+                yield Batch(records, len(messages), width, min(position, stop), seen)
                 patience.renew()
             elif position < stop and not patience.explained and patience.waited_s > _SHORT_AFTER_S:
                 patience.explained = True

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from seekpoint.schemas.errors import SeekpointError
-from seekpoint.schemas.log import Record
+from seekpoint.schemas.log import Landmark, Record
 
-__all__ = ["Patience", "belongs", "offset_of", "record_of"]
+__all__ = ["Patience", "belongs", "landmark_of", "offset_of", "record_of"]
 
 
 class Patience:
@@ -53,3 +53,9 @@ def belongs(message: Any, topic: str, partition: int, start: int) -> bool:
 def record_of(partition: int, message: Any) -> Record:
     """The message as a record of the log."""
     return Record(partition, offset_of(message), message.timestamp()[1], message.key(), message.value())
+
+
+def landmark_of(message: Any) -> Landmark:
+    """Where it lies, and which leader took it."""
+    epoch = message.leader_epoch()
+    return Landmark(offset_of(message), -1 if epoch is None else epoch)

@@ -1,39 +1,68 @@
 """Recovery, blocking: the one logic. ``Recovery`` is the same for asyncio; nodes and the console may use either.
 
-So far a state is found by scan: from the beginning of the partition, comparing keys, decoding only its own entries.
+    a base (view, checkpoint, or nothing at offset 0) ──> its seek point ──> the tail, folded ──> state and report
+
+Where a base cannot be used the next one is taken, and the report says why. The view is asked first of all and the end
+of the log after it: whatever was acknowledged before the call lies below that end, and what the view has applied must.
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from seekpoint.consumers.bases import Base, Bases, Search, Unusable, checkpoint_of
+from seekpoint.consumers.bulk import Bulk
+from seekpoint.consumers.checkpoints import CheckpointReader, seek_point
 from seekpoint.consumers.deadletters import DeadLetters
 from seekpoint.consumers.points import NOW, Point, timestamp_ms
-from seekpoint.consumers.report import Recovered, Report
+from seekpoint.consumers.report import LastCheckpoint, Recovered, Report
 from seekpoint.consumers.scan import Cost, scan, scan_all
-from seekpoint.consumers.tiers import Tier, choose_tier
+from seekpoint.consumers.tiers import Tier
+from seekpoint.consumers.view_store import ViewStore
 from seekpoint.schemas.entry import process_key
-from seekpoint.schemas.errors import JournalGap, SeekpointError, UndecodableRecord, UnknownPoint, UnknownProcess
-from seekpoint.schemas.log import LogReader, Record, Watermarks
+from seekpoint.schemas.errors import (
+    JournalGap,
+    LogTruncated,
+    SeekpointError,
+    TierUnavailable,
+    UndecodableRecord,
+    UnknownPoint,
+    UnknownProcess,
+)
+from seekpoint.schemas.log import Landmark, LogReader, Record, Watermarks
 from seekpoint.schemas.partition import partition_of
-from seekpoint.schemas.state import Draft
+from seekpoint.schemas.state import Draft, new_state
 
 __all__ = ["Recoverer", "is_known"]
 
-_MISSING = {Tier.VIEW: "no view is kept", Tier.CHECKPOINT: "no checkpoints are kept"}
+_logger = logging.getLogger("seekpoint.consumers")
+
+_SCAN = Base(Tier.SCAN, new_state(), 0)
+_WARN_INTERVAL_S = 10.0
 
 
 class Recoverer:
-    """Finds states in a log. Thread safe; every call blocks.
+    """Finds states. Thread safe; every call blocks.
 
-    Poison that is met goes to ``dead_letters``; where they cannot be written the reports say so, and nothing else.
+    ``view`` and ``checkpoints`` make it quick; without them it reads logs from their beginning. Poison that is met goes
+    to ``dead_letters``; where they cannot be written the reports say so, and nothing else.
     """
 
-    def __init__(self, log: LogReader, dead_letters: DeadLetters | None = None) -> None:
+    def __init__(
+        self,
+        log: LogReader,
+        dead_letters: DeadLetters | None = None,
+        *,
+        view: ViewStore | None = None,
+        checkpoints: CheckpointReader | None = None,
+    ) -> None:
         self.log = log
         self.dead_letters = dead_letters
+        self.bases = Bases(log, view, checkpoints)
+        self._warned: dict[str, float] = {}
 
     def recover(
         self, process_id: str, *, tier: Tier | None = None, point: Point = NOW, missing_ok: bool = False
@@ -41,16 +70,14 @@ class Recoverer:
         """The state of a process, now or at ``point``. Raises as ``Recovery.recover`` does."""
         began = time.perf_counter()
         key = process_key(process_id)
-        chosen = choose_tier(_MISSING, tier)
-        partition = partition_of(key, self.log.partitions)
-        marks = self.log.watermarks(partition)
-        self._refuse_trimmed(marks, partition, process_id)
-        stop = self._resolve(point, partition, marks)
-        collector = _Collector(self.keep_poison)
-        drafts = {key: Draft()}
-        cost = scan(self.log, partition, drafts, 0, stop, collector, stop_seq=point.seq)
-        [found] = _recovered(drafts, cost, chosen, marks, time.perf_counter() - began, collector).values()
-        self._refuse_missing(found, process_id, partition, point, marks, missing_ok)
+        search = Search(process_id, key, partition_of(key, self.log.partitions), seq=point.seq)
+        if tier is not Tier.SCAN:
+            self.bases.look(search, insist=tier is Tier.VIEW)
+        marks = self.log.watermarks(search.partition)
+        stop = self._resolve(point, search.partition, marks)
+        search.stop = None if point in (NOW, Point(seq=point.seq)) else stop
+        found = self._first_usable(search, marks, stop, None if tier is None else Tier(tier), began)
+        self._refuse_missing(found, search, point, marks, missing_ok)
         return found
 
     def recover_many(self, process_ids: Iterable[str]) -> dict[str, Recovered]:
@@ -67,26 +94,158 @@ class Recoverer:
             homes.setdefault(partition_of(process_key(process_id), self.log.partitions), []).append(process_id)
         return homes
 
-    def recover_partition(self, partition: int, process_ids: Sequence[str] | None = None) -> dict[str, Recovered]:
-        """The states of these processes of one partition (None: of all that have entries there), by one scan."""
+    def recover_partition(
+        self, partition: int, process_ids: Sequence[str] | None = None, *, tier: Tier | None = None
+    ) -> dict[str, Recovered]:
+        """The states of these processes of one partition (None: of all that have entries there), by one scan.
+
+        It starts at the lowest of their seek points.
+        """
+        keys = None if process_ids is None else [process_key(process_id) for process_id in process_ids]
+        bulk = Bulk(self.log, self.bases, partition, keys)
+        try:
+            return self._bulk(bulk, partition, keys, tier)
+        except (JournalGap, LogTruncated) as exc:
+            if tier is not None or not bulk.bases:
+                raise
+            scan_only = Bulk(self.log, self.bases, partition, keys)
+            scan_only.notes.append(f"{next(iter(bulk.bases.values())).tier}: {exc.message}")
+            return self._bulk(scan_only, partition, keys, Tier.SCAN)
+
+    def _bulk(
+        self, bulk: Bulk, partition: int, keys: Sequence[bytes] | None, tier: Tier | None
+    ) -> dict[str, Recovered]:
         began = time.perf_counter()
-        chosen = choose_tier(_MISSING)
+        bulk.look(tier)
         marks = self.log.watermarks(partition)
-        self._refuse_trimmed(marks, partition, None)
-        collector = _Collector(self.keep_poison)
-        if process_ids is None:
-            drafts, cost = scan_all(self.log, partition, 0, marks.high, collector)
+        start = bulk.settle(marks, tier)
+        for note in bulk.notes:
+            self._warn(partition, note)
+        if start < marks.low:
+            raise self._gap(marks, partition, None, bulk.notes)
+        collector = _Collector(self.keep_poison, bulk.notes)
+        drafts = {key: base.state.thaw() for key, base in bulk.bases.items()}
+        if keys is None:
+            cost = scan_all(self.log, partition, drafts, start, marks.high, collector)
             drafts = {key: draft for key, draft in drafts.items() if is_known(draft)}
         else:
-            drafts = {process_key(process_id): Draft() for process_id in process_ids}
-            cost = scan(self.log, partition, drafts, 0, marks.high, collector)
-        return _recovered(drafts, cost, chosen, marks, time.perf_counter() - began, collector)
+            cost = scan(self.log, partition, drafts, start, marks.high, collector)
+        self._refuse_truncated(partition, bulk.landmarks, False, cost.first, marks)
+        duration_s = time.perf_counter() - began
+        return {
+            key.decode(): _recovered(key, draft, cost, bulk.tier_of(key), start, marks, duration_s, collector.notes)
+            for key, draft in drafts.items()
+        }
+
+    def last_checkpoint(self, process_id: str) -> LastCheckpoint | None:
+        """The process's newest checkpoint, None if it has none. One that cannot be used says so in ``problem``."""
+        key = process_key(process_id)
+        partition = partition_of(key, self.log.partitions)
+        index, reader = self.bases.index, self.bases.checkpoints
+        if index is None or reader is None:
+            return None
+        while True:
+            found = index.find(partition, key)
+            if found.damage is not None:
+                raise found.damage
+            if found.saved is None:
+                return None
+            value = reader.at(partition, found.saved.position, key)
+            if value is not None:
+                break
+        floor = 0 if found.floor is None else found.floor.offset
+        start = seek_point(found.saved.offset, floor)
+        problem: str | None = None
+        try:
+            checkpoint_of(value, process_id, self.log.topic_id)
+        except Unusable as exc:
+            problem = exc.reason
+        return LastCheckpoint.of(value, found.saved.position, floor, start, problem)
 
     def keep_poison(self, record: Record, error: UndecodableRecord) -> SeekpointError | None:
         """Make a dead letter of ``record``. Why that failed, if it did; raises ``TooManyDeadLetters``."""
         return None if self.dead_letters is None else self.dead_letters.add(record, error)
 
     # --- how ------------------------------------------------------------------------------------------------------
+    def _first_usable(self, search: Search, marks: Watermarks, stop: int, tier: Tier | None, began: float) -> Recovered:
+        """By the first way that leads there."""
+        for note in search.notes:
+            self._warn(search.partition, note)
+        missing: dict[Tier, str] = {}
+        for way_tier, way in self.bases.ways(search, marks, tier):
+            try:
+                base = way(search, marks)
+                if (
+                    tier is None
+                    and base.tier is Tier.CHECKPOINT
+                    and search.seen is not None
+                    and search.seen.meta is None
+                ):
+                    search.notes.append("view: there is none")
+                return self._from(base, search, marks, stop, began)
+            except Unusable as exc:
+                missing[way_tier] = exc.reason
+                self._note(search, way_tier, exc)
+        if tier in (Tier.VIEW, Tier.CHECKPOINT):
+            reasons = f"{tier}: {missing[tier]}"
+            raise TierUnavailable(f"no such way to recover ({reasons})", tier=str(tier), process_id=search.process_id)
+        if marks.low > 0:
+            raise self._gap(marks, search.partition, search.process_id, missing.values())
+        return self._from(_SCAN, search, marks, stop, began)
+
+    def _from(self, base: Base, search: Search, marks: Watermarks, stop: int, began: float) -> Recovered:
+        """The base, and the tail on top of it. ``Unusable`` if the tail shows that it does not stand on this log."""
+        collector = _Collector(self.keep_poison, search.notes)
+        drafts = {search.key: base.state.thaw()}
+        partition, start = search.partition, base.seek_point
+        try:
+            cost = scan(self.log, partition, drafts, start, stop, collector, stop_seq=search.seq)
+            self._refuse_truncated(partition, base.landmarks, base.floor_unknown, cost.first, marks)
+        except (JournalGap, LogTruncated) as exc:
+            if base.tier is Tier.SCAN:
+                raise
+            raise Unusable(exc.message) from exc
+        duration_s = time.perf_counter() - began
+        return _recovered(search.key, drafts[search.key], cost, base.tier, start, marks, duration_s, collector.notes)
+
+    def _refuse_truncated(
+        self,
+        partition: int,
+        landmarks: Iterable[Landmark],
+        floor_unknown: bool,
+        first: Landmark | None,
+        marks: Watermarks,
+    ) -> None:
+        """Raise ``LogTruncated`` if a record that a base stands on is another one now.
+
+        One leader writes one log: a later record of the same epoch proves the earlier. Only where the leader moved in
+        between the record itself is looked at; one that was trimmed is accepted.
+        """
+        for offset, epoch in landmarks:
+            if first is None or epoch < 0 or first.leader_epoch in (-1, epoch):
+                continue
+            there = self.log.leader_epoch_at(partition, offset) if marks.low <= offset < marks.high else -1
+            if there not in (-1, epoch) or floor_unknown:
+                facts: dict[str, Any] = {"partition": partition, "offset": offset, "leader_epoch": there}
+                raise LogTruncated("another leader epoch: the log was truncated", expected=epoch, **facts)
+
+    def _note(self, search: Search, tier: Tier, why: Unusable) -> None:
+        """Say what was not as usual; what is not there at all is only worth a word where something else is."""
+        if why.usual:
+            return
+        self.log.check()  # what does not fit a topic that was re-created is no damage: it raises
+        search.notes.append(f"{tier}: {why.reason}")
+        self._warn(search.partition, search.notes[-1])
+
+    def _warn(self, partition: int, note: str) -> None:
+        """In the log, at most every ten seconds the same."""
+        text, now = f"{self.log.name}[{partition}] {note}", time.monotonic()
+        if now - self._warned.get(text, -_WARN_INTERVAL_S) >= _WARN_INTERVAL_S:
+            if len(self._warned) > 1_000:
+                self._warned.clear()
+            self._warned[text] = now
+            _logger.warning("recovery takes the next way: %s", text)
+
     def _resolve(self, point: Point, partition: int, marks: Watermarks) -> int:
         """The exclusive end of what is read for ``point``."""
         if point.time is not None:
@@ -98,23 +257,23 @@ class Recoverer:
             raise UnknownPoint("the log ends before this offset", **facts)
         return point.offset + 1
 
-    def _refuse_trimmed(self, marks: Watermarks, partition: int, process_id: str | None) -> None:
-        if marks.low > 0:
-            raise JournalGap(
-                "the beginning of the log is gone, and no checkpoint stands for it",
-                journal=self.log.name,
-                process_id=process_id,
-                partition=partition,
-                **_facts(marks),
-            )
+    def _gap(self, marks: Watermarks, partition: int, process_id: str | None, why: Iterable[str]) -> JournalGap:
+        return JournalGap(
+            "the beginning of the log is gone, and no checkpoint stands for it",
+            journal=self.log.name,
+            process_id=process_id,
+            partition=partition,
+            why="; ".join(dict.fromkeys(why)) or None,
+            **_facts(marks),
+        )
 
     def _refuse_missing(
-        self, found: Recovered, process_id: str, partition: int, point: Point, marks: Watermarks, missing_ok: bool
+        self, found: Recovered, search: Search, point: Point, marks: Watermarks, missing_ok: bool
     ) -> None:
         facts: dict[str, Any] = {
             "journal": self.log.name,
-            "process_id": process_id,
-            "partition": partition,
+            "process_id": search.process_id,
+            "partition": search.partition,
             **_facts(marks),
         }
         if point.seq is not None and found.state.seq < point.seq and (found.known or not missing_ok):
@@ -130,9 +289,11 @@ class Recoverer:
 class _Collector:
     """Where a scan's poison goes."""
 
-    def __init__(self, keep: Callable[[Record, UndecodableRecord], SeekpointError | None]) -> None:
+    def __init__(
+        self, keep: Callable[[Record, UndecodableRecord], SeekpointError | None], notes: Iterable[str] = ()
+    ) -> None:
         self._keep = keep
-        self.notes: dict[str, None] = {}
+        self.notes: dict[str, None] = dict.fromkeys(notes)
 
     def __call__(self, record: Record, error: UndecodableRecord) -> None:
         failure = self._keep(record, error)
@@ -146,27 +307,29 @@ def is_known(draft: Draft) -> bool:
 
 
 def _recovered(
-    drafts: Mapping[bytes, Draft], cost: Cost, tier: Tier, marks: Watermarks, duration_s: float, poison: _Collector
-) -> dict[str, Recovered]:
-    def report(key: bytes, draft: Draft) -> Report:
-        return Report(
-            tier=tier,
-            seek_point=0,
-            log_start=marks.low,
-            log_end=marks.high,
-            entries_scanned=cost.scanned,
-            entries_applied=cost.applied.get(key, 0),
-            bytes=cost.read_bytes,
-            duration_s=duration_s,
-            last_kind=draft.last_kind,
-            poison=cost.poison.get(key, 0),
-            notes=tuple(poison.notes),
-        )
-
-    return {
-        key.decode(): Recovered(state=draft.freeze(), report=report(key, draft), known=is_known(draft))
-        for key, draft in drafts.items()
-    }
+    key: bytes,
+    draft: Draft,
+    cost: Cost,
+    tier: Tier,
+    start: int,
+    marks: Watermarks,
+    duration_s: float,
+    notes: Mapping[str, None],
+) -> Recovered:
+    report = Report(
+        tier=tier,
+        seek_point=start,
+        log_start=marks.low,
+        log_end=marks.high,
+        entries_scanned=cost.scanned,
+        entries_applied=cost.applied.get(key, 0),
+        bytes=cost.read_bytes,
+        duration_s=duration_s,
+        last_kind=draft.last_kind,
+        poison=cost.poison.get(key, 0),
+        notes=tuple(notes),
+    )
+    return Recovered(state=draft.freeze(), report=report, known=is_known(draft))
 
 
 def _facts(marks: Watermarks) -> dict[str, Any]:

@@ -8,18 +8,24 @@ from collections.abc import AsyncIterator, Callable, Collection, Generator, Iter
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from seekpoint.consumers.checkpoints import CheckpointReader
 from seekpoint.consumers.deadletters import DeadLetters
 from seekpoint.consumers.history import Logged, history
 from seekpoint.consumers.points import Point
 from seekpoint.consumers.recoverer import Recoverer
-from seekpoint.consumers.report import Recovered
+from seekpoint.consumers.report import LastCheckpoint, Recovered
 from seekpoint.consumers.threads import Threads
 from seekpoint.consumers.tiers import Tier
-from seekpoint.consumers.verification import Verification, verify
+from seekpoint.consumers.verification import Verification, verify, verify_all
+from seekpoint.consumers.view_store import ViewStore
 from seekpoint.schemas.log import LogReader, MemoryLog
 from seekpoint.schemas.settings import Settings
+
+if TYPE_CHECKING:
+    from seekpoint.consumers.kafka import KafkaReader
+    from seekpoint.consumers.redis_view import RedisView
 
 __all__ = ["Recovery"]
 
@@ -36,17 +42,29 @@ class Recovery:
     written the report says so. All calls raise ``JournalUnavailable``, ``JournalMismatch``, ``JournalGap`` (the log's
     beginning was trimmed), ``LogTruncated``, ``NewerFormat`` and ``TooManyDeadLetters``.
 
+    The quickest tier is taken that can be: the view, a checkpoint, the whole log. Where one had to be passed over the
+    report says why, and so does the log (logger ``seekpoint.consumers``).
+
     >>> from seekpoint.schemas.log import MemoryLog
     >>> recovery = Recovery.in_memory(MemoryLog())
     >>> asyncio.run(recovery.recover("case-17", missing_ok=True)).state.seq
     0
     """
 
-    def __init__(self, log: LogReader, settings: Settings | None = None) -> None:
+    def __init__(
+        self,
+        log: LogReader,
+        settings: Settings | None = None,
+        *,
+        view: ViewStore | None = None,
+        checkpoints: CheckpointReader | None = None,
+    ) -> None:
         self.settings = settings or Settings(redis_url=None)
-        self.blocking = Recoverer(log, DeadLetters(log, self.settings))
+        letters = DeadLetters(log, self.settings)
+        self.blocking = Recoverer(log, letters, view=view, checkpoints=checkpoints)
         self._log = log
         self._owns_log = False
+        self._own_view: RedisView | None = None
         self._pool = Threads(self.settings.recover_concurrency_max, thread_name_prefix="seekpoint-recovery")
 
     @classmethod
@@ -55,14 +73,33 @@ class Recovery:
         from seekpoint.consumers.kafka import KafkaReader  # 65 ms of import that a log in memory does not need
 
         settings = settings or Settings.load()
-        recovery = cls(KafkaReader(settings), settings)
+        recovery = cls.over(KafkaReader(settings), settings)
         recovery._owns_log = True
         return recovery
 
     @classmethod
-    def in_memory(cls, log: MemoryLog, settings: Settings | None = None) -> Recovery:
-        """A recovery on a log in memory."""
-        return cls(log, settings)
+    def over(cls, reader: KafkaReader, settings: Settings) -> Recovery:
+        """A recovery on a reader that somebody else closes, with its checkpoints, and the view if there is a Redis."""
+        view = None
+        if settings.redis_url is not None:
+            from seekpoint.consumers.redis_view import RedisView  # as above
+
+            view = RedisView(settings)
+        recovery = cls(reader, settings, view=view, checkpoints=reader.checkpoints())
+        recovery._own_view = view
+        return recovery
+
+    @classmethod
+    def in_memory(
+        cls,
+        log: MemoryLog,
+        settings: Settings | None = None,
+        *,
+        view: ViewStore | None = None,
+        checkpoints: CheckpointReader | None = None,
+    ) -> Recovery:
+        """A recovery on a log in memory, and on what is kept beside it: ``MemoryView``, ``MemoryCheckpoints``."""
+        return cls(log, settings, view=view, checkpoints=checkpoints)
 
     async def recover(
         self,
@@ -104,13 +141,21 @@ class Recovery:
         merged = {process_id: one for part in found for process_id, one in part.items()}
         return merged if process_ids is None else {process_id: merged[process_id] for process_id in wanted}
 
+    async def last_checkpoint(self, process_id: str) -> LastCheckpoint | None:
+        """The newest checkpoint of a process: where it is, and whether it can be used. None if it has none."""
+        return await self._run(lambda: self.blocking.last_checkpoint(process_id))
+
     async def processes(self) -> dict[str, Recovered]:
         """Every process in the journal, by id. Reads the whole log."""
         return dict(sorted((await self.recover_many()).items()))
 
     async def verify(self, process_id: str) -> Verification:
-        """Fold the process twice, through independent readers, and compare. Raises as ``recover`` does."""
+        """Find the process in every way there is, and compare. Raises as ``recover`` does."""
         return await self._run(lambda: verify(self.blocking, process_id))
+
+    async def verify_all(self) -> list[Verification]:
+        """The same of every process in the journal. Reads a partition twice for each of its processes."""
+        return await self._run(lambda: list(verify_all(self.blocking)))
 
     async def entries(
         self,
@@ -142,6 +187,8 @@ class Recovery:
         """Give up threads and connections. May block for a moment; idempotent."""
         if self._owns_log:
             self._log.close()
+        if self._own_view is not None:
+            self._own_view.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def __aenter__(self) -> Recovery:

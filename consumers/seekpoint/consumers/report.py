@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from seekpoint.consumers.checkpoints import Checkpoint
 from seekpoint.consumers.tiers import Tier
 from seekpoint.schemas.state import State
 
-__all__ = ["Recovered", "Report"]
+__all__ = ["LastCheckpoint", "Recovered", "Report"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,3 +48,47 @@ class Recovered:
     state: State
     report: Report
     known: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastCheckpoint:
+    """A process's newest checkpoint, as it lies in the compacted topic."""
+
+    process_id: str
+    partition: int
+    offset: int
+    """The journal offset it is as of."""
+    seq: int
+    epoch: int
+    position: int
+    """Its own offset in the checkpoint partition."""
+    floor: int
+    """The newest floor of the partition; 0 if there is none yet."""
+    seek_point: int
+    """Where a recovery from it starts to read the journal."""
+    leader_epoch: int
+    topic_id: str
+    fold_version: int
+    state_bytes: int
+    problem: str | None
+    """Why it may not be used; None if it may."""
+
+    @classmethod
+    def of(cls, value: bytes, position: int, floor: int, seek_point: int, problem: str | None) -> LastCheckpoint:
+        """What ``value`` says of itself. Raises ``JournalMismatch`` if it is no checkpoint."""
+        found = Checkpoint.from_bytes(value)
+        return cls(
+            process_id=found.process_id,
+            partition=found.partition,
+            offset=found.offset,
+            seq=found.seq,
+            epoch=found.epoch,
+            position=position,
+            floor=floor,
+            seek_point=seek_point,
+            leader_epoch=found.leader_epoch,
+            topic_id=found.topic_id,
+            fold_version=found.fold_version,
+            state_bytes=len(found.state),
+            problem=problem,
+        )

@@ -13,7 +13,7 @@ from seekpoint.schemas.codec import Codec
 from seekpoint.schemas.entry import Entry
 from seekpoint.schemas.errors import UndecodableRecord
 from seekpoint.schemas.fold import Verdict, advance
-from seekpoint.schemas.log import LogReader, Record
+from seekpoint.schemas.log import Landmark, LogReader, Record
 from seekpoint.schemas.partition import partition_of
 from seekpoint.schemas.state import Draft
 
@@ -29,6 +29,8 @@ class Cost:
 
     next_offset: int = 0
     """Everything below it has been read."""
+    first: Landmark | None = None
+    """The first record that was read."""
     scanned: int = 0
     """Records, those of other processes included."""
     read_bytes: int = 0
@@ -58,11 +60,10 @@ def scan(
 
 
 def scan_all(
-    log: LogReader, partition: int, start: int, stop: int, on_poison: OnPoison
-) -> tuple[dict[bytes, Draft], Cost]:
-    """Fold all processes with an entry in [start, stop), each from nothing: ``start`` is where they all begin, 0."""
-    drafts: dict[bytes, Draft] = {}
-    return drafts, _Scan(log, partition, drafts, on_poison, None).run(start, stop, None)
+    log: LogReader, partition: int, drafts: dict[bytes, Draft], start: int, stop: int, on_poison: OnPoison
+) -> Cost:
+    """Fold all processes with an entry in [start, stop), in place: those not in ``drafts`` begin with nothing."""
+    return _Scan(log, partition, drafts, on_poison, None).run(start, stop, None)
 
 
 def entry_of(record: Record, codec: Codec, partitions: int) -> Entry:
@@ -105,6 +106,7 @@ class _Scan:
             cost.scanned += batch.scanned
             cost.read_bytes += batch.bytes
             cost.next_offset = batch.next_offset
+            cost.first = cost.first or batch.first
             if batch.records and self._fold(batch.records):
                 break
         return cost

@@ -1,13 +1,10 @@
-"""Where a recovery may start from, and which way is taken. Pure."""
+"""The tiers: where a recovery may start from."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import StrEnum
 
-from seekpoint.schemas.errors import TierUnavailable
-
-__all__ = ["Tier", "choose_tier"]
+__all__ = ["Tier"]
 
 
 class Tier(StrEnum):
@@ -19,16 +16,3 @@ class Tier(StrEnum):
     """From the newest snapshot in the compacted topic, then the tail."""
     SCAN = "scan"
     """From the beginning of the log."""
-
-
-def choose_tier(missing: Mapping[Tier, str], forced: Tier | None = None) -> Tier:
-    """The first tier that is not ``missing`` (which says why), or the ``forced`` one.
-
-    Raises ``TierUnavailable`` with the reason if it is missing.
-    """
-    wanted = list(Tier) if forced is None else [Tier(forced)]
-    for tier in wanted:
-        if tier not in missing:
-            return tier
-    reasons = "; ".join(f"{tier}: {missing[tier]}" for tier in wanted)
-    raise TierUnavailable(f"no such way to recover ({reasons})", tier=str(forced) if forced else None)

@@ -1,24 +1,27 @@
-"""Verification: one process folded twice, through readers that share as little as possible, and compared."""
+"""Verification: one process found in every way, through readers that share as little as possible, and compared."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from io import BytesIO
 from typing import Any
 
+from seekpoint.consumers.points import NOW, Point
 from seekpoint.consumers.recoverer import Recoverer
+from seekpoint.consumers.report import Recovered
+from seekpoint.consumers.tiers import Tier
 from seekpoint.schemas.bodies import BODIES
 from seekpoint.schemas.codec import SCHEMA_FINGERPRINT, schema_json
 from seekpoint.schemas.entry import Entry, process_key
-from seekpoint.schemas.errors import UndecodableRecord
+from seekpoint.schemas.errors import JournalGap, TierUnavailable, UndecodableRecord
 from seekpoint.schemas.fold import fold
 from seekpoint.schemas.log import Record
 from seekpoint.schemas.partition import partition_of
 from seekpoint.schemas.state import new_state
 
-__all__ = ["Verification", "verify"]
+__all__ = ["Verification", "verify", "verify_all"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +34,10 @@ class Verification:
     seq: int
     epoch: int
     hashes: dict[str, str]
-    """By way: ``scan`` is what every reader does; ``audit`` decodes by the Avro schema and folds entry by entry."""
+    """By way: ``scan`` is what every reader does; ``audit`` decodes by the Avro schema and folds entry by entry;
+    ``view`` and ``checkpoint`` start from there."""
+    missing: dict[str, str] = field(default_factory=dict)
+    """The ways that could not be gone, and why. None where no view and no checkpoints are kept at all."""
 
     @property
     def agrees(self) -> bool:
@@ -40,19 +46,54 @@ class Verification:
 
 
 def verify(recoverer: Recoverer, process_id: str) -> Verification:
-    """Recover the process and fold it again. Raises as ``Recoverer.recover`` does; blocks; reads the log twice."""
-    recovered = recoverer.recover(process_id)
-    stop = recovered.report.log_end
-    state = new_state()
-    for offset, entry in _audited(recoverer, process_id, stop):
-        state = fold(state, offset, entry, recoverer.log.limits)
+    """Recover the process in every way, fold it again, and compare.
+
+    Raises as ``Recoverer.recover`` does; a trimmed log can only be compared from its checkpoints on. Blocks; reads the
+    log twice.
+    """
+    found, missing = _by_scan(recoverer, process_id)
+    stop = found.report.log_end
+    hashes = {"scan": found.state.hash}
+    if "scan" in missing:
+        hashes = {}
+    else:
+        state = new_state()
+        for offset, entry in _audited(recoverer, process_id, stop):
+            state = fold(state, offset, entry, recoverer.log.limits)
+        hashes["audit"] = state.hash
+    for tier, kept in ((Tier.CHECKPOINT, recoverer.bases.checkpoints), (Tier.VIEW, recoverer.bases.view)):
+        if kept is None:
+            continue
+        try:
+            point = Point(offset=stop - 1) if stop else NOW
+            other = recoverer.recover(process_id, tier=tier, point=point, missing_ok=True)
+            hashes[str(tier)] = other.state.hash
+        except TierUnavailable as exc:
+            missing[str(tier)] = exc.message
     return Verification(
         process_id=process_id,
         offset=stop,
-        seq=recovered.state.seq,
-        epoch=recovered.state.epoch,
-        hashes={"scan": recovered.state.hash, "audit": state.hash},
+        seq=found.state.seq,
+        epoch=found.state.epoch,
+        hashes=hashes,
+        missing=missing,
     )
+
+
+def verify_all(recoverer: Recoverer) -> Iterator[Verification]:
+    """Every process of the journal, one after the other. Reads a partition twice for each of its processes."""
+    for partition in range(recoverer.log.partitions):
+        for process_id in sorted(recoverer.recover_partition(partition)):
+            yield verify(recoverer, process_id)
+
+
+def _by_scan(recoverer: Recoverer, process_id: str) -> tuple[Recovered, dict[str, str]]:
+    """The process by scan; where the log was trimmed, by its quickest base, and why not by scan."""
+    try:
+        return recoverer.recover(process_id, tier=Tier.SCAN), {}
+    except JournalGap as gap:
+        found = recoverer.recover(process_id)  # raises the gap again if there is no base at all
+        return found, {"scan": gap.message, "audit": gap.message}
 
 
 def _audited(recoverer: Recoverer, process_id: str, stop: int) -> Iterator[tuple[int, Entry]]:
@@ -91,8 +132,8 @@ class _AvroDecoder:
         raw: Any = self._fastavro.schemaless_reader(BytesIO(value[10:]), self._schema, None, return_record_name=True)
         name, body = raw.pop("body")
         body_type = self._bodies[name.rpartition(".")[2]]
-        values = (_unnamed(body[field.name]) for field in fields(body_type))
-        return Entry(body=body_type(*values), **{field: _unnamed(value) for field, value in raw.items()})
+        values = (_unnamed(body[one.name]) for one in fields(body_type))
+        return Entry(body=body_type(*values), **{name: _unnamed(value) for name, value in raw.items()})
 
 
 def _unnamed(value: Any) -> Any:

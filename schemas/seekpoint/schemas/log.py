@@ -25,6 +25,7 @@ __all__ = [
     "Appender",
     "Batch",
     "Delivery",
+    "Landmark",
     "LogReader",
     "LogWriter",
     "MemoryLog",
@@ -45,6 +46,16 @@ class Record(NamedTuple):
     value: bytes | None
 
 
+class Landmark(NamedTuple):
+    """A record, by its offset and the epoch of the leader that took it: -1 where that is not known.
+
+    An offset that later has another epoch is another record: the log was truncated in between.
+    """
+
+    offset: int
+    leader_epoch: int
+
+
 class Batch(NamedTuple):
     """What one step of a read found: ``records`` (those asked for), and what was passed over to find them."""
 
@@ -55,6 +66,8 @@ class Batch(NamedTuple):
     """Bytes of keys and values read, foreign ones included."""
     next_offset: int
     """Everything below it has been read; offsets may have holes."""
+    first: Landmark | None = None
+    """The first record of those that were passed over, foreign or not."""
 
 
 class Watermarks(NamedTuple):
@@ -116,6 +129,9 @@ class LogReader(Protocol):
     def offset_at(self, partition: int, timestamp_ms: int) -> int:
         """The first offset whose record is not older than ``timestamp_ms``; the high watermark if there is none."""
 
+    def leader_epoch_at(self, partition: int, offset: int) -> int:
+        """The leader epoch of the record at exactly ``offset``; -1 if there is none, or it is not known."""
+
     def check(self) -> None:
         """Whether this still is the journal: ``JournalMismatch`` if its topics were re-created or re-partitioned."""
 
@@ -162,12 +178,19 @@ class _Partition:
     low: int = 0
     records: list[Record] = field(default_factory=list)
     high: int = 0
+    elections: list[Landmark] = field(default_factory=lambda: [Landmark(0, 0)])
+    """From which offset on which leader took the records."""
+
+    def landmark(self, offset: int) -> Landmark:
+        """The record at ``offset``."""
+        return Landmark(offset, next(one.leader_epoch for one in reversed(self.elections) if one.offset <= offset))
 
 
 class MemoryLog:
     """A log in memory, shared by everyone who holds it. What a test wants to break has a name:
 
-    ``drop_acknowledgements()``, ``refuse_appends()``, ``heal()``, ``trim(partition, offset)``.
+    ``drop_acknowledgements()``, ``refuse_appends()``, ``heal()``, ``trim(partition, offset)``,
+    ``elect(partition, offset)``.
     """
 
     def __init__(self, partitions: int = 8, limits: Limits = DEFAULT_LIMITS, name: str = "memory") -> None:
@@ -207,7 +230,8 @@ class MemoryLog:
                 found = [record for record in part.records[first : first + 500] if record.offset < stop]
             end = found[-1].offset + 1 if len(found) == 500 else stop
             kept = found if keys is None else [record for record in found if record.key in keys]
-            yield Batch(kept, len(found), sum(_width(record) for record in found), end)
+            seen = part.landmark(found[0].offset) if found else None
+            yield Batch(kept, len(found), sum(_width(record) for record in found), end, seen)
             start = end
 
     def offset_at(self, partition: int, timestamp_ms: int) -> int:
@@ -215,6 +239,13 @@ class MemoryLog:
         part = self._parts[partition]
         with self._lock:
             return next((record.offset for record in part.records if record.timestamp_ms >= timestamp_ms), part.high)
+
+    def leader_epoch_at(self, partition: int, offset: int) -> int:
+        """The leader epoch of the record at exactly ``offset``, -1 if there is none."""
+        part = self._parts[partition]
+        with self._lock:
+            there = any(record.offset == offset for record in part.records)
+            return part.landmark(offset).leader_epoch if there else -1
 
     def check(self) -> None:
         """It is."""
@@ -263,6 +294,17 @@ class MemoryLog:
             part = self._parts[partition]
             part.records = [record for record in part.records if record.offset >= offset]
             part.low = max(part.low, min(offset, part.high))
+
+    def elect(self, partition: int, offset: int | None = None) -> None:
+        """A new leader; an unclean one does not have the records from ``offset`` on: they are lost."""
+        with self._lock:
+            part = self._parts[partition]
+            if offset is not None:
+                part.records = [record for record in part.records if record.offset < offset]
+                part.high = min(part.high, offset)
+            epoch = part.elections[-1].leader_epoch + 1
+            part.elections = [one for one in part.elections if one.offset < part.high or one.offset == 0]
+            part.elections.append(Landmark(part.high, epoch))
 
 
 def _width(record: Record) -> int:
