@@ -1,0 +1,133 @@
+"""Trimming: the journal's entries below the floor are deleted, once what stands in for them was read and checked.
+
+Never automatic. Below the floor a process is its checkpoint and nothing else, so every checkpoint is read and its hash
+compared first, and every process with an entry to be deleted must have one that covers it. A process that is degraded
+stops the trim at its first entry: a person has not looked yet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from seekpoint.consumers.checkpoints import Checkpoint, CheckpointReader, Floor, Partition, read_partition
+from seekpoint.consumers.scan import entry_of
+from seekpoint.schemas.errors import JournalMismatch, UndecodableRecord
+from seekpoint.schemas.log import LogReader, Record
+from seekpoint.schemas.state import State
+
+__all__ = ["Deleter", "Trim", "Trimmed"]
+
+
+class Deleter(Protocol):
+    """Deletes entries."""
+
+    def delete_below(self, partition: int, offset: int) -> None:
+        """Delete the journal's records below ``offset``. Raises ``JournalUnavailable``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trimmed:
+    """What a trim did, or would do, to one partition."""
+
+    partition: int
+    low: int
+    """The log's first offset before the trim."""
+    floor: int | None
+    """None: no projector has published one."""
+    target: int
+    """The log's first offset after it."""
+    checkpoints: int
+    """Checkpoints that were read and found whole."""
+    note: str = ""
+    """Why it stops where it does, if not at the floor."""
+
+    @property
+    def offsets(self) -> int:
+        """Offset slots deleted; records may be fewer."""
+        return max(0, self.target - self.low)
+
+
+class Trim:
+    """Trims one journal to its floors. Blocking."""
+
+    def __init__(self, log: LogReader, checkpoints: CheckpointReader, deleter: Deleter) -> None:
+        self._log = log
+        self._checkpoints = checkpoints
+        self._deleter = deleter
+
+    def plan(self, partition: int) -> Trimmed:
+        """Read and check everything; delete nothing.
+
+        Raises ``JournalMismatch`` for a checkpoint or a floor that is not whole, not this topic's, or missing.
+        """
+        low, high = self._log.watermarks(partition)
+        found = read_partition(self._checkpoints, partition)
+        if found.floor is None:
+            return Trimmed(partition=partition, low=low, floor=None, target=low, checkpoints=0, note="no floor yet")
+        floor = self._checked(found.floor, partition, high)
+        target, note, covered = floor, "", dict[bytes, int]()
+        for key in list(found.saved):
+            state = self._state(partition, found, key)
+            covered[key] = state.offset
+            first = state.first_offset
+            if state.degraded is not None and first is not None and low <= first < target:
+                target, note = first, f"{key.decode()} is degraded: look with seekpoint log {key.decode()}"
+        self._check_covered(partition, low, target, covered)
+        return Trimmed(
+            partition=partition, low=low, floor=floor, target=max(low, target), checkpoints=len(covered), note=note
+        )
+
+    def run(self, partition: int) -> Trimmed:
+        """``plan``, then delete what it says."""
+        planned = self.plan(partition)
+        if planned.target > planned.low:
+            self._deleter.delete_below(partition, planned.target)
+        return planned
+
+    def _checked(self, floor: Floor, partition: int, high: int) -> int:
+        if floor.topic_id != self._log.topic_id:
+            raise JournalMismatch("the floor is of another journal topic", partition=partition, found=floor.topic_id)
+        if floor.offset > high:
+            raise JournalMismatch(
+                "the floor lies beyond the log's end: entries were lost",
+                partition=partition,
+                floor=floor.offset,
+                high=high,
+            )
+        return floor.offset
+
+    def _state(self, partition: int, found: Partition, key: bytes) -> State:
+        position = found.saved[key].position
+        value = self._checkpoints.at(partition, position, key)
+        if value is None:  # compacted between two looks: a newer one is there
+            value = self._newer(partition, found, key)
+        return Checkpoint.from_bytes(value).verified(key.decode(), self._log.topic_id)
+
+    def _newer(self, partition: int, found: Partition, key: bytes) -> bytes:
+        again = read_partition(self._checkpoints, partition, found)
+        value = self._checkpoints.at(partition, again.saved[key].position, key)
+        if value is None:
+            raise JournalMismatch(
+                "a checkpoint that the floor relies on is gone", partition=partition, process_id=key.decode()
+            )
+        return value
+
+    def _check_covered(self, partition: int, low: int, target: int, covered: dict[bytes, int]) -> None:
+        """Every entry to be deleted belongs to a process whose checkpoint is not older than it."""
+        for batch in self._log.read(partition, low, target) if low < target else ():
+            for record in batch.records:
+                if covered.get(record.key or b"", -1) < record.offset and self._is_entry(record):
+                    raise JournalMismatch(
+                        "an entry below the floor is in no checkpoint: nothing is deleted",
+                        partition=partition,
+                        offset=record.offset,
+                        process_id=(record.key or b"").decode("utf-8", "replace"),
+                    )
+
+    def _is_entry(self, record: Record) -> bool:
+        try:
+            entry_of(record, self._log.codec, self._log.partitions)
+        except UndecodableRecord:
+            return False  # poison: a dead letter keeps it
+        return True
