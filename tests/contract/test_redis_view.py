@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from redis.crc import key_slot
@@ -287,6 +288,25 @@ def test_a_wrong_password_is_refused_without_being_shown() -> None:
         assert good.meta(0) is None
         for each in (store, good):
             each.close()
+
+
+def test_the_permissions_that_the_page_names_are_enough() -> None:
+    """docs/view.md's list, given to a user that may nothing else."""
+    page = (Path(__file__).parents[2] / "docs" / "view.md").read_text()
+    (named,) = [line.split("`")[3] for line in page.splitlines() if line.startswith("- A user that may")]
+    with own_valkey() as server:
+        server.client.execute_command("ACL", "SETUSER", "view", "on", ">pw", "~seekpoint:*", *named.split())
+        store = RedisView(Settings(redis_url=server.url.replace("redis://", "redis://view:pw@")))
+        journal = Journal(store)
+        assert _write(journal, KEY, 0)
+        journal.token = store.install(journal.partition, "topic")
+        assert store.put(journal.partition, journal.token, {KEY: (full_state(0), Pointer(1, 1))})
+        assert store.ready(journal.partition, journal.token, 0, 1)
+        assert journal.state() == full_state(0)
+        assert store.page(journal.partition, b"", b"", 1).summaries
+        assert store.offsets_from(journal.partition, journal.token, 0) == {KEY: 0}
+        assert store.partitions() == 8
+        store.close()
 
 
 def test_an_option_that_the_client_does_not_know_is_named(server: OwnValkey) -> None:
