@@ -6,11 +6,15 @@ import asyncio
 
 import pytest
 
+from seekpoint.consumers import Recovery
+from seekpoint.consumers.checkpoints import FLOOR_KEY, Checkpoint, Floor
+from seekpoint.consumers.memory_checkpoints import MemoryCheckpoints
 from seekpoint.producers import Node, Process
-from seekpoint.schemas import MemoryLog, fold, new_state, partition_of
+from seekpoint.schemas import MemoryLog, Settings, fold, new_state, partition_of
 from seekpoint.schemas.bodies import Custom
 from seekpoint.schemas.errors import (
     AlreadyOpen,
+    CheckpointTimeout,
     ClaimLost,
     Fenced,
     HandleClosed,
@@ -428,3 +432,26 @@ async def test_a_fenced_owner_is_told_within_the_confirm_interval(log: MemoryLog
         with pytest.raises(Fenced):
             await process.update("a", 3)
         process.let_go()
+
+
+async def test_a_checkpoint_that_nobody_saves_is_a_typed_timeout(log: MemoryLog) -> None:
+    """No projector runs: the request is in the log, and the caller is told that nothing came of it."""
+    async with Node.in_memory(log) as node, node.open("p") as process:
+        with pytest.raises(CheckpointTimeout):
+            await process.checkpoint(timeout_s=0.1)
+        assert process.state.seq == 1
+
+
+async def test_a_checkpoint_returns_once_it_is_saved(log: MemoryLog) -> None:
+    """Saved means: in the checkpoint topic, as of the request or later."""
+    kept = MemoryCheckpoints(log.partitions)
+    recovery = Recovery.in_memory(log, checkpoints=kept)
+    async with Node(log, log, Settings(redis_url=None), recovery=recovery) as node, node.open("p") as process:
+        asked = asyncio.create_task(process.checkpoint(timeout_s=5))
+        await asyncio.sleep(0.1)
+        assert not asked.done()
+        partition = partition_of(b"p", log.partitions)
+        saved = Checkpoint.of("p", partition, refold(log, "p"), log.topic_id, -1)
+        floor = Floor(offset=0, leader_epoch=-1, topic_id=log.topic_id, since=0)
+        kept.write(partition, [(b"p", saved.to_bytes()), (FLOOR_KEY, floor.to_bytes())])
+        assert await asked == saved.offset

@@ -9,6 +9,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from seekpoint.consumers import Recovery, Report
+from seekpoint.consumers.cadence import CHECKPOINT_REQUEST
+from seekpoint.consumers.report import LastCheckpoint
 from seekpoint.producers.confirm import Confirmer
 from seekpoint.producers.handle import Cause, Handle, Status
 from seekpoint.producers.invocation import Invocation, printable
@@ -16,7 +18,7 @@ from seekpoint.producers.outbox import Outbox
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.clock import now_us
 from seekpoint.schemas.entry import new_id
-from seekpoint.schemas.errors import LimitExceeded, Refused, Reopen, TryAgain, UnserializableValue
+from seekpoint.schemas.errors import CheckpointTimeout, LimitExceeded, Refused, Reopen, TryAgain, UnserializableValue
 from seekpoint.schemas.limits import Limits
 from seekpoint.schemas.state import MailItem, State
 from seekpoint.schemas.values import dump
@@ -24,6 +26,7 @@ from seekpoint.schemas.values import dump
 __all__ = ["Acknowledged", "Process"]
 
 _MAIL_POLL_S = 0.1
+_SAVED_POLL_S = 0.02
 
 
 class Acknowledged(NamedTuple):
@@ -209,6 +212,26 @@ class Process:
         """Return once everything acknowledged so far was seen applied. Raises ``Fenced``, ``ConfirmTimeout``."""
         await self._confirm(self._handle.last_offset)
 
+    async def checkpoint(self, *, timeout_s: float = 30.0) -> int:
+        """Ask for a checkpoint and return once it is saved: the journal offset it is as of.
+
+        Reads the checkpoint topic, not Redis. Needs a projector that runs: ``CheckpointTimeout`` without one; the
+        request stays in the log all the same.
+        """
+        asked = await self.append(b.Custom(CHECKPOINT_REQUEST))
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not _covers(  # noqa: ASYNC110  # Kafka gives no event to wait for
+                    saved := await self._recovery.last_checkpoint(self.process_id), asked.offset
+                ):
+                    await asyncio.sleep(_SAVED_POLL_S)
+                assert saved is not None
+        except TimeoutError as exc:
+            raise CheckpointTimeout(
+                "no checkpoint was saved in time", process_id=self.process_id, offset=asked.offset, timeout_s=timeout_s
+            ) from exc
+        return saved.offset
+
     async def release(self, reason: str | None = None) -> None:
         """Give the process up: confirmed, so that whoever opens it next need not wait. Closes this handle."""
         await self._end(b.Released(reason))
@@ -252,6 +275,10 @@ class Process:
         """
         self._handle.let_go()
         self._on_let_go(self._handle)
+
+
+def _covers(saved: LastCheckpoint | None, offset: int) -> bool:
+    return saved is not None and saved.offset >= offset and saved.problem is None
 
 
 def _key(key: str) -> str:

@@ -6,6 +6,7 @@
     │   ├── ViewUnavailable      Redis does not answer
     │   ├── AppendTimeout        an append was not acknowledged in append_timeout_s, and healing failed too
     │   ├── ConfirmTimeout       an entry was acknowledged but not seen applied in time
+    │   ├── CheckpointTimeout    no projector saved a checkpoint in time
     │   ├── ClaimLost            another node claimed first
     │   ├── RequestTimeout       nobody answered a request for a recovery in time
     │   └── ClusterFailed        a part of the local cluster did not come up
@@ -46,6 +47,7 @@ __all__ = [
     "AlreadyOpen",
     "AppendTimeout",
     "CallAPerson",
+    "CheckpointTimeout",
     "ClaimLost",
     "ClusterFailed",
     "ConfirmTimeout",
@@ -142,6 +144,12 @@ class ConfirmTimeout(TryAgain):
     """An entry was acknowledged, but its partition could not be read in time to see it applied."""
 
     hint = "the entry is safe in the log; read the process again once Kafka answers"
+
+
+class CheckpointTimeout(TryAgain):
+    """The request for a checkpoint is in the log, but no projector saved one in time."""
+
+    hint = "check that a projector runs: seekpoint lag"
 
 
 class ClaimLost(TryAgain):
