@@ -189,7 +189,7 @@ class Recovery:
             self._log.close()
         if self._own_view is not None:
             self._own_view.close()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.close()
 
     async def __aenter__(self) -> Recovery:
         return await self._connected()

@@ -24,7 +24,7 @@ class Threads(ThreadPoolExecutor):
             raise HandleClosed("the node or the recovery was closed", hint="use one that is open")
         return super().submit(fn, *args, **kwargs)
 
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take nothing more."""
+    def close(self) -> None:
+        """Take nothing more, and do not wait. What was taken still runs: to cancel it would cancel whoever awaits it."""
         self._gone = True
-        super().shutdown(wait, cancel_futures=cancel_futures)
+        self.shutdown(wait=False)

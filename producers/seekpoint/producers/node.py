@@ -115,7 +115,7 @@ class Node:
         self._started = False
         self._recovery.close()
         await asyncio.to_thread(self._reader.close)
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        self._executor.close()
 
     async def __aenter__(self) -> Node:
         return await self.start()
