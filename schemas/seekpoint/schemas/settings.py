@@ -57,6 +57,8 @@ class Settings:
     dead_letter_window_s: float = 60.0
     recover_concurrency_max: int = 4
     start_timeout_s: float = 15.0
+    checkpoint_age_max_s: float = 30.0
+    checkpoint_bytes_min: int = 16_384
     kafka: Mapping[str, str] = _options()
     kafka_producer: Mapping[str, str] = _options()
     kafka_consumer: Mapping[str, str] = _options()

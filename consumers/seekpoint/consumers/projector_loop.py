@@ -1,0 +1,225 @@
+"""What a projector does, blocking, in one thread: poll, project, prepare, save; over and over."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+from seekpoint.consumers.assignment import Assignment
+from seekpoint.consumers.checkpoint_writer import CommitFailed
+from seekpoint.consumers.kafka_group import Fetched, KafkaGroup
+from seekpoint.consumers.projection import PartitionProjection, Source
+from seekpoint.consumers.state_cache import StateCache
+from seekpoint.schemas.errors import CallAPerson, SeekpointError, TryAgain
+from seekpoint.schemas.settings import Settings
+
+__all__ = ["Goal", "Lag", "ProjectorLoop"]
+
+_logger = logging.getLogger("seekpoint.consumers")
+
+_BATCH_RECORDS = 1_000
+_POLL_S = 0.1
+_HURRY_S = 0.005
+"""How long a poll waits while partitions are still to be prepared."""
+_SAVE_INTERVAL_S = 0.25
+_RETRY_S = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lag:
+    """How far a partition's view is behind its log."""
+
+    entries: int
+    """Offsets that are not projected yet."""
+    seconds: float
+    """The age of the newest entry that is projected; 0 where none is missing."""
+    idle_s: float
+    """How long nothing was projected."""
+    stopped: str | None = None
+    """Why the partition is not projected any more, if so."""
+
+
+class Goal(Protocol):
+    """Something the loop works towards, asked once a turn in its thread."""
+
+    def advance(self, loop: ProjectorLoop) -> None:
+        """Look how far the loop is; note whether the goal is reached, or cannot be."""
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What is known of a partition besides its projection."""
+
+    newest_ms: int = 0
+    applied_at_s: float = 0.0
+    retry_at_s: float = 0.0
+    stopped: SeekpointError | None = None
+
+
+class ProjectorLoop:
+    """One member of the projectors' group. ``turn`` is to be called over and over, by one thread, until ``close``."""
+
+    def __init__(self, settings: Settings, source: Callable[[ThreadPoolExecutor], Source]) -> None:
+        self.assignment: Assignment | None = None
+        self.is_forcing = False
+        """Whether everything dirty is saved, due or not."""
+        self._writes = ThreadPoolExecutor(1, thread_name_prefix="seekpoint-view")
+        self.source = source(self._writes)
+        self._waiting: tuple[Sequence[int], object] | None = None
+        self._progress: dict[int, _Progress] = {}
+        self._caches: dict[int, StateCache] = {}
+        self._saved_at_s = 0.0
+        self._group = KafkaGroup(settings, self._assigned, self._revoked)
+
+    @property
+    def projections(self) -> Mapping[int, PartitionProjection]:
+        """The partitions this member has now."""
+        return {} if self.assignment is None else self.assignment.projections
+
+    @property
+    def stopped(self) -> dict[int, SeekpointError]:
+        """Partitions that a person has to look at, with what stopped them."""
+        found = {partition: self._progress[partition].stopped for partition in self.projections}
+        return {partition: error for partition, error in found.items() if error is not None}
+
+    def turn(self) -> None:
+        """One round. Raises what stops the whole projector: a Kafka that refuses, a journal that is another."""
+        is_busy = self._waiting is not None or any(not one.is_ready for one in self.projections.values())
+        fetched = self._group.poll(_BATCH_RECORDS, _HURRY_S if is_busy or self.is_forcing else _POLL_S)
+        for one in fetched:
+            if one.partition in self.projections:
+                self._guarded(one.partition, lambda one=one: self._project(one))  # type: ignore[misc]
+        if not fetched:
+            for partition, projection in self.projections.items():
+                if projection.is_ready:
+                    self._guarded(partition, projection.flush)
+        self._prepare()
+        self._save()
+
+    def close(self) -> None:
+        """Save what is dirty, as far as that goes, and leave the group."""
+        try:
+            self.is_forcing, self._saved_at_s = True, 0.0
+            self._save()
+        finally:
+            self._group.close()
+            self._writes.shutdown()
+
+    # --- the group's callbacks ----------------------------------------------------------------------------------------
+    def _assigned(self, partitions: Sequence[int], membership: object) -> None:
+        _logger.info("projecting partitions %s", sorted(partitions))
+        self.assignment = None
+        self._waiting = partitions, membership
+
+    def _revoked(self, is_lost: bool) -> None:
+        """Nothing is under way afterwards: a transaction never outlives the call that began it."""
+        if self.assignment is not None:
+            if not is_lost:
+                self._save_quietly()
+            self._caches = {number: one.cache for number, one in self.assignment.projections.items()}
+            self.assignment.drop()
+        self.assignment = self._waiting = None
+
+    def _begin(self, partitions: Sequence[int], membership: object) -> None:
+        """P1: once the barrier is passed."""
+        hints = self._group.hints(partitions)
+        if hints is None:
+            return
+        now_s = time.monotonic()
+        self._waiting = None
+        self._progress = {partition: _Progress(applied_at_s=now_s) for partition in partitions}
+        made = [
+            PartitionProjection(number, self.source, hint=hints[number], cache=self._caches.get(number))
+            for number in partitions
+        ]
+        self.assignment = Assignment(membership, made, self.source.writer)
+
+    # --- a turn -------------------------------------------------------------------------------------------------------
+    def _prepare(self) -> None:
+        if self._waiting is not None:
+            self._begin(*self._waiting)
+        became_ready = False
+        for partition, projection in self.projections.items():
+            progress = self._progress[partition]
+            if projection.is_ready or progress.stopped is not None or time.monotonic() < progress.retry_at_s:
+                continue
+            self._guarded(partition, projection.prepare)
+            became_ready = became_ready or projection.is_ready
+        if became_ready:
+            self._group.read({number: one.position for number, one in self.projections.items() if one.is_ready})
+
+    def _project(self, fetched: Fetched) -> None:
+        projection, progress = self.projections[fetched.partition], self._progress[fetched.partition]
+        if not projection.is_ready:
+            return
+        if fetched.is_lost:
+            projection.reload(anew=True)
+            return
+        start = projection.position
+        records = [record for record in fetched.records if record.offset >= start]
+        if fetched.next_offset <= start or not self._is_complete(
+            fetched.partition, start, fetched.next_offset, records
+        ):
+            return
+        if projection.project(records, fetched.next_offset, fetched.leader_epoch):
+            progress.applied_at_s = time.monotonic()
+            progress.newest_ms = records[-1].timestamp_ms if records else progress.newest_ms
+
+    def _is_complete(self, partition: int, start: int, stop: int, records: Sequence[object]) -> bool:
+        """Offsets may have holes; a client that jumped looks the same, so the log is asked."""
+        if stop - start == len(records):
+            return True
+        scanned = sum(batch.scanned for batch in self.source.log.read(partition, start, stop, ()))
+        if scanned == len(records):
+            return True
+        _logger.warning("partition %d: %d of %d records from %d on", partition, len(records), scanned, start)
+        self.projections[partition].reload()
+        return False
+
+    def _save(self) -> None:
+        now_s = time.monotonic()
+        if self.assignment is None or (now_s - self._saved_at_s < _SAVE_INTERVAL_S and not self.is_forcing):
+            return
+        self._saved_at_s = now_s
+        self._save_quietly()
+
+    def _save_quietly(self) -> None:
+        assert self.assignment is not None
+        try:
+            self.assignment.save(force=self.is_forcing)
+        except CommitFailed as exc:
+            _logger.warning("checkpoints were not written: %s", exc)
+        except TryAgain as exc:
+            _logger.warning("checkpoints wait: %s", exc)
+
+    def _guarded(self, partition: int, act: Callable[[], object]) -> None:
+        """What is in the way of one partition is not in the way of the others."""
+        progress = self._progress[partition]
+        try:
+            act()
+        except TryAgain as exc:
+            _logger.warning("partition %d waits: %s", partition, exc)
+            self.projections[partition].reload()
+            progress.retry_at_s = time.monotonic() + _RETRY_S
+        except CallAPerson as exc:
+            _logger.error("partition %d is stopped: %s", partition, exc)
+            self.projections[partition].reload(anew=True)
+            progress.stopped = exc
+
+    # --- how far it is ------------------------------------------------------------------------------------------------
+    def lag(self) -> dict[int, Lag]:
+        """By partition."""
+        return {partition: self._lag(partition) for partition in self.projections}
+
+    def _lag(self, partition: int) -> Lag:
+        projection, progress = self.projections[partition], self._progress[partition]
+        end = self._group.end(partition)
+        position = projection.position
+        entries = 0 if end is None else max(0, end - position)
+        seconds = max(0.0, time.time() - progress.newest_ms / 1000) if entries and progress.newest_ms else 0.0
+        stopped = None if progress.stopped is None else str(progress.stopped)
+        return Lag(entries=entries, seconds=seconds, idle_s=time.monotonic() - progress.applied_at_s, stopped=stopped)
