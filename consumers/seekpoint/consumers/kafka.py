@@ -271,6 +271,15 @@ class KafkaReader:
                     records += batch.records
             return records, high
 
+    def delete_below(self, partition: int, offset: int) -> None:
+        """Delete the journal's records below ``offset``, for ever. For ``Trim``, which looks first."""
+        self.check()
+        topic = self.settings.topic_name("journal")
+        with self._ours(topic=topic, partition=partition):
+            wanted = [TopicPartition(topic, partition, offset)]
+            asked = self._connected_admin().delete_records(wanted, request_timeout=self.settings.start_timeout_s)
+            next(iter(asked.values())).result()
+
     def close(self) -> None:
         """Give up connections; a read that is under way ends with ``JournalUnavailable``. Idempotent."""
         with self._lock:
