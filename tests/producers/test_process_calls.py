@@ -290,6 +290,19 @@ async def test_rewind_restores_content_and_keeps_history(log: MemoryLog) -> None
             await process.rewind(99)
 
 
+async def test_an_owner_that_lost_its_process_does_not_rewind_to_what_its_heir_wrote(log: MemoryLog) -> None:
+    """Its own seqs were never applied, the heir's of the same numbers were: Fenced, and nothing is written."""
+    async with Node.in_memory(log) as one, Node.in_memory(log) as two:
+        process = await one.open("p")
+        async with two.open("p", take_over=True) as heir:
+            await heir.update("a", "heir's")
+        await process.update("a", "mine")
+        await process.update("b", "mine")
+        for seq in (1, 2):
+            with pytest.raises(Fenced):
+                await process.rewind(seq)
+
+
 async def test_a_fork_has_its_parents_content_and_leaves_the_parent_alone(log: MemoryLog) -> None:
     """O7: content_hash(child) = content_hash(parent at that point); the parent's bytes do not change."""
     async with Node.in_memory(log) as node:

@@ -197,7 +197,8 @@ class Process:
     async def rewind(self, to_seq: int) -> Acknowledged:
         """Make the content what it was after ``to_seq`` (rule O7). The history stays; epoch, owner and seq go on.
 
-        Raises ``Refused`` for a seq that is not there, ``JournalGap`` where its history was trimmed.
+        Waits until all that was acknowledged is confirmed: only then is the log's past this owner's own. Raises
+        ``Refused`` for a seq that is not there, ``JournalGap`` where its history was trimmed, ``ConfirmTimeout``.
         """
         self._handle.check_open()
         if not 1 <= to_seq <= self.state.seq:
@@ -205,6 +206,7 @@ class Process:
                 "there is no such seq to rewind to", process_id=self.process_id, to_seq=to_seq, seq=self.state.seq,
                 hint="look with seekpoint log ID",
             )  # fmt: skip
+        await self.confirm()
         past = (await self._recovery.recover(self.process_id, at_seq=to_seq)).state
         return await self.append(b.Rewound(to_seq, past.content_json()))
 
