@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -11,14 +12,16 @@ import orjson
 import pytest
 
 from owners import Owner
+from seekpoint.consumers import recovery_service
 from seekpoint.consumers.answering import Answering, is_now, open_answer, point_of
 from seekpoint.consumers.exchange import MemoryExchange
 from seekpoint.consumers.health import Health
-from seekpoint.consumers.open_requests import OpenRequests
+from seekpoint.consumers.open_requests import OpenRequests, RequestAudit
 from seekpoint.consumers.recovery import Recovery
 from seekpoint.consumers.recovery_service import RecoveryService
 from seekpoint.schemas.errors import (
     JournalGap,
+    JournalUnavailable,
     RequestTimeout,
     SeekpointError,
     UndecodableRecord,
@@ -27,7 +30,7 @@ from seekpoint.schemas.errors import (
 )
 from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.log import MemoryLog, Record
-from seekpoint.schemas.requests import RecoveryAnswer, RecoveryRequest, encode_answer
+from seekpoint.schemas.requests import RecoveryAnswer, RecoveryRequest, encode_answer, encode_request
 from seekpoint.schemas.settings import Settings
 
 NOW = 1_000_000
@@ -222,3 +225,77 @@ def test_open_requests_are_those_without_an_answer() -> None:
     for number in range(9):
         open_requests.asked(bytes([number]), 10)
     assert len(open_requests) == 3
+
+
+@pytest.mark.parametrize("failures", [1, 99])
+async def test_a_start_that_kafka_refuses_for_a_moment_is_tried_again(
+    failures: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within ``start_timeout_s``; then it is a typed error, not one of Faust's."""
+    service, starts = RecoveryService(Settings(start_timeout_s=0.03)), []
+
+    class App:
+        async def start(self) -> None:
+            starts.append(self)
+            if len(starts) <= failures:
+                raise RuntimeError("all brokers are fenced")
+
+        async def stop(self) -> None:
+            raise RuntimeError("it never started")
+
+    monkeypatch.setattr(service, "_make_app", lambda _: App())
+    monkeypatch.setattr(recovery_service, "_RETRY_S", 0.01)
+    if failures == 1:
+        await service._join({})
+        assert len(starts) == 2
+    else:
+        with pytest.raises(JournalUnavailable, match="all brokers are fenced"):
+            await service._join({})
+        assert len(starts) > 1
+    await service.close()
+
+
+def test_the_audit_follows_both_topics() -> None:
+    """From where they ended at its first look; junk is passed over."""
+    exchange = MemoryExchange(partitions=2)
+    exchange.send("recover", 0, b"case-17", encode_request(request(id=bytes(16))))
+    audit = RequestAudit(exchange)
+    audit.read()
+    other = bytes(15) + b"x"
+    for value in (b"junk", encode_request(request()), encode_request(request(id=other))):
+        exchange.send("recover", 1, b"case-17", value)
+    exchange.send("recovered", 0, b"case-17", encode_answer(RecoveryAnswer(id=ID, process_id="case-17", ts=0)))
+    exchange.send("recovered", 0, b"case-17", b"")
+    audit.read()
+    assert len(audit.requests) == 1
+    assert audit.requests.expire(NOW + 2) == [other]
+
+
+async def test_a_worker_that_stands_joins_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that stopped silently is started anew; not while a recovery takes long, and not at every look."""
+    service, joined = RecoveryService(Settings(), stall_max_s=10.0), []
+    clock = Clock()
+    service.health = Health(10.0, clock)
+
+    async def join(_: Any) -> None:
+        joined.append(clock.now)
+        service._joined_at = time.monotonic()
+
+    async def leave() -> None:
+        """There is no app."""
+
+    monkeypatch.setattr(service, "_config", {}, raising=False)
+    monkeypatch.setattr(service, "_join", join)
+    monkeypatch.setattr(service, "_leave", leave)
+    service._joined_at = -1e9
+    await service._join_again_if_it_stands()
+    assert not joined
+    clock.now = 11.0
+    service._serving = True
+    await service._join_again_if_it_stands()
+    assert not joined
+    service._serving = False
+    await service._join_again_if_it_stands()
+    await service._join_again_if_it_stands()
+    assert joined == [11.0]
+    await service.close()

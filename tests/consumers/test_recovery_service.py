@@ -153,7 +153,7 @@ def kill(served: Settings, exchange: KafkaExchange, folder: Path, kills: int) ->
             point = "before-answer" if number % 2 == 0 else "after-answer"
             running.append(Worker(served, folder / f"{number}", "--die", f"{point}:1"))
             asked.append(ask(exchange, CASES[number % len(CASES)]))
-            assert running[-1].popen.wait(30) == -9, running[-1].log.read_text()
+            assert running[-1].popen.wait(60) == -9, running[-1].log.read_text()
         running.append(Worker(served, folder / "last"))
         until(lambda: set(asked) <= set(answers(exchange)), 30, lambda: running[-1].log.read_text()[-2000:])
         read = {line["id"] for worker in running[:-1] for line in worker.lines("read")}

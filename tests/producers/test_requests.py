@@ -37,7 +37,7 @@ class Desk:
                     request = decode_request(record.value)
                     self.read.append(request.id)
                     answer = await self.answering.answer(request)
-                    other = encode_answer(replace(answer, id=bytes(16)))
+                    other = encode_answer(replace(answer, id=bytes(16), state=None, hash="other"))
                     for value in (b"junk", other, *[encode_answer(answer)] * self.copies):
                         self.exchange.send("recovered", partition, record.key or b"", value)
             await asyncio.sleep(0.005)

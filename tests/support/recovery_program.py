@@ -60,7 +60,7 @@ async def work(record: Record) -> None:
 
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    async with RecoveryService(Settings.load(), checkpoint=checkpoint) as service:
+    async with RecoveryService(Settings.load(), checkpoint=checkpoint, stall_max_s=8.0) as service:
         record.line("ready")
         await service.run(stop)
     record.line("stopped", **{name: getattr(service.figures, name) for name in ("answered", "failed", "passed_over")})

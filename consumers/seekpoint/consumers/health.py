@@ -18,7 +18,7 @@ class Health:
     """Watches one service. It must be told of the lag again and again: to hear nothing for long is not well either."""
 
     def __init__(self, stall_max_s: float = STALL_MAX_S, clock: Callable[[], float] = time.monotonic) -> None:
-        self._stall_max_s = stall_max_s
+        self.stall_max_s = stall_max_s
         self._clock = clock
         self._since = clock()
         self.lag: int | None = None
@@ -42,4 +42,4 @@ class Health:
     @property
     def is_well(self) -> bool:
         """False once it stands too long."""
-        return self.stalled_s <= self._stall_max_s
+        return self.stalled_s <= self.stall_max_s

@@ -1,10 +1,19 @@
-"""Which requests for a recovery wait for an answer, as their two topics tell. Pure."""
+"""Which requests for a recovery wait for an answer, as their two topics tell."""
 
 from __future__ import annotations
 
+import contextlib
 from collections import OrderedDict
 
-__all__ = ["OpenRequests"]
+from seekpoint.consumers.exchange import Exchange, Kind
+from seekpoint.schemas.errors import UndecodableRecord
+from seekpoint.schemas.log import Record
+from seekpoint.schemas.requests import ANSWER_FINGERPRINT, decode_request
+
+__all__ = ["OpenRequests", "RequestAudit"]
+
+_ID_AT = 2 + len(ANSWER_FINGERPRINT)
+_KINDS: tuple[Kind, ...] = ("recover", "recovered")
 
 
 class OpenRequests:
@@ -41,3 +50,32 @@ class OpenRequests:
 def _trim(kept: OrderedDict[bytes, object] | OrderedDict[bytes, int] | OrderedDict[bytes, None], most: int) -> None:
     while len(kept) > most:
         kept.popitem(last=False)
+
+
+class RequestAudit:
+    """Follows both topics of an exchange, from where they ended at its first look."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.requests = OpenRequests()
+        self._exchange = exchange
+        self._seen: dict[tuple[Kind, int], int] = {}
+
+    def read(self) -> None:
+        """What is new. Blocks; raises as the exchange does. Requests first: then an answer that is seen has its own."""
+        for kind in _KINDS:
+            for partition in range(self._exchange.partitions):
+                start = self._seen.get((kind, partition))
+                if start is None:
+                    self._seen[kind, partition] = self._exchange.end(kind, partition)
+                    continue
+                records, self._seen[kind, partition] = self._exchange.read(kind, partition, start)
+                for record in records:
+                    self._note(kind, record)
+
+    def _note(self, kind: Kind, record: Record) -> None:
+        if kind == "recovered":  # its id alone: the state behind it may be large
+            self.requests.answered((record.value or b"")[_ID_AT : _ID_AT + 16])
+            return
+        with contextlib.suppress(UndecodableRecord):
+            request = decode_request(record.value, self._exchange.limits)
+            self.requests.asked(request.id, request.deadline)

@@ -17,24 +17,23 @@ import logging
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from seekpoint.consumers.answering import Answering, MakeReady, is_now
 from seekpoint.consumers.deadletters import DeadLetters
-from seekpoint.consumers.exchange import KafkaExchange, Kind
+from seekpoint.consumers.exchange import KafkaExchange
 from seekpoint.consumers.faust_settings import faust_config
-from seekpoint.consumers.health import Health
-from seekpoint.consumers.open_requests import OpenRequests
+from seekpoint.consumers.health import STALL_MAX_S, Health
+from seekpoint.consumers.open_requests import RequestAudit
 from seekpoint.consumers.recovery import Recovery
+from seekpoint.consumers.service_figures import Figures
 from seekpoint.schemas.clock import now_us
 from seekpoint.schemas.entry import id_text
 from seekpoint.schemas.errors import JournalUnavailable, RequestTimeout, SeekpointError, UndecodableRecord
 from seekpoint.schemas.log import Record
 from seekpoint.schemas.requests import (
-    ANSWER_FINGERPRINT,
     RecoveryAnswer,
     RecoveryRequest,
     decode_request,
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
 
     from seekpoint.consumers.kafka import KafkaReader
 
-__all__ = ["Checkpoint", "Figures", "RecoveryService"]
+__all__ = ["Checkpoint", "RecoveryService"]
 
 Checkpoint = Callable[[str], Awaitable[None]]
 """Has a process checkpointed, so that its next recovery is short."""
@@ -56,32 +55,7 @@ _LOOK_INTERVAL_S = 1.0
 _HOUSEKEEPING_INTERVAL_S = 10.0
 _RETRY_S = 1.0
 _STOP_TIMEOUT_S = 20.0
-_ID_AT = 2 + len(ANSWER_FINGERPRINT)
 _logger = logging.getLogger("seekpoint.consumers.recovery_service")
-
-
-@dataclass(slots=True)
-class Figures:
-    """What a worker did since its start."""
-
-    answered: int = 0
-    """Requests that were answered with a state."""
-    failed: int = 0
-    """Requests that were answered with an error."""
-    expired: int = 0
-    """Requests that were read after their deadline."""
-    undecodable: int = 0
-    """Records that were no requests."""
-    passed_over: int = 0
-    """Requests that Faust did not deliver, read again by ourselves."""
-    checkpoints: int = 0
-    checkpoint_failures: int = 0
-    answer_seconds: float = 0.0
-    """From reading a request to its acknowledged answer, all of them together."""
-    open_requests: int = 0
-    """Of the whole group, seen by its leader; 0 elsewhere."""
-    unanswered: int = 0
-    """Requests whose deadline passed without an answer, seen by the leader."""
 
 
 class RecoveryService:
@@ -93,12 +67,17 @@ class RecoveryService:
     """
 
     def __init__(
-        self, settings: Settings, *, checkpoint: Checkpoint | None = None, make_ready: MakeReady | None = None
+        self,
+        settings: Settings,
+        *,
+        checkpoint: Checkpoint | None = None,
+        make_ready: MakeReady | None = None,
+        stall_max_s: float = STALL_MAX_S,
     ) -> None:
         from seekpoint.consumers.kafka import KafkaReader
 
         self.settings = settings
-        self.health = Health()
+        self.health = Health(stall_max_s)
         self.figures = Figures()
         self.node_id = settings.node_id or f"recovery-{uuid4().hex[:12]}"
         self._reader: KafkaReader = KafkaReader(settings)
@@ -108,8 +87,9 @@ class RecoveryService:
         self._checkpoint, self._make_ready = checkpoint, make_ready
         self._checkpointing: dict[str, asyncio.Task[None]] = {}
         self._next: dict[int, int] = {}
-        self._open = OpenRequests()
-        self._seen: dict[tuple[str, int], int] = {}
+        self._serving = False
+        self._joined_at = 0.0
+        self._audit = RequestAudit(self._exchange)
         self._folder = tempfile.TemporaryDirectory(prefix="seekpoint-recovery-")
         self.app: faust.App
 
@@ -121,16 +101,46 @@ class RecoveryService:
             await self._in_thread(self._exchange.end, "recover", 0)  # Faust only warns of a topic that is not there
             await self._in_thread(self._exchange.end, "recovered", 0)
             self._answering = Answering(self._recovery, limits, self.node_id, self._make_ready)
-            self.app = self._make_app(faust_config(self.settings, limits))
-            await self.app.start()
+            self._config = faust_config(self.settings, limits)
+            await self._join(self._config)
         except BaseException:
             await self.close()
             raise
         return self
 
+    async def _join(self, config: dict[str, Any]) -> None:
+        """Start Faust; again where Kafka refuses for a moment (it asks for the leaders' topic at each start)."""
+        deadline = time.monotonic() + self.settings.start_timeout_s
+        while True:
+            self.app = self._make_app(config)
+            try:
+                await self.app.start()
+                self._joined_at = time.monotonic()
+                return
+            except Exception as exc:  # aiokafka's and Faust's alike
+                said = self.settings.scrub(f"{type(exc).__name__}: {exc}")
+                await self._leave()
+                if time.monotonic() > deadline:
+                    raise JournalUnavailable(f"Faust does not start: {said}", journal=self.settings.journal) from exc
+                _logger.warning("Faust does not start, again: %s", said)
+                await asyncio.sleep(_RETRY_S)
+
+    async def _join_again_if_it_stands(self) -> None:
+        """Clients stop silently: start Faust anew, unless it is a recovery that takes long."""
+        stands = not self.health.is_well and not self._serving
+        if stands and time.monotonic() - self._joined_at > self.health.stall_max_s:
+            _logger.warning("nothing was answered for %.0f s: Faust is started anew", self.health.stalled_s)
+            await self._leave()
+            await self._join(self._config)
+
+    async def _leave(self) -> None:
+        with contextlib.suppress(Exception):  # what is left of a worker that failed has nothing to say
+            await asyncio.wait_for(self.app.stop(), _STOP_TIMEOUT_S)
+
     async def run(self, stop: asyncio.Event | None = None) -> None:
         """Answer until ``stop`` is set. Raises ``JournalUnavailable`` if Faust gives up: start the worker again."""
         while not (stop is not None and stop.is_set()):
+            await self._join_again_if_it_stands()
             if self.app.should_stop:
                 reason = self.app.crash_reason
                 said = self.settings.scrub(str(reason or "it was stopped"))
@@ -143,8 +153,7 @@ class RecoveryService:
             task.cancel()
         await asyncio.gather(*self._checkpointing.values(), return_exceptions=True)
         if hasattr(self, "app"):
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.app.stop(), _STOP_TIMEOUT_S)
+            await self._leave()
         self._recovery.close()
         await asyncio.to_thread(self._reader.close)
         self._folder.cleanup()
@@ -187,6 +196,8 @@ class RecoveryService:
         app.agent(topic, name="recover", concurrency=1)(requests)
 
     async def _on_assigned(self, *_: Any, **__: Any) -> None:
+        if self.health.lag is None:
+            self.health.observe(0)
         self._next.clear()  # Faust reads on from what is committed, and so do we
         _logger.info("assigned: %s", sorted(self._assigned()))
 
@@ -220,6 +231,14 @@ class RecoveryService:
         await self._serve(Record(partition, offset, stamp, message.key, message.value))
 
     async def _serve(self, record: Record) -> None:
+        """One request; while it lasts the worker does not stand."""
+        self._serving = True
+        try:
+            await self._answer(record)
+        finally:
+            self._serving = False
+
+    async def _answer(self, record: Record) -> None:
         """Answer, wait for the acknowledgement, only then commit."""
         began = time.perf_counter()
         request = await self._decoded(record)
@@ -301,48 +320,28 @@ class RecoveryService:
     async def _look(self) -> None:
         """How much waits for this worker: by our own reader, since a client that stopped silently sees no end move."""
         try:
+            if self.app.rebalancing or self.health.lag is None:
+                return  # nobody knows what is ours: to hear nothing for long is not well
             assigned, lag = self._assigned(), 0
             for partition in assigned:
                 end = await self._in_thread(self._exchange.end, "recover", partition)
                 lag += max(0, end - self._next.get(partition, self._committed(partition)))
-            if assigned or self.health.lag is not None:
-                self.health.observe(lag)
+            self.health.observe(lag)
         except SeekpointError as exc:
             _logger.warning("the lag is not known: %s", exc)
 
     async def _keep_house(self) -> None:
         """On the leader: which requests of the whole group are open, and which were never answered."""
         try:
-            await self._in_thread(self._read_both)
+            await self._in_thread(self._audit.read)
         except SeekpointError as exc:
             _logger.warning("open requests are not known: %s", exc)
             return
-        late = self._open.expire(now_us())
-        self.figures.open_requests = len(self._open)
+        late = self._audit.requests.expire(now_us())
+        self.figures.open_requests = len(self._audit.requests)
         self.figures.unanswered += len(late)
         for request_id in late:
             _logger.warning("request %s was not answered before its deadline", id_text(request_id))
-
-    def _read_both(self) -> None:
-        """Requests first: an answer that is seen belongs to a request that was."""
-        kinds: tuple[Kind, ...] = ("recover", "recovered")
-        for kind in kinds:
-            for partition in range(self._exchange.partitions):
-                start = self._seen.get((kind, partition))
-                if start is None:
-                    self._seen[kind, partition] = self._exchange.end(kind, partition)
-                    continue
-                records, self._seen[kind, partition] = self._exchange.read(kind, partition, start)
-                for record in records:
-                    self._note(kind, record)
-
-    def _note(self, kind: Kind, record: Record) -> None:
-        if kind == "recovered":
-            self._open.answered((record.value or b"")[_ID_AT : _ID_AT + 16])
-            return
-        with contextlib.suppress(UndecodableRecord):
-            request = decode_request(record.value, self._reader.limits)
-            self._open.asked(request.id, request.deadline)
 
     async def _in_thread(self, call: Callable[..., Any], *arguments: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(None, functools.partial(call, *arguments))
