@@ -194,8 +194,8 @@ class Opener:
         )  # fmt: skip
         key = process_key(wish.process_id)
         partition = partition_of(key, self._reader.partitions)
-        await self._pulse.claiming(claim_id)
         try:
+            await self._pulse.claiming(claim_id)
             offset = await self._outbox.push_external(partition, key, encode(entry))
             after = await self._run(self._read_through, partition, key, state, recovered.report.log_end, offset + 1)
         finally:
