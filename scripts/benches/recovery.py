@@ -146,9 +146,11 @@ class Fleet:
         checkpoint = Checkpoint.of("case", 0, state, log.topic_id, log.leader_epoch_at(0, state.offset))
         floor = Floor(offset=end, leader_epoch=-1, topic_id=log.topic_id, since=0)
         positions: list[int] = []
+        topic = self.settings.topic_name("checkpoints")
         for key, value in ((b"case", checkpoint.to_bytes()), (FLOOR_KEY, floor.to_bytes())):
-            topic = self.settings.topic_name("checkpoints")
-            self._producer.produce(topic, value, key, 0, on_delivery=lambda _, sent: positions.append(sent.offset() or 0))
+            self._producer.produce(
+                topic, value, key, 0, on_delivery=lambda _, sent: positions.append(sent.offset() or 0)
+            )
         assert self._producer.flush(30) == 0
         view = RedisView(self.settings, 1)
         token = view.install(0, log.topic_id)

@@ -48,6 +48,7 @@ def test_compaction_keeps_the_newest_of_each_key_below_the_stable_end() -> None:
     kept.compact(0)
     assert list(kept.records(0, 0, kept.stable_end(0))) == [(1, b"b", b"1"), (4, b"a", b"2")]
     assert kept.at(0, 0, b"a") is None
+    assert kept.at(0, 2, b"a") is None, "the next record is the same process's, but another checkpoint"
     undecided.commit()
     assert list(kept.records(0, 0, kept.stable_end(0)))[-1] == (5, b"a", b"3")
     assert kept.end(0) == 7
