@@ -14,7 +14,8 @@ from seekpoint.consumers.checkpoint_writer import CommitFailed, Positions, Save
 from seekpoint.consumers.checkpoints import FLOOR_KEY, Checkpoint, Floor
 from seekpoint.consumers.memory_checkpoints import MemoryCheckpoints
 from seekpoint.consumers.memory_view import MemoryView
-from seekpoint.consumers.projection import PartitionProjection, Source
+from seekpoint.consumers.projection import PartitionProjection
+from seekpoint.consumers.source import Source
 from seekpoint.consumers.view_store import Change
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import JournalGap, LogTruncated, UndecodableRecord

@@ -20,7 +20,8 @@ from seekpoint.consumers.checkpoint_writer import CommitFailed, Positions, Save
 from seekpoint.consumers.checkpoints import FLOOR_KEY, Checkpoint, Floor, seek_point
 from seekpoint.consumers.memory_checkpoints import MemoryCheckpoints, MemoryTransaction
 from seekpoint.consumers.memory_view import MemoryView
-from seekpoint.consumers.projection import PartitionProjection, Source
+from seekpoint.consumers.projection import PartitionProjection
+from seekpoint.consumers.source import Source
 from seekpoint.schemas.errors import TryAgain, UndecodableRecord
 from seekpoint.schemas.fold import Verdict, advance, fold
 from seekpoint.schemas.log import MemoryLog, Record

@@ -49,11 +49,7 @@ class KafkaTransactions:
         try:
             producer.begin_transaction()
             positions = self.write(producer, saves)
-            offsets = [
-                TopicPartition(self._journal, save.partition, save.next_offset, metadata=str(save.floor.since))
-                for save in saves
-            ]
-            producer.send_offsets_to_transaction(offsets, membership, _TIMEOUT_MS / 1000)
+            self.send_offsets(producer, saves, membership)
             producer.commit_transaction(_TIMEOUT_MS / 1000)
         except (KafkaException, BufferError) as exc:
             raise self._failed(producer, exc) from exc
@@ -75,6 +71,14 @@ class KafkaTransactions:
                 producer.poll(0)
         producer.flush(_TIMEOUT_MS / 1000)
         return positions
+
+    def send_offsets(self, producer: Producer, saves: Sequence[Save], membership: object) -> None:
+        """The broker compares ``membership`` with the group here, and not at the commit."""
+        offsets = [
+            TopicPartition(self._journal, save.partition, save.next_offset, metadata=str(save.floor.since))
+            for save in saves
+        ]
+        producer.send_offsets_to_transaction(offsets, membership, _TIMEOUT_MS / 1000)
 
     def settle(self) -> None:
         """What a former transaction left open is decided afterwards."""

@@ -11,44 +11,26 @@ Redis is the truth for what is applied, the checkpoint partition for what is sav
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
 
 from seekpoint.consumers.batch_fold import Decoded, Poison, decode_batch, fold_batch
-from seekpoint.consumers.cadence import Cadence, Dirty
-from seekpoint.consumers.checkpoint_writer import CheckpointWriter, Save
-from seekpoint.consumers.checkpoints import Checkpoint, CheckpointReader, Floor
-from seekpoint.consumers.saved import SavedPartition, read_saved, saved_states
-from seekpoint.consumers.scan import scan
+from seekpoint.consumers.cadence import Dirty
+from seekpoint.consumers.checkpoint_writer import Save
+from seekpoint.consumers.checkpoints import Checkpoint, Floor
+from seekpoint.consumers.rebuild import rebuild
+from seekpoint.consumers.saved import SavedPartition, read_saved
+from seekpoint.consumers.source import Source
 from seekpoint.consumers.state_cache import StateCache
-from seekpoint.consumers.view_store import Change, Pointer, ViewMeta, ViewStore
-from seekpoint.schemas.errors import JournalGap, LogTruncated, UndecodableRecord, ViewUnavailable
-from seekpoint.schemas.log import LogReader, Record
-from seekpoint.schemas.state import Draft, State
+from seekpoint.consumers.view_store import Change, Pointer, ViewMeta
+from seekpoint.schemas.errors import JournalGap, LogTruncated, ViewUnavailable
+from seekpoint.schemas.log import Record
+from seekpoint.schemas.state import State
 
-__all__ = ["PartitionProjection", "Source"]
+__all__ = ["PartitionProjection"]
 
 _logger = logging.getLogger("seekpoint.consumers")
-
-_PUT_STATES, _PUT_BYTES = 200, 2_000_000
-"""What goes into a rebuilt view in one call."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """What a projection works on. ``writes`` runs its calls to the view: one at a time, beside the next fold."""
-
-    log: LogReader
-    topic_id: str
-    view: ViewStore
-    checkpoints: CheckpointReader
-    writer: CheckpointWriter
-    writes: Executor
-    on_poison: Callable[[Record, UndecodableRecord], object]
-    cadence: Cadence = field(default_factory=Cadence)
-    clock: Callable[[], float] = time.monotonic
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +132,7 @@ class PartitionProjection:
                 self._hint, self._token = 0, ""
                 self.reload(anew=True)
                 return False
-            self._rebuild(saved)
+            rebuild(self._source, self.partition, saved)
             meta = view.meta(self.partition)
         if meta is None or meta.applied is None or (self._token and meta.token != self._token):
             self._token = ""
@@ -181,50 +163,6 @@ class PartitionProjection:
             self._dirty[key] = Dirty(floor, offsets.get(key, -1), now_s, is_urgent=True)
         self.cache.begin(token, position)
         self._token, self.position, self.is_ready = token, position, True
-
-    # --- P1b: rebuild -----------------------------------------------------------------------------------------------
-    def _rebuild(self, saved: SavedPartition) -> None:
-        """A view of what is saved, as of just below the floor. Whoever else rebuilds: the last to begin wins."""
-        view, partition = self._source.view, self.partition
-        _logger.warning("partition %d: the view is rebuilt from %d checkpoints", partition, len(saved.heads))
-        token = view.install(partition, self._source.topic_id)
-        processes = 0
-        for chunk in self._chunks(saved):
-            if not view.put(partition, token, chunk):
-                return
-            processes += len(chunk)
-        view.ready(partition, token, saved.floor - 1, -1, processes)
-
-    def _chunks(self, saved: SavedPartition) -> Iterator[dict[bytes, tuple[State, Pointer]]]:
-        chunk: dict[bytes, tuple[State, Pointer]] = {}
-        width = 0
-        for key, state, head in saved_states(self._source.checkpoints, saved):
-            chunk[key] = state, Pointer(head.position, saved.floor)
-            width += state.content_bytes
-            if len(chunk) >= _PUT_STATES or width >= _PUT_BYTES:
-                yield chunk
-                chunk, width = {}, 0
-        for key, draft in self._refolded(saved).items():
-            chunk[key] = draft.freeze(), Pointer(-1, saved.floor)
-        if chunk:
-            yield chunk
-
-    def _refolded(self, saved: SavedPartition) -> dict[bytes, Draft]:
-        """Processes whose checkpoint is damaged, from the log: while it is whole."""
-        if not saved.damaged or not saved.floor:
-            return {}
-        log = self._source.log
-        marks = log.watermarks(self.partition)
-        if marks.low > 0:
-            raise JournalGap(
-                "checkpoints are damaged, and the beginning of the log is gone",
-                partition=self.partition,
-                processes=sorted(key.decode(errors="replace") for key in saved.damaged)[:10],
-                **marks._asdict(),
-            )
-        drafts = {key: Draft() for key in saved.damaged}
-        scan(log, self.partition, drafts, 0, saved.floor, lambda record, error: None)
-        return {key: draft for key, draft in drafts.items() if draft.offset >= 0}
 
     # --- P2, P3: a batch --------------------------------------------------------------------------------------------
     def project(self, records: Sequence[Record], next_offset: int, leader_epoch: int = -1) -> bool:

@@ -18,8 +18,8 @@ from seekpoint.schemas.errors import InvalidSetting, JournalUnavailable, Seekpoi
 from seekpoint.schemas.settings import Settings
 
 if TYPE_CHECKING:
-    from seekpoint.consumers.projection import Source
     from seekpoint.consumers.projector_loop import Lag, ProjectorLoop
+    from seekpoint.consumers.source import Source
 
 __all__ = ["Projector"]
 
@@ -138,9 +138,9 @@ class Projector:
     def _loop(self) -> None:
         from seekpoint.consumers.kafka import KafkaReader
         from seekpoint.consumers.kafka_transactions import KafkaTransactions
-        from seekpoint.consumers.projection import Source
         from seekpoint.consumers.projector_loop import ProjectorLoop
         from seekpoint.consumers.redis_view import RedisView
+        from seekpoint.consumers.source import Source
 
         with contextlib.ExitStack() as stack:
             reader = KafkaReader(self.settings)

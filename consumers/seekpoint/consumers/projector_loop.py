@@ -12,7 +12,8 @@ from typing import Protocol
 from seekpoint.consumers.assignment import Assignment
 from seekpoint.consumers.checkpoint_writer import CommitFailed
 from seekpoint.consumers.kafka_group import Fetched, KafkaGroup
-from seekpoint.consumers.projection import PartitionProjection, Source
+from seekpoint.consumers.projection import PartitionProjection
+from seekpoint.consumers.source import Source
 from seekpoint.consumers.state_cache import StateCache
 from seekpoint.schemas.errors import CallAPerson, SeekpointError, TryAgain
 from seekpoint.schemas.settings import Settings

@@ -1,0 +1,32 @@
+"""What a projection works on: the ports, and what goes with them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+
+from seekpoint.consumers.cadence import Cadence
+from seekpoint.consumers.checkpoint_writer import CheckpointWriter
+from seekpoint.consumers.checkpoints import CheckpointReader
+from seekpoint.consumers.view_store import ViewStore
+from seekpoint.schemas.errors import UndecodableRecord
+from seekpoint.schemas.log import LogReader, Record
+
+__all__ = ["Source"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What a projection works on. ``writes`` runs its calls to the view: one at a time, beside the next fold."""
+
+    log: LogReader
+    topic_id: str
+    view: ViewStore
+    checkpoints: CheckpointReader
+    writer: CheckpointWriter
+    writes: Executor
+    on_poison: Callable[[Record, UndecodableRecord], object]
+    cadence: Cadence = field(default_factory=Cadence)
+    clock: Callable[[], float] = time.monotonic
