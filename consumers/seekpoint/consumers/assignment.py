@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from seekpoint.consumers.checkpoint_writer import CheckpointWriter, CommitFailed, Save
 from seekpoint.consumers.projection import PartitionProjection
+from seekpoint.schemas.errors import SeekpointError
 
 __all__ = ["Assignment"]
 
@@ -35,7 +36,20 @@ class Assignment:
 
     def propose(self, *, force: bool = False) -> list[Save]:
         """What each partition wants written. It may go on projecting until they are committed."""
-        return [save for one in self.projections.values() if (save := one.propose(force=force)) is not None]
+        saves: list[Save] = []
+        try:
+            for one in self.projections.values():
+                save = one.propose(force=force)
+                saves += [] if save is None else [save]
+        except SeekpointError:
+            self.withdraw(saves)
+            raise
+        return saves
+
+    def withdraw(self, saves: Sequence[Save]) -> None:
+        """They will not be committed; what they hold is proposed again."""
+        for save in saves:
+            self.projections[save.partition].refused(save)
 
     def commit(self, saves: Sequence[Save]) -> None:
         """Write ``saves``, all but those whose partition was reloaded since."""

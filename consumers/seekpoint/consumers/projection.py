@@ -24,7 +24,7 @@ from seekpoint.consumers.saved import SavedPartition, read_saved
 from seekpoint.consumers.source import Source
 from seekpoint.consumers.state_cache import StateCache
 from seekpoint.consumers.view_store import Change, Pointer, ViewMeta
-from seekpoint.schemas.errors import JournalGap, LogTruncated, ViewUnavailable
+from seekpoint.schemas.errors import JournalGap, LogTruncated, SeekpointError, ViewUnavailable
 from seekpoint.schemas.log import Record
 from seekpoint.schemas.state import State
 
@@ -336,7 +336,7 @@ class PartitionProjection:
         try:
             if pointers:
                 self._source.view.point(self.partition, self._token, pointers)
-        except ViewUnavailable as exc:  # who finds no pointer reads the checkpoint partition
+        except SeekpointError as exc:  # who finds no pointer reads the checkpoint partition
             _logger.warning("partition %d: the view was not told of its checkpoints: %s", self.partition, exc)
 
     def _mark_saved(self, key: bytes, offset: int) -> None:

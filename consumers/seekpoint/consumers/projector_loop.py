@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from seekpoint.consumers.assignment import Assignment
-from seekpoint.consumers.checkpoint_writer import CommitFailed
+from seekpoint.consumers.checkpoint_writer import Save
 from seekpoint.consumers.kafka_group import Fetched, KafkaGroup
 from seekpoint.consumers.projection import PartitionProjection
 from seekpoint.consumers.source import Source
@@ -28,6 +28,7 @@ _HURRY_S = 0.005
 """How long a poll waits while partitions are still to be prepared."""
 _SAVE_INTERVAL_S = 0.25
 _RETRY_S = 0.5
+_AGAIN_S = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +56,7 @@ class Goal(Protocol):
 class _Progress:
     """What is known of a partition besides its projection."""
 
+    end: int = 0
     newest_ms: int = 0
     applied_at_s: float = 0.0
     retry_at_s: float = 0.0
@@ -148,10 +150,15 @@ class ProjectorLoop:
             progress = self._progress[partition]
             if projection.is_ready or progress.stopped is not None or time.monotonic() < progress.retry_at_s:
                 continue
-            self._guarded(partition, projection.prepare)
+            progress.retry_at_s = time.monotonic() + _AGAIN_S
+            self._guarded(partition, lambda number=partition: self._make_ready(number))  # type: ignore[misc]
             became_ready = became_ready or projection.is_ready
         if became_ready:
             self._group.read({number: one.position for number, one in self.projections.items() if one.is_ready})
+
+    def _make_ready(self, partition: int) -> None:
+        self._progress[partition].end = self.source.log.watermarks(partition).high
+        self.projections[partition].prepare()
 
     def _project(self, fetched: Fetched) -> None:
         projection, progress = self.projections[fetched.partition], self._progress[fetched.partition]
@@ -189,13 +196,23 @@ class ProjectorLoop:
         self._save_quietly()
 
     def _save_quietly(self) -> None:
-        assert self.assignment is not None
+        """A partition that cannot propose is not in the way of the others."""
+        assignment, saves = self.assignment, list[Save]()
+        assert assignment is not None
+
+        def propose(projection: PartitionProjection) -> None:
+            save = projection.propose(force=self.is_forcing)
+            saves.extend([] if save is None else [save])
+
+        for partition, projection in assignment.projections.items():
+            if projection.is_ready:
+                self._guarded(partition, lambda one=projection: propose(one))  # type: ignore[misc]
         try:
-            self.assignment.save(force=self.is_forcing)
-        except CommitFailed as exc:
-            _logger.warning("checkpoints were not written: %s", exc)
+            assignment.commit(saves)
         except TryAgain as exc:
-            _logger.warning("checkpoints wait: %s", exc)
+            _logger.warning("checkpoints were not written: %s", exc)
+            assignment.withdraw(saves)
+            self._saved_at_s = time.monotonic() + _RETRY_S
 
     def _guarded(self, partition: int, act: Callable[[], object]) -> None:
         """What is in the way of one partition is not in the way of the others."""
@@ -218,9 +235,8 @@ class ProjectorLoop:
 
     def _lag(self, partition: int) -> Lag:
         projection, progress = self.projections[partition], self._progress[partition]
-        end = self._group.end(partition)
-        position = projection.position
-        entries = 0 if end is None else max(0, end - position)
+        end = max(progress.end, self._group.end(partition) or 0)
+        entries = max(0, end - projection.position)
         seconds = max(0.0, time.time() - progress.newest_ms / 1000) if entries and progress.newest_ms else 0.0
         stopped = None if progress.stopped is None else str(progress.stopped)
         return Lag(entries=entries, seconds=seconds, idle_s=time.monotonic() - progress.applied_at_s, stopped=stopped)
