@@ -35,13 +35,15 @@ class Node:
     ``open`` a process to work as it, ``recover`` to only look, ``signal`` and ``cancel`` to tell one something.
     """
 
-    def __init__(self, reader: LogReader, writer: LogWriter, settings: Settings) -> None:
+    def __init__(
+        self, reader: LogReader, writer: LogWriter, settings: Settings, recovery: Recovery | None = None
+    ) -> None:
         self.settings = settings
         self.identity = Identity.of(settings.node_id)
         self._reader = reader
         self._executor = Threads(max_workers=8, thread_name_prefix="seekpoint-node")
         self._handles: dict[str, Handle | None] = {}
-        self._recovery = Recovery(reader, settings)
+        self._recovery = recovery or Recovery(reader, settings)
         self._outbox = Outbox(
             writer, settings.append_timeout_s, settings.producer_drain_s, self._on_failing, self._on_retired
         )
@@ -77,7 +79,7 @@ class Node:
 
         settings = settings or Settings.load(**overrides)
         reader = KafkaReader(settings)
-        node = cls(reader, KafkaWriter(settings), settings)
+        node = cls(reader, KafkaWriter(settings), settings, Recovery.over(reader, settings))
         node._requests = Requests(KafkaExchange(reader), node._executor)
         return node
 
