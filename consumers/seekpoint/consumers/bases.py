@@ -8,6 +8,7 @@ Each way gives a ``Base`` or says why it cannot: ``Unusable``. What a newer Seek
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -24,6 +25,9 @@ __all__ = ["Base", "Bases", "Search", "Unusable", "checkpoint_of", "view_problem
 
 _COMPACTED_RETRIES = 3
 _VIEW_REST_S = 5.0
+_LITTLE_LOG, _LITTLE_SAVED = 20_000, 2_000
+"""So many journal offsets, and so many checkpoint positions, are read in less time than a Redis client loads in."""
+_LOAD_LATER_S = 1.0
 
 
 class Unusable(Exception):
@@ -86,6 +90,7 @@ class Bases:
         self.index = None if checkpoints is None else CheckpointIndex(checkpoints)
         self._view_rests_until = 0.0
         self._view_said = ""
+        self._loading = False
 
     # --- the view -------------------------------------------------------------------------------------------------
     def from_view(self, search: Search, marks: Watermarks) -> Base:
@@ -106,6 +111,9 @@ class Bases:
         """
         if self.view is None:
             return
+        if not insist and self._is_quicker_without(search.partition):
+            search.notes.append("view: not asked, its client is not loaded yet and there is little to read")
+            return
         if not insist and time.monotonic() < self._view_rests_until:
             search.notes.append(self._view_said)
             return
@@ -116,6 +124,25 @@ class Bases:
             search.notes.append(self._view_said)
             if not isinstance(exc, JournalMismatch):
                 self._view_rests_until = time.monotonic() + _VIEW_REST_S
+
+    def _is_quicker_without(self, partition: int) -> bool:
+        """Whether reading the little there is takes less than loading the view's client (140 ms): a node that starts.
+
+        The client is loaded a moment later, beside the work.
+        """
+        load = getattr(self.view, "load_client", None)
+        if load is None or self.view is None or self.view.is_loaded:  # type: ignore[attr-defined]  # both or none
+            return False
+        low, high = self._log.watermarks(partition)
+        saved = 0 if self.checkpoints is None else self.checkpoints.end(partition)
+        if high - low > _LITTLE_LOG or saved > _LITTLE_SAVED:
+            return False
+        if not self._loading:
+            self._loading = True
+            timer = threading.Timer(_LOAD_LATER_S, load)
+            timer.daemon = True
+            timer.start()
+        return True
 
     def _see(self, search: Search) -> Seen:
         if self.view is None:

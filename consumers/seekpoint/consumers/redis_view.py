@@ -47,6 +47,15 @@ class RedisView:
         self._partitions = partitions
         self._partitions_else = settings.partitions
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether asking costs a round trip only: the client's library is loaded."""
+        return self._redis.is_loaded
+
+    def load_client(self) -> None:
+        """Load the client's library, so that the first call need not."""
+        self._redis.load()
+
     # --- ViewStore ----------------------------------------------------------------------------------------------------
     def meta(self, partition: int) -> ViewMeta | None:
         """The partition's view, None if there is none."""
