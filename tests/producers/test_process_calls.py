@@ -20,6 +20,7 @@ from seekpoint.schemas.errors import (
     HandleClosed,
     IllegalTransition,
     InvalidName,
+    JournalUnavailable,
     LimitExceeded,
     OwnerAlive,
     ProcessFinished,
@@ -29,6 +30,7 @@ from seekpoint.schemas.errors import (
     UnserializableValue,
 )
 from seekpoint.schemas.limits import Limits
+from seekpoint.schemas.log import Watermarks
 from seekpoint.schemas.state import State
 
 CALL = {"id": "1", "function": {"name": "look", "arguments": "{}"}}
@@ -369,6 +371,23 @@ async def test_two_tasks_that_receive_at_once_get_two_signals(log: MemoryLog) ->
             assert [item.id for item in taken] == sent
             with pytest.raises(TimeoutError):
                 await process.receive(timeout_s=0)
+
+
+async def test_who_waits_for_mail_waits_for_kafka_too(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log that cannot be read for a while is a delay, as it is for appends."""
+    looks = iter(range(3))
+    watermarks = log.watermarks
+
+    def silent_at_first(partition: int) -> Watermarks:
+        if next(looks, None) is not None:
+            raise JournalUnavailable("silent")
+        return watermarks(partition)
+
+    async with Node.in_memory(log) as node, node.open("p") as process:
+        sent = await node.signal("p", "go")
+        monkeypatch.setattr(log, "watermarks", silent_at_first)
+        assert (await process.receive(timeout_s=5)).id == sent
+        assert next(looks, None) is None
 
 
 async def test_one_signal_id_is_delivered_once(log: MemoryLog) -> None:

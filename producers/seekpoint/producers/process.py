@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -24,6 +25,8 @@ from seekpoint.schemas.state import MailItem, State
 from seekpoint.schemas.values import dump
 
 __all__ = ["Acknowledged", "Process"]
+
+logger = logging.getLogger("seekpoint.producers")
 
 _MAIL_POLL_S = 0.1
 _SAVED_POLL_S = 0.02
@@ -176,7 +179,8 @@ class Process:
     async def receive(self, name: str | None = None, *, timeout_s: float | None = None) -> MailItem:
         """Take the oldest external entry (or the oldest signal called ``name``) out of the mailbox; wait for one.
 
-        The journal names what was received, so that a replay sees what the agent saw. Raises ``TimeoutError``.
+        The journal names what was received, so that a replay sees what the agent saw. While Kafka is silent it waits
+        on. Raises ``TimeoutError``.
         """
         async with asyncio.timeout(timeout_s):
             item = await self._await_mail(name)
@@ -189,7 +193,10 @@ class Process:
             for item in self._handle.mail:
                 if name is None or (item.kind == b.Signal.KIND and item.name == name):
                     return item
-            await self._confirmer.to_end(self._handle)
+            try:
+                await self._confirmer.to_end(self._handle)
+            except TryAgain as exc:  # who waits for mail waits for Kafka too, as appends do
+                logger.warning("mail waits: %s", exc)
             if not self._handle.mail_changed.is_set():
                 await asyncio.sleep(_MAIL_POLL_S)
             self._handle.mail_changed.clear()
