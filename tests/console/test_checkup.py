@@ -10,6 +10,7 @@ from owners import Owner
 from seekpoint.compose.audit import TopicFacts
 from seekpoint.console import checkup
 from seekpoint.console.checkup import Diagnosis, Health, exit_code
+from seekpoint.console.lag import PartitionLag
 from seekpoint.console.redis_ import RedisFacts
 from seekpoint.consumers import Recoverer
 from seekpoint.consumers.heartbeats import Heartbeat, Liveness, Sighting
@@ -158,3 +159,64 @@ def test_dead_letters_are_a_warning() -> None:
     assert checkup.dead_letters(0).health is Health.OK
     assert checkup.dead_letters(1).found == "1 record that is no entry"
     assert checkup.dead_letters(3).health is Health.WARNING
+
+
+def kept(
+    applied: int | None = 9, floor: int | None = 8, log_start: int = 0, problem: str | None = None
+) -> PartitionLag:
+    """Partition 0, its log's end at 10."""
+    return PartitionLag(
+        partition=0,
+        log_start=log_start,
+        log_end=10,
+        applied=applied,
+        behind=None if applied is None else 9 - applied,
+        floor=floor,
+        unsaved=None if floor is None else 10 - floor,
+        problem=problem,
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "health", "found"),
+    [
+        (kept(9), kept(9), Health.OK, "0 offsets behind"),
+        (kept(3), kept(5), Health.OK, "4 offsets behind"),
+        (kept(5), kept(5), Health.WARNING, "4 offsets behind, and standing in partition 0"),
+        (kept(None, problem="x"), kept(None, problem="x"), Health.WARNING, "1 partition without one"),
+        (kept(None, problem="x"), kept(9), Health.OK, "0 offsets behind"),
+    ],
+)
+def test_a_view_that_stands_is_a_warning(before: PartitionLag, after: PartitionLag, health: Health, found: str) -> None:
+    """One that is behind and moves is well; one that cannot be used never is; none at all may be wanted."""
+    diagnosis = checkup.view([before], [after], kept=True)
+    assert (diagnosis.health, diagnosis.found[: len(found)]) == (health, found)
+    assert checkup.view([before], [after], kept=False).health is Health.OK
+
+
+@pytest.mark.parametrize(
+    ("one", "health"),
+    [
+        (kept(), Health.OK),
+        (kept(log_start=8), Health.OK),
+        (kept(log_start=9), Health.ERROR),
+        (kept(floor=None, log_start=1), Health.ERROR),
+        (kept(floor=None), Health.WARNING),
+    ],
+)
+def test_a_log_that_begins_above_its_floor_has_lost_history(one: PartitionLag, health: Health) -> None:
+    """Trimmed to the floor is fine; further is a fault; no floor at all makes recovery long."""
+    assert checkup.floors([one]).health is health
+
+
+def test_what_may_not_be_done_is_told_with_what_it_needs() -> None:
+    """Not to be able to trim is no fault; not to be able to read is worth a warning."""
+    read = frozenset({"READ", "DESCRIBE"})
+    topics = dict.fromkeys(("journal", "checkpoints", "schemas", "nodes", "deadletters"), read)
+    reader = checkup.permissions(topics)
+    assert reader.health is Health.OK
+    assert reader.found.startswith("may read; may not keep dead letters (Write on deadletters), run a node (Write on ")
+    assert reader.found.endswith("trim (Delete on journal)")
+    stranger = checkup.permissions({**topics, "nodes": frozenset()})
+    assert stranger.health is Health.WARNING
+    assert "read (Read on nodes)" in stranger.found

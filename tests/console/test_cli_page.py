@@ -41,6 +41,9 @@ def test_each_command_has_an_example(path: tuple[str, ...]) -> None:
 def test_each_example_is_accepted(example: str) -> None:
     """Its command exists and takes these options and arguments."""
     command, words = ROOT, shlex.split(example)[1:]
+    if words[0].endswith("-completion"):  # Typer's own, which would act at once
+        assert words[0] in {option for each in ROOT.params for option in each.opts}
+        return
     while hasattr(command, "commands"):
         command, words = command.commands[words[0]], words[1:]
     command.make_context("seekpoint", list(words))

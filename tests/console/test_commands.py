@@ -96,6 +96,7 @@ def test_ps_lists_the_processes(shell: Shell) -> None:
     lines = ran.out.splitlines()
     assert lines[0].split() == [
         *("process", "lifecycle", "owner", "epoch", "seq", "mailbox", "last", "kind", "condition", "newest", "offset"),
+        *("owned", "for", "behind"),
     ]
     assert [line.split()[0] for line in lines[1:]] == ["case-1", "case-done", "case-err", "case-gap", "case-left"]
     assert "finished" in lines[2]
@@ -393,7 +394,10 @@ def test_the_doctor_finds_what_is_wrong(shell: Shell) -> None:
             "redis": ["ok"],
             "topics": ["warning"],
             "replicas": ["ok"],
+            "permissions": ["ok"],
             "manifest": ["ok"],
+            "view": ["warning"],
+            "floors": ["warning"],
             "nodes": ["ok"],
             "processes": ["ok", "error", "warning"],
             "dead letters": ["warning"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -35,3 +36,13 @@ def test_shell_completion_completes() -> None:
     script = "import sys; from seekpoint.console.cli import main; sys.exit(main([]))"
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=words, check=False)
     assert ran.stdout.split() == ["topics"]
+
+
+@pytest.mark.parametrize("shell_name", ["bash", "zsh", "fish"])
+def test_the_script_for_a_shell_is_printed(shell_name: str) -> None:
+    """It calls our command by its name. Which shell is taken from the parent process, but not here."""
+    words = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    command = [sys.executable, "-m", "seekpoint.console", "--show-completion", shell_name]
+    ran = subprocess.run(command, capture_output=True, text=True, env=words, check=True)
+    assert "_SEEKPOINT_COMPLETE=complete_" + shell_name in ran.stdout
+    assert ran.stderr == ""

@@ -58,7 +58,9 @@ def test_a_process_is_one_row(log: MemoryLog, owner: Owner) -> None:
     owner.update("status", '"checking"')
     state = Recoverer(log).recover("case-17").state
     lines = aligned(PROCESS_COLUMNS, [process_row(process_facts("case-17", owner.partition, state))])
-    assert lines[1].split() == ["case-17", "created", "node-a", "1", "1", "0", "context_updated", "-", "1"]
+    assert lines[1].split() == [
+        *("case-17", "created", "node-a", "1", "1", "0", "context_updated", "-", "1", "0", "s", "0"),
+    ]
 
 
 @pytest.mark.parametrize(("ending", "condition"), [("gap", "degraded"), ("finish", "finished")])

@@ -18,7 +18,7 @@ from seekpoint.schemas import TRANSITIONS, Settings
 README = ROOT / "README.md"
 CLI: Any = typer.main.get_command(app)
 
-NOT_BUILT_YET = {"trim"}
+NOT_BUILT_YET: set[str] = set()
 """Named in settings and topics as what alone may ever remove entries. Take a name out once it exists."""
 
 

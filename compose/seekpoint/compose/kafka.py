@@ -105,6 +105,19 @@ class TopicAdmin:
             configs = self._configs(list(found))
         return {name: _facts(topic, configs[name]) for name, topic in found.items() if name in configs}
 
+    def allowed(self, names: Iterable[str]) -> dict[str, frozenset[str]]:
+        """What these credentials may do with those of the topics that exist: ``READ``, ``WRITE``, ``DELETE``, ..."""
+        wanted = TopicCollection(list(names))
+        with _translated(self._settings, "asking what is allowed"):
+            described = self._client.describe_topics(
+                wanted, include_authorized_operations=True, request_timeout=self._timeout_s
+            )
+            found = {name: topic for name, future in described.items() if (topic := _existing(future)) is not None}
+        return {
+            name: frozenset(operation.name for operation in topic.authorized_operations or ())
+            for name, topic in found.items()
+        }
+
     def create(self, plans: Sequence[TopicPlan], replication: int) -> dict[str, TopicFacts]:
         """Create topics and wait until they can be used: all of them, or none. One that exists is left alone."""
         if not plans:

@@ -14,6 +14,7 @@ from seekpoint.schemas.state import State
 
 if TYPE_CHECKING:
     from seekpoint.compose.audit import Finding, TopicFacts
+    from seekpoint.console.lag import PartitionLag
     from seekpoint.consumers.heartbeats import Liveness, Sighting
 
 __all__ = [
@@ -22,14 +23,25 @@ __all__ = [
     "dead_letters",
     "exit_code",
     "failure",
+    "floors",
     "in_sync",
     "nodes",
+    "permissions",
     "processes",
     "redis",
     "topics",
+    "view",
 ]
 
 _NAMED_MAX = 5
+_PROJECTOR = "a projector keeps it: is one running?"
+_NEEDS = (
+    ("read", "READ", ("journal", "checkpoints", "schemas", "nodes", "deadletters")),
+    ("keep dead letters", "WRITE", ("deadletters",)),
+    ("run a node", "WRITE", ("journal", "nodes")),
+    ("run a projector", "WRITE", ("checkpoints",)),
+    ("trim", "DELETE", ("journal",)),
+)
 _MIN_ISR = "min.insync.replicas"
 
 
@@ -112,6 +124,65 @@ def redis(url: str | None, found: RedisFacts | str | None) -> Diagnosis:
         text = f"{found.server}, maxmemory-policy {found.policy}"
         return Diagnosis(subject="redis", health=Health.WARNING, found=text, advice=advice)
     return Diagnosis(subject="redis", health=Health.OK, found=f"{found.server}, {found.policy or 'policy not told'}")
+
+
+def permissions(allowed: Mapping[str, frozenset[str]]) -> Diagnosis:
+    """What the credentials in use may do, by the topics' ACLs; ``allowed`` is by the topics' words, not their names.
+
+    That a person's may not do everything is as it should be.
+    """
+    can: list[str] = []
+    cannot: list[str] = []
+    for what, operation, topics_needed in _NEEDS:
+        missing = [topic for topic in topics_needed if operation not in allowed.get(topic, frozenset())]
+        if missing:
+            cannot.append(f"{what} ({operation.capitalize()} on {', '.join(missing)})")
+        else:
+            can.append(what)
+    found = f"may {', '.join(can) or 'do nothing'}" + (f"; may not {', '.join(cannot)}" if cannot else "")
+    if "read" in can:
+        return Diagnosis(subject="permissions", health=Health.OK, found=found)
+    advice = "grant what the README's table of ACLs lists"
+    return Diagnosis(subject="permissions", health=Health.WARNING, found=found, advice=advice)
+
+
+def view(before: Sequence[PartitionLag], after: Sequence[PartitionLag], kept: bool) -> Diagnosis:
+    """Whether every partition's view can be used, and moves, if there is something to do, between two looks.
+
+    Without ``kept`` none is wanted.
+    """
+    if not kept:
+        return Diagnosis(subject="view", health=Health.OK, found="none is kept: no redis_url is set")
+    problems = {one.partition: one.problem for one in after if one.problem is not None}
+    if problems:
+        reasons = "; ".join(dict.fromkeys(problems.values()))
+        found = f"{counted(len(problems), 'partition')} without one that could be used: {reasons}"
+        return Diagnosis(subject="view", health=Health.WARNING, found=found, advice=_PROJECTOR)
+    behind = sum(one.behind or 0 for one in after)
+    standing = [
+        str(now.partition) for was, now in zip(before, after, strict=True) if now.behind and was.applied == now.applied
+    ]
+    if standing:
+        found = f"{counted(behind, 'offset')} behind, and standing in partition {_some(standing)}"
+        return Diagnosis(subject="view", health=Health.WARNING, found=found, advice=_PROJECTOR)
+    return Diagnosis(subject="view", health=Health.OK, found=f"{counted(behind, 'offset')} behind")
+
+
+def floors(lags: Sequence[PartitionLag]) -> Diagnosis:
+    """Whether checkpoints stand for what was trimmed, and how much of the log has to be read beyond them."""
+    lost = [str(one.partition) for one in lags if one.log_start > (one.floor or 0)]
+    if lost:
+        found = f"the log begins above the floor in partition {_some(lost)}: history is gone that is in no checkpoint"
+        advice = "who deleted records? seekpoint verify --all says which processes are whole"
+        return Diagnosis(subject="floors", health=Health.ERROR, found=found, advice=advice)
+    without = [str(one.partition) for one in lags if one.floor is None and one.log_end > 0]
+    if without:
+        found = f"none in partition {_some(without)}: recovery without the view reads it from its beginning"
+        return Diagnosis(subject="floors", health=Health.WARNING, found=found, advice=_PROJECTOR)
+    most = max((one.unsaved or 0 for one in lags), default=0)
+    return Diagnosis(
+        subject="floors", health=Health.OK, found=f"at most {counted(most, 'offset')} behind the log's end"
+    )
 
 
 def nodes(before: Sighting, after: Sighting, watched_s: float) -> Diagnosis:

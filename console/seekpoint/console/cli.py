@@ -10,9 +10,11 @@ from typing import Annotated
 import typer
 
 from seekpoint.console import (
+    checkpoints,
     cluster,
     doctor,
     history,
+    lag,
     letters,
     processes,
     recoveries,
@@ -20,6 +22,7 @@ from seekpoint.console import (
     schema,
     serve,
     topics,
+    trim,
 )
 from seekpoint.console.commands import Usage
 from seekpoint.console.faults import EXIT_BROKEN_PIPE, EXIT_INTERRUPTED, EXIT_USAGE, report, set_debug
@@ -35,7 +38,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich" if sys.stdout.isatty() else None,  # loading Rich takes 60 ms, for nothing in a pipe
 )
-for _commands in (cluster, topics, processes, history, recoveries, letters, serve, schema, doctor, rehearsal):
+for _commands in (
+    *(cluster, topics, processes, history, recoveries, checkpoints, lag, trim),
+    *(letters, serve, schema, doctor, rehearsal),
+):
     _commands.register(app)
 
 

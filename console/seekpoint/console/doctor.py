@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
+_MOVES_WITHIN_S = 2.0
+_LOOK_INTERVAL_S = 0.2
+
 _COLUMNS = (Column("subject"), Column("health"), Column("found"), Column("what to do"))
 
 
@@ -52,7 +55,10 @@ def _examine(target: Target, quick: bool) -> Iterator[Diagnosis]:
     yield _redis(target)
     if any(each.health == "error" for each in kafka):
         return
-    yield from _guarded("journal", lambda: _journal(target))
+    journal = list(_guarded("journal", lambda: _journal(target)))
+    yield from journal
+    if not any(each.health == "error" for each in journal):
+        yield from _guarded("view", lambda: _kept(target))
     yield from _guarded("processes", lambda: _living(target, quick))
 
 
@@ -85,7 +91,7 @@ def _brokers(target: Target) -> Iterator[Diagnosis]:
 def _journal(target: Target) -> Iterator[Diagnosis]:
     from seekpoint.compose import check_topics_sync
     from seekpoint.compose.kafka import TopicAdmin
-    from seekpoint.console.checkup import Diagnosis, Health, in_sync, topics
+    from seekpoint.console.checkup import Diagnosis, Health, in_sync, permissions, topics
     from seekpoint.console.topics import grouped
     from seekpoint.schemas.settings import TOPICS
 
@@ -95,10 +101,29 @@ def _journal(target: Target) -> Iterator[Diagnosis]:
     facts = TopicAdmin(settings).topics(map(settings.topic_name, TOPICS))
     if facts:
         yield in_sync(facts)
+        names = {settings.topic_name(topic): topic for topic in TOPICS}
+        allowed = TopicAdmin(settings).allowed(names)
+        yield permissions({names[name]: operations for name, operations in allowed.items()})
     if len(facts) == len(TOPICS):
         manifest = target.log.connect()
         found = f"journal {manifest.journal}, format {manifest.format}, {manifest.partitions} partitions"
         yield Diagnosis(subject="manifest", health=Health.OK, found=found)
+
+
+def _kept(target: Target) -> Iterator[Diagnosis]:
+    """The view and the floors, looked at until every view that is behind moves, for two seconds at most."""
+    from seekpoint.console.checkup import floors, view
+    from seekpoint.console.lag import lags
+
+    before = after = lags(target)
+    deadline = time.monotonic() + _MOVES_WITHIN_S
+    while time.monotonic() < deadline and any(
+        now.behind and now.applied == was.applied for was, now in zip(before, after, strict=True)
+    ):
+        time.sleep(_LOOK_INTERVAL_S)
+        after = lags(target)
+    yield view(before, after, target.view is not None)
+    yield floors(after)
 
 
 def _redis(target: Target) -> Diagnosis:

@@ -30,16 +30,23 @@ def register(app: typer.Typer) -> None:
     command(app, "verify")(verify)
 
 
-def ps(target: Target, json: AsJson = False) -> None:
-    """List the journal's processes."""
+def ps(
+    target: Target,
+    from_log: Annotated[bool, typer.Option("--from-log", help="Read the whole log, though there is a view.")] = False,
+    json: AsJson = False,
+) -> None:
+    """List the journal's processes: from the view, else by reading the log."""
+    from seekpoint.console.listing import from_view
     from seekpoint.console.states import PROCESS_COLUMNS, process_facts, process_row
 
     target.require_kafka()
-    say("reading from the log")
-    found = sorted(
-        (process_facts(process_id, partition, state) for process_id, partition, state in scan_processes(target)),
-        key=lambda facts: str(facts["process_id"]),
-    )
+    found, why = (None, "as asked") if from_log else from_view(target)
+    if found is None:
+        say(f"reading from the log: {why}")
+        found = [
+            process_facts(process_id, at, state) | {"behind": 0} for process_id, at, state in scan_processes(target)
+        ]
+    found.sort(key=lambda facts: str(facts["process_id"]))
     if json:
         emit_json({"journal": target.settings.journal, "processes": found})
     elif found:
@@ -49,15 +56,21 @@ def ps(target: Target, json: AsJson = False) -> None:
 
 
 def scan_processes(target: Target) -> Iterator[tuple[str, int, State]]:
-    """Each process, its partition and its state, by one read of the whole log; with progress on a terminal."""
+    """Each process, its partition and its state, by one read of the whole log; with progress on a terminal.
+
+    What was trimmed from a partition comes from its checkpoints.
+    """
     from seekpoint.consumers.recoverer import Recoverer
+    from seekpoint.consumers.tiers import Tier
 
     partitions = range(target.log.partitions)
     marks = [target.log.watermarks(partition) for partition in partitions]
     with Progress("reading", sum(mark.high - mark.low for mark in marks)) as progress:
-        recoverer = Recoverer(watched(target.log, progress.advance), target.dead_letters)
+        log = watched(target.log, progress.advance)
+        recoverer = Recoverer(log, target.dead_letters, checkpoints=target.checkpoints)
         for partition in partitions:
-            for process_id, found in recoverer.recover_partition(partition).items():
+            tier = Tier.CHECKPOINT if marks[partition].low > 0 else Tier.SCAN
+            for process_id, found in recoverer.recover_partition(partition, tier=tier).items():
                 yield process_id, partition, found.state
 
 
@@ -120,16 +133,22 @@ def moment(text: str) -> datetime | float:
 
 def verify(
     target: Target,
-    process_ids: Annotated[list[str], typer.Argument(metavar="ID...", help="One or more.", show_default=False)],
+    process_ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID...]", help="One or more.", show_default=False)
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every process of the journal.")] = False,
     json: AsJson = False,
 ) -> int:
-    """Fold processes twice, through independent readers, and compare. Exits with 1 if they differ."""
+    """Find processes in every way there is, through independent readers, and compare. Exits with 1 if they differ."""
     from seekpoint.consumers.verification import verify as verify_one
     from seekpoint.schemas.errors import EXIT_FAULT, UnknownProcess
 
+    if bool(process_ids) == everything:
+        raise typer.BadParameter("either process ids, or --all", param_hint="ID...")
     found: list[Verification] = []
     unknown = 0
-    wanted = list(dict.fromkeys(process_ids))
+    listed = sorted(process_id for process_id, _, _ in scan_processes(target)) if everything else process_ids or []
+    wanted = list(dict.fromkeys(listed))
     with Progress("verifying", len(wanted) if len(wanted) > 1 else 0, "processes") as progress:
         for process_id in wanted:
             try:
@@ -156,8 +175,10 @@ def _show_verified(found: list[Verification], json: bool) -> None:
                 for one in found
             ],
         )
+    for way, reason in dict.fromkeys(gone for one in found for gone in one.missing.items()):
+        say(f"not by {way}: {reason}")
 
 
 def _verified(one: Verification) -> dict[str, Any]:
     facts = {"process_id": one.process_id, "agrees": one.agrees, "seq": one.seq, "epoch": one.epoch}
-    return {**facts, "offset": one.offset, "hashes": one.hashes}
+    return {**facts, "offset": one.offset, "hashes": one.hashes, "missing": one.missing}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from uuid import uuid4
 
 import typer
@@ -21,6 +21,9 @@ __all__ = ["register"]
 
 _LOOK_AGAIN_S = 0.5
 
+TierName: TypeAlias = Literal["view", "checkpoint", "scan"]
+"""The values of ``Tier``, whose module would load half of everything for ``--help``."""
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""
@@ -30,6 +33,9 @@ def register(app: typer.Typer) -> None:
 def recover(
     target: Target,
     process_id: ProcessId,
+    tier: Annotated[
+        TierName | None, typer.Option("--tier", help="Only by this way; the quickest that can be taken if not given.")
+    ] = None,
     claim: Annotated[
         bool, typer.Option("--claim", help="Own the process for a moment, and release it: its owner is fenced.")
     ] = False,
@@ -43,16 +49,20 @@ def recover(
     import asyncio  # 30 ms, which --help need not wait for
 
     from seekpoint.console.states import process_facts, report_lines
+    from seekpoint.consumers.tiers import Tier
     from seekpoint.schemas.entry import process_key
     from seekpoint.schemas.partition import partition_of
 
     if (take_over or accept_degraded) and not claim:
         option = "--take-over" if take_over else "--accept-degraded"
         raise typer.BadParameter("it goes with --claim only", param_hint=option)
-    found = target.recoverer.recover(process_id)  # raises UnknownProcess: a claim would create what is misspelt
+    way = None if tier is None else Tier(tier)
+    found = target.recoverer.recover(
+        process_id, tier=way
+    )  # raises UnknownProcess: a claim would create what is misspelt
     claimed = asyncio.run(_claim(target.settings, process_id, take_over, accept_degraded)) if claim else None
     if claimed is not None:
-        found = target.recoverer.recover(process_id)
+        found = target.recoverer.recover(process_id, tier=way)
     partition = partition_of(process_key(process_id), target.log.partitions)
     facts = process_facts(process_id, partition, found.state)
     if json:

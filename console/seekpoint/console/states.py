@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,17 @@ from seekpoint.schemas.values import dump
 
 if TYPE_CHECKING:
     from seekpoint.consumers.report import Recovered, Report
+    from seekpoint.consumers.view_store import Summary
 
-__all__ = ["PROCESS_COLUMNS", "process_facts", "process_row", "report_lines", "state_facts", "state_lines"]
+__all__ = [
+    "PROCESS_COLUMNS",
+    "process_facts",
+    "process_row",
+    "report_lines",
+    "state_facts",
+    "state_lines",
+    "summary_facts",
+]
 
 PROCESS_COLUMNS = (
     Column("process"),
@@ -28,6 +38,8 @@ PROCESS_COLUMNS = (
     Column("last kind"),
     Column("condition"),
     Column("newest offset", right=True),
+    Column("owned for", right=True),
+    Column("behind", right=True),
 )
 
 
@@ -37,6 +49,7 @@ def process_facts(process_id: str, partition: int, state: State) -> dict[str, An
         "process_id": process_id,
         "lifecycle": str(state.lifecycle),
         "owner_node": state.owner_node,
+        "owned_since": claimed_at(state.owner),
         "epoch": state.epoch,
         "seq": state.seq,
         "mailbox": len(state.mailbox),
@@ -57,11 +70,52 @@ def process_row(facts: Mapping[str, Any]) -> list[object]:
         facts["owner_node"] or "-",
         facts["epoch"],
         facts["seq"],
-        facts["mailbox"],
+        "-" if facts["mailbox"] is None else facts["mailbox"],
         facts["last_kind"] or "-",
         condition,
         facts["offset"],
+        "-" if facts["owned_since"] is None else _span(time.time() - facts["owned_since"]),
+        facts.get("behind", 0),
     ]
+
+
+def summary_facts(summary: Summary, behind: int) -> dict[str, Any]:
+    """The same as ``process_facts`` by the view, which is ``behind`` the log by so many offsets of the partition.
+
+    Its list has no mailboxes.
+    """
+    return {
+        "process_id": summary.process_id,
+        "lifecycle": str(summary.lifecycle),
+        "owner_node": summary.owner_node,
+        "owned_since": claimed_at(summary.owner),
+        "epoch": summary.epoch,
+        "seq": summary.seq,
+        "mailbox": None,
+        "last_kind": summary.last_kind,
+        "degraded": None if summary.degraded is None else {"reason": summary.degraded},
+        "finished": summary.finished,
+        "partition": summary.partition,
+        "offset": summary.offset,
+        "behind": behind,
+    }
+
+
+def claimed_at(claim_id: bytes | None) -> float | None:
+    """When a claim was made, by its owner's clock, in seconds since 1970: an id of version 7 begins with its time."""
+    return None if claim_id is None else int.from_bytes(claim_id[:6], "big") / 1000
+
+
+def _span(seconds: float) -> str:
+    """A span of time in its largest unit.
+
+    >>> _span(75), _span(0.4), _span(200_000)
+    ('1 min', '0 s', '2 d')
+    """
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"
 
 
 def state_facts(process_id: str, found: Recovered) -> dict[str, Any]:

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from seekpoint.compose import LocalCluster
     from seekpoint.consumers.deadletters import DeadLetters
     from seekpoint.consumers.kafka import KafkaReader
+    from seekpoint.consumers.kafka_checkpoints import KafkaCheckpoints
     from seekpoint.consumers.recoverer import Recoverer
+    from seekpoint.consumers.redis_view import RedisView
     from seekpoint.schemas.settings import Settings
 
 __all__ = ["HOME_VARIABLE", "Target", "home", "running_cluster"]
@@ -105,11 +107,25 @@ class Target:
         return DeadLetters(self.log, self.settings)
 
     @cached_property
+    def checkpoints(self) -> KafkaCheckpoints:
+        """The journal's checkpoints."""
+        return self.log.checkpoints()
+
+    @cached_property
+    def view(self) -> RedisView | None:
+        """The view; None if the settings name no Redis. Connects when first used."""
+        if self.settings.redis_url is None:
+            return None
+        from seekpoint.consumers.redis_view import RedisView
+
+        return RedisView(self.settings, self.log.partitions)
+
+    @cached_property
     def recoverer(self) -> Recoverer:
-        """Finds states; poison on the way becomes a dead letter."""
+        """Finds states by any tier; poison on the way becomes a dead letter."""
         from seekpoint.consumers.recoverer import Recoverer
 
-        return Recoverer(self.log, self.dead_letters)
+        return Recoverer(self.log, self.dead_letters, view=self.view, checkpoints=self.checkpoints)
 
     def scrub(self, text: str) -> str:
         """``text`` without the settings' secrets."""
@@ -122,6 +138,8 @@ class Target:
 
     def close(self) -> None:
         """Give up connections."""
+        if self.__dict__.get("view") is not None:
+            self.__dict__["view"].close()
         if "log" in self.__dict__:
             self.log.close()
 

@@ -1,0 +1,261 @@
+"""What is kept beside the journal, on a real Kafka and Valkey: the view, the checkpoints, the floor."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kept_on_kafka import project, save
+from raw_kafka import RawKafka
+from seekpoint.producers import Node
+from seekpoint.schemas import partition_of
+from seekpoint.schemas.settings import Settings
+from shells import Shell
+
+pytestmark = pytest.mark.cluster
+
+PointAt = Callable[[Settings], None]
+
+
+async def work(settings: Settings, *process_ids: str) -> None:
+    """Each gets four entries more."""
+    async with Node.connect(settings) as node:
+        for process_id in process_ids:
+            async with node.open(process_id) as process:
+                await process.say("user", "on?")
+                await process.update("n", 1)
+            await node.signal(process_id, "go")
+
+
+@pytest.fixture
+async def kept(journal: Settings, point_at: PointAt) -> Settings:
+    """A journal of three processes, with a view and checkpoints of everything."""
+    await work(journal, "case-1", "case-2", "case-3")
+    await asyncio.to_thread(save, journal)
+    await asyncio.to_thread(project, journal)
+    point_at(journal)
+    return journal
+
+
+# --- ps ---------------------------------------------------------------------------------------------------------------
+def test_ps_is_read_from_the_view(kept: Settings, shell: Shell) -> None:
+    """The log is not; what both say is the same, but for the mailboxes."""
+    ran = shell("ps")
+    assert (ran.code, "reading from the log" in ran.err) == (0, False)
+    lines = ran.out.splitlines()
+    assert lines[0].endswith("newest offset  owned for  behind")
+    assert [line.split()[0] for line in lines[1:]] == ["case-1", "case-2", "case-3"]
+    viewed = shell("ps", "--json").json["processes"]
+    forced = shell("ps", "--from-log", "--json")
+    assert "reading from the log: as asked" in forced.err
+    logged = forced.json["processes"]
+    assert [one.pop("mailbox") for one in viewed] == [None] * 3
+    assert [one.pop("mailbox") for one in logged] == [1] * 3
+    assert viewed == logged
+
+
+async def test_ps_says_how_far_the_view_is_behind(kept: Settings, shell: Shell) -> None:
+    """It shows what the view has, not what came since."""
+    await work(kept, "case-1")
+    [one, *_] = (await asyncio.to_thread(shell, "ps", "--json")).json["processes"]
+    assert (one["epoch"], one["behind"] > 0) == (1, True)
+    [one, *_] = (await asyncio.to_thread(shell, "ps", "--json", "--from-log")).json["processes"]
+    assert (one["epoch"], one["behind"]) == (2, 0)
+
+
+async def test_ps_shows_since_when_a_process_is_owned(kept: Settings, shell: Shell) -> None:
+    """By the clock of its owner; nobody's is owned since never."""
+    async with Node.connect(kept) as node:
+        await node.open("case-1")
+        found = (await asyncio.to_thread(shell, "ps", "--json", "--from-log")).json["processes"]
+        text = (await asyncio.to_thread(shell, "ps", "--from-log")).out
+    assert [one["owned_since"] is None for one in found] == [False, True, True]
+    assert text.splitlines()[1].split()[-2:] == ["s", "0"]
+
+
+def test_ps_without_redis_reads_the_log(kept: Settings, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And says so: Redis down, none set, a view that is not there."""
+    for url, why in (
+        ("redis://127.0.0.1:1/0", "Redis does not serve the view"),
+        ("none", "the settings name no Redis"),
+        ((kept.redis_url or "").replace("/0", "/5"), "cannot be used: there is none"),
+    ):
+        monkeypatch.setenv("SEEKPOINT_REDIS_URL", url)
+        ran = shell("ps", "--json")
+        assert ran.code == 0
+        assert "reading from the log: " in ran.err
+        assert why in ran.err
+        assert len(ran.json["processes"]) == 3
+
+
+# --- recover, verify --------------------------------------------------------------------------------------------------
+def test_recover_takes_the_way_it_is_told(kept: Settings, shell: Shell) -> None:
+    """Each gives the same state; the view is taken by itself."""
+    found = {tier: shell("recover", "case-1", "--tier", tier, "--json").json for tier in ("view", "checkpoint", "scan")}
+    assert {tier: one["report"]["tier"] for tier, one in found.items()} == {tier: tier for tier in found}
+    assert len({one["hash"] for one in found.values()}) == 1
+    assert shell("recover", "case-1", "--json").json["report"]["tier"] == "view"
+    assert shell("recover", "case-1", "--tier", "guess").code == 2
+
+
+def test_a_way_that_is_not_there_is_refused(journal: Settings, shell: Shell, point_at: PointAt) -> None:
+    """Not another one taken instead."""
+    point_at(journal)
+    asyncio.run(work(journal, "case-1"))
+    for tier in ("view", "checkpoint"):
+        ran = shell("recover", "case-1", "--tier", tier)
+        assert (ran.code, ran.out) == (4, "")
+        assert "no such way to recover" in ran.err
+
+
+def test_verify_all_compares_every_process_by_every_way(kept: Settings, shell: Shell) -> None:
+    """Four of them, and one hash."""
+    ran = shell("verify", "--all", "--json")
+    assert ran.code == 0
+    assert [one["process_id"] for one in ran.json["processes"]] == ["case-1", "case-2", "case-3"]
+    for one in ran.json["processes"]:
+        assert set(one["hashes"]) == {"scan", "audit", "checkpoint", "view"}
+        assert len(set(one["hashes"].values())) == 1
+        assert one["missing"] == {}
+    assert shell("verify", "--all", "case-1").code == 2
+    assert shell("verify").code == 2
+
+
+# --- checkpoints, lag -------------------------------------------------------------------------------------------------
+def test_checkpoints_are_listed_and_shown(kept: Settings, shell: Shell) -> None:
+    """Where each is, as of what, whole; and every partition's floor."""
+    listed = shell("checkpoints", "ls", "--json").json
+    assert [one["process_id"] for one in listed["checkpoints"]] == ["case-1", "case-2", "case-3"]
+    assert all(one["verified"] and one["state_bytes"] > 100 for one in listed["checkpoints"])
+    assert [one["floor"] for one in listed["floors"]] == [one["log_end"] for one in lag(shell)["partitions"]]
+    text = shell("checkpoints", "ls")
+    assert text.code == 0
+    assert text.out.splitlines()[1].split()[::7] == ["case-1", "yes"]
+    one = listed["checkpoints"][0]
+    shown = shell("checkpoints", "show", "case-1", "--json").json
+    assert {name: shown[name] for name in one} == one
+    assert (shown["seek_point"], shown["floor"]) == (listed["floors"][one["partition"]]["floor"],) * 2
+    assert "verified     yes" in shell("checkpoints", "show", "case-1").out
+    ran = shell("checkpoints", "show", "nobody")
+    assert ran.code == 1
+    assert "no checkpoint of this process" in ran.err
+
+
+def test_a_damaged_checkpoint_is_a_fault_that_says_why(kept: Settings, shell: Shell) -> None:
+    """One with another state than its hash says, one that is no checkpoint at all."""
+    raw, topic = RawKafka(kept), kept.topic_name("checkpoints")
+    partition = partition_of(b"case-1", kept.partitions)
+    [position] = raw.write(partition, [(b"case-1", b"junk", 1)], topic)
+    ran = shell("checkpoints", "ls")
+    assert ran.code == 1
+    assert "no: bytes that are no checkpoint" in ran.out
+    [one, *_] = shell("checkpoints", "ls", "--json").json["checkpoints"]
+    assert (one["process_id"], one["position"], one["verified"]) == ("case-1", position, False)
+    assert shell("checkpoints", "show", "case-1").code == 1
+
+
+def lag(shell: Shell) -> dict[str, Any]:
+    """What ``seekpoint lag`` says."""
+    ran = shell("lag", "--json")
+    assert ran.code == 0
+    found: dict[str, Any] = ran.json
+    return found
+
+
+def test_lag_is_what_the_view_has_not_applied(kept: Settings, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing at first; then what was appended; without a view nobody knows, and the floor still says its part."""
+    assert lag(shell)["behind"] == 0
+    partition = partition_of(b"case-1", kept.partitions)
+    before = lag(shell)["partitions"][partition]
+    asyncio.run(work(kept, "case-1"))
+    now = lag(shell)["partitions"][partition]
+    new = now["log_end"] - before["log_end"]
+    assert new > 3
+    assert (now["behind"], now["unsaved"], now["applied"], now["floor"]) == (
+        *(new, new),
+        *(before["applied"], before["floor"]),
+    )
+    assert shell("lag").out.splitlines()[1 + partition].split()[4] == str(new)
+    monkeypatch.setenv("SEEKPOINT_REDIS_URL", "none")
+    found = lag(shell)
+    assert found["behind"] is None
+    assert found["partitions"][partition] == now | {
+        "applied": None,
+        "behind": None,
+        "problem": "the settings name no Redis",
+    }
+
+
+def test_a_journal_with_nothing_beside_it(journal: Settings, shell: Shell, point_at: PointAt) -> None:
+    """No checkpoints, no floor, no view: no fault."""
+    point_at(journal)
+    ran = shell("checkpoints", "ls")
+    assert ran.code == 0
+    assert "no checkpoints yet" in ran.err
+    assert shell("lag").out.splitlines()[1].split()[:7] == ["0", "0", "0", "-", "-", "-", "-"]
+
+
+# --- trim -------------------------------------------------------------------------------------------------------------
+def test_trim_checks_and_deletes_to_the_floor(kept: Settings, shell: Shell) -> None:
+    """A dry run deletes nothing; afterwards ``ps`` and ``verify`` work from checkpoints, and a scan cannot."""
+    before = shell("ps", "--from-log", "--json").json
+    ends = [one["log_end"] for one in lag(shell)["partitions"]]
+    assert shell("trim").code == 2
+    dry = shell("trim", "--to-floor", "--dry-run")
+    assert dry.code == 0
+    assert f"{sum(ends)} offsets would be deleted; nothing was" in dry.err
+    assert [one["log_start"] for one in lag(shell)["partitions"]] == [0, 0, 0, 0]
+    done = shell("trim", "--to-floor", "--json").json
+    assert [one["target"] for one in done["partitions"]] == ends
+    assert done["refused"] == []
+    assert [one["log_start"] for one in lag(shell)["partitions"]] == ends
+    assert shell("ps", "--from-log", "--json").json == before
+    assert shell("recover", "case-1", "--tier", "scan").code == 1
+    [one] = shell("verify", "case-1", "--json").json["processes"]
+    assert (one["agrees"], set(one["hashes"])) == (True, {"checkpoint", "view"})
+
+
+def test_a_trim_that_would_lose_something_is_a_fault(kept: Settings, shell: Shell) -> None:
+    """The partition with a damaged checkpoint is left as it is; the others are not held up by it."""
+    raw, topic = RawKafka(kept), kept.topic_name("checkpoints")
+    partition = partition_of(b"case-1", kept.partitions)
+    raw.write(partition, [(b"case-1", b"junk", 1)], topic)
+    ran = shell("trim", "--to-floor")
+    assert ran.code == 1
+    assert f"partition {partition} is left as it is" in ran.err
+    starts = [one["log_start"] for one in lag(shell)["partitions"]]
+    assert starts[partition] == 0
+    assert sum(starts) > 0
+
+
+def test_a_view_of_another_topic_is_not_used(kept: Settings, shell: Shell, point_at: PointAt) -> None:
+    """Its offsets mean nothing: ps reads the log, and lag says why."""
+    from seekpoint.consumers.redis_view import RedisView
+
+    view = RedisView(kept, kept.partitions)
+    token = view.install(0, "another-topic")
+    view.ready(0, token, -1, -1)
+    view.close()
+    point_at(replace(kept))
+    assert "it is of another journal topic" in shell("ps").err
+    assert lag(shell)["partitions"][0]["problem"] == "it is of another journal topic"
+
+
+# --- doctor -----------------------------------------------------------------------------------------------------------
+def test_the_doctor_looks_at_what_is_kept(kept: Settings, shell: Shell) -> None:
+    """Well at first; a view that stands behind the log is named, and so is a log that begins above its floor."""
+    found = {one["subject"]: one for one in shell("doctor", "--quick", "--json").json["findings"]}
+    assert (found["view"]["health"], found["view"]["found"]) == ("ok", "0 offsets behind")
+    assert (found["floors"]["health"], found["floors"]["found"]) == ("ok", "at most 0 offsets behind the log's end")
+    assert found["permissions"]["found"] == "may read, keep dead letters, run a node, run a projector, trim"
+    asyncio.run(work(kept, "case-1"))
+    partition = partition_of(b"case-1", kept.partitions)
+    RawKafka(kept).trim(partition, lag(shell)["partitions"][partition]["log_end"])
+    ran = shell("doctor", "--quick", "--json")
+    found = {one["subject"]: one for one in ran.json["findings"]}
+    assert (found["view"]["health"], found["floors"]["health"], ran.code) == ("warning", "error", 1)
+    assert f"above the floor in partition {partition}" in found["floors"]["found"]
