@@ -43,6 +43,7 @@ class Projector:
         )
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        self._users = 0
         self._ended: Future[None] = Future()
         self._goals: list[_CaughtUp] = []
         self._lag: Mapping[int, Lag] = {}
@@ -54,11 +55,8 @@ class Projector:
 
     async def run(self) -> None:
         """Project until ``stop`` is called, or the task is cancelled, or nothing of it can go on."""
-        ended = self._start()
-        try:
-            await asyncio.wrap_future(ended)
-        finally:
-            await self._join()
+        async with self._running() as ended:
+            await asyncio.shield(asyncio.wrap_future(ended))
 
     async def catch_up(self, *, timeout_s: float = 300.0) -> None:
         """Bring view and checkpoints to the journal's present end: afterwards every tier can be forced.
@@ -70,7 +68,7 @@ class Projector:
         self._goals.append(goal)
         async with self._running():
             try:
-                await asyncio.wait_for(asyncio.wrap_future(goal.reached), timeout_s)
+                await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(goal.reached)), timeout_s)
             except TimeoutError as exc:
                 behind = sorted(goal.behind)
                 raise JournalUnavailable("not caught up in time", timeout_s=timeout_s, partitions=behind) from exc
@@ -96,25 +94,20 @@ class Projector:
 
     # --- the thread ---------------------------------------------------------------------------------------------------
     @contextlib.asynccontextmanager
-    async def _running(self) -> AsyncIterator[None]:
-        """The loop runs within: the one there is, or one for this."""
-        if self._thread is not None:
-            yield
-            return
-        self._start()
+    async def _running(self) -> AsyncIterator[Future[None]]:
+        """The loop runs within; what it ends with. The first one starts it, the last one ends it."""
+        self._users += 1
+        if self._thread is None:
+            self._stop.clear()
+            self._ended = Future()
+            self._thread = threading.Thread(target=self._work, name="seekpoint-projector", daemon=True)
+            self._thread.start()
         try:
-            yield
+            yield self._ended
         finally:
-            await self._join()
-
-    def _start(self) -> Future[None]:
-        if self._thread is not None:
-            raise RuntimeError("the projector is running already")
-        self._stop.clear()
-        self._ended = Future()
-        self._thread = threading.Thread(target=self._work, name="seekpoint-projector", daemon=True)
-        self._thread.start()
-        return self._ended
+            self._users -= 1
+            if not self._users:
+                await self._join()
 
     async def _join(self) -> None:
         self.stop()

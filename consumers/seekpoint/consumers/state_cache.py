@@ -44,7 +44,7 @@ class StateCache:
         old = self._states.pop(key, None)
         self._bytes += width - (0 if old is None else old[1])
         self._states[key] = state, width
-        while len(self._states) > self._states_max or self._bytes > self._bytes_max and len(self._states) > 1:
+        while len(self._states) > self._states_max or (self._bytes > self._bytes_max and len(self._states) > 1):
             self._bytes -= self._states.popitem(last=False)[1][1]
 
     def __len__(self) -> int:
