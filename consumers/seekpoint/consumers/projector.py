@@ -161,7 +161,7 @@ class Projector:
             while not self._stop.is_set():
                 loop.turn()
                 self._lag = loop.lag()
-                loop.is_forcing = bool(self._goals)
+                loop.is_forcing = any(goal.is_projected(loop) for goal in [*self._goals])
                 for goal in [*self._goals]:
                     goal.advance(loop)
                 stopped = loop.stopped
@@ -202,6 +202,12 @@ class _CaughtUp:
             return
         if not self.behind:
             self.reached.set_result(None)
+
+    def is_projected(self, loop: ProjectorLoop) -> bool:
+        """Whether only the saving is left to do here: saved on the way, all would be saved over and over."""
+        return bool(self._ends) and all(
+            one.is_ready and one.position >= self._ends[number] for number, one in loop.projections.items()
+        )
 
     def _is_there(self, loop: ProjectorLoop, partition: int) -> bool:
         end = self._ends[partition]
