@@ -253,11 +253,16 @@ class KafkaReader:
     def uncommitted_end(self, topic: str, partition: int) -> int:
         """Where a partition ends, open transactions included."""
         latest = {TopicPartition(topic, partition): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
-        with self._ours(topic=topic, partition=partition):
-            asked = self._connected_admin().list_offsets(
-                latest, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=self.settings.start_timeout_s
+        admin = self._connected_admin()
+
+        def ask(timeout_s: float) -> int:
+            asked = admin.list_offsets(
+                latest, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=timeout_s
             )
             return int(next(iter(asked.values())).result().offset)
+
+        with self._ours(topic=topic, partition=partition):
+            return self._insist(ask)
 
     def read_newer(self, topic: str, partition: int, start: int) -> tuple[list[Record], int]:
         """For tables: the records of a compacted topic from ``start`` on, and where it ends now."""
@@ -275,10 +280,13 @@ class KafkaReader:
         """Delete the journal's records below ``offset``, for ever. For ``Trim``, which looks first."""
         self.check()
         topic = self.settings.topic_name("journal")
+        wanted, admin = [TopicPartition(topic, partition, offset)], self._connected_admin()
+
+        def ask(timeout_s: float) -> None:
+            next(iter(admin.delete_records(wanted, request_timeout=timeout_s).values())).result()
+
         with self._ours(topic=topic, partition=partition):
-            wanted = [TopicPartition(topic, partition, offset)]
-            asked = self._connected_admin().delete_records(wanted, request_timeout=self.settings.start_timeout_s)
-            next(iter(asked.values())).result()
+            self._insist(ask)
 
     def close(self) -> None:
         """Give up connections; a read that is under way ends with ``JournalUnavailable``. Idempotent."""
