@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from seekpoint.console.output import say
 from seekpoint.schemas.errors import InvalidSetting
@@ -14,9 +14,20 @@ from seekpoint.schemas.errors import InvalidSetting
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
-    from seekpoint.consumers.health import Health
+__all__ = ["HealthPort", "Wellbeing"]
 
-__all__ = ["HealthPort"]
+
+class Wellbeing(Protocol):
+    """What is asked of a service's health: whether it is well, what waits, and for how long nothing was done."""
+
+    @property
+    def is_well(self) -> bool: ...
+
+    @property
+    def lag(self) -> int | None: ...
+
+    @property
+    def stalled_s(self) -> float: ...
 
 
 class HealthPort:
@@ -26,7 +37,7 @@ class HealthPort:
     ``InvalidSetting`` if it is taken.
     """
 
-    def __init__(self, host: str, port: int, health: Health, families: Callable[[], Iterable[Metric]]) -> None:
+    def __init__(self, host: str, port: int, health: Wellbeing, families: Callable[[], Iterable[Metric]]) -> None:
         from prometheus_client import CollectorRegistry, generate_latest  # 140 ms
 
         registry = CollectorRegistry(auto_describe=False)
@@ -52,7 +63,7 @@ class HealthPort:
         self._server.server_close()
 
 
-def _healthz(health: Health) -> tuple[int, str, bytes]:
+def _healthz(health: Wellbeing) -> tuple[int, str, bytes]:
     well = health.is_well
     facts = {"ok": well, "lag": health.lag, "stalled_s": round(health.stalled_s, 3)}
     return 200 if well else 503, "application/json", json.dumps(facts).encode()

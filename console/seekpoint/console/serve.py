@@ -15,9 +15,13 @@ from seekpoint.console.target import Target
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
+    from seekpoint.console.projector_health import ProjectorHealth
+    from seekpoint.consumers.projector import Projector
     from seekpoint.consumers.recovery_service import RecoveryService
 
 __all__ = ["HealthHost", "HealthPortNumber", "register"]
+
+_LOOK_INTERVAL_S = 1.0
 
 HealthPortNumber = Annotated[
     int | None,
@@ -31,7 +35,44 @@ HealthHost = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
     serve = group(app, "serve", "Run a service of the journal. Start more of them to scale.")
+    command(serve, "projector")(projector)
     command(serve, "recovery")(recovery)
+
+
+def projector(target: Target, health_port: HealthPortNumber = None, health_host: HealthHost = "127.0.0.1") -> None:
+    """Keep the view and the checkpoints up to date until SIGTERM or Ctrl-C."""
+    import asyncio
+
+    from seekpoint.console.projector_health import ProjectorHealth, projector_families
+    from seekpoint.consumers.projector import Projector
+
+    worker, health = Projector(target.require_kafka()), ProjectorHealth()
+
+    async def run() -> None:
+        with ExitStack() as stack:
+            if health_port is not None:
+                from seekpoint.console.health_port import HealthPort
+
+                port = HealthPort(health_host, health_port, health, lambda: projector_families(health))
+                stack.enter_context(port)
+            await _project_until_told(worker, health)
+
+    asyncio.run(run())
+
+
+async def _project_until_told(worker: Projector, health: ProjectorHealth) -> None:
+    """Its lag is looked at all the while."""
+    import asyncio
+    import signal
+
+    for each in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(each, worker.stop)
+    say(f"projecting journal {worker.settings.journal}; Ctrl-C stops it")
+    running = asyncio.create_task(worker.run())
+    while not running.done():
+        health.look(worker.lag())
+        await asyncio.wait({running}, timeout=_LOOK_INTERVAL_S)
+    await running
 
 
 def recovery(target: Target, health_port: HealthPortNumber = None, health_host: HealthHost = "127.0.0.1") -> None:
