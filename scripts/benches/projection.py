@@ -1,0 +1,173 @@
+"""Projection: entries a second of one projector from a real Kafka into a real Valkey, checkpoints included.
+
+Beside it a raw consume loop over the same topic, and what an entry costs where the conversation is short and long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from _table import Table, arguments, progress, times_raw
+from seekpoint.compose import LocalCluster, create_topics
+from seekpoint.consumers.cadence import Cadence
+from seekpoint.consumers.memory_checkpoints import MemoryCheckpoints
+from seekpoint.consumers.projection import PartitionProjection
+from seekpoint.consumers.projector import Projector
+from seekpoint.consumers.redis_view import RedisView
+from seekpoint.consumers.source import Source
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.codec import encode
+from seekpoint.schemas.entry import Entry, new_id
+from seekpoint.schemas.log import MemoryLog
+from seekpoint.schemas.partition import partition_of
+from seekpoint.schemas.settings import Settings
+
+ENTRIES = 300_000
+PROCESSES = 500
+TURNS = 40
+LONG, SHORT = 10_000, 10
+TEXT = "checking the order, a text of an ordinary length for a message of an agent that does its work well"
+
+
+class Nobody:
+    """Writes no checkpoints: only the view is measured."""
+
+    def commit(self, saves: object, membership: object) -> dict[int, dict[bytes, int]]:
+        """Nothing."""
+        return {}
+
+    def settle(self) -> None:
+        """Nothing."""
+
+
+class Agent:
+    """One process's entries: mostly messages and context, now and then an invocation."""
+
+    def __init__(self, process_id: str) -> None:
+        self.process_id = process_id
+        self.key = process_id.encode()
+        self.claim_id = new_id()
+        self.seq = 0
+
+    def next(self, number: int) -> bytes:
+        """The next record's value."""
+        if self.seq == 0 and number >= 0:
+            self.seq = 1
+            claim = b.Claim(0, "node", "boot")
+            return encode(Entry(self.claim_id, self.process_id, None, 0, None, None, 0, None, None, None, claim))
+        body = b.MessageSaid("assistant", TEXT) if number % 3 else b.ContextUpdated(f"key-{number % 7}", f'"{TEXT}"')
+        value = encode(Entry(new_id(), self.process_id, self.seq, 1, self.claim_id, None, 0, None, None, None, body))
+        self.seq += 1
+        return value
+
+
+async def main() -> int:
+    """Run all of it."""
+    options = arguments(__doc__).parse_args()
+    table = Table("projection")
+    async with LocalCluster(brokers=1) as cluster:
+        await whole_path(cluster, table)
+        by_length(cluster, table)
+    return table.finish(json=options.json)
+
+
+async def whole_path(cluster: LocalCluster, table: Table) -> None:
+    """Kafka to Valkey."""
+    settings = cluster.settings(journal="projection", partitions=4)
+    await create_topics(settings)
+    projector = Projector.connect(settings)
+    await projector.catch_up()
+    progress(f"writing {ENTRIES:,} entries")
+    fill(settings)
+    progress("projecting")
+    began = time.perf_counter()
+    await projector.catch_up()
+    rate = ENTRIES / (time.perf_counter() - began)
+    raw = consume_raw(settings)
+    table.row(what=f"{PROCESSES} processes", entries_per_s=rate, raw_consume_per_s=raw, times_raw=times_raw(rate, raw))
+    table.at_least("projection of one projector, entries a second", bar=50_000, value=rate)
+
+
+def fill(settings: Settings) -> None:
+    """Entries of many processes, as they come from a fleet: a few of one, then another's."""
+    producer = Producer({"bootstrap.servers": settings.bootstrap_servers, "linger.ms": 20, "batch.size": 1_000_000})
+    agents, random, written = [Agent(f"case-{number}") for number in range(PROCESSES)], Random(1), 0
+    topic = settings.topic_name("journal")
+    while written < ENTRIES:
+        agent = random.choice(agents)
+        partition = partition_of(agent.key, settings.partitions)
+        for _ in range(min(random.randint(1, 6), ENTRIES - written)):
+            producer.produce(topic, agent.next(written), agent.key, partition)
+            written += 1
+        producer.poll(0)
+        if written % 50_000 < 6:
+            producer.flush()
+    producer.flush()
+
+
+def consume_raw(settings: Settings) -> float:
+    """Records a second of a loop that does nothing with them."""
+    consumer = Consumer({"bootstrap.servers": settings.bootstrap_servers, "group.id": "raw"})
+    topic = settings.topic_name("journal")
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(settings.partitions)])
+    began, count = time.perf_counter(), 0
+    while count < ENTRIES:
+        count += len(consumer.consume(1_000, 0.1))
+    consumer.close()
+    return count / (time.perf_counter() - began)
+
+
+def by_length(cluster: LocalCluster, table: Table) -> None:
+    """One process, one message a batch, where its conversation is short and where it is long."""
+    settings = cluster.settings(journal="length", partitions=1)
+    costs = {length: cost_at(settings, length) for length in (SHORT, LONG)}
+    for length, cost in costs.items():
+        table.row(what=f"one message after {length:,}", us_per_entry=cost)
+    table.at_most("the 10,000th message, times the 10th", bar=1.3, value=times_raw(costs[LONG], costs[SHORT]))
+
+
+def cost_at(settings: Settings, length: int) -> float:
+    """Microseconds to project one message, alone in its batch; the least of many."""
+    log, agent = MemoryLog(partitions=1), Agent("long")
+    view = RedisView(settings, 1)
+    writes = ThreadPoolExecutor(1)
+    source = Source(
+        log=log,
+        topic_id=f"topic-{length}",
+        view=view,
+        checkpoints=MemoryCheckpoints(1),
+        writer=Nobody(),
+        writes=writes,
+        on_poison=lambda record, error: None,
+        cadence=Cadence(),
+    )
+    projection = PartitionProjection(0, source)
+    while not projection.prepare():
+        pass
+
+    def step(count: int) -> float:
+        start = projection.position
+        for number in range(count):
+            log.append(0, agent.key, agent.next(3 * number + 1))
+        records = [one for batch in log.read(0, start, start + count) for one in batch.records]
+        began = time.perf_counter()
+        assert projection.project(records, start + count)
+        assert projection.flush()
+        return time.perf_counter() - began
+
+    for _ in range(0, length, 500):
+        step(min(500, length))
+    taken = sorted(step(1) for _ in range(TURNS))
+    writes.shutdown()
+    view.close()
+    return taken[TURNS // 2] * 1e6
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))
