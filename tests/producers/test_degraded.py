@@ -11,7 +11,7 @@ from seekpoint.producers.kafka import GUARANTEED
 from seekpoint.schemas import Entry, MemoryLog, bodies, encode, new_id
 from seekpoint.schemas.errors import AppendTimeout, HandleClosed, ProcessDegraded
 
-FAST = {"append_timeout_s": 0.1, "heal_timeout_s": 1.0, "producer_drain_s": 0.01}
+FAST = {"append_timeout_s": 0.1, "heal_timeout_s": 5.0, "producer_drain_s": 0.01}
 
 
 async def leave_a_gap(log: MemoryLog, node: Node) -> None:
