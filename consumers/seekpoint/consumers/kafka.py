@@ -1,4 +1,4 @@
-"""The log on a real Kafka, read side: the only module of this root that imports the Kafka client.
+"""The log on a real Kafka, read side. ``kafka_client`` is the only module of this root that imports the client.
 
     KafkaReader ── borrows ──> a parked consumer (no group, read committed) ── assign, poll, unassign ──> the pool again
 
@@ -17,19 +17,19 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import wait
 from typing import Any, TypeVar
 
-from confluent_kafka import (
+from seekpoint.consumers.kafka_checkpoints import KafkaCheckpoints
+from seekpoint.consumers.kafka_client import (
+    AdminClient,
     Consumer,
     IsolationLevel,
     KafkaError,
     KafkaException,
     Message,
+    OffsetSpec,
     Producer,
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec
-
-from seekpoint.consumers.kafka_checkpoints import KafkaCheckpoints
 from seekpoint.consumers.kafka_errors import END_OF_PARTITION, NOT_FOUND, OUT_OF_RANGE, passes, translated
 from seekpoint.consumers.kafka_settings import point_config, reader_config, writer_config
 from seekpoint.consumers.messages import Patience, belongs, landmark_of, offset_of, record_of
