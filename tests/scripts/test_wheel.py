@@ -28,7 +28,11 @@ def members(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 @pytest.mark.parametrize("root", ROOTS)
 def test_each_root_is_whole_and_typed(members: set[str], root: str) -> None:
     """Every file of the root that is not a leftover of the interpreter is in the wheel, py.typed among them."""
-    files = (path for path in (CHECKOUT / root / "seekpoint").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    files = (
+        path
+        for path in (CHECKOUT / root / "seekpoint").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    )
     expected = {path.relative_to(CHECKOUT / root).as_posix() for path in files}
     assert f"seekpoint/{root}/py.typed" in expected
     assert expected - members == set()

@@ -25,6 +25,6 @@ class Threads(ThreadPoolExecutor):
         return super().submit(fn, *args, **kwargs)
 
     def close(self) -> None:
-        """Take nothing more, and do not wait. What was taken still runs: to cancel it would cancel whoever awaits it."""
+        """Take nothing more, and do not wait. What was taken still runs: cancelling it would cancel who awaits it."""
         self._gone = True
         self.shutdown(wait=False)
