@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pytest
 
 from agents import Found, decode, fold_by_checker
-from seekpoint.producers import Node
-from seekpoint.schemas import MemoryLog
+from seekpoint.producers import Node, Process
+from seekpoint.producers.handle import Status
+from seekpoint.schemas import MemoryLog, fold, new_state
 from seekpoint.schemas.errors import Fenced, SeekpointError
+from seekpoint.schemas.log import Delivery, MemoryAppender, Outgoing
 
 FAST = {
     "append_timeout_s": 0.05,
@@ -26,12 +29,43 @@ FAST = {
 }
 
 
+class LateAppender(MemoryAppender):
+    """What was on the wire when it was retired may land later: the first of it, in order."""
+
+    def retire(self, drain_s: float) -> None:
+        """Answer everything with an error, and keep some of it for later."""
+        waiting = list(self._waiting)
+        super().retire(drain_s)
+        assert isinstance(self._log, LateLog)
+        self._log.late += waiting[: self._log.random.randrange(len(waiting) + 1)]
+
+
+class LateLog(MemoryLog):
+    """A log with a wire: what nobody hopes for any more arrives all the same, old claims and old entries."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(partitions=1)
+        self.random = random.Random(seed)
+        self.late: list[Outgoing] = []
+
+    def appender(self, deliver: Callable[[Sequence[Delivery]], None]) -> MemoryAppender:
+        """A new appender."""
+        made = LateAppender(self, deliver)
+        self._appenders.add(made)
+        return made
+
+    def land_late(self) -> None:
+        """Some of what was on the wire arrives."""
+        for _ in range(self.random.randrange(len(self.late) + 1)):
+            record = self.late.pop(0)
+            self.append(record.partition, record.key, record.value)
+
+
 @dataclass
 class World:
     """One random history."""
 
     seed: int
-    log: MemoryLog = field(default_factory=lambda: MemoryLog(partitions=1))
     told: dict[str, str] = field(default_factory=dict)
     """Value -> the session that was told it is in the log."""
     sent: set[str] = field(default_factory=set)
@@ -41,6 +75,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
+        self.log = LateLog(self.seed)
 
     async def work(self, name: str) -> None:
         """A node that opens the process again and again and appends, alone or in bursts."""
@@ -60,16 +95,31 @@ class World:
                     values = [f"{session}/{number}/{part}" for part in range(self.random.choice([1, 1, 1, 4]))]
                     self.sent.update(values)
                     outcomes = await asyncio.gather(
-                        *(process.record("work", value) for value in values), return_exceptions=True
+                        *(process.record("work", value) for value in values),
+                        *(process.say("user", value) for value in values[1:]),
+                        return_exceptions=True,
                     )
-                    for value, outcome in zip(values, outcomes, strict=True):
+                    if self.random.random() < 0.25:
+                        await process.confirm()
+                    for value, outcome in zip(values, outcomes[: len(values)], strict=True):
                         if isinstance(outcome, BaseException):
                             raise outcome
                         self.told[value] = session
+                    self.look_at(process)
                     await asyncio.sleep(self.random.choice([0, 0, 0.002, 0.02]))
         except SeekpointError as exc:
             self.ends[session] = type(exc)
             raise
+
+    def look_at(self, process: Process) -> None:
+        """I6 on the owner's side: with nothing on its way, its state is the fold of what it has read and written."""
+        handle = process._handle
+        if handle.status is Status.OPEN and not handle.pending and handle.unconfirmed is None:
+            state = new_state()
+            for batch in self.log.read(0, 0, handle.position):
+                for record in batch.records:
+                    state = fold(state, record.offset, self.log.codec.decode(record.value))
+            assert process.state.hash == state.hash
 
     async def break_things(self) -> None:
         """Acknowledgements vanish, appends vanish, all is well again; at random."""
@@ -78,6 +128,7 @@ class World:
             await asyncio.sleep(self.random.uniform(0.01, 0.15))
             self.log.heal()
             await asyncio.sleep(self.random.uniform(0.02, 0.2))
+            self.log.land_late()
         self.log.heal()
 
     async def run(self, seconds: float) -> None:
