@@ -17,6 +17,7 @@ import sys
 import time
 
 _CHECK_INTERVAL_S = 0.5
+_PATIENCE_S = 10.0
 
 
 def watch(parent: int) -> None:
@@ -27,14 +28,18 @@ def watch(parent: int) -> None:
             return
 
 
-def remove_when_dead(directory: str, group: int) -> None:
-    """Leave the group, wait until nothing of it is left, and remove its data."""
+def remove_when_dead(directory: str, group: int, left: int) -> None:
+    """Leave the group, say so on the pipe ``left``, wait until nothing of it is left, and remove its data."""
     os.setsid()
+    os.write(left, b"1")
+    deadline = time.monotonic() + _PATIENCE_S
     with contextlib.suppress(ProcessLookupError):
-        while True:
+        while time.monotonic() < deadline:  # a dead member that nobody reaps still counts
             os.killpg(group, 0)
             time.sleep(0.05)
-    shutil.rmtree(directory, ignore_errors=True)
+    while os.path.exists(directory) and time.monotonic() < deadline + _PATIENCE_S:
+        shutil.rmtree(directory, ignore_errors=True)
+        time.sleep(0.05)
 
 
 def main(parent: int, directory: str | None = None) -> None:
@@ -44,11 +49,13 @@ def main(parent: int, directory: str | None = None) -> None:
         signal.signal(number, signal.SIG_IGN)
     group = os.getpgid(0)
     watch(parent)
-    if directory and os.fork() == 0:
-        remove_when_dead(directory, group)
-    else:
-        time.sleep(0.05 if directory else 0)  # let the child leave the group first
-        os.killpg(0, signal.SIGKILL)
+    if directory:
+        leaving, left = os.pipe()
+        if os.fork() == 0:
+            remove_when_dead(directory, group, left)
+            return
+        select.select([leaving], [], [], _PATIENCE_S)  # the child has left the group, however busy the machine is
+    os.killpg(0, signal.SIGKILL)
 
 
 if __name__ == "__main__":
