@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -30,7 +32,7 @@ from seekpoint.schemas.errors import (
     UnserializableValue,
 )
 from seekpoint.schemas.limits import Limits
-from seekpoint.schemas.log import Watermarks
+from seekpoint.schemas.log import Batch, Watermarks
 from seekpoint.schemas.state import State
 
 CALL = {"id": "1", "function": {"name": "look", "arguments": "{}"}}
@@ -488,3 +490,28 @@ async def test_a_checkpoint_returns_once_it_is_saved(log: MemoryLog) -> None:
         floor = Floor(offset=0, leader_epoch=-1, topic_id=log.topic_id, since=0)
         kept.write(partition, [(b"p", saved.to_bytes()), (FLOOR_KEY, floor.to_bytes())])
         assert await asked == saved.offset
+
+
+async def test_a_partition_that_cannot_be_read_keeps_no_other_owner_from_being_told(log: MemoryLog) -> None:
+    """O4: confirmation waits for the one; the owner in the other is fenced within the interval all the same."""
+    ids = {partition_of(name.encode(), 2): name for name in ("a", "b", "c", "d")}
+    async with Node.in_memory(log, confirm_interval_s=0.2) as one, Node.in_memory(log) as two:
+        stuck, told = await one.open(ids[0]), await one.open(ids[1])
+        read = log.read
+
+        def fails(partition: int, *arguments: Any) -> Iterator[Batch]:
+            if partition == 0:
+                raise JournalUnavailable("this partition has no leader")
+            return read(partition, *arguments)
+
+        log.read = fails  # type: ignore[method-assign,assignment]  # the one fault that the log has no name for
+        await stuck.update("a", 1)
+        await asyncio.sleep(0.2)
+        async with two.open(ids[1], take_over=True):
+            await told.update("a", 1)
+        await asyncio.sleep(0.4)
+        with pytest.raises(Fenced):
+            await told.update("a", 2)
+        log.read = read  # type: ignore[method-assign]
+        stuck.let_go()
+        told.let_go()

@@ -53,6 +53,7 @@ class Confirmer:
         self._timeout_s = timeout_s
         self._lanes: dict[int, _Lane] = {}
         self._rounds: asyncio.Task[None] | None = None
+        self._under_way: dict[int, asyncio.Task[None]] = {}
 
     def start(self) -> None:
         """Begin the rounds: whatever was acknowledged is confirmed, or its owner fenced, within the interval."""
@@ -60,7 +61,8 @@ class Confirmer:
 
     async def close(self) -> None:
         """End the rounds and the passes under way."""
-        tasks = [task for task in (self._rounds, *(lane.task for lane in self._lanes.values())) if task is not None]
+        lanes = [lane.task for lane in self._lanes.values()]
+        tasks = [task for task in (self._rounds, *self._under_way.values(), *lanes) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -133,16 +135,27 @@ class Confirmer:
             handle.fail(exc)
 
     async def _go_round(self) -> None:
-        """Half the interval between rounds: an entry is at most one interval old when its owner knows."""
+        """Half the interval between rounds: an entry is at most one interval old when its owner knows.
+
+        Each partition has rounds of its own: one that cannot be read keeps no other's owner from being told.
+        """
         while True:
             await asyncio.sleep(self._interval_s / 2)
-            due = [(handle, handle.unconfirmed) for handle in self._handles()]
-            rounds = [self.through(handle, offset + 1) for handle, offset in due if offset is not None]
-            for outcome in await asyncio.gather(*rounds, return_exceptions=True):
-                if isinstance(outcome, ConfirmTimeout):
-                    logger.warning("confirmation waits: %s", outcome)
-                elif isinstance(outcome, Exception):
-                    logger.error("confirmation failed", exc_info=outcome)
+            due: dict[int, dict[Handle, int]] = {}
+            for handle in self._handles():
+                if handle.unconfirmed is not None:
+                    due.setdefault(handle.partition, {})[handle] = handle.unconfirmed + 1
+            for partition, wanted in due.items():
+                if (under_way := self._under_way.get(partition)) is None or under_way.done():
+                    self._under_way[partition] = asyncio.create_task(self._confirm(wanted), name="seekpoint-round")
+
+    async def _confirm(self, wanted: dict[Handle, int]) -> None:
+        rounds = [self.through(handle, position) for handle, position in wanted.items()]
+        for outcome in await asyncio.gather(*rounds, return_exceptions=True):
+            if isinstance(outcome, ConfirmTimeout):
+                logger.warning("confirmation waits: %s", outcome)
+            elif isinstance(outcome, Exception):
+                logger.error("confirmation failed", exc_info=outcome)
 
     async def _run(self, call: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, call)
