@@ -90,6 +90,8 @@ class Bases:
         self.index = None if checkpoints is None else CheckpointIndex(checkpoints)
         self._view_rests_until = 0.0
         self._view_said = ""
+        self.is_starting = False
+        """Whether the view may be left alone as long as its client is not loaded: a node that starts is in a hurry."""
         self._loading = False
 
     # --- the view -------------------------------------------------------------------------------------------------
@@ -111,8 +113,7 @@ class Bases:
         """
         if self.view is None:
             return
-        if not insist and self._is_quicker_without(search.partition):
-            search.notes.append("view: not asked, its client is not loaded yet and there is little to read")
+        if self.is_starting and not insist and self._is_quicker_without(search.partition):
             return
         if not insist and time.monotonic() < self._view_rests_until:
             search.notes.append(self._view_said)

@@ -78,8 +78,11 @@ class Recovery:
         return recovery
 
     @classmethod
-    def over(cls, reader: KafkaReader, settings: Settings) -> Recovery:
-        """A recovery on a reader that somebody else closes, with its checkpoints, and the view if there is a Redis."""
+    def over(cls, reader: KafkaReader, settings: Settings, *, is_starting: bool = False) -> Recovery:
+        """A recovery on a reader that somebody else closes, with its checkpoints, and the view if there is a Redis.
+
+        ``is_starting``: in its first second it may leave the view alone where there is little to read.
+        """
         view = None
         if settings.redis_url is not None:
             from seekpoint.consumers.redis_view import RedisView  # as above
@@ -87,6 +90,7 @@ class Recovery:
             view = RedisView(settings)
         recovery = cls(reader, settings, view=view, checkpoints=reader.checkpoints())
         recovery._own_view = view
+        recovery.blocking.bases.is_starting = is_starting
         return recovery
 
     @classmethod

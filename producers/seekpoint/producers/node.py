@@ -79,7 +79,7 @@ class Node:
 
         settings = settings or Settings.load(**overrides)
         reader = KafkaReader(settings)
-        node = cls(reader, KafkaWriter(settings), settings, Recovery.over(reader, settings))
+        node = cls(reader, KafkaWriter(settings), settings, Recovery.over(reader, settings, is_starting=True))
         node._requests = Requests(KafkaExchange(reader), node._executor)
         return node
 
