@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +22,7 @@ from confluent_kafka.admin import (
 
 import seekpoint.compose.cluster
 from pages import ROOT, table
-from seekpoint.compose import LocalCluster, check_topics, create_topics
+from seekpoint.compose import LocalCluster, check_topics, create_topics, create_topics_sync
 from seekpoint.compose.brokers import BrokerPorts, broker_properties
 from seekpoint.compose.ports import free_ports
 from seekpoint.consumers import DeadLetters, Recovery
@@ -79,6 +80,14 @@ def allowed(door: tuple[LocalCluster, int]) -> None:
     bindings += [binding for user, *row in ROWS if user == "reader" for binding in bindings_of("node", *row)]
     for future in admin.create_acls(list(dict.fromkeys(bindings))).values():
         future.result()
+    deadline = time.monotonic() + 20
+    while True:  # the authorizer hears of them a moment after they were made
+        try:
+            create_topics_sync(settings_of("creator", door))
+        except JournalUnavailable:
+            assert time.monotonic() < deadline
+        else:
+            return
 
 
 def bindings_of(user: str, resource: str, operations: str) -> list[AclBinding]:
