@@ -1,0 +1,115 @@
+"""What a model call used, read from the answer of the common model APIs. What is not told stays None, never 0.
+
+Shapes known (plain dicts and the clients' objects alike): OpenAI chat completions (``prompt_tokens``, cached tokens
+inside them), OpenAI responses (``input_tokens`` with ``input_tokens_details``), Anthropic messages (``input_tokens``
+beside ``cache_read_input_tokens`` and ``cache_creation_input_tokens``), and the events of their streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+__all__ = ["Usage", "model_in", "usage_in"]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one call; each None where the answer does not tell.
+
+    ``input_tokens`` counts what was read at the full price: neither ``cached_tokens`` (read from a cache) nor
+    ``cache_write_tokens``. ``reasoning_tokens`` are part of ``output_tokens``.
+    """
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+    @property
+    def total_tokens(self) -> int | None:
+        """All tokens that were read and written; None as soon as input or output is not known."""
+        if self.input_tokens is None or self.output_tokens is None:
+            return None
+        return self.input_tokens + self.output_tokens + (self.cached_tokens or 0) + (self.cache_write_tokens or 0)
+
+    def to_dict(self) -> dict[str, int]:
+        """What is known, as the journal keeps it."""
+        return {name: count for name, count in asdict(self).items() if count is not None}
+
+    @classmethod
+    def from_dict(cls, known: Mapping[str, Any]) -> Usage:
+        """What ``to_dict`` gave. ``TypeError`` for names that no usage has, ``ValueError`` for what is no count."""
+        for name, count in known.items():
+            if count is not None and (type(count) is not int or count < 0):
+                raise ValueError(f"{name} is a count of tokens, not {count!r}")
+        return cls(**known)
+
+
+def usage_in(answer: Any) -> Usage | None:
+    """The usage told by ``answer``: a response, or the list of a stream's events. None where none is told."""
+    if _is_list(answer):
+        return _streamed(answer)
+    found = _part(answer, "usage")
+    return None if found is None else _usage(found)
+
+
+def model_in(answer: Any) -> str | None:
+    """The model that says it answered."""
+    for one in answer if _is_list(answer) else (answer,):
+        for holder in (one, _part(one, "message"), _part(one, "response")):
+            model = _part(holder, "model")
+            if isinstance(model, str) and model:
+                return model
+    return None
+
+
+def _streamed(events: Sequence[Any]) -> Usage | None:
+    """The newest count of each kind wins: streams tell running totals (Anthropic) or the whole once (OpenAI)."""
+    merged: dict[str, int] = {}
+    for event in events:
+        for holder in (event, _part(event, "message"), _part(event, "response")):
+            found = _part(holder, "usage")
+            if found is not None:
+                merged |= _usage(found).to_dict()
+    return Usage(**merged) if merged else None
+
+
+def _usage(found: Any) -> Usage:
+    if _part(found, "prompt_tokens") is not None or _part(found, "completion_tokens") is not None:
+        names = ("prompt_tokens", "completion_tokens", "prompt_tokens_details", "completion_tokens_details")
+        return _inclusive(found, *names)
+    if _part(found, "input_tokens_details") is not None or _part(found, "output_tokens_details") is not None:
+        return _inclusive(found, "input_tokens", "output_tokens", "input_tokens_details", "output_tokens_details")
+    return Usage(
+        input_tokens=_count(found, "input_tokens"),
+        output_tokens=_count(found, "output_tokens"),
+        cached_tokens=_count(found, "cache_read_input_tokens"),
+        cache_write_tokens=_count(found, "cache_creation_input_tokens"),
+    )
+
+
+def _inclusive(found: Any, read: str, written: str, read_details: str, written_details: str) -> Usage:
+    """OpenAI counts cached tokens as part of what was read."""
+    whole, cached = _count(found, read), _count(_part(found, read_details), "cached_tokens")
+    return Usage(
+        input_tokens=None if whole is None else whole - (cached or 0),
+        output_tokens=_count(found, written),
+        cached_tokens=cached,
+        reasoning_tokens=_count(_part(found, written_details), "reasoning_tokens"),
+    )
+
+
+def _count(holder: Any, name: str) -> int | None:
+    value = _part(holder, name)
+    return value if type(value) is int and value >= 0 else None
+
+
+def _part(holder: Any, name: str) -> Any:
+    return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
+
+
+def _is_list(answer: Any) -> bool:
+    return isinstance(answer, Sequence) and not isinstance(answer, str | bytes)
