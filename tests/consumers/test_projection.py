@@ -20,6 +20,7 @@ from seekpoint.consumers.view_store import Change
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import JournalGap, LogTruncated, UndecodableRecord
 from seekpoint.schemas.log import MemoryLog, Record
+from seekpoint.schemas.settings import Settings
 
 TOPIC = "the-topic"
 
@@ -187,6 +188,33 @@ def test_release_finish_and_request_are_saved_at_once(bench: Bench, body: b.Body
     bench.owner.own(body)
     bench.project(projection)
     assert bench.save(projection, force=False) == int(is_due)
+
+
+def test_a_process_that_is_wanted_is_saved_once_what_was_in_the_log_is_projected(bench: Bench) -> None:
+    """Not before, and once: the next entry waits for its cadence again. One that is saved already is not wanted."""
+    projection = bench.projection()
+    projection.request({b"case-17": 4, b"nobody": 9})
+    assert bench.save(projection, force=False) == 0
+    assert bench.project(projection)
+    bench.owner.update("n", "4")
+    projection.request({b"case-17": 5})
+    assert bench.save(projection, force=False) == 0
+    assert bench.project(projection)
+    assert bench.save(projection, force=False) == 1
+    bench.owner.update("n", "5")
+    assert bench.project(projection)
+    assert bench.save(projection, force=False) == 0
+
+
+def test_the_end_of_an_invocation_is_saved_if_the_settings_say_so(bench: Bench) -> None:
+    """``checkpoint_after_invocation``; not by default."""
+    for wanted in (False, True):
+        cadence = Cadence.of(Settings(checkpoint_after_invocation=wanted, checkpoint_bytes_min=10**9))
+        projection = bench.projection(cadence=cadence)
+        for body in (b.InvocationTriggered("message"), b.InvocationStarted(), b.InvocationEnded("succeeded", 1)):
+            bench.owner.own(body)
+        assert bench.project(projection)
+        assert bench.save(projection, force=False) == wanted
 
 
 def test_entries_that_outweigh_the_snapshot_are_saved(bench: Bench) -> None:

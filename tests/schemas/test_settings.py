@@ -611,4 +611,6 @@ def _variable(name: str) -> str:
 def _default(field: dataclasses.Field[Any]) -> str:
     if field.name in GROUPS:
         return "none"
+    if type(field.default) is bool:
+        return f"`{str(field.default).lower()}`"
     return f"`{'none' if field.default is None else field.default}`"

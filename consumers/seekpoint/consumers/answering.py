@@ -65,9 +65,12 @@ class Answering:
         self._node_id = node_id
         self._make_ready = make_ready
         self._clock = clock
+        self.found: Recovered | None = None
+        """What the newest answer was made of; None if it is an error."""
 
     async def answer(self, request: RecoveryRequest) -> RecoveryAnswer:
         """The state, or the error. One whose deadline is over costs no recovery."""
+        self.found = None
         try:
             if request.deadline <= self._clock():
                 raise RequestTimeout("the request's deadline was over when it was read", process_id=request.process_id)
@@ -77,7 +80,9 @@ class Answering:
                 at_offset=request.at_offset,
                 at_time=None if request.at_time is None else _EPOCH + timedelta(microseconds=request.at_time),
             )
-            return await self._found(request, found)
+            answer = await self._found(request, found)
+            self.found = found
+            return answer
         except SeekpointError as exc:
             return self._failed(request, exc)
         except Exception as exc:
@@ -96,8 +101,9 @@ class Answering:
         )
         if self._fits(whole):
             return whole
-        place = None if self._make_ready is None else await self._make_ready(request.process_id, found)
-        return replace(whole, state=None, place=place)
+        if self._make_ready is None or not is_now(request):  # what is kept elsewhere is kept as of now
+            return replace(whole, state=None)
+        return replace(whole, state=None, place=await self._make_ready(request.process_id, found))
 
     def _fits(self, answer: RecoveryAnswer) -> bool:
         return len(encode_answer(answer)) + len(answer.process_id.encode()) <= self._limits.record_bytes

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.lifecycle import Lifecycle
+from seekpoint.schemas.settings import Settings
 from seekpoint.schemas.state import Draft
 
 __all__ = ["CHECKPOINT_REQUEST", "Cadence", "Dirty", "asks_for_checkpoint"]
@@ -44,6 +45,15 @@ class Cadence:
     batch_max: int = 500
     """Checkpoints in one transaction and partition."""
     batch_bytes_max: int = 16_777_216
+
+    @classmethod
+    def of(cls, settings: Settings) -> Cadence:
+        """The cadence that ``settings`` ask for."""
+        return cls(
+            bytes_min=settings.checkpoint_bytes_min,
+            age_max_s=settings.checkpoint_age_max_s,
+            after_invocation=settings.checkpoint_after_invocation,
+        )
 
     def is_due(self, dirty: Dirty, now_s: float) -> bool:
         """Whether a checkpoint should be written: its tail outweighs it, or it is old, or it was asked for."""

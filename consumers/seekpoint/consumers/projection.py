@@ -32,6 +32,8 @@ __all__ = ["PartitionProjection"]
 
 _logger = logging.getLogger("seekpoint.consumers")
 
+_NEVER = 1 << 63
+
 
 @dataclass(frozen=True, slots=True)
 class _Folded:
@@ -70,6 +72,7 @@ class PartitionProjection:
         self._barrier: int | None = None
         self._saved: SavedPartition | None = None
         self._dirty: dict[bytes, Dirty] = {}
+        self._wanted: dict[bytes, int] = {}
         self._write: _Write | None = None
         self.pending: Save | None = None
         """What was proposed and is neither committed nor refused."""
@@ -274,11 +277,9 @@ class PartitionProjection:
             dirty.is_urgent = dirty.is_urgent or one.is_urgent
 
     # --- P5, P6: checkpoints ----------------------------------------------------------------------------------------
-    def request(self, keys: Sequence[bytes]) -> None:
-        """Have these processes saved with the next transaction, if they are dirty."""
-        for key in keys:
-            if key in self._dirty:
-                self._dirty[key].is_urgent = True
+    def request(self, wanted: Mapping[bytes, int]) -> None:
+        """Have these processes saved as of at least that journal offset, as soon as it is projected."""
+        self._wanted.update(wanted)
 
     def propose(self, *, force: bool = False) -> Save | None:
         """What is due, or with ``force`` all that is dirty, and the floor that is true once it is written.
@@ -298,8 +299,11 @@ class PartitionProjection:
 
     def _due(self, force: bool) -> list[bytes]:
         """The oldest first: they hold the floor back."""
-        cadence, now_s = self._source.cadence, self._source.clock()
-        due = [key for key, dirty in self._dirty.items() if force or cadence.is_due(dirty, now_s)]
+        cadence, now_s, wanted = self._source.cadence, self._source.clock(), self._wanted
+        due = [
+            key for key, dirty in self._dirty.items() if force or self._is_wanted(key) or cadence.is_due(dirty, now_s)
+        ]
+        self._wanted = {key: end for key, end in wanted.items() if key in self._dirty or end > self.position}
         due.sort(key=lambda key: self._dirty[key].first)
         taken, width = [], 0
         for key in due[: cadence.batch_max]:
@@ -308,6 +312,10 @@ class PartitionProjection:
             if width > cadence.batch_bytes_max:
                 break
         return taken
+
+    def _is_wanted(self, key: bytes) -> bool:
+        """Not before what is in the log by then is projected: a checkpoint too early would have to be written twice."""
+        return self._wanted.get(key, _NEVER) <= self.position
 
     def _save(self, states: Mapping[bytes, State], due: Sequence[bytes]) -> Save:
         saved, topic_id = self._saved, self._source.topic_id
@@ -332,6 +340,8 @@ class PartitionProjection:
         self._saved.committed(save.floor, offsets, dict(positions))
         for key, offset in offsets.items():
             self._mark_saved(key, offset)
+            if self._wanted.get(key, _NEVER) <= save.next_offset:
+                del self._wanted[key]
         pointers = {key: Pointer(position, save.floor.offset) for key, position in positions.items()}
         try:
             if pointers:

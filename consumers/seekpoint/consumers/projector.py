@@ -38,9 +38,7 @@ class Projector:
         if settings.redis_url is None:
             raise InvalidSetting("a projector needs a Redis to keep the view in", setting="redis_url")
         self.settings = settings
-        self._cadence = cadence or Cadence(
-            bytes_min=settings.checkpoint_bytes_min, age_max_s=settings.checkpoint_age_max_s
-        )
+        self._cadence = cadence or Cadence.of(settings)
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._users = 0
@@ -129,6 +127,8 @@ class Projector:
             self._ended.set_result(None)
 
     def _loop(self) -> None:
+        from seekpoint.consumers.checkpoint_wishes import CheckpointWishes
+        from seekpoint.consumers.exchange import KafkaExchange
         from seekpoint.consumers.kafka import KafkaReader
         from seekpoint.consumers.kafka_transactions import KafkaTransactions
         from seekpoint.consumers.projector_loop import ProjectorLoop
@@ -156,7 +156,9 @@ class Projector:
                     cadence=self._cadence,
                 )
 
-            loop = ProjectorLoop(self.settings, source)
+            wishes = CheckpointWishes(KafkaExchange(reader), reader).start()
+            stack.callback(wishes.close)
+            loop = ProjectorLoop(self.settings, source, wishes)
             stack.callback(loop.close)
             while not self._stop.is_set():
                 loop.turn()

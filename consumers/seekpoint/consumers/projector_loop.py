@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from seekpoint.consumers.assignment import Assignment
+from seekpoint.consumers.checkpoint_wishes import Wishes
 from seekpoint.consumers.checkpoint_writer import Save
 from seekpoint.consumers.kafka_group import Fetched, KafkaGroup
 from seekpoint.consumers.projection import PartitionProjection
@@ -66,7 +67,9 @@ class _Progress:
 class ProjectorLoop:
     """One member of the projectors' group. ``turn`` is to be called over and over, by one thread, until ``close``."""
 
-    def __init__(self, settings: Settings, source: Callable[[ThreadPoolExecutor], Source]) -> None:
+    def __init__(
+        self, settings: Settings, source: Callable[[ThreadPoolExecutor], Source], wishes: Wishes | None = None
+    ) -> None:
         self.assignment: Assignment | None = None
         self.is_forcing = False
         """Whether everything dirty is saved, due or not."""
@@ -76,6 +79,7 @@ class ProjectorLoop:
         self._progress: dict[int, _Progress] = {}
         self._caches: dict[int, StateCache] = {}
         self._saved_at_s = 0.0
+        self._wishes = wishes
         self._group = KafkaGroup(settings, self._assigned, self._revoked)
 
     @property
@@ -140,6 +144,8 @@ class ProjectorLoop:
             for number in partitions
         ]
         self.assignment = Assignment(membership, made, self.source.writer)
+        if self._wishes is not None:
+            self._wishes.follow(partitions)
 
     # --- a turn -------------------------------------------------------------------------------------------------------
     def _prepare(self) -> None:
@@ -205,6 +211,8 @@ class ProjectorLoop:
             saves.extend([] if save is None else [save])
 
         for partition, projection in assignment.projections.items():
+            if self._wishes is not None:
+                projection.request(self._wishes.take(partition))
             if projection.is_ready:
                 self._guarded(partition, lambda one=projection: propose(one))  # type: ignore[misc]
         try:

@@ -26,6 +26,7 @@ from seekpoint.consumers.deadletters import DeadLetters
 from seekpoint.consumers.exchange import KafkaExchange
 from seekpoint.consumers.faust_settings import faust_config
 from seekpoint.consumers.health import STALL_MAX_S, Health
+from seekpoint.consumers.kept_states import KeptStates
 from seekpoint.consumers.open_requests import RequestAudit
 from seekpoint.consumers.recovery import Recovery
 from seekpoint.consumers.service_figures import Figures
@@ -55,14 +56,18 @@ _LOOK_INTERVAL_S = 1.0
 _HOUSEKEEPING_INTERVAL_S = 10.0
 _RETRY_S = 1.0
 _STOP_TIMEOUT_S = 20.0
+_CHECKPOINTING_MAX = 64
+"""Processes whose checkpoints are waited for at once; further ones are saved too, and not counted."""
 _logger = logging.getLogger("seekpoint.consumers.recovery_service")
 
 
 class RecoveryService:
     """One worker. ``async with RecoveryService(settings) as service: await service.run()``; one event loop's.
 
-    ``checkpoint`` is called after each answer that was about the present; ``make_ready`` for a state that does not fit
-    into an answer. Starting raises ``JournalUnavailable``, ``JournalMismatch`` (a topic is missing) and
+    After each answer about the present it waits beside its work until a projector has saved the process (which reads
+    the same requests), and counts whether it did. A state of the present that does not fit into an answer is answered
+    with its place: ``view:ID``, once the view has it. ``checkpoint`` and ``make_ready`` replace the two. Starting
+    raises ``JournalUnavailable``, ``JournalMismatch`` (a topic is missing) and
     ``InvalidSetting``.
     """
 
@@ -82,9 +87,10 @@ class RecoveryService:
         self.node_id = settings.node_id or f"recovery-{uuid4().hex[:12]}"
         self._reader: KafkaReader = KafkaReader(settings)
         self._exchange = KafkaExchange(self._reader)
-        self._recovery = Recovery(self._reader, settings)
+        self._recovery = Recovery.over(self._reader, settings)
         self._dead_letters = DeadLetters(self._reader, settings, topic="recover")
-        self._checkpoint, self._make_ready = checkpoint, make_ready
+        self._kept = KeptStates(self._recovery, settings)
+        self._checkpoint, self._make_ready = checkpoint, make_ready or self._kept.in_view
         self._checkpointing: dict[str, asyncio.Task[None]] = {}
         self._next: dict[int, int] = {}
         self._serving = False
@@ -154,6 +160,7 @@ class RecoveryService:
         await asyncio.gather(*self._checkpointing.values(), return_exceptions=True)
         if hasattr(self, "app"):
             await self._leave()
+        await self._kept.close()
         self._recovery.close()
         await asyncio.to_thread(self._reader.close)
         self._folder.cleanup()
@@ -248,8 +255,9 @@ class RecoveryService:
             self._count(answer, time.perf_counter() - began)
         await self._commit(record)
         self.health.progress()
-        if request is not None and answer.error is None and is_now(request):
-            self._have_checkpointed(request.process_id)
+        found = self._answering.found
+        if request is not None and found is not None and is_now(request):
+            self._have_checkpointed(request.process_id, found.state.offset)
 
     async def _decoded(self, record: Record) -> RecoveryRequest | None:
         """The request; None for a record that is none: it becomes a dead letter."""
@@ -301,16 +309,18 @@ class RecoveryService:
         else:
             self.figures.failed += 1
 
-    def _have_checkpointed(self, process_id: str) -> None:
-        if self._checkpoint is not None and process_id not in self._checkpointing:
-            task = asyncio.create_task(self._save(process_id), name=f"checkpoint {process_id}")
+    def _have_checkpointed(self, process_id: str, offset: int) -> None:
+        if process_id not in self._checkpointing and len(self._checkpointing) < _CHECKPOINTING_MAX:
+            task = asyncio.create_task(self._save(process_id, offset), name=f"checkpoint {process_id}")
             self._checkpointing[process_id] = task
             task.add_done_callback(lambda _: self._checkpointing.pop(process_id, None))
 
-    async def _save(self, process_id: str) -> None:
-        assert self._checkpoint is not None
+    async def _save(self, process_id: str, offset: int) -> None:
         try:
-            await self._checkpoint(process_id)
+            if self._checkpoint is not None:
+                await self._checkpoint(process_id)
+            else:
+                await self._kept.checkpointed(process_id, offset)
             self.figures.checkpoints += 1
         except Exception as exc:  # the answer is given: a checkpoint only makes the next recovery short
             self.figures.checkpoint_failures += 1

@@ -79,6 +79,13 @@ def _show_url(value: object) -> str:
     return mask_url(value) if isinstance(value, str) and re.match(r"(redis|rediss|unix)://", value) else MASK
 
 
+def _switch(text: str) -> bool:
+    words = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+    if text.strip().lower() not in words:
+        raise ValueError(text)
+    return words[text.strip().lower()]
+
+
 _SECONDS = _number("a number of seconds above 0", lambda value: 0 < value < inf)
 _BROKER = r"(?:[A-Za-z_]+://)?(?:\[[0-9A-Fa-f:.%]+\]|[^\s,:/@\[\]]+)(?::\d{1,5})?"
 
@@ -107,5 +114,6 @@ FORMS: Mapping[str, Form] = {
     "start_timeout_s": _SECONDS,
     "checkpoint_age_max_s": _SECONDS,
     "checkpoint_bytes_min": _whole(0, 1_000_000_000),
+    "checkpoint_after_invocation": Form("true or false", lambda value: type(value) is bool, _switch),
 }
 """The form of each setting that is not a group of options."""

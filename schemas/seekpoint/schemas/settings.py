@@ -59,6 +59,7 @@ class Settings:
     start_timeout_s: float = 15.0
     checkpoint_age_max_s: float = 30.0
     checkpoint_bytes_min: int = 16_384
+    checkpoint_after_invocation: bool = False
     kafka: Mapping[str, str] = _options()
     kafka_producer: Mapping[str, str] = _options()
     kafka_consumer: Mapping[str, str] = _options()
