@@ -56,7 +56,7 @@ class Kept:
         return position
 
     def floor(self, offset: int) -> None:
-        epoch = self.log.leader_epoch_at(self.partition, offset)
+        epoch = self.log.leader_epoch_at(self.partition, offset - 1)
         record = Floor(offset=offset, leader_epoch=epoch, topic_id=self.log.topic_id, since=0)
         self.checkpoints.write(self.partition, [(FLOOR_KEY, record.to_bytes())])
 

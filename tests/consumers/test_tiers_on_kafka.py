@@ -49,7 +49,9 @@ class Fleet:
     def save(self, record: bytes, floor: int) -> int:
         """A checkpoint and a floor, in one transaction; the checkpoint's position."""
         producer = self.raw.transaction("checkpoints")
-        low = Floor(offset=floor, leader_epoch=-1, topic_id=self.recoverer.log.topic_id, since=0)
+        log = self.recoverer.log
+        epoch = log.leader_epoch_at(self.partition, floor - 1)
+        low = Floor(offset=floor, leader_epoch=epoch, topic_id=log.topic_id, since=0)
         records = [(KEY, record, 0), (FLOOR_KEY, low.to_bytes(), 0)]
         positions = self.raw.write_in(producer, self.partition, records, self.topic)
         producer.commit_transaction(20)

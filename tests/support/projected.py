@@ -68,7 +68,7 @@ class Projected:
 
     def floor_record(self, partition: int, offset: int) -> bytes:
         """A floor there."""
-        epoch = self._epoch(partition, offset)
+        epoch = self._epoch(partition, offset - 1)
         return Floor(offset=offset, leader_epoch=epoch, topic_id=self.log.topic_id, since=0).to_bytes()
 
     def _first_unsaved(self, partition: int, stop: int) -> int:

@@ -194,7 +194,8 @@ class Projector:
         if start >= stop:
             return False
         records = [record for batch in self.world.log.read(0, start, stop) for record in batch.records]
-        return self.projection.project(records, stop)
+        epoch = self.world.log.leader_epoch_at(0, records[-1].offset)
+        return self.projection.project(records, stop, epoch)
 
 
 class World:
@@ -312,6 +313,10 @@ class World:
         """The cleaner runs."""
         self.checkpoints.compact(0, self.random.choice([None, self.random.randint(0, self.checkpoints.end(0))]))
 
+    def elect(self) -> None:
+        """Another leader, who has everything."""
+        self.log.elect(0)
+
     def trim(self) -> None:
         """Below the floor nothing is needed."""
         self.log.trim(0, self.read_checkpoints()[1])
@@ -361,7 +366,10 @@ class World:
         floor = 0
         for position, key, value in self.checkpoints.records(0, 0, self.checkpoints.stable_end(0)):
             assert value is not None
-            offset = Floor.from_bytes(value).offset if key == FLOOR_KEY else Checkpoint.from_bytes(value).offset
+            found = Floor.from_bytes(value) if key == FLOOR_KEY else Checkpoint.from_bytes(value)
+            offset = found.offset
+            if self.log.leader_epoch_at(0, found.landmark.offset) not in (-1, found.leader_epoch):
+                raise Broken(f"{key!r} at {offset} is not of leader epoch {found.leader_epoch}")
             if key == FLOOR_KEY:
                 floor = offset
                 self.hint = Floor.from_bytes(value).since
@@ -412,5 +420,6 @@ _HAPPENINGS: dict[Callable[[World], None], float] = {
     World.lose_view: 1.5,
     World.compact: 0.8,
     World.trim: 0.8,
+    World.elect: 0.8,
     World.look: 1.0,
 }

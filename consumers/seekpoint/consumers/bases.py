@@ -242,7 +242,7 @@ class Bases:
             raise Unusable(f"the floor {floor.offset} lies below the log's beginning {marks.low}")
         if floor.offset > marks.high:
             raise Unusable(f"the floor {floor.offset} lies beyond the log's end {marks.high}: a truncated log")
-        return Base(Tier.CHECKPOINT, new_state(), floor.offset, (Landmark(floor.offset, floor.leader_epoch),))
+        return Base(Tier.CHECKPOINT, new_state(), floor.offset, (floor.landmark,))
 
     def _checkpoint_base(
         self, search: Search, marks: Watermarks, checkpoint: Checkpoint, state: State, start: int, floor: Floor | None
@@ -252,9 +252,9 @@ class Bases:
             raise Unusable(f"its seek point {start} lies below the log's beginning {marks.low}")
         if checkpoint.offset >= marks.high or start > marks.high:
             raise Unusable(f"it stands beyond the log's end {marks.high}: a truncated log")
-        landmarks = [Landmark(checkpoint.offset, checkpoint.leader_epoch)]
+        landmarks = [checkpoint.landmark]
         if floor is not None:
-            landmarks.append(Landmark(floor.offset, floor.leader_epoch))
+            landmarks.append(floor.landmark)
         unknown = floor is None and start > checkpoint.offset + 1
         return Base(Tier.CHECKPOINT, state, start, tuple(landmarks), unknown)
 

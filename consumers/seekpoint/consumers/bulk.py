@@ -42,12 +42,12 @@ class Bulk:
 
     @property
     def landmarks(self) -> dict[Landmark, None]:
-        """All records that the bases stand on; of processes in the same place once."""
-        newest: dict[int, Landmark] = {}
+        """The records that the bases stand on: the highest of each leader epoch, which proves the others."""
+        highest: dict[int, Landmark] = {}
         for base in self.bases.values():
             for landmark in base.landmarks:
-                newest[landmark.offset] = landmark
-        return dict.fromkeys(newest.values())
+                highest[landmark.leader_epoch] = max(landmark, highest.get(landmark.leader_epoch, landmark))
+        return dict.fromkeys(highest.values())
 
     def look(self, tier: Tier | None) -> None:
         """Ask the view, if there is one and it may be used."""

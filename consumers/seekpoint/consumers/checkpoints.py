@@ -2,8 +2,9 @@
 
 A checkpoint's partition is its process's. The **floor** of a partition is the journal offset below which no process
 has an entry that is missing from its checkpoint: a database's redo point. A recovery starts to read at
-``max(checkpoint.offset + 1, floor)``; a checkpoint may only be used with a floor that was read with it or after it
-(P7). Both carry the journal topic's id; a checkpoint also the hash of its state: what does not fit is not used.
+``max(checkpoint.offset + 1, floor)``; a checkpoint may only be used with the floor as of the same moment, never with a
+later one: the floor of its own transaction, or both as of one position of the partition (P7). Both carry the journal
+topic's id and a landmark in it; a checkpoint also the hash of its state: what does not fit is not used.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import NamedTuple, Protocol
 import orjson
 
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat
+from seekpoint.schemas.log import Landmark
 from seekpoint.schemas.state import FOLD_VERSION, State
 
 __all__ = [
@@ -70,6 +72,11 @@ class Checkpoint:
             state=data,
             digest=_digest(data),
         )
+
+    @property
+    def landmark(self) -> Landmark:
+        """The record it stands on."""
+        return Landmark(self.offset, self.leader_epoch)
 
     def to_bytes(self) -> bytes:
         """The record's value: a line of JSON about it, a newline, the state's bytes.
@@ -135,10 +142,16 @@ class Floor:
 
     offset: int
     leader_epoch: int
+    """Of the record right below ``offset``, the last that it says something of; -1 where it is not known."""
     topic_id: str
     since: int
     """The checkpoint partition's position before which every checkpoint is below the floor: an assignment reads on
     from there."""
+
+    @property
+    def landmark(self) -> Landmark:
+        """The record it stands on. The one at ``offset`` often is not written yet."""
+        return Landmark(self.offset - 1, self.leader_epoch)
 
     def to_bytes(self) -> bytes:
         """As JSON."""
@@ -179,6 +192,13 @@ class Saved(NamedTuple):
     """The journal offset it is as of."""
     position: int
     """The record's own offset in the checkpoint partition."""
+    leader_epoch: int = -1
+    """Of the journal's record at ``offset``."""
+
+    @property
+    def landmark(self) -> Landmark:
+        """The journal's record that the checkpoint stands on."""
+        return Landmark(self.offset, self.leader_epoch)
 
 
 @dataclass(slots=True)
@@ -223,7 +243,8 @@ def take(found: Partition, position: int, key: bytes, value: bytes | None) -> No
     elif key == FLOOR_KEY:
         found.floor = Floor.from_bytes(value)
     else:
-        found.saved[key] = Saved(Checkpoint.from_bytes(value).offset, position)
+        checkpoint = Checkpoint.from_bytes(value)
+        found.saved[key] = Saved(checkpoint.offset, position, checkpoint.leader_epoch)
 
 
 def _digest(data: bytes) -> str:

@@ -19,13 +19,14 @@ from seekpoint.consumers.batch_fold import Decoded, Poison, decode_batch, fold_b
 from seekpoint.consumers.cadence import Dirty
 from seekpoint.consumers.checkpoint_writer import Save
 from seekpoint.consumers.checkpoints import Checkpoint, Floor
+from seekpoint.consumers.epochs import Epochs, stands, untrue
 from seekpoint.consumers.rebuild import rebuild
 from seekpoint.consumers.saved import SavedPartition, read_saved
 from seekpoint.consumers.source import Source
 from seekpoint.consumers.state_cache import StateCache
 from seekpoint.consumers.view_store import Change, Pointer, ViewMeta
-from seekpoint.schemas.errors import JournalGap, LogTruncated, SeekpointError, ViewUnavailable
-from seekpoint.schemas.log import Record
+from seekpoint.schemas.errors import JournalGap, JournalMismatch, LogTruncated, SeekpointError, ViewUnavailable
+from seekpoint.schemas.log import Landmark, Record
 from seekpoint.schemas.state import State
 
 __all__ = ["PartitionProjection"]
@@ -74,6 +75,7 @@ class PartitionProjection:
         self._dirty: dict[bytes, Dirty] = {}
         self._wanted: dict[bytes, int] = {}
         self._write: _Write | None = None
+        self._epochs = Epochs(source.log, partition)
         self.pending: Save | None = None
         """What was proposed and is neither committed nor refused."""
 
@@ -116,16 +118,25 @@ class PartitionProjection:
         if stable < self._barrier:
             return None  # a former owner's transaction is being decided
         saved = read_saved(source.checkpoints, self.partition, source.topic_id, stable, self._hint)
-        self._refuse_lost_log(saved.floor)
+        self._refuse_lost_log(saved.floor, saved.published)
+        self._refuse_lost_heads(saved)
         return saved
 
-    def _refuse_lost_log(self, floor: int) -> None:
+    def _refuse_lost_log(self, floor: int, published: Floor | None) -> None:
         marks = self._source.log.watermarks(self.partition)
         facts = {"journal": self._source.log.name, "partition": self.partition, "floor": floor, **marks._asdict()}
         if floor > marks.high:
             raise LogTruncated("the log ends before the floor of its checkpoints", **facts)
         if floor < marks.low:
             raise JournalGap("entries that no checkpoint stands for are gone from the log", **facts)
+        if published is not None and not stands(self._source.log, self.partition, published.landmark):
+            raise LogTruncated("another leader epoch below the floor: the log was truncated", **facts)
+
+    def _refuse_lost_heads(self, saved: SavedPartition) -> None:
+        """A checkpoint of records that are no more is damaged: never a guess."""
+        gone = untrue(self._source.log, self.partition, (head.landmark for head in saved.heads.values()))
+        for key in [key for key, head in saved.heads.items() if head.landmark in gone]:
+            saved.damage(key, JournalMismatch("it stands on records that are no more: the log was truncated"))
 
     def _look_at_view(self, saved: SavedPartition) -> bool:
         view = self._source.view
@@ -144,14 +155,16 @@ class PartitionProjection:
         offsets = view.offsets_from(self.partition, meta.token, saved.floor, meta.applied)
         if offsets is None:
             return False
+        self._epochs = Epochs(self._source.log, self.partition)
+        self._epochs.saw(meta.applied, meta.leader_epoch)
         self._begin(meta.token, meta.applied + 1, saved, offsets)
         return True
 
     def _is_usable(self, meta: ViewMeta | None, floor: int) -> bool:
         if meta is None or meta.applied is None or meta.topic_id != self._source.topic_id:
             return False
-        if meta.applied >= self._source.log.watermarks(self.partition).high:
-            _logger.error("partition %d: the view is ahead of the log, which lost entries", self.partition)
+        if not stands(self._source.log, self.partition, Landmark(meta.applied, meta.leader_epoch)):
+            _logger.error("partition %d: the view has what the log lost, at %d or below", self.partition, meta.applied)
             return False
         return meta.applied + 1 >= floor
 
@@ -174,6 +187,9 @@ class PartitionProjection:
         The write goes on beside the next fold: ``flush`` tells of it. False: the view is not at ``position``, nothing
         of the batch counts; ``prepare``, and read on from there. Poison is told once the states are sure.
         """
+        if self._epochs.is_cut(leader_epoch):
+            self.reload(anew=True)
+            return False
         entries, poison = decode_batch(records, self._source.log)
         bases = self._bases({record.key for record, _ in entries if record.key is not None})
         if bases is None:
@@ -183,7 +199,9 @@ class PartitionProjection:
             self._source.on_poison(record, error)
         if not self.flush():
             return False
-        self._send(folded, next_offset, leader_epoch)
+        if records:
+            self._epochs.saw(records[-1].offset, leader_epoch)
+        self._send(folded, next_offset)
         return True
 
     def _bases(self, keys: set[bytes]) -> dict[bytes, State | None] | None:
@@ -220,7 +238,7 @@ class PartitionProjection:
             error.facts.update(partition=record.partition, offset=record.offset)
         return both
 
-    def _send(self, folded: Sequence[_Folded], next_offset: int, leader_epoch: int) -> None:
+    def _send(self, folded: Sequence[_Folded], next_offset: int) -> None:
         changes = [one.change for one in folded]
         outcome = self._source.writes.submit(
             self._source.view.write,
@@ -228,7 +246,7 @@ class PartitionProjection:
             self._token,
             self.position,
             next_offset - 1,
-            leader_epoch,
+            self._epochs.newest.leader_epoch,
             changes,
         )
         self._write = _Write(outcome, folded, next_offset)
@@ -325,11 +343,25 @@ class PartitionProjection:
         newer = {key: state for key, state in states.items() if state.offset > saved.offset(key)}
         left_out = (dirty.first for key, dirty in self._dirty.items() if key not in newer)
         offset = max(saved.floor, min(left_out, default=self.position))
-        floor = Floor(offset=offset, leader_epoch=-1, topic_id=topic_id, since=saved.since(offset, newer.keys()))
+        epochs = {state.offset: self._epochs.of(state.offset) for state in sorted(newer.values(), key=_offset)}
+        floor = Floor(
+            offset=offset,
+            leader_epoch=self._epoch_below(offset),
+            topic_id=topic_id,
+            since=saved.since(offset, newer.keys()),
+        )
         checkpoints = {
-            key: Checkpoint.of(key.decode(), self.partition, state, topic_id, -1) for key, state in newer.items()
+            key: Checkpoint.of(key.decode(), self.partition, state, topic_id, epochs[state.offset])
+            for key, state in newer.items()
         }
         return Save(partition=self.partition, checkpoints=checkpoints, floor=floor, next_offset=self.position)
+
+    def _epoch_below(self, floor: int) -> int:
+        """Of the record that a floor's landmark is; of a floor that stays, the published one: it may be trimmed."""
+        published = None if self._saved is None else self._saved.published
+        if published is not None and published.offset == floor and published.leader_epoch >= 0:
+            return published.leader_epoch
+        return self._epochs.of(floor - 1)
 
     def committed(self, save: Save, positions: Mapping[bytes, int]) -> None:
         """P6: ``save`` is in the log. What was folded since stays dirty; the view is told where the rest is."""
@@ -337,7 +369,7 @@ class PartitionProjection:
             return
         self.pending = None
         offsets = {key: checkpoint.offset for key, checkpoint in save.checkpoints.items()}
-        self._saved.committed(save.floor, offsets, dict(positions))
+        self._saved.committed(save.floor, save.checkpoints, positions)
         for key, offset in offsets.items():
             self._mark_saved(key, offset)
             if self._wanted.get(key, _NEVER) <= save.next_offset:
@@ -362,3 +394,7 @@ class PartitionProjection:
         """``save`` is certainly not in the log."""
         if self.pending is save:
             self.pending = None
+
+
+def _offset(state: State) -> int:
+    return state.offset

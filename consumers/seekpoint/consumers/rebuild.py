@@ -33,7 +33,8 @@ def rebuild(source: Source, partition: int, saved: SavedPartition) -> None:
         if not view.put(partition, token, chunk):
             return
         processes += len(chunk)
-    view.ready(partition, token, saved.floor - 1, -1, processes)
+    epoch = -1 if saved.published is None else saved.published.leader_epoch
+    view.ready(partition, token, saved.floor - 1, epoch, processes)
 
 
 def _chunks(source: Source, saved: SavedPartition) -> Iterator[dict[bytes, tuple[State, Pointer]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from seekpoint.consumers.checkpoints import FLOOR_KEY, Checkpoint, CheckpointReader, Floor, Saved
@@ -63,7 +63,7 @@ class SavedPartition:
                 partition=self.partition,
             )
         if checkpoint.topic_id == self.topic_id:
-            self.heads[key] = Saved(checkpoint.offset, position)
+            self.heads[key] = Saved(checkpoint.offset, position, checkpoint.leader_epoch)
 
     def _take_floor(self, value: bytes | None) -> None:
         floor = None if value is None else Floor.from_bytes(value)
@@ -83,10 +83,10 @@ class SavedPartition:
         here = (head.position for key, head in self.heads.items() if head.offset >= floor and key not in rewritten)
         return min(here, default=self.position)
 
-    def committed(self, floor: Floor, offsets: dict[bytes, int], positions: dict[bytes, int]) -> None:
+    def committed(self, floor: Floor, saved: Mapping[bytes, Checkpoint], positions: Mapping[bytes, int]) -> None:
         """A transaction of ours is in the log."""
-        for key, offset in offsets.items():
-            self.heads[key] = Saved(offset, positions[key])
+        for key, checkpoint in saved.items():
+            self.heads[key] = Saved(checkpoint.offset, positions[key], checkpoint.leader_epoch)
             self.damaged.discard(key)
         self.published = floor
         self.position = max([self.position, *(position + 1 for position in positions.values())])

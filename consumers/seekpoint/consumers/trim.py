@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from seekpoint.consumers.checkpoints import Checkpoint, CheckpointReader, Floor, Partition, read_partition
+from seekpoint.consumers.epochs import untrue
 from seekpoint.consumers.scan import entry_of
 from seekpoint.schemas.errors import JournalMismatch, UndecodableRecord
 from seekpoint.schemas.log import LogReader, Record
@@ -66,6 +67,7 @@ class Trim:
         if found.floor is None:
             return Trimmed(partition=partition, low=low, floor=None, target=low, checkpoints=0, note="no floor yet")
         floor = self._checked(found.floor, partition, high)
+        self._refuse_truncated(partition, found)
         target, note, covered = floor, "", dict[bytes, int]()
         for key in list(found.saved):
             state = self._state(partition, found, key)
@@ -96,6 +98,17 @@ class Trim:
                 high=high,
             )
         return floor.offset
+
+    def _refuse_truncated(self, partition: int, found: Partition) -> None:
+        gone = untrue(self._log, partition, (saved.landmark for saved in found.saved.values()))
+        for key, saved in found.saved.items():
+            if saved.landmark in gone:
+                raise JournalMismatch(
+                    "a checkpoint stands on records that are no more: the log was truncated",
+                    partition=partition,
+                    process_id=key.decode(errors="replace"),
+                    offset=saved.offset,
+                )
 
     def _state(self, partition: int, found: Partition, key: bytes) -> State:
         position = found.saved[key].position
