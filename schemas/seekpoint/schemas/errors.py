@@ -24,13 +24,17 @@
     │   ├── UnknownProcess       no such process, on proof
     │   ├── UnknownPoint         the process has no such point in its past
     │   ├── TierUnavailable      a forced recovery tier is not there
+    │   ├── ReplayRefused        a replay that would not be safe, or not be what was asked for
     │   └── InvalidSetting       a setting that does not exist, does not parse or may not be changed
     └── CallAPerson              facts that no retry changes
         ├── ProcessDegraded      entries are missing or do not fit: a person decides
+        ├── ReplayDivergence     the agent's code no longer asks what its history says it asked
+        ├── StepFailed           a remembered failure whose own class cannot be made again
         ├── ViewRefused          a Redis that no view may be kept in: it evicts
         ├── JournalMismatch      the topics are not those of this journal
         ├── JournalGap           history below an offset is gone
         ├── LogTruncated         the log lost entries that were acknowledged
+        ├── ReplayMismatch       a replay's target does not hold what was sent
         ├── NewerFormat          written by a newer Seekpoint than this one
         ├── UndecodableRecord    bytes that are no entry (a reader makes a dead letter of it)
         └── TooManyDeadLetters   a reader stopped before it drained a broken topic
@@ -67,8 +71,12 @@ __all__ = [
     "ProcessFinished",
     "Refused",
     "Reopen",
+    "ReplayMismatch",
+    "ReplayRefused",
+    "ReplayDivergence",
     "RequestTimeout",
     "SeekpointError",
+    "StepFailed",
     "TierUnavailable",
     "TooManyDeadLetters",
     "TryAgain",
@@ -258,6 +266,12 @@ class TierUnavailable(Refused):
     hint = "recover without tier=, or with another"
 
 
+class ReplayRefused(Refused):
+    """A replay that would not be safe, or would not be what was asked for. Nothing more was written."""
+
+    hint = "see docs/replay.md"
+
+
 class InvalidSetting(Refused):
     """A setting that does not exist, does not parse, or may not be changed because a guarantee rests on it."""
 
@@ -276,6 +290,21 @@ class ProcessDegraded(CallAPerson):
 
     hint = "look with seekpoint log ID, then accept the loss: seekpoint recover ID --claim --accept-degraded"
     exit_code = EXIT_REFUSED
+
+
+class ReplayDivergence(CallAPerson):
+    """The agent's code asks something else than its history says. Nothing was run for it. ``kind`` says how it differs:
+    ``input``, ``prompt``, ``type``, ``order``, ``length`` or ``definition``; ``key``, ``seq``, ``expected`` and
+    ``actual`` say where."""
+
+    hint = "run the code that made the history, guard the change with patched(), or replay permissively"
+    exit_code = EXIT_REFUSED
+
+
+class StepFailed(CallAPerson):
+    """A call failed, for good; its own exception's class (``type``) cannot be imported or made again here."""
+
+    hint = "catch StepFailed, or raise an exception that a module defines at its top level"
 
 
 class ViewRefused(CallAPerson):
@@ -301,6 +330,12 @@ class LogTruncated(CallAPerson):
     """The log ends before entries that were acknowledged (an unclean leader election, a restored volume)."""
 
     hint = "look at the brokers first; then seekpoint verify ID"
+
+
+class ReplayMismatch(CallAPerson):
+    """What lies in a replay's target is not what was sent: records are missing, twice there, or altered."""
+
+    hint = "replay into a fresh topic, and see who else writes into this one or trims it"
 
 
 class NewerFormat(CallAPerson):
