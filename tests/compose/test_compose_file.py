@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import subprocess
+import sys
+import time
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +20,7 @@ import yaml
 from seekpoint.compose import check_topics, create_topics
 from seekpoint.compose.ports import free_ports
 from seekpoint.compose.runtime import KAFKA_VERSION
+from seekpoint.producers import Node
 from seekpoint.schemas.settings import Settings
 
 COMPOSE_FILE = Path(__file__).parents[2] / "compose" / "compose.yaml"
@@ -53,10 +58,70 @@ def test_valkey_keeps_what_it_is_given(services: dict[str, Any]) -> None:
 
 def test_every_service_keeps_its_data_and_tells_its_health(services: dict[str, Any]) -> None:
     """`up --wait` waits for the checks, a restart finds the volumes; nothing listens beyond this machine."""
+    assert services.keys() == {"kafka", "valkey", "projector"}
     for name, service in services.items():
         assert service["healthcheck"]["test"], name
-        assert service["volumes"][0].startswith(f"{name}:/"), name
+        assert name == "projector" or service["volumes"][0].startswith(f"{name}:/"), name
         assert all(port.startswith("127.0.0.1:") for port in service["ports"]), name
+
+
+def test_the_projector_runs_what_this_tree_holds(services: dict[str, Any]) -> None:
+    """Its image is built from here; it waits for the others, finds them inside, and its settings are some."""
+    projector = services["projector"]
+    build = projector["build"]
+    context = COMPOSE_FILE.parent / build["context"]
+    dockerfile = (context / build["dockerfile"]).read_text()
+    assert "pip install" in dockerfile
+    assert 'ENTRYPOINT ["seekpoint"]' in dockerfile
+    assert {name: on["condition"] for name, on in projector["depends_on"].items()} == dict.fromkeys(
+        ("kafka", "valkey"), "service_healthy"
+    )
+    given = {name: re.sub(r"\$\{\w+:-(.*?)\}", r"\1", value) for name, value in projector["environment"].items()}
+    settings = Settings.load(environ=given)
+    kafka = services["kafka"]["environment"]
+    assert f"INSIDE://{settings.bootstrap_servers}" in kafka["KAFKA_ADVERTISED_LISTENERS"]
+    assert (settings.journal, settings.partitions) == (Settings().journal, Settings().partitions)
+    assert settings.redis_url == "redis://valkey:6379/0"
+
+
+def test_the_image_holds_all_that_the_wheel_is_made_of() -> None:
+    """And neither the history nor what happens to lie about."""
+    ignored = COMPOSE_FILE.with_name("Dockerfile.dockerignore").read_text().splitlines()
+    let_in = {line[1:] for line in ignored if line.startswith("!")}
+    wheel = tomllib.loads((COMPOSE_FILE.parents[1] / "pyproject.toml").read_text())
+    project, build = wheel["project"], wheel["tool"]["hatch"]["build"]["targets"]["wheel"]
+    roots = {package.partition("/")[0] for package in build["packages"]}
+    assert "*" in ignored
+    assert let_in == {*roots, "pyproject.toml", project["readme"], *project["license-files"]}
+
+
+@pytest.mark.cluster
+def test_the_commands_of_the_projectors_container_work(
+    services: dict[str, Any], settings: Settings, tmp_path: Path
+) -> None:
+    """The line that the container runs, on this machine: topics, then a projector; its health check succeeds."""
+    projector, [port] = services["projector"], free_ports(1)
+    [line] = (text.replace("8081", str(port)).replace("0.0.0.0", "127.0.0.1") for text in projector["command"])
+    check = [part.replace("8081", str(port)) for part in projector["healthcheck"]["test"][1:]]
+    environ = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "SEEKPOINT_JOURNAL": settings.journal,
+        "SEEKPOINT_PARTITIONS": str(settings.partitions),
+        "SEEKPOINT_BOOTSTRAP_SERVERS": settings.bootstrap_servers,
+        "SEEKPOINT_REDIS_URL": settings.redis_url or "",
+    }
+    with subprocess.Popen([*projector["entrypoint"], line], cwd=tmp_path, env=environ) as running:
+        try:
+            deadline = time.monotonic() + 40
+            while subprocess.run(check, env=environ, capture_output=True, check=False).returncode != 0:
+                assert running.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.2)
+            running.terminate()
+            assert running.wait(25) == 0
+        finally:
+            running.kill()
 
 
 def why_no_engine() -> str | None:
@@ -79,17 +144,18 @@ def docker_compose_file() -> Iterator[str]:
     reason = why_no_engine()
     if reason is not None:
         pytest.skip(f"no Docker engine: {reason}")
-    kafka, redis = free_ports(2)
+    kafka, redis, health = free_ports(3)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SEEKPOINT_KAFKA_PORT", str(kafka))
         patch.setenv("SEEKPOINT_REDIS_PORT", str(redis))
+        patch.setenv("PROJECTOR_PORT", str(health))
         yield str(COMPOSE_FILE)
 
 
 @pytest.fixture(scope="session")
 def docker_setup() -> list[str]:
     """For pytest-docker: up, and healthy."""
-    return ["up --detach --wait --wait-timeout 180"]
+    return ["up --build --detach --wait --wait-timeout 300"]
 
 
 @pytest.mark.docker
@@ -103,3 +169,11 @@ async def test_a_journal_is_created_on_the_containers(docker_compose_file: str, 
     with socket.create_connection(("127.0.0.1", int(os.environ["SEEKPOINT_REDIS_PORT"])), 5) as connection:
         connection.sendall(b"PING\r\n")
         assert connection.recv(64).startswith(b"+PONG")
+    projected = Settings(bootstrap_servers=settings.bootstrap_servers, redis_url=f"redis://127.0.0.1:{_port('REDIS')}")
+    async with Node.connect(projected) as node, node.open("case-1") as process:
+        await process.update("a", 1)
+        await process.checkpoint()
+
+
+def _port(of: str) -> str:
+    return os.environ[f"SEEKPOINT_{of}_PORT"]

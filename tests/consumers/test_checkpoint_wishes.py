@@ -10,7 +10,7 @@ import pytest
 
 from owners import Owner
 from seekpoint.compose import create_topics
-from seekpoint.consumers import Projector, View
+from seekpoint.consumers import Projector, Tier, View
 from seekpoint.consumers.cadence import Cadence
 from seekpoint.consumers.checkpoint_wishes import CheckpointWishes
 from seekpoint.consumers.exchange import MemoryExchange
@@ -124,9 +124,9 @@ async def test_a_process_that_is_recovered_on_demand_is_checkpointed(settings: S
             await process.update("a", 1)
             found = await asker.request_recovery("case-1")
             async with asyncio.timeout(30):
-                while service.figures.checkpoints == 0:
+                while service.figures.checkpoints == 0:  # noqa: ASYNC110  # it has no event
                     await asyncio.sleep(0.05)
-            saved = await asker.recover("case-1", tier="checkpoint")  # type: ignore[arg-type]
+            saved = await asker.recover("case-1", tier=Tier.CHECKPOINT)
             assert (saved.state.hash, saved.report.entries_scanned) == (found.hash, 0)
             assert (await owner.recover("case-1")).state.mailbox == {}
             assert not running.done(), running

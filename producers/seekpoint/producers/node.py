@@ -14,6 +14,7 @@ from seekpoint.consumers.exchange import KafkaExchange
 from seekpoint.consumers.heartbeats import Liveness
 from seekpoint.consumers.threads import Threads
 from seekpoint.producers.confirm import Confirmer
+from seekpoint.producers.embedded import EmbeddedProjector
 from seekpoint.producers.externals import Externals
 from seekpoint.producers.handle import Cause, Handle, Status
 from seekpoint.producers.healing import Healer
@@ -64,6 +65,7 @@ class Node:
             self.identity,
         )
         self._requests: Requests | None = None
+        self._projector: EmbeddedProjector | None = None
         self._started = False
 
     @property
@@ -71,16 +73,28 @@ class Node:
         """This node's name, as claims and heartbeats show it."""
         return self.identity.node_id
 
+    @property
+    def projector_failure(self) -> BaseException | None:
+        """What ended this node's own projector; None while it runs, and where it has none."""
+        return None if self._projector is None else self._projector.failure
+
     @classmethod
-    def connect(cls, settings: Settings | None = None, **overrides: Any) -> Node:
-        """A node on Kafka. Without ``settings``: from the environment and ``seekpoint.toml``. Connects on first use."""
+    def connect(cls, settings: Settings | None = None, *, projector: bool = False, **overrides: Any) -> Node:
+        """A node on Kafka. Without ``settings``: from the environment and ``seekpoint.toml``. Connects on first use.
+
+        With ``projector`` it also keeps view and checkpoints, beside its processes, sharing the partitions with all
+        other projectors; ``InvalidSetting`` if there is no Redis. An argument and no setting: settings are a journal's
+        every program's, and a program that opens a node for a moment must not move everybody's partitions.
+        """
         from seekpoint.consumers.kafka import KafkaReader
         from seekpoint.producers.kafka import KafkaWriter
 
         settings = settings or Settings.load(**overrides)
+        embedded = _embedded(settings) if projector else None
         reader = KafkaReader(settings)
         node = cls(reader, KafkaWriter(settings), settings, Recovery.over(reader, settings, is_starting=True))
         node._requests = Requests(KafkaExchange(reader), node._executor)
+        node._projector = embedded
         return node
 
     @classmethod
@@ -102,6 +116,8 @@ class Node:
                 raise
             self._confirmer.start()
             self._pulse.start()
+            if self._projector is not None:
+                self._projector.start()
             self._started = True
         return self
 
@@ -115,6 +131,8 @@ class Node:
             handle.fail(HandleClosed("the node was closed", process_id=handle.process_id))
         self._handles.clear()
         self._started = False
+        if self._projector is not None:
+            await self._projector.close()
         self._recovery.close()
         await asyncio.to_thread(self._reader.close)
         self._executor.close()
@@ -236,3 +254,9 @@ class Node:
     def liveness(self) -> Liveness:
         """What this node has seen of the others' heartbeats."""
         return self._pulse.liveness
+
+
+def _embedded(settings: Settings) -> EmbeddedProjector:
+    from seekpoint.consumers.projector import Projector  # which most nodes never load
+
+    return EmbeddedProjector(Projector(settings))
