@@ -1,0 +1,216 @@
+"""What becomes of an effect: the pure decision behind every call that changes the world.
+
+An effect is written down as an **intent**, then called, then its **outcome** is written down. What dies in between
+leaves an effect in doubt: nobody knows whether the world has changed. ``decide`` says what may be done next, from what
+the journal holds, what this handle knows of its own call, what the mailbox brought and what a reconciler found.
+
+The table, read from above; the first row that fits decides (``again`` = the call may be made more than once: its
+semantics are not at-most-once, or the connector enforces the key; "never run" is what a fork or rewind left undecided):
+
+==  ======================================  =============================================  ============
+#   the effect is                           and                                            then
+==  ======================================  =============================================  ============
+1   succeeded, failed                                                                      ``RECORDED``
+2   new                                                                                    ``INTEND``
+3   pending, our call returned or refused                                                  ``TAKE_CALL``
+4   anything else                           the mailbox brought an outcome                 ``TAKE_WORD``
+5   stuck                                                                                  ``STUCK``
+6   never run                               it only observes                               ``INTEND``
+7   never run                               a reconciler can be asked, and was not         ``ASK``
+8   never run                               it found an outcome (not ABSENT)               ``TAKE_ANSWER``
+9   never run                               else                                           ``UNKNOWN``
+10  pending, ours, not called               a dispatcher calls it                          ``WAIT``
+11  pending, ours, not called               else                                           ``CALL``
+12  pending, another owner's                a dispatcher calls it                          ``WAIT``
+13  our call raised or timed out            again, retries left                            ``INTEND``
+14  our call raised or timed out            a reconciler can be asked, and was not         ``ASK``
+15  our call raised or timed out            it found an outcome (not ABSENT)               ``TAKE_ANSWER``
+16  our call raised                         again, or the reconciler says ABSENT           ``TAKE_CALL``
+17  our call timed out                      again                                          ``STUCK``
+18  our call raised or timed out            else                                           ``UNKNOWN``
+19  in doubt, at-most-once                  a reconciler can be asked, and was not         ``ASK``
+20  in doubt                                it found an outcome (not ABSENT)               ``TAKE_ANSWER``
+21  in doubt                                not again                                      ``UNKNOWN``
+22  in doubt                                again, attempts left                           ``INTEND``
+23  in doubt                                again, a reconciler can be asked, and was not  ``ASK``
+24  in doubt                                again, else                                    ``STUCK``
+==  ======================================  =============================================  ============
+
+Row 21 is why ABSENT does not allow a call: the owner that made the intent may be asleep just before it. In row 16 it is
+known that our own call has ended, in row 18 it may still be under way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+
+__all__ = ["Answer", "Effect", "End", "Move", "Situation", "Status", "decide"]
+
+
+class Effect(StrEnum):
+    """How often a call may be made, and what it means to make it again."""
+
+    IDEMPOTENT = "idempotent"
+    """Again with the same key changes nothing more: in doubt it is called again."""
+    AT_MOST_ONCE = "at_most_once"
+    """Never called again, unless its connector enforces the key: in doubt a reconciler or a person decides."""
+    OBSERVE_ONLY = "observe_only"
+    """Changes nothing outside (a quote, a balance): called again at will, recorded all the same."""
+
+
+class Status(StrEnum):
+    """What the journal says of an effect."""
+
+    NEW = "new"
+    """Nothing: no intent."""
+    PENDING = "pending"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+    """In doubt, and nobody could tell; asked again on every resume."""
+    STUCK = "stuck"
+    """Given up: only a person's word, or evidence, settles it."""
+    INHERITED = "inherited"
+    """Undecided when the process was forked or rewound: never run, only looked at."""
+
+
+class Answer(StrEnum):
+    """What a reconciler found where the effect would show."""
+
+    SUCCEEDED = "succeeded"
+    """It is there."""
+    ABSENT = "absent"
+    """It is not there now. Says nothing of later."""
+    FAILED = "failed"
+    """It was tried and refused: it will not come."""
+    DUPLICATE = "duplicate"
+    """The same thing is there, by another request than this effect."""
+    STUCK = "stuck"
+    """It cannot be told, and asking again will not help."""
+
+
+class End(Enum):
+    """How this handle's own call ended."""
+
+    RETURNED = "gave a result"
+    REFUSED = "raised what says that nothing was done: NotDone, or what the retry policy calls final"
+    RAISED = "raised anything else: it may have been done"
+    TIMED_OUT = "did not end in time: it may be done yet"
+
+
+class Move(Enum):
+    """What to do next."""
+
+    RECORDED = "hand out what the journal holds"
+    INTEND = "write an intent, wait until it is confirmed, decide again"
+    CALL = "call, now"
+    WAIT = "wait for the dispatcher's word"
+    ASK = "ask the reconciler, decide again"
+    TAKE_CALL = "settle by what our call gave"
+    TAKE_WORD = "settle by what the mailbox brought"
+    TAKE_ANSWER = "settle by what the reconciler found"
+    UNKNOWN = "nobody can tell: raise EffectUnknown"
+    STUCK = "given up: raise EffectUnknown until a person has decided"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """All that a decision rests on."""
+
+    status: Status
+    semantics: Effect = Effect.IDEMPOTENT
+    ours: bool = False
+    """The newest intent was written by this very handle, not by an earlier owner."""
+    called: bool = False
+    """This handle has begun to call for it."""
+    end: End | None = None
+    """How that call ended; None if it did not, or was cancelled."""
+    attempts: int = 0
+    """Intents written so far, of all owners."""
+    attempts_max: int = 1
+    """How often it may be called while in doubt."""
+    retries_left: bool = False
+    """Whether the retry policy allows another call after this one."""
+    enforces_key: bool = False
+    """The connector takes each idempotency key once, whoever calls."""
+    dispatched: bool = False
+    """A dispatcher calls, not the owner."""
+    word: bool = False
+    """An outcome lies in the mailbox: a former owner's, a dispatcher's or a person's."""
+    can_ask: bool = False
+    """There is a reconciler, and it has not failed."""
+    answer: Answer | None = None
+    """What it said; None if it was not asked."""
+
+    @property
+    def again(self) -> bool:
+        """Whether calling more than once is harmless."""
+        return self.enforces_key or self.semantics is not Effect.AT_MOST_ONCE
+
+    @property
+    def may_ask(self) -> bool:
+        """A reconciler can be asked, and was not."""
+        return self.can_ask and self.answer is None
+
+    @property
+    def found(self) -> bool:
+        """The reconciler found an outcome."""
+        return self.answer is not None and self.answer is not Answer.ABSENT
+
+
+def decide(at: Situation) -> Move:
+    """What to do next with an effect. See the table above.
+
+    >>> decide(Situation(status=Status.PENDING, semantics=Effect.AT_MOST_ONCE, answer=Answer.ABSENT))
+    <Move.UNKNOWN: 'nobody can tell: raise EffectUnknown'>
+    """
+    if at.status in (Status.SUCCEEDED, Status.FAILED):
+        return Move.RECORDED
+    if at.status is Status.NEW:
+        return Move.INTEND
+    if at.end in (End.RETURNED, End.REFUSED):
+        return Move.TAKE_CALL
+    if at.word:
+        return Move.TAKE_WORD
+    if at.status is Status.STUCK:
+        return Move.STUCK
+    if at.status is Status.INHERITED:
+        return _only_look(at)
+    if at.status is Status.PENDING and (at.dispatched or (at.ours and not at.called)):
+        return Move.WAIT if at.dispatched else Move.CALL
+    return _in_doubt(at) if at.end is None else _after_call(at)
+
+
+def _only_look(at: Situation) -> Move:
+    if at.semantics is Effect.OBSERVE_ONLY:
+        return Move.INTEND
+    if at.may_ask:
+        return Move.ASK
+    return Move.TAKE_ANSWER if at.found else Move.UNKNOWN
+
+
+def _after_call(at: Situation) -> Move:
+    """Our own call raised or timed out."""
+    if at.again and at.retries_left:
+        return Move.INTEND
+    if at.may_ask:
+        return Move.ASK
+    if at.found:
+        return Move.TAKE_ANSWER
+    if at.end is End.RAISED and (at.again or at.answer is Answer.ABSENT):
+        return Move.TAKE_CALL
+    return Move.STUCK if at.again else Move.UNKNOWN
+
+
+def _in_doubt(at: Situation) -> Move:
+    """Somebody may have called: a former owner, or this handle in a call that was cancelled."""
+    if at.may_ask and at.semantics is Effect.AT_MOST_ONCE:
+        return Move.ASK
+    if at.found:
+        return Move.TAKE_ANSWER
+    if not at.again:
+        return Move.UNKNOWN
+    if at.attempts < at.attempts_max:
+        return Move.INTEND
+    return Move.ASK if at.may_ask else Move.STUCK
