@@ -369,3 +369,23 @@ def wait_until(true: Callable[[], bool]) -> None:
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+# --- folds ------------------------------------------------------------------------------------------------------------
+def test_a_view_of_an_older_fold_is_none_and_one_of_a_newer_stops_everybody(
+    server: OwnValkey, store: RedisView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one is made anew by a projector of this version; the other is another's, and never made anew by an older."""
+    journal = Journal(store)
+    assert _write(journal, KEY, 0)
+    monkeypatch.setattr("seekpoint.consumers.redis_view.FOLD_VERSION", 2)
+    assert store.meta(journal.partition) is None
+    assert store.see(journal.partition, KEY) == Seen(None, None, None)
+    assert store.offset_of(journal.partition, KEY) == (None, None)
+    assert store.page(journal.partition, b"", b"", 10) == (None, ())
+    newer = Journal(store)
+    assert store.meta(newer.partition) is not None
+    monkeypatch.undo()
+    for read in (store.meta, lambda number: store.see(number, KEY), lambda number: store.page(number, b"", b"", 1)):
+        with pytest.raises(NewerFormat):
+            read(newer.partition)

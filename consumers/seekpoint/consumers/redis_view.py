@@ -16,7 +16,7 @@ from seekpoint.consumers.view_rows import head_of, mail_of, message_row, state_o
 from seekpoint.consumers.view_store import Change, Page, Pointer, Seen, ViewMeta
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat, ViewUnavailable
 from seekpoint.schemas.settings import Settings
-from seekpoint.schemas.state import State
+from seekpoint.schemas.state import FOLD_VERSION, State
 
 __all__ = ["RedisView"]
 
@@ -87,7 +87,7 @@ class RedisView:
         """Begin a rebuild: an empty view with a fresh token and no applied offset. Its token."""
         token = token_urlsafe(6)
         partitions = self._partitions or self._partitions_else
-        self._run(scripts.INSTALL, partition, token, str(_FORMAT), topic_id, str(partitions))
+        self._run(scripts.INSTALL, partition, token, str(_FORMAT), topic_id, str(partitions), str(FOLD_VERSION))
         return token
 
     def put(self, partition: int, token: str, states: Mapping[bytes, tuple[State, Pointer]]) -> bool:
@@ -128,13 +128,16 @@ class RedisView:
         said = self._run(scripts.SEE, partition, key)
         if said is None:
             return Seen(None, None, None)
-        meta, row, pointer = said
+        meta = _meta(said[0])
+        if meta is None:
+            return Seen(None, None, None)
+        _, row, pointer = said
         try:
             state = None if row is None else _state(row)
         except JournalMismatch as exc:
             _logger.warning("the view of partition %d is damaged and not used: %s", partition, exc)
             return Seen(None, None, None)
-        return Seen(_meta(meta), state, None if pointer is None else _read(pointer))
+        return Seen(meta, state, None if pointer is None else _read(pointer))
 
     # --- ViewBrowser --------------------------------------------------------------------------------------------------
     def partitions(self) -> int:
@@ -149,7 +152,8 @@ class RedisView:
     def offset_of(self, partition: int, key: bytes) -> tuple[ViewMeta | None, int | None]:
         """The partition's meta and the offset of the process's state, if it is there."""
         said = self._run(scripts.OFFSET, partition, key)
-        return (None, None) if said is None else (_meta(said[0]), None if said[1] is None else int(said[1]))
+        meta = None if said is None else _meta(said[0])
+        return (None, None) if meta is None else (meta, None if said[1] is None else int(said[1]))
 
     def page(self, partition: int, after: bytes, prefix: bytes, count: int) -> Page:
         """The ``count`` first processes whose keys begin with ``prefix`` and come after ``after``, by key."""
@@ -158,8 +162,11 @@ class RedisView:
         said = self._run(scripts.PAGE, partition, start, stop, min(count, 4_000))
         if said is None:
             return Page(None, ())
-        meta, keys, heads = said
-        return Page(_meta(meta), tuple(map(summary_in, (partition,) * len(keys), keys, heads)))
+        meta = _meta(said[0])
+        if meta is None:
+            return Page(None, ())
+        _, keys, heads = said
+        return Page(meta, tuple(map(summary_in, (partition,) * len(keys), keys, heads)))
 
     def close(self) -> None:
         """Give up the connections. Idempotent; a later call connects anew."""
@@ -273,10 +280,16 @@ def _state(row: Sequence[Any]) -> State:
     return state_of(head, mail, context, messages)
 
 
-def _meta(said: Sequence[bytes | None]) -> ViewMeta:
-    version, token, applied, topic_id, leader_epoch = ((part or b"").decode() for part in said)
+def _meta(said: Sequence[bytes | None]) -> ViewMeta | None:
+    """A view of an older fold is none: whoever keeps it makes it anew. ``NewerFormat`` for one of a newer fold."""
+    version, token, applied, topic_id, leader_epoch, fold = ((part or b"").decode() for part in said)
     if int(version) > _FORMAT:
         raise NewerFormat("a view of a newer format", found=int(version), known=_FORMAT)
+    if int(fold or 1) > FOLD_VERSION:
+        raise NewerFormat("a view of a newer fold than this one", found=int(fold), known=FOLD_VERSION)
+    if int(fold or 1) < FOLD_VERSION:
+        _logger.warning("a view of fold version %s is not used: a projector of this version makes it anew", fold)
+        return None
     return ViewMeta(token, int(applied) if applied else None, topic_id, int(leader_epoch))
 
 

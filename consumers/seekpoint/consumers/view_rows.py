@@ -130,6 +130,8 @@ def _head(head: bytes) -> dict[str, Any]:
     row: dict[str, Any] = orjson.loads(head)
     if row["v"] > FOLD_VERSION:
         raise NewerFormat("the view holds a state of a newer fold than this one", found=row["v"], known=FOLD_VERSION)
+    if row["v"] < FOLD_VERSION:
+        raise ValueError("a state of an older fold in a view of this one")
     return row
 
 

@@ -40,7 +40,7 @@ class Script:
 
 _ALIVE = r"""
 local base = ARGV[1]
-local meta = redis.call('HMGET', KEYS[1], 'format', 'token', 'applied', 'topic_id', 'leader_epoch')
+local meta = redis.call('HMGET', KEYS[1], 'format', 'token', 'applied', 'topic_id', 'leader_epoch', 'fold')
 local at = base .. (meta[2] or '') .. ':'
 -- A view that lost one of its indexes (to eviction, to a person) is no view: it would say "no such process".
 local size = redis.call('HLEN', at .. 'heads')
@@ -93,7 +93,7 @@ local old = redis.call('HGET', KEYS[1], 'token')
 if old then redis.call('SADD', base .. 'old', old) end
 redis.call('DEL', KEYS[1])
 redis.call('HSET', KEYS[1], 'format', ARGV[3], 'token', token, 'topic_id', ARGV[4], 'leader_epoch', '-1',
-  'partitions', ARGV[5])
+  'partitions', ARGV[5], 'fold', ARGV[6])
 redis.call('HSET', base .. token .. ':heads', '\0', '')
 return 1
 """)

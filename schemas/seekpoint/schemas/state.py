@@ -16,8 +16,9 @@ import orjson
 from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.conversation import Conversation
 from seekpoint.schemas.entry import id_text
-from seekpoint.schemas.errors import JournalMismatch, NewerFormat
+from seekpoint.schemas.errors import JournalMismatch
 from seekpoint.schemas.lifecycle import Lifecycle
+from seekpoint.schemas.migrations import converted
 from seekpoint.schemas.parts import Degraded, Invocation, Lineage, MailItem
 from seekpoint.schemas.state_json import (
     COUNTERS,
@@ -43,7 +44,7 @@ __all__ = [
 ]
 
 FOLD_VERSION = 1
-"""Raised whenever the same entries give another state; written into every checkpoint."""
+"""Raised whenever the same entries give another state; written into every checkpoint. ``migrations`` has the steps."""
 
 _SLOTS = (
     "offset",
@@ -211,16 +212,13 @@ class State(Draft):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> State:
-        """The state in ``data``. ``NewerFormat`` if a newer fold wrote it, ``JournalMismatch`` if it is none."""
+        """The state in ``data``; one that an older fold wrote is converted.
+
+        ``NewerFormat`` if a newer fold wrote it, ``JournalMismatch`` if it is none, or cannot be converted.
+        """
         try:
-            whole = orjson.loads(data)
-            version = whole["fold_version"]
-            if version > FOLD_VERSION:
-                raise NewerFormat("a state of a newer fold than this one", found=version, known=FOLD_VERSION)
-            if version < 1:
-                raise ValueError("no fold has this version")
             draft = Draft()
-            restore_whole(draft, whole)
+            restore_whole(draft, converted(orjson.loads(data), FOLD_VERSION))
         except (LookupError, TypeError, ValueError, AttributeError) as exc:
             raise JournalMismatch("bytes that are no state", cause=repr(exc)[:200]) from exc
         return draft.freeze()

@@ -1,0 +1,54 @@
+"""States of older folds, made states of this one: a step from each fold version to the next, and no other way.
+
+Whoever raises ``FOLD_VERSION`` adds the step from the version before, and keeps the golden file of the release that
+wrote it: checkpoints of every fold there ever was are read for ever.
+
+    @step(1)
+    def with_budgets(whole: dict[str, Any]) -> dict[str, Any]:
+        return {**whole, "budget": None}
+
+A step that cannot be made from a state alone raises ``ValueError``: then the state is folded anew from the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from seekpoint.schemas.errors import NewerFormat
+
+__all__ = ["STEPS", "Step", "converted", "step"]
+
+Step = Callable[[dict[str, Any]], dict[str, Any]]
+"""Gets what ``State.to_bytes`` wrote, as JSON values, and gives what the next fold would have written."""
+
+STEPS: dict[int, Step] = {}
+"""By the fold version that they lead away from."""
+
+
+def step(version: int) -> Callable[[Step], Step]:
+    """Register the step from ``version`` to the next one."""
+
+    def register(made: Step) -> Step:
+        if version in STEPS:
+            raise ValueError(f"there is a step from fold version {version}")
+        STEPS[version] = made
+        return made
+
+    return register
+
+
+def converted(whole: dict[str, Any], newest: int) -> dict[str, Any]:
+    """``whole`` as fold version ``newest`` has it. ``NewerFormat`` if it is newer, ``LookupError`` if no way leads
+    there, and what the steps raise."""
+    version = whole["fold_version"]
+    if type(version) is not int:
+        raise TypeError("a fold version is a number")
+    if version > newest:
+        raise NewerFormat("a state of a newer fold than this one", found=version, known=newest)
+    while version < newest:
+        if version not in STEPS:
+            raise LookupError(f"no step leads from fold version {version} to the next")
+        version += 1
+        whole = {**STEPS[version - 1](whole), "fold_version": version}
+    return whole
