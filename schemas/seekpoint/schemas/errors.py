@@ -24,12 +24,17 @@
     │   ├── UnknownProcess       no such process, on proof
     │   ├── UnknownPoint         the process has no such point in its past
     │   ├── TierUnavailable      a forced recovery tier is not there
+    │   ├── EffectDuplicate      the same thing was done, or is being done, by another effect
+    │   ├── EffectFailed         an effect did not happen, by somebody's word
+    │   ├── UnknownConnector     a connector, or a compensation, that is not registered here
     │   ├── ReplayRefused        a replay that would not be safe, or not be what was asked for
     │   └── InvalidSetting       a setting that does not exist, does not parse or may not be changed
     └── CallAPerson              facts that no retry changes
         ├── ProcessDegraded      entries are missing or do not fit: a person decides
         ├── ReplayDivergence     the agent's code no longer asks what its history says it asked
         ├── StepFailed           a remembered failure whose own class cannot be made again
+        ├── EffectUnknown        nobody can tell whether an effect happened
+        ├── ObligationStuck      a compensation was tried to its last attempt, and is still owed
         ├── ViewRefused          a Redis that no view may be kept in: it evicts
         ├── JournalMismatch      the topics are not those of this journal
         ├── JournalGap           history below an offset is gone
@@ -55,6 +60,9 @@ __all__ = [
     "ClaimLost",
     "ClusterFailed",
     "ConfirmTimeout",
+    "EffectDuplicate",
+    "EffectFailed",
+    "EffectUnknown",
     "Fenced",
     "HandleClosed",
     "IllegalTransition",
@@ -66,6 +74,7 @@ __all__ = [
     "LimitExceeded",
     "LogTruncated",
     "NewerFormat",
+    "ObligationStuck",
     "OwnerAlive",
     "ProcessDegraded",
     "ProcessFinished",
@@ -81,6 +90,7 @@ __all__ = [
     "TooManyDeadLetters",
     "TryAgain",
     "UndecodableRecord",
+    "UnknownConnector",
     "UnknownPoint",
     "UnknownProcess",
     "UnserializableValue",
@@ -266,6 +276,26 @@ class TierUnavailable(Refused):
     hint = "recover without tier=, or with another"
 
 
+class EffectDuplicate(Refused):
+    """The same thing was done, or is being done, by another effect: of this connector with this business key
+    (``holder`` and ``holder_key`` name it), or by another request, as the reconciler found. Nothing was called."""
+
+    hint = "look at the other one: seekpoint effects show ID KEY"
+
+
+class EffectFailed(Refused):
+    """An effect did not happen: a reconciler, a dispatcher or a person says so (``settled_by``), with a ``reason``."""
+
+    hint = "do something else, or the same again as an effect of its own"
+
+
+class UnknownConnector(Refused):
+    """A connector, or a compensation, that the journal names and this program did not register. Nothing was called."""
+
+    hint = "register it before the process is opened: connectors.register(Connector(name, ...))"
+    exit_code = EXIT_USAGE
+
+
 class ReplayRefused(Refused):
     """A replay that would not be safe, or would not be what was asked for. Nothing more was written."""
 
@@ -305,6 +335,22 @@ class StepFailed(CallAPerson):
     """A call failed, for good; its own exception's class (``type``) cannot be imported or made again here."""
 
     hint = "catch StepFailed, or raise an exception that a module defines at its top level"
+
+
+class EffectUnknown(CallAPerson):
+    """Nobody can tell whether an effect happened (``status`` says ``unknown``), or it was given up (``stuck``). It is
+    not called again; what settles it is evidence, a reconciler, or a person."""
+
+    hint = "find out, then say so: seekpoint effects resolve ID KEY --succeeded JSON, or --failed REASON"
+    exit_code = EXIT_REFUSED
+
+
+class ObligationStuck(CallAPerson):
+    """Compensations that are still owed: tried to their last attempt, or of effects that nobody can tell of. ``keys``
+    names the effects."""
+
+    hint = "settle them by hand, then say so: seekpoint effects ls ID"
+    exit_code = EXIT_REFUSED
 
 
 class ViewRefused(CallAPerson):
