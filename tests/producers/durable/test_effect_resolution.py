@@ -133,6 +133,16 @@ def test_a_call_that_timed_out_stays_in_doubt() -> None:
     assert ended(End.RAISED, ONCE) is Move.UNKNOWN
 
 
+def test_a_compensation_never_fails_by_its_own_call() -> None:
+    """Rows 3, 16 and 17: it is owed, so it is done or stuck."""
+    for end in (End.REFUSED, End.RAISED, End.TIMED_OUT):
+        assert ended(end, IDEMPOTENT, owed=True) is Move.STUCK
+        assert ended(end, IDEMPOTENT, owed=True, can_ask=True) is Move.ASK
+        assert ended(end, IDEMPOTENT, owed=True, can_ask=True, answer=Answer.ABSENT) is Move.STUCK
+    assert ended(End.RAISED, IDEMPOTENT, owed=True, retries_left=True) is Move.INTEND
+    assert ended(End.RETURNED, IDEMPOTENT, owed=True) is Move.TAKE_CALL
+
+
 IN_DOUBT: list[dict[str, Any]] = [
     {"status": Status.PENDING},
     {"status": Status.UNKNOWN},

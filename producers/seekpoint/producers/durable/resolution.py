@@ -7,37 +7,38 @@ the journal holds, what this handle knows of its own call, what the mailbox brou
 The table, read from above; the first row that fits decides (``again`` = the call may be made more than once: its
 semantics are not at-most-once, or the connector enforces the key; "never run" is what a fork or rewind left undecided):
 
-==  ======================================  =============================================  ============
-#   the effect is                           and                                            then
-==  ======================================  =============================================  ============
-1   succeeded, failed                                                                      ``RECORDED``
-2   new                                                                                    ``INTEND``
-3   pending, our call returned or refused                                                  ``TAKE_CALL``
-4   anything else                           the mailbox brought an outcome                 ``TAKE_WORD``
-5   stuck                                                                                  ``STUCK``
-6   never run                               it only observes                               ``INTEND``
-7   never run                               a reconciler can be asked, and was not         ``ASK``
-8   never run                               it found an outcome (not ABSENT)               ``TAKE_ANSWER``
-9   never run                               else                                           ``UNKNOWN``
-10  pending, ours, not called               a dispatcher calls it                          ``WAIT``
-11  pending, ours, not called               else                                           ``CALL``
-12  pending, another owner's                a dispatcher calls it                          ``WAIT``
-13  our call raised or timed out            again, retries left                            ``INTEND``
-14  our call raised or timed out            a reconciler can be asked, and was not         ``ASK``
-15  our call raised or timed out            it found an outcome (not ABSENT)               ``TAKE_ANSWER``
-16  our call raised                         again, or the reconciler says ABSENT           ``TAKE_CALL``
-17  our call timed out                      again                                          ``STUCK``
-18  our call raised or timed out            else                                           ``UNKNOWN``
-19  in doubt, at-most-once                  a reconciler can be asked, and was not         ``ASK``
-20  in doubt                                it found an outcome (not ABSENT)               ``TAKE_ANSWER``
-21  in doubt                                not again                                      ``UNKNOWN``
-22  in doubt                                again, attempts left                           ``INTEND``
-23  in doubt                                again, a reconciler can be asked, and was not  ``ASK``
-24  in doubt                                again, else                                    ``STUCK``
-==  ======================================  =============================================  ============
+==  ========================================  ===============================================  ===============
+#   the effect is                             and                                              then
+==  ========================================  ===============================================  ===============
+1   succeeded, failed                                                                          ``RECORDED``
+2   new                                                                                        ``INTEND``
+3   pending, our call returned or refused     (a refused compensation goes on at row 13)       ``TAKE_CALL``
+4   anything else                             the mailbox brought an outcome                   ``TAKE_WORD``
+5   stuck                                                                                      ``STUCK``
+6   never run                                 it only observes                                 ``INTEND``
+7   never run                                 a reconciler can be asked, and was not           ``ASK``
+8   never run                                 it found an outcome (not ABSENT)                 ``TAKE_ANSWER``
+9   never run                                 else                                             ``UNKNOWN``
+10  pending, ours, not called                 a dispatcher calls it                            ``WAIT``
+11  pending, ours, not called                 else                                             ``CALL``
+12  pending, another owner's                  a dispatcher calls it                            ``WAIT``
+13  our call raised or timed out              again, retries left                              ``INTEND``
+14  our call raised or timed out              a reconciler can be asked, and was not           ``ASK``
+15  our call raised or timed out              it found an outcome (not ABSENT)                 ``TAKE_ANSWER``
+16  our call raised, no compensation          again, or the reconciler says ABSENT             ``TAKE_CALL``
+17  our call raised or timed out              again, else                                      ``STUCK``
+18  our call raised or timed out              else                                             ``UNKNOWN``
+19  in doubt, at-most-once                    a reconciler can be asked, and was not           ``ASK``
+20  in doubt                                  it found an outcome (not ABSENT)                 ``TAKE_ANSWER``
+21  in doubt                                  not again                                        ``UNKNOWN``
+22  in doubt                                  again, attempts left                             ``INTEND``
+23  in doubt                                  again, a reconciler can be asked, and was not    ``ASK``
+24  in doubt                                  again, else                                      ``STUCK``
+==  ========================================  ===============================================  ===============
 
 Row 21 is why ABSENT does not allow a call: the owner that made the intent may be asleep just before it. In row 16 it is
-known that our own call has ended, in row 18 it may still be under way.
+known that our own call has ended, in row 18 it may still be under way. A compensation is owed: what it raises is no
+outcome of it, so it never fails by its own call (rows 3 and 16).
 """
 
 from __future__ import annotations
@@ -136,6 +137,8 @@ class Situation:
     """The connector takes each idempotency key once, whoever calls."""
     dispatched: bool = False
     """A dispatcher calls, not the owner."""
+    owed: bool = False
+    """It is a compensation: there is no failing at it, only being stuck."""
     word: bool = False
     """An outcome lies in the mailbox: a former owner's, a dispatcher's or a person's."""
     can_ask: bool = False
@@ -169,7 +172,7 @@ def decide(at: Situation) -> Move:
         return Move.RECORDED
     if at.status is Status.NEW:
         return Move.INTEND
-    if at.end in (End.RETURNED, End.REFUSED):
+    if at.end is End.RETURNED or (at.end is End.REFUSED and not at.owed):
         return Move.TAKE_CALL
     if at.word:
         return Move.TAKE_WORD
@@ -191,14 +194,14 @@ def _only_look(at: Situation) -> Move:
 
 
 def _after_call(at: Situation) -> Move:
-    """Our own call raised or timed out."""
+    """Our own call raised or timed out (a compensation's also: refused)."""
     if at.again and at.retries_left:
         return Move.INTEND
     if at.may_ask:
         return Move.ASK
     if at.found:
         return Move.TAKE_ANSWER
-    if at.end is End.RAISED and (at.again or at.answer is Answer.ABSENT):
+    if at.end is End.RAISED and not at.owed and (at.again or at.answer is Answer.ABSENT):
         return Move.TAKE_CALL
     return Move.STUCK if at.again else Move.UNKNOWN
 
