@@ -15,10 +15,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import redis
 
 from seekpoint.compose import LocalCluster
 from seekpoint.console.demo import Options, Story, run
 from seekpoint.console.demo.cases import support_cases
+from seekpoint.console.redis_ import forget_everything
 from seekpoint.schemas.settings import Settings
 
 REAL_RUNS = Path(__file__).resolve().parents[3] / "shared" / "data" / "agent-runs.jsonl.gz"
@@ -54,6 +56,33 @@ def test_a_killed_node_loses_nothing(hasty: Settings) -> None:
     assert f"{outcome.kill.node} is killed" in story
     assert "All is well" in story
     assert "\x1b" not in story
+    after = outcome.aftermath
+    assert after is not None
+    assert (after.flush.cases, after.flush.tiers, after.flush.mismatches) == (9, {"checkpoint": 9}, 0)
+    assert after.flush.keys > 0
+    view, checkpoint, scan = (row.report for row in after.tiers)
+    assert [row.tier for row in after.tiers] == ["view", "checkpoint", "scan"]
+    assert (view["entries_applied"], checkpoint["entries_applied"], scan["entries_applied"]) == (10, 10, 20_010)
+    assert max(view["entries_scanned"], checkpoint["entries_scanned"]) < 100 < 20_000 < scan["entries_scanned"]
+    assert after.is_one_state
+    assert "Redis lost everything" in story
+
+
+def test_a_demo_on_ones_own_redis_leaves_alone_what_is_not_its_own(hasty: Settings) -> None:
+    """There may be anything in it: only the journal's own keys are deleted."""
+    with redis.Redis.from_url(hasty.redis_url or "") as client:
+        client.set("somebody-elses", "1")
+        client.set("seekpoint:{another:0}:meta", "1")
+        client.hset(f"seekpoint:{{{hasty.journal}:0}}:meta", "applied", "1")
+        client.hset(f"seekpoint:{hasty.journal}:nodes", "node-1", "1")
+        assert forget_everything(hasty, all_of_it=False) == 2
+        assert client.delete("somebody-elses", "seekpoint:{another:0}:meta") == 2
+
+
+def test_without_a_redis_the_demo_shows_what_it_can(hasty: Settings) -> None:
+    """No projector, no tiers: the fleet alone."""
+    outcome = run(Options(cases=4, nodes=2, settings=replace(hasty, redis_url=None)), Story(told := io.StringIO()))
+    assert (outcome.ok, outcome.aftermath, outcome.to_dict()["tiers"]) == (True, None, []), told.getvalue()
 
 
 def test_a_fleet_where_nobody_dies_shows_nothing(hasty: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,6 +161,9 @@ def test_the_command_prints_one_json_line_and_leaves_nothing(tmp_path: Path) -> 
     assert not any(
         outcome[name] for name in ("acknowledged_lost", "duplicate_calls", "hash_mismatches", "complaints")
     ), stderr
+    assert [row["tier"] for row in outcome["tiers"]] == ["view", "checkpoint", "scan"]
+    assert len({row["hash"] for row in outcome["tiers"]}) == 1
+    assert outcome["flush"]["tiers"] == {"checkpoint": outcome["processes"]}
     assert "is killed" in stderr
     assert _leftovers(tmp_path) == []
 
@@ -173,7 +205,7 @@ def test_a_kept_cluster_runs_on_until_it_is_stopped(tmp_path: Path) -> None:
         stdout, stderr = process.communicate(timeout=110)
         assert process.returncode == 0, stderr
         looks = [line.strip() for line in stdout.splitlines() if "--journal demo-" in line]
-        assert len(looks) == 5
+        assert len(looks) == 8
         for look in looks:
             arguments = look.partition(" ")[2].split()
             shown = subprocess.run(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seekpoint.compose import LocalCluster, create_topics_sync
+from seekpoint.console.demo.aftermath import Aftermath, Projecting, compare_tiers, lose_redis
 from seekpoint.console.demo.cases import support_cases
 from seekpoint.console.demo.checker import Evidence, check
 from seekpoint.console.demo.fleet import Fleet
@@ -23,6 +24,7 @@ from seekpoint.console.demo.story import Story
 from seekpoint.console.demo.transcripts import Transcript, save_transcripts
 from seekpoint.console.demo.watch import Watch
 from seekpoint.console.demo.worker import Orders
+from seekpoint.console.faults import is_debug
 from seekpoint.consumers import Recovery
 from seekpoint.schemas.errors import ClusterFailed
 from seekpoint.schemas.settings import Settings
@@ -61,14 +63,16 @@ def run(options: Options, story: Story) -> Outcome:
     began = time.monotonic()
     cases = support_cases(options.cases) if options.runs is None else read_runs(options.runs)
     story.open(cases, options.nodes)
-    with _surroundings(options, story) as settings, _folder(options, settings) as folder:
+    with _surroundings(options, story) as surroundings, _folder(options, surroundings.settings) as folder:
+        settings = surroundings.settings
         story.step("creating the journal's topics")
-        with _unwarned(options):
+        with _unwarned("seekpoint.compose", options.settings is None):
             create_topics_sync(settings)
         save_transcripts(folder / "cases.jsonl", cases)
         passed_on = {name: getattr(settings, name) for name in _PASSED_ON}
         Orders(settings=passed_on, nodes=options.nodes, desks=options.desks, think_s=options.think_s).save(folder)
-        outcome, log = _perform(options, settings, cases, folder, story)
+        with _unwarned("seekpoint.consumers", True):  # that Redis is empty is what it is about
+            outcome, log = _perform(options, surroundings, cases, folder, story)
         outcome = replace(outcome, duration_s=time.monotonic() - began)
     story.close(outcome, log)
     story.farewell(outcome, options.directory if options.keep else None)
@@ -76,18 +80,25 @@ def run(options: Options, story: Story) -> Outcome:
 
 
 # --- where it happens -------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class _Surroundings:
+    """A Kafka that runs, and a journal of our own there. ``is_ours``: so is all that Redis has."""
+
+    settings: Settings
+    is_ours: bool
+
+
 @contextlib.contextmanager
-def _surroundings(options: Options, story: Story) -> Iterator[Settings]:
-    """The settings of a journal of our own, on a Kafka that runs."""
+def _surroundings(options: Options, story: Story) -> Iterator[_Surroundings]:
     if options.settings is not None:
-        yield options.settings
+        yield _Surroundings(options.settings, False)
     elif options.keep:
         with _kept_cluster(options.directory, story) as cluster:
-            yield cluster.settings(journal=time.strftime("demo-%Y%m%d-%H%M%S"), **_HASTE)
+            yield _Surroundings(cluster.settings(journal=time.strftime("demo-%Y%m%d-%H%M%S"), **_HASTE), False)
     else:
         story.step("starting a real Kafka and a real Valkey for this demo")
         with LocalCluster(progress=story.progress) as cluster:
-            yield cluster.settings(journal="demo", **_HASTE)
+            yield _Surroundings(cluster.settings(journal="demo", **_HASTE), True)
 
 
 @contextlib.contextmanager
@@ -107,11 +118,11 @@ def _kept_cluster(directory: Path, story: Story) -> Iterator[LocalCluster]:
 
 
 @contextlib.contextmanager
-def _unwarned(options: Options) -> Iterator[None]:
-    """That one broker keeps one replica is no news on a cluster we started with one."""
-    logger = logging.getLogger("seekpoint.compose")
+def _unwarned(name: str, is_known: bool) -> Iterator[None]:
+    """What we did ourselves is no news: one broker keeps one replica, a Redis that was emptied has no view."""
+    logger = logging.getLogger(name)
     level = logger.level
-    if options.settings is None:
+    if is_known and not is_debug():
         logger.setLevel(logging.ERROR)
     try:
         yield
@@ -143,11 +154,30 @@ def _folder(options: Options, settings: Settings) -> Iterator[Path]:
 
 # --- what happens -----------------------------------------------------------------------------------------------------
 def _perform(
-    options: Options, settings: Settings, cases: Sequence[Transcript], folder: Path, story: Story
+    options: Options, surroundings: _Surroundings, cases: Sequence[Transcript], folder: Path, story: Story
 ) -> tuple[Outcome, list[Placed]]:
+    settings = surroundings.settings
+    with contextlib.ExitStack() as stack:
+        projecting = None if settings.redis_url is None else stack.enter_context(Projecting(settings))
+        outcome, log, recovered = _fleet_at_work(options, settings, cases, folder, story)
+        stack.close()
+        if projecting is None:
+            return outcome, log
+        if projecting.failure is not None:
+            complaints = (*outcome.verdict.complaints, f"the projector broke: {projecting.failure}")
+            return replace(outcome, verdict=replace(outcome.verdict, complaints=complaints)), log
+    story.step("the projector goes home, and Redis loses everything: the view is gone, heartbeats too")
+    flush = lose_redis(settings, recovered, is_ours=surroundings.is_ours)
+    story.step("a long history: 20,000 entries of one process, and a projector that fills Redis again")
+    return replace(outcome, aftermath=Aftermath(flush=flush, tiers=compare_tiers(settings))), log
+
+
+def _fleet_at_work(
+    options: Options, settings: Settings, cases: Sequence[Transcript], folder: Path, story: Story
+) -> tuple[Outcome, list[Placed], dict[str, str]]:
     watch = Watch(folder, options.nodes)
     deadline = time.monotonic() + options.time_limit_s
-    story.step(f"starting {options.nodes} nodes")
+    story.step(f"starting {options.nodes} nodes{'' if settings.redis_url is None else ', and a projector'}")
     with Fleet(folder, options.nodes, remove=not options.keep) as fleet:
         kill = _kill_one(watch, fleet, cases, options, deadline)
         story.killed(kill, options.nodes)
@@ -156,14 +186,14 @@ def _perform(
         broken = [f"{name} broke: {why}" for name, why in fleet.broken().items()]
     watch.look()
     story.step("checking: the model's bill, the nodes' notes and every state against a plain reading of the whole log")
-    log = read_journal(settings)
+    log, recovered = read_journal(settings), _recovered(settings)
     verdict = check(
         Evidence(
             transcripts=cases,
             calls=watch.calls,
             notes=watch.notes,
             log=log,
-            recovered=_recovered(settings),
+            recovered=recovered,
             killed=frozenset(fleet.killed),
         )
     )
@@ -178,7 +208,7 @@ def _perform(
         take_overs=take_overs(watch.take_overs(), log, kill),
         duration_s=0.0,
     )
-    return outcome, log
+    return outcome, log, recovered
 
 
 def _kill_one(

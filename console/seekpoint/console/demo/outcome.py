@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from seekpoint.console.demo.aftermath import Aftermath
 from seekpoint.console.demo.checker import Verdict
 from seekpoint.console.demo.kafka import Placed
 from seekpoint.console.demo.ledger import Opened
@@ -52,11 +53,14 @@ class Outcome:
     kill: Kill | None
     take_overs: Sequence[TakeOver]
     duration_s: float
+    aftermath: Aftermath | None = None
+    """None where there is no Redis, and so no projector."""
 
     @property
     def ok(self) -> bool:
         """Whether the demo shows what it promises."""
-        return self.verdict.all_well and self.kill is not None and bool(self.take_overs)
+        well = self.verdict.all_well and self.kill is not None and bool(self.take_overs)
+        return well and (self.aftermath is None or self.aftermath.ok)
 
     def to_dict(self) -> dict[str, Any]:
         """The one JSON line."""
@@ -79,6 +83,8 @@ class Outcome:
             "duplicate_calls": verdict.duplicate_calls,
             "hash_mismatches": verdict.hash_mismatches,
             "complaints": list(verdict.complaints),
+            "flush": None if self.aftermath is None else self.aftermath.flush.to_dict(),
+            "tiers": [] if self.aftermath is None else [row.to_dict() for row in self.aftermath.tiers],
             "duration_s": round(self.duration_s, 3),
         }
 

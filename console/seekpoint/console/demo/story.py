@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from seekpoint.console.demo.aftermath import LONG_PROCESS, Aftermath, Flush
 from seekpoint.console.demo.excerpt import excerpt
 from seekpoint.console.demo.kafka import Placed
 from seekpoint.console.demo.ledger import Note, Opened
@@ -93,6 +94,9 @@ class Story:
         if outcome.take_overs:
             self._take_overs(outcome.take_overs)
             self._excerpt(outcome.take_overs[0].case, log)
+        if outcome.aftermath is not None:
+            self._flush(outcome.aftermath.flush)
+            self._tiers(outcome.aftermath)
         self._verdict(outcome)
 
     def _take_overs(self, rows: Sequence[TakeOver]) -> None:
@@ -119,6 +123,33 @@ class Story:
         for row in excerpt(case, log):
             self._row(table, *row)
         self._console.print(table)
+
+    def _flush(self, flush: Flush) -> None:
+        self._say("\nRedis lost everything", "bold")
+        found = ", ".join(f"{count} from {_TIER_WORDS[tier]}" for tier, count in flush.tiers.items())
+        same = "all as they were" if flush.mismatches == 0 else f"{flush.mismatches} not as they were"
+        self._say(
+            f"{flush.keys} keys were deleted, and no projector ran to repair them. Then every case was recovered once "
+            f"more: {found}, {same}, each in {1000 * flush.median_s:.1f} ms (median). Agents would have noticed "
+            "nothing: the journal is the truth, and what is in Redis is made from it."
+        )
+
+    def _tiers(self, aftermath: Aftermath) -> None:
+        rows = [row.report for row in aftermath.tiers]
+        self._say(f"\nOne long process ({rows[-1]['entries_applied']:,} entries), found in three ways", "bold")
+        table = self._table("tier", "starts from", "seek point", "scanned", "applied", "took", "state")
+        for row, report in zip(aftermath.tiers, rows, strict=True):
+            cost = (report["seek_point"], report["entries_scanned"], report["entries_applied"])
+            took = f"{1000 * report['duration_s']:.1f} ms"
+            self._row(table, row.tier, _TIER_WORDS[row.tier], *cost, took, row.hash[:12])
+        self._console.print(table)
+        self._say(
+            "All three are the same state. The first two cost the tail since the last seek point, however long the "
+            "history is; the scan costs all of it, and is what the others are checked against."
+            if aftermath.is_one_state
+            else "These are not the same state.",
+            "dim" if aftermath.is_one_state else "red",
+        )
 
     def _verdict(self, outcome: Outcome) -> None:
         verdict = outcome.verdict
@@ -158,7 +189,10 @@ class Story:
         case = shlex.quote(outcome.take_overs[0].case if outcome.take_overs else "case-01")
         where = f"--journal {outcome.journal}"
         self._say(f"\nThe cluster runs on, with its data in {directory}. Look around:", "bold")
-        for what in ("ps", f"log {case}", f"state {case} --at-seq 12", f"recover {case}", f"verify {case}"):
+        looks = ["ps", f"log {case}", f"state {case} --at-seq 12", f"recover {case}", f"verify {case}"]
+        if outcome.aftermath is not None:
+            looks += [f"recover {LONG_PROCESS} --tier checkpoint", "checkpoints ls", "lag"]
+        for what in looks:
             self._say(f"  {command} {what} {where}")
         self._say("Stop it, and remove all of it:")
         self._say(f"  {command} down && rm -r {shlex.quote(str(directory))}")
@@ -179,6 +213,7 @@ class Story:
         table.add_row(*(Text(clean(cell)) for cell in cells))
 
 
+_TIER_WORDS = {"view": "the view in Redis", "checkpoint": "a checkpoint in Kafka", "scan": "the journal's beginning"}
 _NUMBERS = {"seek point", "scanned", "applied", "took", "after the kill", "offset", "epoch", "seq"}
 
 
