@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 import pytest
 
 from seekpoint.schemas.errors import JournalGap, LogTruncated
 from seekpoint.schemas.log import LogReader, Record
+from seekpoint.schemas.tail import Stretch, Tail
 
 __all__ = ["Bench", "ReaderContract", "read_all"]
 
@@ -35,6 +37,30 @@ def read_all(
     """All records of a read."""
     end = reader.watermarks(partition).high if stop is None else stop
     return [record for batch in reader.read(partition, start, end, keys) for record in batch.records]
+
+
+def polled(tail: Tail, ends: dict[int, int], broken: Collection[int] = ()) -> list[Stretch]:
+    """What a tail brings until each partition has come to its end, or is broken."""
+    found: list[Stretch] = []
+    at, waiting, deadline = dict.fromkeys(ends, -1), set(broken), time.monotonic() + 20
+    while waiting or any(at[partition] < end for partition, end in ends.items()):
+        assert time.monotonic() < deadline, f"the tail stands at {at}, broken are not {waiting}"
+        for stretch in tail.poll(0.05):
+            found.append(stretch)
+            at[stretch.partition] = stretch.next_offset
+            waiting -= {stretch.partition} if stretch.broken else set()
+    return found
+
+
+def followed(tail: Tail, ends: dict[int, int]) -> dict[int, list[bytes | None]]:
+    """The values by partition."""
+    values: dict[int, list[bytes | None]] = {}
+    for stretch in polled(tail, ends):
+        assert not stretch.broken
+        values.setdefault(stretch.partition, []).extend(
+            stretch.record(index).value for index in range(len(stretch.keys))
+        )
+    return values
 
 
 def _three(bench: Bench) -> None:
@@ -177,6 +203,54 @@ class ReaderContract:
         """One topic each."""
         bench.reader.table("nodes").put(b"a", b"1")
         assert bench.reader.table("deadletters").items() == {}
+
+    def test_a_tail_brings_what_is_there_and_what_comes(self, bench: Bench) -> None:
+        """In order, by partition, from where it was begun; records are made when they are looked at."""
+        _three(bench)
+        tail = bench.reader.tail()
+        try:
+            tail.begin(1, 1)
+            assert followed(tail, {1: 3}) == {1: [b"22", b"333"]}
+            tail.begin(2, 0)
+            bench.write(2, [(b"c", b"4", 1_000), (None, b"5", 1_000)])
+            bench.write(1, [(b"a", None, 1_000)])
+            assert followed(tail, {1: 4, 2: 2}) == {1: [None], 2: [b"4", b"5"]}
+        finally:
+            tail.close()
+
+    def test_a_tail_that_was_ended_goes_on_where_it_is_begun_again(self, bench: Bench) -> None:
+        """Nothing twice, nothing missed, and nothing of it in between."""
+        bench.write(0, [(b"x", b"%d" % number, 0) for number in range(10)])
+        tail = bench.reader.tail()
+        try:
+            tail.begin(0, 0)
+            assert len(followed(tail, {0: 10})[0]) == 10
+            tail.end(0)
+            bench.write(0, [(b"x", b"%d" % number, 0) for number in range(10, 1_700)])
+            bench.write(1, [(b"y", b"1", 0)])
+            tail.begin(1, 0)
+            assert followed(tail, {1: 1}) == {1: [b"1"]}
+            tail.begin(0, 10)
+            assert followed(tail, {0: 1_700})[0] == [b"%d" % number for number in range(10, 1_700)]
+        finally:
+            tail.close()
+
+    def test_a_tail_says_what_leads_and_what_it_cannot_follow(self, bench: Bench) -> None:
+        """The first and the last record of a stretch as landmarks; an offset that is not there breaks its partition."""
+        _three(bench)
+        bench.trim(1, 2)
+        bench.write(2, [(b"c", b"4", 1_000)])
+        tail = bench.reader.tail()
+        try:
+            tail.begin(1, 0)
+            tail.begin(2, 0)
+            stretches = polled(tail, {2: 1}, broken={1})
+            [good] = [each for each in stretches if not each.broken]
+            assert (good.partition, good.keys, good.first, good.last) == (2, [b"c"], good.last, (0, 0))
+            tail.begin(1, 2)
+            assert followed(tail, {1: 3}) == {1: [b"333"]}
+        finally:
+            tail.close()
 
     def test_a_journal_that_is_itself_passes_its_check(self, bench: Bench) -> None:
         """Silence means yes."""

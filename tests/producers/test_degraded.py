@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from seekpoint.producers import Node
 from seekpoint.producers.kafka import GUARANTEED
 from seekpoint.schemas import Entry, MemoryLog, bodies, encode, new_id
-from seekpoint.schemas.errors import AppendTimeout, HandleClosed, ProcessDegraded
+from seekpoint.schemas.errors import AppendTimeout, HandleClosed, JournalUnavailable, ProcessDegraded
+from seekpoint.schemas.log import Batch
 
 FAST = {"append_timeout_s": 0.1, "heal_timeout_s": 5.0, "producer_drain_s": 0.01}
 
@@ -45,15 +48,40 @@ async def test_real_loss_needs_a_person_who_accepts_it() -> None:
             assert process.state.context == {"a": 2}
 
 
-async def test_a_lost_acknowledgement_heals_without_anybody_noticing() -> None:
-    """The append landed, nobody was told: after the deadline the handle claims again and learns it."""
+class Dark(MemoryLog):
+    """A log that nobody can read while it is dark."""
+
+    dark = False
+
+    def read(self, *arguments: Any, **options: Any) -> Iterator[Batch]:
+        """As ever, if it is not."""
+        if self.dark:
+            raise JournalUnavailable("it is dark")
+        return super().read(*arguments, **options)
+
+
+async def test_an_entry_that_is_read_back_needs_no_acknowledgement() -> None:
+    """It landed, nobody was told, and the tailer sees it: that says as much, and nothing has to be healed."""
     log = MemoryLog(partitions=1)
+    async with Node.in_memory(log, **FAST, confirm_interval_s=0.1) as node, node.open("p") as process:
+        await process.confirm()
+        log.drop_acknowledgements()
+        assert (await asyncio.wait_for(process.update("a", 2), 5)).seq == 1
+        log.heal()
+        assert (process.state.epoch, process.state.context) == (1, {"a": 2})
+
+
+async def test_a_lost_acknowledgement_heals_without_anybody_noticing() -> None:
+    """The append landed, nobody was told or can read it: after the deadline the handle claims again and learns it."""
+    log = Dark(partitions=1)
     async with Node.in_memory(log, **FAST) as node, node.open("p") as process:
         await process.update("a", 1)
         log.drop_acknowledgements()
+        log.dark = True
         under_way = asyncio.create_task(process.update("a", 2))
         await asyncio.sleep(0.2)
         log.heal()
+        log.dark = False
         assert (await asyncio.wait_for(under_way, 5)).seq == 2
         await process.update("a", 3)
         assert (process.state.epoch, process.state.seq, process.state.context) == (2, 3, {"a": 3})

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from resting import at_rest
 from seekpoint.consumers import Recovery
 from seekpoint.consumers.checkpoints import FLOOR_KEY, Checkpoint, Floor
 from seekpoint.consumers.memory_checkpoints import MemoryCheckpoints
@@ -162,6 +163,7 @@ async def test_a_handle_that_is_over_does_not_keep_its_process_from_being_opened
     """Without ``async with``: fenced, or let go, and opened again at once on the same node."""
     async with Node.in_memory(log) as node, Node.in_memory(log) as other:
         process = await node.open("p")
+        await at_rest(node)
         async with other.open("p", take_over=True):
             await process.update("a", 1)
         with pytest.raises(Fenced):
@@ -299,6 +301,7 @@ async def test_an_owner_that_lost_its_process_does_not_rewind_to_what_its_heir_w
     """Its own seqs were never applied, the heir's of the same numbers were: Fenced, and nothing is written."""
     async with Node.in_memory(log) as one, Node.in_memory(log) as two:
         process = await one.open("p")
+        await at_rest(one)
         async with two.open("p", take_over=True) as heir:
             await heir.update("a", "heir's")
         await process.update("a", "mine")
@@ -386,6 +389,7 @@ async def test_who_waits_for_mail_waits_for_kafka_too(log: MemoryLog, monkeypatc
         return watermarks(partition)
 
     async with Node.in_memory(log) as node, node.open("p") as process:
+        await at_rest(node)
         sent = await node.signal("p", "go")
         monkeypatch.setattr(log, "watermarks", silent_at_first)
         assert (await process.receive(timeout_s=5)).id == sent
@@ -444,12 +448,14 @@ async def test_a_fenced_owner_that_leaves_is_told_even_if_its_last_call_went_wel
     async with Node.in_memory(log) as one, Node.in_memory(log) as two:
         with pytest.raises(Fenced) as told:
             async with one.open("p") as process:
+                await at_rest(one)
                 async with two.open("p", take_over=True) as heir:
                     await heir.update("a", 1)
                 await process.update("a", 2)
         assert told.value.fenced_entries == 2
         with pytest.raises(Fenced):
             async with one.open("q") as process:
+                await at_rest(one)
                 async with two.open("q", take_over=True):
                     pass
                 await process.update("a", 2)
@@ -461,6 +467,7 @@ async def test_a_fenced_owner_is_told_within_the_confirm_interval(log: MemoryLog
     """O4: after its next append, an owner that lost its process learns it from the rounds, without asking."""
     async with Node.in_memory(log, confirm_interval_s=0.2) as one, Node.in_memory(log) as two:
         process = await one.open("p")
+        await at_rest(one)
         async with two.open("p", take_over=True):
             await process.update("a", 2)
         await asyncio.sleep(0.4)
@@ -504,11 +511,12 @@ async def test_a_partition_that_cannot_be_read_keeps_no_other_owner_from_being_t
                 raise JournalUnavailable("this partition has no leader")
             return read(partition, *arguments)
 
+        await stuck.confirm()
+        await at_rest(one)
         log.read = fails  # type: ignore[method-assign,assignment]  # the one fault that the log has no name for
-        await stuck.update("a", 1)
-        await asyncio.sleep(0.2)
         async with two.open(ids[1], take_over=True):
             await told.update("a", 1)
+            await stuck.update("a", 1)
         await asyncio.sleep(0.4)
         with pytest.raises(Fenced):
             await told.update("a", 2)

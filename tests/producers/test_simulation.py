@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -17,8 +18,8 @@ from agents import Found, decode, fold_by_checker
 from seekpoint.producers import Node, Process
 from seekpoint.producers.handle import Status
 from seekpoint.schemas import MemoryLog, fold, new_state
-from seekpoint.schemas.errors import Fenced, SeekpointError
-from seekpoint.schemas.log import Delivery, MemoryAppender, Outgoing
+from seekpoint.schemas.errors import Fenced, JournalUnavailable, SeekpointError
+from seekpoint.schemas.log import Batch, Delivery, MemoryAppender, Outgoing
 
 FAST = {
     "append_timeout_s": 0.05,
@@ -48,12 +49,19 @@ class LateLog(MemoryLog):
         super().__init__(partitions=1)
         self.random = random.Random(seed)
         self.late: list[Outgoing] = []
+        self.readable = True
 
     def appender(self, deliver: Callable[[Sequence[Delivery]], None]) -> MemoryAppender:
         """A new appender."""
         made = LateAppender(self, deliver)
         self._appenders.add(made)
         return made
+
+    def read(self, *arguments: Any, **options: Any) -> Iterator[Batch]:
+        """As ever, unless nothing can be read."""
+        if not self.readable:
+            raise JournalUnavailable("nothing can be read now")
+        return super().read(*arguments, **options)
 
     def land_late(self) -> None:
         """Some of what was on the wire arrives."""
@@ -117,20 +125,23 @@ class World:
         handle = process._handle
         if handle.status is Status.OPEN and not handle.pending and handle.unconfirmed is None:
             state = new_state()
-            for batch in self.log.read(0, 0, handle.position):
+            for batch in MemoryLog.read(self.log, 0, 0, handle.position):
                 for record in batch.records:
                     state = fold(state, record.offset, self.log.codec.decode(record.value))
             assert process.state.hash == state.hash
 
     async def break_things(self) -> None:
-        """Acknowledgements vanish, appends vanish, all is well again; at random."""
+        """Acknowledgements vanish, appends vanish, nothing can be read, all is well again; at random."""
         while not self.over:
             self.random.choice([self.log.drop_acknowledgements, self.log.refuse_appends])()
+            self.log.readable = self.random.random() < 0.4
             await asyncio.sleep(self.random.uniform(0.01, 0.15))
             self.log.heal()
+            self.log.readable = True
             await asyncio.sleep(self.random.uniform(0.02, 0.2))
             self.log.land_late()
         self.log.heal()
+        self.log.readable = True
 
     async def run(self, seconds: float) -> None:
         tasks = [asyncio.create_task(self.work(f"n{index}")) for index in range(self.random.choice([1, 2, 3]))]

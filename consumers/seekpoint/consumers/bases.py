@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from seekpoint.consumers.checkpoint_index import CheckpointIndex, Located
-from seekpoint.consumers.checkpoints import Checkpoint, CheckpointReader, Floor, Saved, seek_point
+from seekpoint.consumers.checkpoints import FLOOR_KEY, Checkpoint, CheckpointReader, Floor, Saved, seek_point
 from seekpoint.consumers.tiers import Tier
 from seekpoint.consumers.view_store import Seen, ViewMeta, ViewStore
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat, SeekpointError, ViewRefused, ViewUnavailable
@@ -209,7 +209,7 @@ class Bases:
             found, value = self.index.find(search.partition, search.key, settle=True), None
         _refuse_damage(found, self._log.topic_id)
         if found.saved is None:
-            return self._floor_base(search, marks, found)
+            return self._floor_base(marks, found)
         return self._saved_base(search, marks, found.saved, found.floor, value)
 
     def _saved_base(
@@ -231,7 +231,7 @@ class Bases:
         offset = None if found.saved is None else found.saved.offset
         return found.saved is None or seek_point(offset, found.floor.offset) < marks.low
 
-    def _floor_base(self, search: Search, marks: Watermarks, found: Located) -> Base:
+    def _floor_base(self, marks: Watermarks, found: Located) -> Base:
         """For a process without a checkpoint: it has no entry below the floor."""
         floor = found.floor
         if floor is None:
@@ -257,6 +257,17 @@ class Bases:
             landmarks.append(floor.landmark)
         unknown = floor is None and start > checkpoint.offset + 1
         return Base(Tier.CHECKPOINT, state, start, tuple(landmarks), unknown)
+
+    def floor_base(self, partition: int, marks: Watermarks) -> Base | None:
+        """The base of whatever has no checkpoint, if there is a floor that may be used."""
+        if self.index is None:
+            return None
+        try:
+            found = self.index.find(partition, FLOOR_KEY, settle=True)
+            _refuse_damage(found, self._log.topic_id)
+            return self._floor_base(marks, found)
+        except Unusable:
+            return None
 
     # --- all of them ----------------------------------------------------------------------------------------------
     def ways(self, search: Search, marks: Watermarks, tier: Tier | None) -> Iterator[tuple[Tier, Way]]:

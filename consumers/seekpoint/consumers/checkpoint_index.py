@@ -91,6 +91,11 @@ class CheckpointIndex:
         """Everything below it was read."""
         return self._used(partition).heads.position
 
+    def may_hold(self, partition: int, key: bytes, position: int) -> bool:
+        """Whether there may be a checkpoint under ``key`` below ``position``. Reads nothing: a forgotten one may be."""
+        known = self._known.get(partition)
+        return known is None or known.heads.position < position or key in known.heads.saved or key in known.damaged
+
     def _read_on(self, partition: int, known: _Known) -> None:
         stop = self._reader.stable_end(partition)
         if stop < known.heads.position:  # emptied by somebody: what was kept is not there any more

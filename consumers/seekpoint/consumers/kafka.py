@@ -31,7 +31,8 @@ from seekpoint.consumers.kafka_client import (
     TopicPartition,
 )
 from seekpoint.consumers.kafka_errors import END_OF_PARTITION, NOT_FOUND, OUT_OF_RANGE, passes, translated
-from seekpoint.consumers.kafka_settings import point_config, reader_config, writer_config
+from seekpoint.consumers.kafka_settings import LOGGED, point_config, reader_config, writer_config
+from seekpoint.consumers.kafka_tail import KafkaTail
 from seekpoint.consumers.messages import Patience, belongs, landmark_of, offset_of, record_of
 from seekpoint.consumers.tables import KafkaTable, newest_of
 from seekpoint.schemas.codec import Codec
@@ -44,7 +45,6 @@ from seekpoint.schemas.settings import TOPICS, Settings
 __all__ = ["KafkaReader"]
 
 _logger = logging.getLogger("seekpoint.consumers.kafka")
-_LOGGED: Mapping[str, Any] = {"logger": _logger}
 
 T = TypeVar("T")
 
@@ -134,7 +134,7 @@ class KafkaReader:
         with self._lock:
             self._refuse_closed()
             if self._admin is None:
-                self._admin = AdminClient({**self.settings.admin_config(), **_LOGGED})
+                self._admin = AdminClient({**self.settings.admin_config(), **LOGGED})
             return self._admin
 
     def _refuse_closed(self) -> None:
@@ -212,6 +212,10 @@ class KafkaReader:
         self.connect()
         found = self._message_at(self.settings.topic_name("journal"), partition, offset)
         return -1 if found is None or offset_of(found) != offset else landmark_of(found).leader_epoch
+
+    def tail(self) -> KafkaTail:
+        """A new tail: a consumer of its own, which the caller closes."""
+        return KafkaTail(self.settings)
 
     def table(self, name: str) -> KafkaTable:
         """The compacted topic ``NAME.name``. Its newest values are kept: the next ``items()`` reads what is new."""
@@ -447,7 +451,7 @@ class KafkaReader:
         if consumer is None:
             config = point_config(self.settings) if kind == _POINTS else reader_config(self.settings)
             with self._ours():
-                consumer = _Consumer({**config, **_LOGGED}, kind)
+                consumer = _Consumer({**config, **LOGGED}, kind)
         try:
             yield consumer
         except GeneratorExit:  # whoever reads had enough
@@ -490,7 +494,7 @@ class KafkaReader:
             self._refuse_closed()
             if self._producer is None:
                 with self._ours():
-                    self._producer = Producer({**writer_config(self.settings), **_LOGGED})
+                    self._producer = Producer({**writer_config(self.settings), **LOGGED})
             producer = self._producer
         outcome: list[KafkaError | None] = []
         with self._ours(topic=topic):

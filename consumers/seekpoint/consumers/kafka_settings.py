@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
 from seekpoint.schemas.settings import Settings
 
-__all__ = ["point_config", "reader_config", "writer_config"]
+__all__ = ["LOGGED", "point_config", "reader_config", "tail_config", "writer_config"]
+
+LOGGED: Mapping[str, Any] = {"logger": logging.getLogger("seekpoint.consumers.kafka")}
+"""Where a client says what it has to say."""
 
 _FAST: Mapping[str, Any] = {
     # An empty fetch holds the connection: the next assignment waits for it.
@@ -36,6 +40,15 @@ def reader_config(settings: Settings) -> dict[str, Any]:
 def point_config(settings: Settings) -> dict[str, Any]:
     """For a consumer of single records: a fetch brings little more than the one that is wanted, whatever its size."""
     return {**reader_config(settings), "max.partition.fetch.bytes": 65_536}
+
+
+def tail_config(settings: Settings) -> dict[str, Any]:
+    """For the consumer that follows. It waits at the broker for what comes, but no longer than a new partition waits.
+
+    What it fetches ahead of a busy event loop is bounded: 16 MiB for all partitions together.
+    """
+    bounded = {"fetch.wait.max.ms": 10, "queued.max.messages.kbytes": 16_384, "queued.min.messages": 10_000}
+    return {**reader_config(settings), **bounded}
 
 
 def writer_config(settings: Settings) -> dict[str, Any]:

@@ -130,7 +130,7 @@ class Recoverer:
             drafts = {key: draft for key, draft in drafts.items() if is_known(draft)}
         else:
             cost = scan(self.log, partition, drafts, start, marks.high, collector)
-        self._refuse_truncated(partition, bulk.landmarks, False, cost.first, marks)
+        self.refuse_truncated(partition, bulk.landmarks, False, cost.first, marks)
         duration_s = time.perf_counter() - began
         return {
             key.decode(): _recovered(key, draft, cost, bulk.tier_of(key), start, marks, duration_s, collector.notes)
@@ -200,7 +200,7 @@ class Recoverer:
         partition, start = search.partition, base.seek_point
         try:
             cost = scan(self.log, partition, drafts, start, stop, collector, stop_seq=search.seq)
-            self._refuse_truncated(partition, base.landmarks, base.floor_unknown, cost.first, marks)
+            self.refuse_truncated(partition, base.landmarks, base.floor_unknown, cost.first, marks)
         except (JournalGap, LogTruncated) as exc:
             if base.tier is Tier.SCAN:
                 raise
@@ -208,7 +208,7 @@ class Recoverer:
         duration_s = time.perf_counter() - began
         return _recovered(search.key, drafts[search.key], cost, base.tier, start, marks, duration_s, collector.notes)
 
-    def _refuse_truncated(
+    def refuse_truncated(
         self,
         partition: int,
         landmarks: Iterable[Landmark],

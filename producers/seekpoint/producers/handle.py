@@ -185,6 +185,11 @@ class Handle:
         self.pending.append(pending)
         return pending
 
+    @property
+    def is_open(self) -> bool:
+        """Whether anything may be sent or confirmed yet."""
+        return self.status is not Status.CLOSED
+
     def check_open(self) -> None:
         """Raise why nothing more may be sent."""
         if self.status is Status.CLOSED:
@@ -241,10 +246,13 @@ class Handle:
 
         Whether the own entries have to be laid anew on what it changed.
         """
-        try:
-            entry = entry_of(record, self._reader.codec, self._reader.partitions)
-        except UndecodableRecord:
-            return False  # the reader that projects the partition makes a dead letter of it
+        if self.pending and record.value == self.pending[0].value:
+            entry = self.pending[0].entry  # read back before its acknowledgement came
+        else:
+            try:
+                entry = entry_of(record, self._reader.codec, self._reader.partitions)
+            except UndecodableRecord:
+                return False  # the reader that projects the partition makes a dead letter of it
         verdict = advance(self._base, record.offset, entry, self.limits)
         return not (verdict in _COUNTED and self._landed(verdict, entry, record.offset))
 

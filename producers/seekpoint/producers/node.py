@@ -23,6 +23,7 @@ from seekpoint.producers.opening import Opener, Opening, Wish
 from seekpoint.producers.outbox import Outbox
 from seekpoint.producers.pulse import Pulse
 from seekpoint.producers.requests import Requests
+from seekpoint.producers.tailer import Tailer
 from seekpoint.schemas.errors import HandleClosed, Refused, SeekpointError
 from seekpoint.schemas.log import LogReader, LogWriter, MemoryLog
 from seekpoint.schemas.settings import Settings
@@ -48,8 +49,14 @@ class Node:
         self._outbox = Outbox(
             writer, settings.append_timeout_s, settings.producer_drain_s, self._on_failing, self._on_retired
         )
+        self._tailer = Tailer(reader, self._recovery.blocking, self._executor)
         self._confirmer = Confirmer(
-            reader, self._executor, self._open_handles, settings.confirm_interval_s, settings.confirm_timeout_s
+            reader,
+            self._executor,
+            self._open_handles,
+            self._tailer,
+            settings.confirm_interval_s,
+            settings.confirm_timeout_s,
         )
         self._healer = Healer(self._outbox, self._confirmer, self.identity, settings.heal_timeout_s)
         self._externals = Externals(reader, self._executor, self._outbox)
@@ -57,12 +64,13 @@ class Node:
         self._opener = Opener(
             self._handles,
             reader,
-            self._executor,
             self._recovery,
             self._outbox,
             self._confirmer,
+            self._tailer,
             self._pulse,
             self.identity,
+            settings.confirm_timeout_s,
         )
         self._requests: Requests | None = None
         self._projector: EmbeddedProjector | None = None
@@ -114,6 +122,7 @@ class Node:
             except BaseException:
                 await self.close()
                 raise
+            self._tailer.start()
             self._confirmer.start()
             self._pulse.start()
             if self._projector is not None:
@@ -126,6 +135,7 @@ class Node:
         await self._pulse.close()
         await self._healer.close()
         await self._confirmer.close()
+        await self._tailer.close()
         await self._outbox.close()
         for handle in self._open_handles():
             handle.fail(HandleClosed("the node was closed", process_id=handle.process_id))

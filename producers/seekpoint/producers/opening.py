@@ -7,21 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Callable, Generator
-from concurrent.futures import Executor
+from collections.abc import Generator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 from seekpoint.consumers import Recovered, Recovery, Report
 from seekpoint.consumers.heartbeats import Verdict as Looks
-from seekpoint.consumers.scan import scan
+from seekpoint.producers.claiming import Watch
 from seekpoint.producers.confirm import Confirmer
 from seekpoint.producers.handle import Cause, Handle, Status
 from seekpoint.producers.identity import Identity
+from seekpoint.producers.lane import Lane
 from seekpoint.producers.outbox import Outbox
 from seekpoint.producers.process import Process
 from seekpoint.producers.pulse import Pulse
+from seekpoint.producers.tailer import Tailer
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.clock import now_us
 from seekpoint.schemas.codec import encode
@@ -29,6 +30,7 @@ from seekpoint.schemas.entry import Entry, new_id, process_key
 from seekpoint.schemas.errors import (
     AlreadyOpen,
     ClaimLost,
+    JournalUnavailable,
     LimitExceeded,
     OwnerAlive,
     ProcessDegraded,
@@ -39,11 +41,9 @@ from seekpoint.schemas.errors import (
 )
 from seekpoint.schemas.log import LogReader
 from seekpoint.schemas.partition import partition_of
-from seekpoint.schemas.state import State
+from seekpoint.schemas.state import State, new_state
 
 __all__ = ["Opener", "Opening", "Wish"]
-
-T = TypeVar("T")
 
 _LOOK_AGAIN_S = 0.25
 _TRACEBACK_CHARACTERS_MAX = 4_000
@@ -109,21 +109,23 @@ class Opener:
         self,
         handles: dict[str, Handle | None],
         reader: LogReader,
-        executor: Executor,
         recovery: Recovery,
         outbox: Outbox,
         confirmer: Confirmer,
+        tailer: Tailer,
         pulse: Pulse,
         identity: Identity,
+        timeout_s: float,
     ) -> None:
         self._handles = handles
         self._reader = reader
-        self._executor = executor
         self._recovery = recovery
         self._outbox = outbox
         self._confirmer = confirmer
+        self._tailer = tailer
         self._pulse = pulse
         self._identity = identity
+        self._timeout_s = timeout_s
 
     def opening(self, wish: Wish) -> Opening:
         """What ``Node.open`` and ``Node.fork`` hand out."""
@@ -156,6 +158,7 @@ class Opener:
     def _let_go(self, handle: Handle) -> None:
         if self._handles.get(handle.process_id) is handle:
             del self._handles[handle.process_id]
+        self._tailer.detach(handle, handle.partition)
 
     async def _inherited(self, wish: Wish) -> b.Forked | None:
         """What a fork starts with. Found before anything is claimed: an id is used up by its first claim."""
@@ -179,8 +182,29 @@ class Opener:
 
     # --- the claim
     async def _claim(self, wish: Wish) -> tuple[Handle, Report]:
-        recovered = await self._recover_free(wish)
-        state = recovered.state
+        key = process_key(wish.process_id)
+        partition = partition_of(key, self._reader.partitions)
+        watch = Watch(wish.process_id)
+        try:
+            lane, recovered = await self._recover_free(wish, watch, partition)
+            offset, claim_id = await self._send_claim(wish, recovered.state, partition, key)
+            try:
+                await self._through(lane, offset + 1)
+            finally:
+                self._pulse.claimed(claim_id)
+            after = watch.folded(recovered.state, offset + 1, self._reader)
+            if after.owner != claim_id:
+                raise _lost(wish.process_id, after)
+        except BaseException:
+            self._tailer.detach(watch, partition)
+            raise
+        handle = Handle(wish.process_id, after, offset + 1, self._reader)
+        lane.attach(handle)
+        handle.absorb(watch.rest(offset + 1), lane.position)
+        return handle, recovered.report
+
+    async def _send_claim(self, wish: Wish, state: State, partition: int, key: bytes) -> tuple[int, bytes]:
+        """Append a claim on ``state``; its offset, and its id: named by the pulse until it is decided."""
         claim_id = new_id()
         body = b.Claim(
             expected_epoch=state.epoch,
@@ -192,38 +216,57 @@ class Opener:
             claim_id, wish.process_id, None, 0, None, state.offset if state.offset >= 0 else None, now_us(),
             wish.cause.actor, None, wish.cause.correlation_id, body,
         )  # fmt: skip
-        key = process_key(wish.process_id)
-        partition = partition_of(key, self._reader.partitions)
         try:
             await self._pulse.claiming(claim_id)
-            offset = await self._outbox.push_external(partition, key, encode(entry))
-            after = await self._run(self._read_through, partition, key, state, recovered.report.log_end, offset + 1)
-        finally:
+            return await self._outbox.push_external(partition, key, encode(entry)), claim_id
+        except BaseException:
             self._pulse.claimed(claim_id)
-        if after.owner != claim_id:
-            raise _lost(wish.process_id, after)
-        return Handle(wish.process_id, after, offset + 1, self._reader), recovered.report
+            raise
 
-    def _read_through(self, partition: int, key: bytes, state: State, start: int, stop: int) -> State:
-        drafts = {key: state.thaw()}
-        # Poison is left to the readers of the whole partition: here it changes nothing.
-        scan(self._reader, partition, drafts, start, stop, lambda record, error: None)
-        return drafts[key].freeze()
+    async def _through(self, lane: Lane, position: int) -> None:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._tailer.through(lane, position)
+        except TimeoutError as exc:
+            raise JournalUnavailable(
+                "the claim could not be read in time", partition=lane.partition, offset=position - 1
+            ) from exc
 
-    async def _run(self, call: Callable[..., T], *arguments: Any) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, call, *arguments)
+    async def _recover(self, wish: Wish, watch: Watch, partition: int) -> tuple[Lane, Recovered]:
+        """The process as of now; whatever comes of it from now on is kept by ``watch``.
 
-    async def _recover_free(self, wish: Wish) -> Recovered:
-        """The process as of now, once it may be claimed."""
+        One that is proven not to exist needs no read. Else the lane is listened to first, so that what it has passed
+        already lies below the end that the recovery reads to; the first open in a partition begins the lane there.
+        """
+        lane, began = self._tailer.lane(partition), 0
+        while True:
+            if lane is not None:
+                lane.attach(watch)
+                began = lane.position
+                report = lane.absence.report(watch.key, began)
+                if report is not None:
+                    return lane, Recovered(state=new_state(), report=report, known=False)
+            recovered = await self._recovery.recover(wish.process_id, missing_ok=True)
+            was, lane = lane, self._tailer.lane_from(partition, recovered.report.log_end)
+            if was is None:
+                lane.attach(watch)
+                began = lane.position
+            self._tailer.want_proof(lane)
+            if was in (None, lane) and began <= recovered.report.log_end:
+                return lane, recovered
+
+    async def _recover_free(self, wish: Wish, watch: Watch, partition: int) -> tuple[Lane, Recovered]:
+        """The same, once it may be claimed."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wish.wait_s
         while True:
-            recovered = await self._recovery.recover(wish.process_id, missing_ok=True)
+            lane, recovered = await self._recover(wish, watch, partition)
             if recovered.state.owner is not None and not wish.take_over:
                 await self._pulse.look()
             refusal = self._refusal(wish, recovered.state)
             if refusal is None:
-                return recovered
+                return lane, recovered
+            lane.detach(watch)
             if not isinstance(refusal, OwnerAlive) or loop.time() >= deadline:
                 raise refusal
             await asyncio.sleep(min(_LOOK_AGAIN_S, wish.wait_s))

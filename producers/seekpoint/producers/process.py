@@ -28,7 +28,7 @@ __all__ = ["Acknowledged", "Process"]
 
 logger = logging.getLogger("seekpoint.producers")
 
-_MAIL_POLL_S = 0.1
+_MAIL_LOOK_S = 5.0
 _SAVED_POLL_S = 0.02
 
 
@@ -188,18 +188,25 @@ class Process:
         return item
 
     async def _await_mail(self, name: str | None) -> MailItem:
-        while True:
-            self._handle.check_open()
-            for item in self._handle.mail:
-                if name is None or (item.kind == b.Signal.KIND and item.name == name):
-                    return item
-            try:
-                await self._confirmer.to_end(self._handle)
-            except TryAgain as exc:  # who waits for mail waits for Kafka too, as appends do
-                logger.warning("mail waits: %s", exc)
-            if not self._handle.mail_changed.is_set():
-                await asyncio.sleep(_MAIL_POLL_S)
-            self._handle.mail_changed.clear()
+        async with self._confirmer.watching(self._handle):
+            while True:
+                self._handle.check_open()
+                self._handle.mail_changed.clear()
+                for item in self._handle.mail:
+                    if name is None or (item.kind == b.Signal.KIND and item.name == name):
+                        return item
+                try:
+                    async with asyncio.timeout(_MAIL_LOOK_S):
+                        await self._handle.mail_changed.wait()
+                except TimeoutError:
+                    await self._look_for_mail()
+
+    async def _look_for_mail(self) -> None:
+        """That nothing comes may mean that nothing can be read: that is asked for now and then."""
+        try:
+            await self._confirmer.to_end(self._handle)
+        except TryAgain as exc:  # who waits for mail waits for Kafka too, as appends do
+            logger.warning("mail waits: %s", exc)
 
     async def rewind(self, to_seq: int) -> Acknowledged:
         """Make the content what it was after ``to_seq`` (rule O7). The history stays; epoch, owner and seq go on.

@@ -20,6 +20,7 @@ from weakref import WeakSet
 from seekpoint.schemas.codec import Codec
 from seekpoint.schemas.errors import JournalGap, JournalUnavailable, LogTruncated, SeekpointError
 from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits
+from seekpoint.schemas.tail import MemoryTail, Tail
 
 __all__ = [
     "Appender",
@@ -132,6 +133,9 @@ class LogReader(Protocol):
     def leader_epoch_at(self, partition: int, offset: int) -> int:
         """The leader epoch of the record at exactly ``offset``; -1 if there is none, or it is not known."""
 
+    def tail(self) -> Tail:
+        """A new tail, which follows nothing yet. Whoever takes it closes it."""
+
     def check(self) -> None:
         """Whether this still is the journal: ``JournalMismatch`` if its topics were re-created or re-partitioned."""
 
@@ -202,6 +206,8 @@ class MemoryLog:
         self._parts = [_Partition() for _ in range(partitions)]
         self._tables: dict[str, MemoryTable] = {}
         self._lock = threading.RLock()
+        self.grown = threading.Condition(self._lock)
+        """Told of each record that is appended: for whoever waits at the end."""
         self._appenders: WeakSet[MemoryAppender] = WeakSet()
         self._lands = self._answers = True
 
@@ -247,6 +253,14 @@ class MemoryLog:
             there = any(record.offset == offset for record in part.records)
             return part.landmark(offset).leader_epoch if there else -1
 
+    def landmark(self, partition: int, offset: int) -> Landmark:
+        """The record at ``offset``, by the leader that took it."""
+        return self._parts[partition].landmark(offset)
+
+    def tail(self) -> MemoryTail:
+        """A new tail."""
+        return MemoryTail(self)
+
     def check(self) -> None:
         """It is."""
 
@@ -265,6 +279,7 @@ class MemoryLog:
             part = self._parts[partition]
             part.records.append(Record(partition, part.high, stamp, key, value))
             part.high += 1
+            self.grown.notify_all()
             return part.high - 1
 
     def appender(self, deliver: Callable[[Sequence[Delivery]], None]) -> MemoryAppender:

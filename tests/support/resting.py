@@ -1,0 +1,18 @@
+"""A node whose tailer is at rest: it reads nothing until somebody asks, so it does not know what others do."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from seekpoint.producers import Node
+
+__all__ = ["at_rest"]
+
+
+async def at_rest(node: Node) -> None:
+    """Once nobody has waited for the log for a while."""
+    deadline = time.monotonic() + 10
+    while not node._tailer.rests:
+        assert time.monotonic() < deadline, "somebody keeps waiting for the log"
+        await asyncio.sleep(0.02)
