@@ -245,3 +245,13 @@ async def test_a_kafka_that_does_not_answer_is_unavailable() -> None:
     settings = Settings(bootstrap_servers="127.0.0.1:1", start_timeout_s=0.5)
     with pytest.raises(JournalUnavailable, match=r"127\.0\.0\.1:1"):
         await create_topics(settings)
+
+
+async def test_the_topic_of_the_recovery_workers_is_known(settings: Settings, admin: AdminClient) -> None:
+    """Where none ever ran it is not missing; where it is, it has one partition and the replicas of the others."""
+    await create_topics(settings)
+    leader = f"{settings.journal}.recovery-__assignor-__leader"
+    assert leader not in {finding.topic for finding in await check_topics(settings)}
+    admin.create_topics([NewTopic(leader, 2, 1)])[leader].result()
+    assert (await until_found(settings, leader, "partitions")).expected == "1"
+    assert (await until_found(settings, leader, "replication factor")).severity == "warning"

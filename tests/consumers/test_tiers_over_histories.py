@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from hypothesis import given, settings
@@ -12,10 +13,10 @@ from projected import Projected
 from seekpoint.consumers.points import Point
 from seekpoint.consumers.recoverer import Recoverer, is_known
 from seekpoint.consumers.tiers import Tier
-from seekpoint.consumers.verification import verify
+from seekpoint.consumers.verification import verify, verify_all
 from seekpoint.schemas.errors import JournalGap, TierUnavailable, UnknownPoint
 from seekpoint.schemas.fold import fold
-from seekpoint.schemas.log import MemoryLog
+from seekpoint.schemas.log import Batch, MemoryLog
 from seekpoint.schemas.partition import partition_of
 from seekpoint.schemas.state import new_state
 
@@ -102,6 +103,29 @@ def test_many_at_once_are_what_they_are_one_by_one(history: list[Step], plan: li
             continue
         found = {name: one.state for name, one in everyone.items()}
         assert found == {name: state for name, state in expected.items() if is_known(state)}
+
+
+@settings(deadline=None)
+@given(steps(), rounds())
+def test_all_are_verified_as_one_by_one_with_one_read_of_each_partition(history: list[Step], plan: list[Round]) -> None:
+    """The same hashes and the same missing ways; the partition's beginning is read once, however many there are."""
+    projected = kept(history, plan)
+    recoverer = recoverer_of(projected)
+    whole: list[int] = []
+    read = projected.log.read
+
+    def counted(partition: int, start: int, stop: int, keys: Collection[bytes] | None = None) -> Iterator[Batch]:
+        whole.extend([partition] if start == 0 and keys is None and stop > 0 else [])
+        return read(partition, start, stop, keys)
+
+    projected.log.read = counted  # type: ignore[method-assign]
+    found = {one.process_id: one for one in verify_all(recoverer)}
+    assert len(whole) == len(set(whole))
+    known = {name for name, state in expected_states(projected.written).items() if is_known(state)}
+    assert found.keys() == known
+    for process_id, one in found.items():
+        assert one == verify(recoverer, process_id)
+        assert one.agrees
 
 
 @settings(deadline=None)

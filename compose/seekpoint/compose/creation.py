@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from seekpoint.compose.audit import Finding, TopicFacts, compare, compare_manifest, first_error, make_manifest
 from seekpoint.compose.kafka import TopicAdmin, append_records, read_newest
-from seekpoint.compose.topics import plan_topics
+from seekpoint.compose.topics import leader_plan, plan_topics
 from seekpoint.schemas.codec import SCHEMA_FINGERPRINT, schema_json
 from seekpoint.schemas.errors import JournalMismatch
 from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits
@@ -57,12 +57,14 @@ def create_topics_sync(settings: Settings, *, limits: Limits = DEFAULT_LIMITS) -
 
 def check_topics_sync(settings: Settings) -> list[Finding]:
     """``check_topics`` for callers without a loop. Blocks."""
-    known = _look(TopicAdmin(settings), settings)
+    admin = TopicAdmin(settings)
+    known = _look(admin, settings)
     limits = known.manifest.limits if known.manifest else DEFAULT_LIMITS
     template = Manifest(
         journal=settings.journal, format=FORMAT, partitions=settings.partitions, topic_ids={}, limits=limits
     )
     findings = _differences(settings, known, template)
+    findings += _leader_differences(admin, settings)
     if settings.topic_name("schemas") in known.topics:
         findings += compare_manifest(settings, known.manifest, known.schema_known, known.topics)
     return findings
@@ -95,6 +97,16 @@ def _differences(settings: Settings, known: _Known, template: Manifest) -> list[
         plan = next(plan for plan in plans if plan.kind == kind)
         findings += compare([plan], known.topics, settings.replication_factor)
     return findings
+
+
+def _leader_differences(admin: TopicAdmin, settings: Settings) -> list[Finding]:
+    """Of the topic by which recovery workers choose their leader: where none ever ran it is not there, and need not be.
+
+    One replica and a broker that is down stop them all.
+    """
+    plan = leader_plan(settings)
+    there = admin.topics([plan.name])
+    return compare([plan], there, settings.replication_factor) if there else []
 
 
 def _refuse(findings: list[Finding]) -> None:

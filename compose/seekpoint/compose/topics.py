@@ -9,13 +9,26 @@ from typing import Literal
 from seekpoint.schemas.limits import Limits
 from seekpoint.schemas.settings import TOPICS, Settings
 
-__all__ = ["PINNED", "RECORD_OVERHEAD_BYTES", "Rule", "Severity", "TopicPlan", "plan_topics", "replicas_in_sync"]
+__all__ = [
+    "LEADER_SUFFIX",
+    "PINNED",
+    "RECORD_OVERHEAD_BYTES",
+    "Rule",
+    "Severity",
+    "TopicPlan",
+    "leader_plan",
+    "plan_topics",
+    "replicas_in_sync",
+]
 
 RECORD_OVERHEAD_BYTES = 65_536
 """What a topic accepts beyond the limit on a record's value: key, headers, the batch around it."""
 
 PINNED = ("journal", "checkpoints", "schemas", "deadletters", "inbox")
 """The topics whose ids the manifest keeps: what is lost with them is lost. The others hold nothing that lasts."""
+
+LEADER_SUFFIX = "recovery-__assignor-__leader"
+"""Of the topic by which Faust chooses the leader of the recovery workers, who make it. Nothing is written to it."""
 
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
@@ -83,6 +96,11 @@ def replicas_in_sync(replication: int) -> int:
 def plan_topics(settings: Settings, replication: int, limits: Limits) -> tuple[TopicPlan, ...]:
     """All topics of the journal, in the order of ``TOPICS``."""
     return tuple(_plan(kind, settings, replication, limits) for kind in TOPICS)
+
+
+def leader_plan(settings: Settings) -> TopicPlan:
+    """The topic that recovery workers make for themselves, as it has to be if it is there."""
+    return TopicPlan(kind="leader", name=f"{settings.journal}.{LEADER_SUFFIX}", partitions=1, rules=())
 
 
 def _plan(kind: str, settings: Settings, replication: int, limits: Limits) -> TopicPlan:

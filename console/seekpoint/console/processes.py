@@ -140,25 +140,38 @@ def verify(
     json: AsJson = False,
 ) -> int:
     """Find processes in every way there is, through independent readers, and compare. Exits with 1 if they differ."""
-    from seekpoint.consumers.verification import verify as verify_one
-    from seekpoint.schemas.errors import EXIT_FAULT, UnknownProcess
+    from seekpoint.schemas.errors import EXIT_FAULT
 
     if bool(process_ids) == everything:
         raise typer.BadParameter("either process ids, or --all", param_hint="ID...")
+    found, unknown = (_verify_all(target), 0) if everything else _verify_some(target, process_ids or [])
+    _show_verified(found, json)
+    return EXIT_FAULT if unknown or not all(one.agrees for one in found) else 0
+
+
+def _verify_all(target: Target) -> list[Verification]:
+    from seekpoint.consumers.verification import verify_all
+
+    marks = [target.log.watermarks(partition) for partition in range(target.log.partitions)]
+    with Progress("verifying", sum(mark.high - mark.low for mark in marks)) as progress:
+        return sorted(verify_all(target.recoverer, progress.advance), key=lambda one: one.process_id)
+
+
+def _verify_some(target: Target, process_ids: list[str]) -> tuple[list[Verification], int]:
+    """Those that there are, and how many there are not."""
+    from seekpoint.consumers.verification import verify as verify_one
+    from seekpoint.schemas.errors import UnknownProcess
+
     found: list[Verification] = []
-    unknown = 0
-    listed = sorted(process_id for process_id, _, _ in scan_processes(target)) if everything else process_ids or []
-    wanted = list(dict.fromkeys(listed))
+    wanted = list(dict.fromkeys(process_ids))
     with Progress("verifying", len(wanted) if len(wanted) > 1 else 0, "processes") as progress:
         for process_id in wanted:
             try:
                 found.append(verify_one(target.recoverer, process_id))
             except UnknownProcess as error:
-                unknown += 1
                 fail(str(error))
             progress.advance(1)
-    _show_verified(found, json)
-    return EXIT_FAULT if unknown or not all(one.agrees for one in found) else 0
+    return found, len(wanted) - len(found)
 
 
 def _show_verified(found: list[Verification], json: bool) -> None:

@@ -158,7 +158,7 @@ class Recovery:
         return await self._run(lambda: verify(self.blocking, process_id))
 
     async def verify_all(self) -> list[Verification]:
-        """The same of every process in the journal. Reads a partition twice for each of its processes."""
+        """The same of every process in the journal, with one read of each partition."""
         return await self._run(lambda: list(verify_all(self.blocking)))
 
     async def entries(

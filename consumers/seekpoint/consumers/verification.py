@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from io import BytesIO
-from typing import Any
+from typing import Any, cast
 
 from seekpoint.consumers.points import NOW, Point
 from seekpoint.consumers.recoverer import Recoverer
@@ -17,9 +17,9 @@ from seekpoint.schemas.codec import SCHEMA_FINGERPRINT, schema_json
 from seekpoint.schemas.entry import Entry, process_key
 from seekpoint.schemas.errors import JournalGap, TierUnavailable, UndecodableRecord
 from seekpoint.schemas.fold import fold
-from seekpoint.schemas.log import Record
+from seekpoint.schemas.log import Batch, LogReader, Record
 from seekpoint.schemas.partition import partition_of
-from seekpoint.schemas.state import new_state
+from seekpoint.schemas.state import State, new_state
 
 __all__ = ["Verification", "verify", "verify_all"]
 
@@ -61,30 +61,72 @@ def verify(recoverer: Recoverer, process_id: str) -> Verification:
         for offset, entry in _audited(recoverer, process_id, stop):
             state = fold(state, offset, entry, recoverer.log.limits)
         hashes["audit"] = state.hash
-    for tier, kept in ((Tier.CHECKPOINT, recoverer.bases.checkpoints), (Tier.VIEW, recoverer.bases.view)):
-        if kept is None:
-            continue
-        try:
-            point = Point(offset=stop - 1) if stop else NOW
-            other = recoverer.recover(process_id, tier=tier, point=point, missing_ok=True)
-            hashes[str(tier)] = other.state.hash
-        except TierUnavailable as exc:
-            missing[str(tier)] = exc.message
-    return Verification(
-        process_id=process_id,
-        offset=stop,
-        seq=found.state.seq,
-        epoch=found.state.epoch,
-        hashes=hashes,
-        missing=missing,
-    )
+    for tier in _kept_tiers(recoverer):
+        _compare(recoverer, process_id, tier, stop, hashes, missing)
+    return _verification(process_id, found, hashes, missing)
 
 
-def verify_all(recoverer: Recoverer) -> Iterator[Verification]:
-    """Every process of the journal, one after the other. Reads a partition twice for each of its processes."""
+def verify_all(recoverer: Recoverer, advance: Callable[[int], object] = lambda offsets: None) -> Iterator[Verification]:
+    """Every process of the journal, by partition and id, with one read of each partition from its beginning.
+
+    ``advance`` is told how many offsets each batch of it brought.
+    """
     for partition in range(recoverer.log.partitions):
+        yield from _verify_partition(recoverer, partition, advance)
+
+
+def _verify_partition(recoverer: Recoverer, partition: int, advance: Callable[[int], object]) -> Iterator[Verification]:
+    audit = _Audit(recoverer.log, partition, advance)
+    try:
+        scanned = Recoverer(audit.log, recoverer.dead_letters).recover_partition(partition, tier=Tier.SCAN)
+    except JournalGap:  # each by its checkpoint and its tail
         for process_id in sorted(recoverer.recover_partition(partition)):
             yield verify(recoverer, process_id)
+        return
+    kept = {tier: _in_bulk(recoverer, partition, sorted(scanned), tier) for tier in _kept_tiers(recoverer)}
+    for process_id, found in sorted(scanned.items()):
+        hashes = {"scan": found.state.hash, "audit": audit.states[process_key(process_id)].hash}
+        missing: dict[str, str] = {}
+        for tier, others in kept.items():
+            other = others.get(process_id)
+            if other is not None and other.state.offset == found.state.offset:
+                hashes[str(tier)] = other.state.hash
+            else:  # it went on meanwhile, or it is not there
+                _compare(recoverer, process_id, tier, found.report.log_end, hashes, missing)
+        yield _verification(process_id, found, hashes, missing)
+
+
+def _kept_tiers(recoverer: Recoverer) -> list[Tier]:
+    """The ways that begin with something kept."""
+    kept = {Tier.CHECKPOINT: recoverer.bases.checkpoints, Tier.VIEW: recoverer.bases.view}
+    return [tier for tier, where in kept.items() if where is not None]
+
+
+def _in_bulk(recoverer: Recoverer, partition: int, process_ids: list[str], tier: Tier) -> Mapping[str, Recovered]:
+    """The processes by ``tier`` as of now; nothing if one of them cannot be found so: then each is asked for alone."""
+    try:
+        return recoverer.recover_partition(partition, process_ids, tier=tier)
+    except TierUnavailable:
+        return {}
+
+
+def _compare(
+    recoverer: Recoverer, process_id: str, tier: Tier, stop: int, hashes: dict[str, str], missing: dict[str, str]
+) -> None:
+    """Add the hash by ``tier``, as of ``stop``; or why there is none."""
+    try:
+        point = Point(offset=stop - 1) if stop else NOW
+        other = recoverer.recover(process_id, tier=tier, point=point, missing_ok=True)
+        hashes[str(tier)] = other.state.hash
+    except TierUnavailable as exc:
+        missing[str(tier)] = exc.message
+
+
+def _verification(process_id: str, found: Recovered, hashes: dict[str, str], missing: dict[str, str]) -> Verification:
+    state, stop = found.state, found.report.log_end
+    return Verification(
+        process_id=process_id, offset=stop, seq=state.seq, epoch=state.epoch, hashes=hashes, missing=missing
+    )
 
 
 def _by_scan(recoverer: Recoverer, process_id: str) -> tuple[Recovered, dict[str, str]]:
@@ -112,6 +154,49 @@ def _audited(recoverer: Recoverer, process_id: str, stop: int) -> Iterator[tuple
             entry = decoder.decode(record) or known
             if entry.process_id == process_id:
                 yield record.offset, entry
+
+
+class _Audit:
+    """Folds whatever a read of the partition brings to somebody else, entry by entry, by the Avro library."""
+
+    def __init__(self, log: LogReader, partition: int, advance: Callable[[int], object]) -> None:
+        self.states: dict[bytes, State] = {}
+        self.log = cast(LogReader, _Teed(log, self._take))
+        self._codec, self._limits, self._partitions = log.codec, log.limits, log.partitions
+        self._partition = partition
+        self._advance = advance
+        self._decoder = _AvroDecoder()
+
+    def _take(self, batch: Batch, offsets: int) -> None:
+        for record in batch.records:
+            key = record.key
+            if key is None or partition_of(key, self._partitions) != self._partition:
+                continue
+            try:
+                known = self._codec.decode(record.value)
+            except UndecodableRecord:
+                continue
+            entry = self._decoder.decode(record) or known
+            if entry.process_id.encode() == key:
+                self.states[key] = fold(self.states.get(key, new_state()), record.offset, entry, self._limits)
+        self._advance(offsets)
+
+
+class _Teed:
+    """A log whose reads are shown to somebody else as well."""
+
+    def __init__(self, log: LogReader, show: Callable[[Batch, int], None]) -> None:
+        self._log = log
+        self._show = show
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    def read(self, partition: int, start: int, stop: int, keys: Collection[bytes] | None = None) -> Iterator[Batch]:
+        for batch in self._log.read(partition, start, stop, keys):
+            self._show(batch, batch.next_offset - start)
+            start = batch.next_offset
+            yield batch
 
 
 class _AvroDecoder:

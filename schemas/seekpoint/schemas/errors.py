@@ -248,7 +248,7 @@ class AlreadyOpen(Refused):
 class OwnerAlive(Refused):
     """The process's owner looks alive (its node's heartbeat moves)."""
 
-    hint = "wait for it, or open(..., take_over=True)"
+    hint = "wait for it, or fence it (take_over=True): seekpoint recover ID --claim --take-over"
 
 
 class ProcessFinished(Refused):
@@ -273,7 +273,7 @@ class UnknownPoint(Refused):
 class TierUnavailable(Refused):
     """The recovery tier that was asked for is not there; the message says why."""
 
-    hint = "recover without tier=, or with another"
+    hint = "ask for another tier, or for none"
 
 
 class EffectDuplicate(Refused):
