@@ -1,0 +1,139 @@
+"""The clock an agent's process waits by: the machine's, and a virtual twin that skips waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import time
+from contextlib import AbstractAsyncContextManager
+from itertools import count
+from types import TracebackType
+from typing import Protocol
+
+__all__ = ["Clock", "SystemClock", "VirtualClock"]
+
+
+class Clock(Protocol):
+    """Wall time, monotonic time, and waiting."""
+
+    def now_us(self) -> int:
+        """Microseconds since 1970; may jump."""
+
+    def monotonic(self) -> float:
+        """Seconds since some moment; never goes back."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Return after ``seconds`` of monotonic time."""
+
+    def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
+        """``async with`` it: what takes longer is cancelled and becomes ``TimeoutError``; None: no limit."""
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def now_us(self) -> int:
+        """Microseconds since 1970."""
+        return time.time_ns() // 1_000
+
+    def monotonic(self) -> float:
+        """Seconds since some moment."""
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await asyncio.sleep(seconds)
+
+    def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
+        """As ``asyncio.timeout``."""
+        return asyncio.timeout(seconds)
+
+
+class VirtualClock:
+    """A clock that stands still until all who are asleep by it have nothing else to do, then jumps to who wakes first.
+
+    So a sleep of days takes a millisecond. ``advance(seconds)`` moves it by hand; with ``skips=False`` nothing else
+    does. What runs in threads, or waits by the machine's clock, is not waited for longer than ``patience_s``.
+    """
+
+    def __init__(self, now_us: int = 1_700_000_000_000_000, *, skips: bool = True, patience_s: float = 0.001) -> None:
+        self._start_us = now_us
+        self._now = 0.0
+        self._skips = skips
+        self._patience_s = patience_s
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._order = count()
+        self._waking: asyncio.TimerHandle | None = None
+
+    def now_us(self) -> int:
+        """Microseconds since 1970, as this clock has it."""
+        return self._start_us + round(self._now * 1_000_000)
+
+    def monotonic(self) -> float:
+        """Seconds this clock has moved."""
+        return self._now
+
+    async def sleep(self, seconds: float) -> None:
+        """Return once the clock has moved so far."""
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        woken = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self._now + seconds, next(self._order), woken))
+        self._watch()
+        await woken
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock by hand; whoever should have woken by then wakes."""
+        self._wake(self._now + seconds)
+
+    def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
+        """As ``asyncio.timeout``, by this clock."""
+        return _VirtualTimeout(self, seconds)
+
+    def _watch(self) -> None:
+        if self._skips and self._waking is None:
+            self._waking = asyncio.get_running_loop().call_later(self._patience_s, self._skip)
+
+    def _skip(self) -> None:
+        self._waking = None
+        while self._sleepers and self._sleepers[0][2].done():
+            heapq.heappop(self._sleepers)  # who was cancelled does not move the clock
+        if self._sleepers:
+            self._wake(self._sleepers[0][0])
+        if self._sleepers:
+            self._watch()
+
+    def _wake(self, until: float) -> None:
+        self._now = max(self._now, until)
+        while self._sleepers and self._sleepers[0][0] <= self._now:
+            _, _, woken = heapq.heappop(self._sleepers)
+            if not woken.done():
+                woken.set_result(None)
+
+
+class _VirtualTimeout:
+    """An ``asyncio.timeout`` that is told by a task, which sleeps by a virtual clock."""
+
+    def __init__(self, clock: VirtualClock, seconds: float | None) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self._limit = asyncio.timeout(None)
+        self._sleeper: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> object:
+        await self._limit.__aenter__()
+        if self._seconds is not None:
+            self._sleeper = asyncio.create_task(self._expire(self._seconds))
+        return self._limit
+
+    async def _expire(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+        self._limit.reschedule(asyncio.get_running_loop().time())
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        if self._sleeper is not None:
+            self._sleeper.cancel()
+        return await self._limit.__aexit__(kind, error, trace)

@@ -1,0 +1,77 @@
+"""An agent: the user's code with a name and a version, and a digest that changes when the code does."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import tokenize
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+from textwrap import dedent
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from seekpoint.schemas.errors import InvalidName
+
+if TYPE_CHECKING:
+    from seekpoint.producers.process import Process
+
+__all__ = ["Agent", "agent"]
+
+Run: TypeAlias = "Callable[[Process, Any], Awaitable[Any]]"
+
+_LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING}
+_NAME_CHARACTERS_MAX = 200
+
+
+@dataclass(frozen=True)
+class Agent:
+    """``async def run(process, input)`` with a name and a version; ``node.run`` runs it. Made by ``@agent``."""
+
+    name: str
+    version: str
+    run: Run
+    pinned: bool = False
+    """A process that began under another definition is not resumed (``ReplayDivergence``, kind ``definition``)."""
+
+    def __call__(self, process: Process, input: Any = None) -> Awaitable[Any]:  # the word users know
+        """The code itself, as it is: for tests, and for an agent that calls another one's code."""
+        return self.run(process, input)
+
+    @cached_property
+    def definition(self) -> str:
+        """BLAKE2b-128 of the function's source without comments and layout; of its name where there is no source."""
+        return blake2b(_source_of(self.run).encode("utf-8", "replace"), digest_size=16).hexdigest()
+
+
+def agent(name: str, version: str | int = "1", *, pinned: bool = False) -> Callable[[Run], Agent]:
+    """Make an agent of ``async def run(process, input)``.
+
+    ``version`` is yours to count; claims record it, beside a digest of the code. ``pinned``: a process that began under
+    another digest is not resumed.
+
+    >>> @agent("greeter", version=2)
+    ... async def greeter(process, input):
+    ...     return await process.step("greet", "Hello, {}".format, input)
+    >>> greeter.name, greeter.version, len(greeter.definition)
+    ('greeter', '2', 32)
+    """
+    if type(name) is not str or not 1 <= len(name) <= _NAME_CHARACTERS_MAX or not name.isprintable():
+        raise InvalidName("an agent's name is a text of 1 to 200 printable characters", name=repr(name)[:80])
+
+    def made(run: Run) -> Agent:
+        if not callable(run):
+            raise InvalidName("an agent is made of a function", name=name, found=type(run).__name__)
+        return Agent(name, str(version), run, pinned)
+
+    return made
+
+
+def _source_of(run: Run) -> str:
+    try:
+        source = inspect.getsource(run)
+        tokens = tokenize.generate_tokens(io.StringIO(dedent(source)).readline)
+        return "\0".join(token.string for token in tokens if token.type not in _LAYOUT)
+    except (OSError, TypeError, tokenize.TokenError, SyntaxError):  # made by exec, or in another language
+        return f"{getattr(run, '__module__', '')}:{getattr(run, '__qualname__', type(run).__qualname__)}"

@@ -1,0 +1,374 @@
+"""The desk: gives each call its place in the program's order, and finds what is remembered of it. Pure.
+
+    position   the number of a call in its scope: 1, 2, 3, … in program order, whatever its name
+    key        ``[turn/][scope/]name:ordinal``, ``[turn/][scope/]explicit`` or, of a content write, ``…#position``
+    scope      main code ``""``, the body of another call ``lookup:1/``, a task of its own ``~2/``, a turn ``7/``
+    record     what the state remembers of the key; None for a call that is made for the first time
+
+Strict, a recorded call must stand where it stood, be of the kind it was and ask what it asked: else
+``ReplayDivergence``, and the desk gives nothing more. Permissive, the nth equal request gets the nth answer, wherever
+it stood; what has none is made anew, and the journal says that it diverged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from seekpoint.producers.durable.scopes import BRANCH, CURRENT, WRITE, Scope, escaped_key, escaped_name, parent_scope
+from seekpoint.schemas.errors import Refused, ReplayDivergence
+
+if TYPE_CHECKING:
+    from seekpoint.schemas.calls import Call
+
+__all__ = ["Desk", "Difference", "Place"]
+
+_OVER = frozenset({"succeeded", "failed"})
+"""A call that ended: its body does not run, so what was asked inside it is never asked again."""
+
+
+class Place(NamedTuple):
+    """Where a call stands, and what is remembered of it."""
+
+    key: str
+    position: int
+    record: Call | None
+    scope: Scope
+
+
+class Difference(NamedTuple):
+    """How a call differs from the history: what ``ReplayDivergence`` and a ``Diverged`` entry say."""
+
+    key: str
+    position: int
+    kind: str
+    expected: str
+    actual: str
+    seq: int | None = None
+
+
+class Desk:
+    """The places of one run of one process's code. ``records`` are what was remembered when it began."""
+
+    def __init__(
+        self,
+        process_id: str,
+        records: Mapping[str, Call],
+        *,
+        strict: bool = True,
+        task: asyncio.Task[object] | None = None,
+        on_difference: Callable[[Difference], object] | None = None,
+    ) -> None:
+        self.process_id = process_id
+        self.records = records
+        self.strict = strict
+        self.divergence: ReplayDivergence | None = None
+        self.main = Scope(self, "", task=task, records=records)
+        self.turn = 0
+        """The turn the main code is in; 0 before the first one."""
+        self._on_difference = on_difference
+        self._read: set[str] = set()
+        self._ended: set[str] = set()
+        self._left = len(records)
+        self._by_scope: dict[str, dict[int, str]] | None = None
+        self._by_request: dict[tuple[str, str], list[str]] | None = None
+        self._patches: dict[str, bool] = {}
+
+    # --- places
+    def place(self, kind: str, name: str, digest: str = "", key: str | None = None) -> Place:
+        """Take the next place of the scope this code runs in. Call it synchronously, in program order.
+
+        Raises ``ReplayDivergence``, and ``Refused`` for a key that was used before in its scope.
+        """
+        scope = self._scope()
+        if key is None:
+            ordinal = scope.ordinals.get(name, 0) + 1
+            scope.ordinals[name] = ordinal
+            return self._placed(scope, kind, f"{escaped_name(name)}:{ordinal}", digest)
+        return self._placed(scope, kind, escaped_key(key), digest)
+
+    def place_write(self, digest: str) -> Place:
+        """The place of a content write: its key is its position."""
+        scope = self._scope()
+        return self._placed(scope, "write", f"{WRITE}{scope.position + 1}", digest)
+
+    def _placed(self, scope: Scope, kind: str, suffix: str, digest: str) -> Place:
+        if self.divergence is not None:
+            raise self.divergence
+        if scope.prefix is None:
+            self._claim_branch(scope, kind, suffix, digest)
+        key = f"{scope.prefix}{suffix}"
+        if key in scope.keys:
+            raise Refused(
+                "the key was used before in this scope: one key names one call",
+                process_id=self.process_id, key=key, hint="leave key= out, or make it unique",
+            )  # fmt: skip
+        scope.keys.add(key)
+        position = scope.position = scope.position + 1
+        if not self._left and scope.records is self.records:
+            return Place(key, position, None, scope)
+        if scope.lenient_below_seq is not None:
+            return Place(key, position, self._again(scope, key, kind, digest), scope)
+        if not self.strict:
+            return self._permissive(scope, key, position, kind, digest)
+        record = self.records.get(key)
+        difference = self._difference(scope, key, position, kind, digest, record)
+        if difference is not None:
+            raise self._diverged(difference)
+        if record is not None:
+            self._take(key)
+        return Place(key, position, record, scope)
+
+    def _take(self, key: str) -> None:
+        if key not in self._read:
+            self._read.add(key)
+            self._left -= 1
+
+    def _scope(self) -> Scope:
+        scope = CURRENT.get()
+        while scope is not None and scope.desk is not self:
+            scope = scope.outer
+        scope = scope or self.main
+        task = asyncio.current_task()
+        if scope.task is not task:
+            scope = Scope(self, None, task=task, records=scope.records, parent=scope, outer=CURRENT.get(),
+                          lenient_below_seq=scope.lenient_below_seq)  # fmt: skip
+            CURRENT.set(scope)
+        if scope.is_over:
+            raise Refused(
+                "a call after its turn, or the call it was made in, has ended",
+                process_id=self.process_id, scope=scope.prefix, hint="await every task you start before that ends",
+            )  # fmt: skip
+        return scope
+
+    # --- strict
+    def _difference(
+        self, scope: Scope, key: str, position: int, kind: str, digest: str, record: Call | None
+    ) -> Difference | None:
+        if record is None:
+            stood = self._index().get(scope.prefix or "", {}).get(position)
+            return stood and self._other(stood, position, key)  # type: ignore[return-value]  # a text is never empty
+        if record.position != position:
+            stood = self._index().get(scope.prefix or "", {}).get(position)
+            return Difference(
+                key, position, "order", stood or f"nothing at {position}", f"{key} of {record.position}", record.seq
+            )
+        if record.kind != kind:
+            return Difference(key, position, "type", record.kind, kind, record.seq)
+        if record.digest != digest:
+            reason = "prompt" if kind == "decision" else "input"
+            return Difference(key, position, reason, record.digest, digest, record.seq)
+        return None
+
+    def _other(self, stood: str, position: int, key: str) -> Difference:
+        return Difference(key, position, "order", stood, key, self.records[stood].seq)
+
+    def _diverged(self, difference: Difference) -> ReplayDivergence:
+        """Kept: code that catches it and goes on is told the same again."""
+        key, position, kind, expected, actual, seq = difference
+        self.divergence = ReplayDivergence(
+            _WORDS[kind], process_id=self.process_id, seq=seq, key=key, position=position, kind=kind,
+            expected=expected, actual=actual,
+        )  # fmt: skip
+        return self.divergence
+
+    def _again(self, scope: Scope, key: str, kind: str, digest: str) -> Call | None:
+        """In a further attempt of a body: what ended well is kept; what failed before it began is tried again."""
+        record = scope.records.get(key)
+        if record is None or record.kind != kind or record.digest != digest:
+            return None
+        if key in self.records:
+            self._take(key)
+        assert scope.lenient_below_seq is not None
+        if record.status == "failed" and record.seq <= scope.lenient_below_seq:
+            return None
+        return record
+
+    def _index(self) -> dict[str, dict[int, str]]:
+        """Scope -> position -> key."""
+        if self._by_scope is None:
+            self._by_scope = {}
+            for key, call in self.records.items():
+                self._by_scope.setdefault(parent_scope(key), {})[call.position] = key
+        return self._by_scope
+
+    def _claim_branch(self, scope: Scope, kind: str, suffix: str, digest: str) -> None:
+        """Which branch of the history a task is: the first one left that begins with the same call.
+
+        If none does, it is the next one in order, and the comparison of its first call says what differs.
+        """
+        parent = scope.parent
+        assert parent is not None
+        if parent.prefix is None:
+            self._claim_branch(parent, kind, suffix, digest)
+        recorded = [] if not self._left else self._branches_under(parent.prefix or "")
+        left = [prefix for prefix in recorded if prefix not in parent.branches]
+        alike = (prefix for prefix in left if self._begins(prefix, kind, suffix, digest))
+        scope.prefix = next(alike, None) or next(iter(left), None) or _next_branch(parent, recorded)
+        parent.branches.add(scope.prefix)
+
+    def _branches_under(self, prefix: str) -> list[str]:
+        begin = prefix + BRANCH
+        found = [scope for scope in self._index() if scope.startswith(begin) and scope[len(begin) : -1].isdigit()]
+        return sorted(found, key=_branch_number)
+
+    def _begins(self, prefix: str, kind: str, suffix: str, digest: str) -> bool:
+        record = self.records.get(prefix + suffix)
+        return record is not None and record.position == 1 and record.kind == kind and record.digest == digest
+
+    # --- permissive
+    def _permissive(self, scope: Scope, key: str, position: int, kind: str, digest: str) -> Place:
+        found = self._answer(key, kind, digest)
+        if found is not None:
+            self._take(found)
+            return Place(found, position, self.records[found], scope)
+        if self._left and self._on_difference is not None:
+            strict = self._difference(scope, key, position, kind, digest, self.records.get(key))
+            self._on_difference(strict or Difference(key, position, "order", f"nothing at {position}", key))
+        while key in self.records:  # another call's: its record stays what it is
+            key += BRANCH
+        return Place(key, position, None, scope)
+
+    def _answer(self, key: str, kind: str, digest: str) -> str | None:
+        """The key of the next recorded call that asked the same; without a digest, the one of the same name."""
+        if not digest:
+            record = self.records.get(key)
+            return key if record is not None and record.kind == kind and key not in self._read else None
+        if self._by_request is None:
+            self._by_request = self._requests()
+        left = self._by_request.get((kind, digest))
+        while left:
+            if (found := left.pop(0)) not in self._read:
+                return found
+        return None
+
+    def _requests(self) -> dict[tuple[str, str], list[str]]:
+        """(kind, digest) -> keys, in the order of the program as far as the history tells it."""
+        began = {scope: min(self.records[key].seq for key in keys.values()) for scope, keys in self._index().items()}
+        ordered = sorted(self.records.items(), key=lambda one: (began[parent_scope(one[0])], one[1].position))
+        requests: dict[tuple[str, str], list[str]] = {}
+        for key, call in ordered:
+            requests.setdefault((call.kind, call.digest), []).append(key)
+        return requests
+
+    # --- bodies
+    @contextmanager
+    def inside(
+        self, place: Place, *, records: Mapping[str, Call] | None = None, lenient_below_seq: int | None = None
+    ) -> Iterator[Scope]:
+        """While a call's body runs: what it asks counts in a scope of its own, ``KEY/``.
+
+        ``lenient_below_seq``: a further attempt after a failure; ``records`` are what is remembered by now.
+        """
+        scope = Scope(
+            self, f"{place.key}/", task=asyncio.current_task(), parent=place.scope, outer=CURRENT.get(),
+            records=self.records if records is None else records, lenient_below_seq=lenient_below_seq,
+        )  # fmt: skip
+        token = CURRENT.set(scope)
+        try:
+            yield scope
+        finally:
+            scope.closed = True
+            CURRENT.reset(token)
+
+    def ended(self, place: Place) -> None:
+        """The body of ``place`` ended in this run: what was remembered inside it is not asked for any more."""
+        if place.record is not None:
+            self._ended.add(place.key)
+
+    # --- what was not asked
+    @property
+    def is_replaying(self) -> bool:
+        """Whether anything remembered was not asked for yet."""
+        return self._left > 0
+
+    def unread(self, prefix: str = "") -> list[str]:
+        """Keys that are remembered, begin with ``prefix``, and were not asked for; in no order."""
+        if not self._left:
+            return []
+        return [
+            key
+            for key in self.records
+            if key not in self._read and key.startswith(prefix) and not self._is_inside_an_ended_call(key)
+        ]
+
+    def _is_inside_an_ended_call(self, key: str) -> bool:
+        while key := parent_scope(key)[:-1]:
+            record = self.records.get(key)
+            if record is not None and key in self._read and (record.status in _OVER or key in self._ended):
+                return True
+        return False
+
+    def check_read(self, prefix: str = "") -> None:
+        """Raise ``ReplayDivergence`` (``length``) if something remembered under ``prefix`` was never asked for."""
+        if self.divergence is not None:
+            raise self.divergence
+        left = self.unread(prefix)
+        if left and self.strict:
+            key = min(left, key=lambda one: self.records[one].seq)
+            record = self.records[key]
+            raise self._diverged(Difference(key, record.position, "length", key, "the end", record.seq))
+
+    # --- turns
+    def begin_turn(self, number: int) -> None:
+        """From here on the main code's calls are those of turn ``number``."""
+        if self.turn:  # what was started before the turns may go on
+            self.main.closed = True
+        self.turn = number
+        self.main = Scope(self, f"{number}/", task=self.main.task, records=self.records)
+        self._patches.clear()
+
+    def check_before_turns(self) -> None:
+        """Everything remembered of the code before the turns must have been asked for."""
+        if self._left and self.strict:
+            left = [key for key in self.unread() if not key.partition("/")[0].isdigit()]
+            if left:
+                self.check_read(min(left, key=lambda one: self.records[one].seq))
+
+    # --- patches
+    def patched(self, change: str, marked: Mapping[str, object] | frozenset[str]) -> tuple[bool, str | None]:
+        """Whether the code after ``change`` may run here, and the marker to write first, if one is due.
+
+        A turn's marker is ``N/change`` and counts for it and all later ones; the code before the turns has its own.
+        """
+        change = escaped_name(change)
+        if change not in self._patches:
+            scope = self._scope()
+            known = any(_applies(mark, change, self.turn) for mark in marked)
+            if not known and self._left and self._has_unread(scope.prefix or ""):
+                self._patches[change] = False
+            else:
+                self._patches[change] = True
+                return True, None if known else f"{self.turn}/{change}" if self.turn else change
+        return self._patches[change], None
+
+    def _has_unread(self, prefix: str) -> bool:
+        return any(key not in self._read for key in self._index().get(prefix, {}).values())
+
+
+_WORDS = {
+    "input": "a call is asked something else than its history says",
+    "prompt": "a model is asked something else than its history says",
+    "type": "a call is of another kind than its history says",
+    "order": "another call stands here in the history",
+    "length": "the code ended before it asked for everything its history has",
+    "definition": "the agent's code is not the one this process began with",
+}
+
+
+def _applies(mark: str, change: str, turn: int) -> bool:
+    if mark == change:
+        return turn == 0
+    number, slash, name = mark.partition("/")
+    return bool(slash) and name == change and number.isdigit() and 0 < int(number) <= turn
+
+
+def _branch_number(scope: str) -> int:
+    return int(scope[:-1].rpartition(BRANCH)[2])
+
+
+def _next_branch(parent: Scope, recorded: list[str]) -> str:
+    number = max(map(_branch_number, (*parent.branches, *recorded)), default=0) + 1
+    return f"{parent.prefix}{BRANCH}{number}/"

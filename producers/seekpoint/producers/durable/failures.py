@@ -1,0 +1,144 @@
+"""A failure as JSON, and the same exception again: of the same class where that can be imported and made.
+
+What is kept of an exception: its class as ``module:qualname``, its message, its arguments and attributes as far as JSON
+carries them exactly. An exception of Seekpoint's own keeps its facts and its hint.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from seekpoint.schemas.bodies import Json
+from seekpoint.schemas.errors import (
+    AppendTimeout,
+    ConfirmTimeout,
+    EffectUnknown,
+    LimitExceeded,
+    Reopen,
+    ReplayDivergence,
+    SeekpointError,
+    StepFailed,
+    UnserializableValue,
+)
+from seekpoint.schemas.values import dump, load
+
+__all__ = ["failure_text", "is_failure", "remembered_failure", "same_failure"]
+
+_NO_FAILURES = (Reopen, ReplayDivergence, AppendTimeout, ConfirmTimeout, EffectUnknown)
+"""The process is over, its code is wrong, or a person has to look: the call itself stays in doubt."""
+_MESSAGE_CHARACTERS_MAX = 4_000
+_DATA_CHARACTERS_MAX = 16_000
+
+
+def is_failure(error: Exception) -> bool:
+    """Whether ``error`` is what a call failed with, to be remembered; else the call stays in doubt."""
+    return not isinstance(error, _NO_FAILURES)
+
+
+def failure_text(error: BaseException, *, retryable: bool = False) -> Json:
+    """``{"type", "message", "data", "retryable"}`` as JSON text; whatever the exception holds, it fits an entry."""
+    kind = type(error)
+    failure = {
+        "type": f"{kind.__module__}:{kind.__qualname__}",
+        "message": _message(error),
+        "data": _data(error),
+        "retryable": retryable,
+    }
+    return dump(failure)
+
+
+def remembered_failure(text: Json, **facts: Any) -> Exception:
+    """The exception of a recorded failure, new but of the same class; else ``StepFailed``, with type and message."""
+    failure = load(text)
+    name, message, data = failure.get("type", ""), failure.get("message", ""), failure.get("data") or {}
+    kind = _class_named(name)
+    made = None if kind is None else _made(kind, message, data)
+    return made or StepFailed(message or name, type=name, **facts)
+
+
+def same_failure(error: Exception, text: Json, **facts: Any) -> Exception:
+    """``error`` itself if a replay would raise one of its class, else what a replay would: both runs see the same."""
+    again = remembered_failure(text, **facts)
+    if type(again) is type(error):
+        return error
+    again.__cause__ = error
+    return again
+
+
+def _message(error: BaseException) -> str:
+    try:
+        text = error.message if isinstance(error, SeekpointError) else str(error)
+    except Exception:  # a __str__ of the user's
+        text = ""
+    return _printable(text, _MESSAGE_CHARACTERS_MAX)
+
+
+def _printable(text: str, characters_max: int) -> str:
+    return text[:characters_max].encode("utf-8", "replace").decode()
+
+
+def _data(error: BaseException) -> dict[str, Any]:
+    if isinstance(error, SeekpointError):
+        return {"facts": _fitting(error.facts), "hint": _printable(error.hint, _MESSAGE_CHARACTERS_MAX)}
+    data: dict[str, Any] = {}
+    if _fits(error.args):
+        data["args"] = error.args
+    if attributes := _fitting(getattr(error, "__dict__", {})):
+        data["attributes"] = attributes
+    return data
+
+
+def _fitting(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if not name.startswith("__") and _fits(value)}
+
+
+def _fits(value: object) -> bool:
+    try:
+        return len(dump(value)) <= _DATA_CHARACTERS_MAX
+    except (UnserializableValue, LimitExceeded):
+        return False
+
+
+def _class_named(name: str) -> type[Exception] | None:
+    module, _, path = name.partition(":")
+    if not module or "<" in path:
+        return None
+    try:
+        found: Any = importlib.import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except Exception:  # whatever importing it raises: it is not to be had here
+        return None
+    return found if isinstance(found, type) and issubclass(found, Exception) else None
+
+
+def _made(kind: type[Exception], message: str, data: dict[str, Any]) -> Exception | None:
+    if issubclass(kind, SeekpointError):
+        return kind(message, hint=data.get("hint"), **data.get("facts", {}))
+    arguments = data.get("args", (message,))
+    made: Exception | None
+    try:
+        made = kind(*arguments)
+    except Exception:  # its __init__ wants more than its args tell: pickle fails here, we go on without it
+        made = _made_bare(kind, arguments)
+    if made is not None:
+        for name, value in data.get("attributes", {}).items():
+            _put(made, name, value)
+    return made
+
+
+def _made_bare(kind: type[Exception], arguments: tuple[Any, ...]) -> Exception | None:
+    try:
+        made = kind.__new__(kind, *arguments)
+        made.args = tuple(arguments)
+    except Exception:
+        return None
+    return made
+
+
+def _put(made: Exception, name: str, value: Any) -> None:
+    try:
+        setattr(made, name, value)
+    except Exception:  # a property: its class makes it of the arguments
+        return
