@@ -136,4 +136,5 @@ class _VirtualTimeout:
     ) -> bool | None:
         if self._sleeper is not None:
             self._sleeper.cancel()
-        return await self._limit.__aexit__(kind, error, trace)
+        await self._limit.__aexit__(kind, error, trace)  # raises TimeoutError where it was this limit
+        return None

@@ -54,7 +54,7 @@ class Scope:
         self.outer = outer
         """What the context variable held before: of this desk or of another one's."""
         self.lenient_below_seq = lenient_below_seq
-        """A further attempt of a body: what succeeded is kept, what failed up to this seq is tried again, in any order."""
+        """A further attempt of a body: what succeeded is kept, what failed up to this seq is repeated."""
         self.position = 0
         self.ordinals: dict[str, int] = {}
         self.keys: set[str] = set()
