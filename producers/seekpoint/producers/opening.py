@@ -182,17 +182,20 @@ class Opener:
 
     # --- the claim
     async def _claim(self, wish: Wish) -> tuple[Handle, Report]:
-        key = process_key(wish.process_id)
-        partition = partition_of(key, self._reader.partitions)
+        """Claim on what is known; where that was only that nothing is known, and it was wrong, on what is read."""
         watch = Watch(wish.process_id)
+        partition = partition_of(watch.key, self._reader.partitions)
         try:
-            lane, recovered = await self._recover_free(wish, watch, partition)
-            offset, claim_id = await self._send_claim(wish, recovered.state, partition, key)
-            try:
-                await self._through(lane, offset + 1)
-            finally:
-                self._pulse.claimed(claim_id)
-            after = watch.folded(recovered.state, offset + 1, self._reader)
+            for may_presume in (True, False):
+                lane, recovered, presumed = await self._recover_free(wish, watch, partition, may_presume)
+                offset, claim_id = await self._send_claim(wish, recovered.state, partition, watch.key)
+                try:
+                    await self._through(lane, offset + 1)
+                finally:
+                    self._pulse.claimed(claim_id)
+                after = watch.folded(recovered.state, offset + 1, self._reader)
+                if after.owner == claim_id or not presumed:
+                    break
             if after.owner != claim_id:
                 raise _lost(wish.process_id, after)
         except BaseException:
@@ -232,20 +235,23 @@ class Opener:
                 "the claim could not be read in time", partition=lane.partition, offset=position - 1
             ) from exc
 
-    async def _recover(self, wish: Wish, watch: Watch, partition: int) -> tuple[Lane, Recovered]:
-        """The process as of now; whatever comes of it from now on is kept by ``watch``.
+    async def _recover(
+        self, wish: Wish, watch: Watch, partition: int, may_presume: bool
+    ) -> tuple[Lane, Recovered, bool]:
+        """The process as of now; whatever comes of it from now on is kept by ``watch``. And whether it was presumed.
 
-        One that is proven not to exist needs no read. Else the lane is listened to first, so that what it has passed
-        already lies below the end that the recovery reads to; the first open in a partition begins the lane there.
+        One that did not exist where the lane stands is presumed not to exist: the claim finds out. Else the lane is
+        listened to first, so that what it has passed already lies below the end that the recovery reads to; the first
+        open in a partition begins the lane there.
         """
         lane, began = self._tailer.lane(partition), 0
         while True:
             if lane is not None:
                 lane.attach(watch)
                 began = lane.position
-                report = lane.absence.report(watch.key, began)
+                report = lane.absence.report(watch.key, began) if may_presume and not self._tailer.rests else None
                 if report is not None:
-                    return lane, Recovered(state=new_state(), report=report, known=False)
+                    return lane, Recovered(state=new_state(), report=report, known=False), True
             recovered = await self._recovery.recover(wish.process_id, missing_ok=True)
             was, lane = lane, self._tailer.lane_from(partition, recovered.report.log_end)
             if was is None:
@@ -253,19 +259,21 @@ class Opener:
                 began = lane.position
             self._tailer.want_proof(lane)
             if was in (None, lane) and began <= recovered.report.log_end:
-                return lane, recovered
+                return lane, recovered, False
 
-    async def _recover_free(self, wish: Wish, watch: Watch, partition: int) -> tuple[Lane, Recovered]:
+    async def _recover_free(
+        self, wish: Wish, watch: Watch, partition: int, may_presume: bool
+    ) -> tuple[Lane, Recovered, bool]:
         """The same, once it may be claimed."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wish.wait_s
         while True:
-            lane, recovered = await self._recover(wish, watch, partition)
+            lane, recovered, presumed = await self._recover(wish, watch, partition, may_presume)
             if recovered.state.owner is not None and not wish.take_over:
                 await self._pulse.look()
             refusal = self._refusal(wish, recovered.state)
             if refusal is None:
-                return lane, recovered
+                return lane, recovered, presumed
             lane.detach(watch)
             if not isinstance(refusal, OwnerAlive) or loop.time() >= deadline:
                 raise refusal
