@@ -154,10 +154,11 @@ def _odd(run: _Run) -> str:
 def _copy_of(tree: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="seekpoint-mutant-", ignore_cleanup_errors=True) as folder:
         copy = Path(folder).resolve()
-        for name in (*ROOTS, "tests"):
+        for name in (*ROOTS, "tests", "docs"):
             if (tree / name).is_dir():
                 shutil.copytree(tree / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copy2(tree / "pyproject.toml", copy)
+        for file in (tree / "pyproject.toml", *tree.glob("*.md")):  # some tests hold the pages to the code
+            shutil.copy2(file, copy)
         yield copy
 
 

@@ -203,6 +203,22 @@ async def test_a_projector_that_lost_its_partitions_while_it_stood_still_changes
         assert child.poll() is None, "it goes on as a member"
 
 
+@pytest.mark.long
+async def test_states_that_were_read_before_others_took_over_are_not_saved(place: Settings) -> None:
+    """P5: its client has learned what became of the group, and could say so; its states are old all the same."""
+    history = History(place)
+    history.write(120)
+    with program(place, "proposed:1", stop=True) as child:
+        assert await reached(child) == "proposed"
+        await Projector.connect(place).catch_up(timeout_s=TIMEOUT_S)
+        history.write(60)
+        await Projector.connect(place).catch_up(timeout_s=TIMEOUT_S)
+        history.check()
+        child.send_signal(signal.SIGCONT)
+        assert await reached(child) == "ended"
+        history.check()
+
+
 async def test_two_projectors_share_the_partitions_and_one_leaving_is_no_matter(place: Settings) -> None:
     """Rebalanced while entries arrive."""
     history = History(place)

@@ -209,6 +209,18 @@ def test_a_pointer_is_used_with_its_own_floor_and_no_newer_one(kept: Kept) -> No
     assert found.report.seek_point == 4
 
 
+def test_a_pointer_is_used_with_its_floor(kept: Kept) -> None:
+    """What lies between the checkpoint and the floor of its transaction is not its process's: it is not read."""
+    begin(kept)
+    kept.foreign(20)
+    position = kept.save()
+    kept.project(Pointer(position, 24))
+    kept.checkpoints.write(kept.partition, [(FLOOR_KEY, b"junk")])
+    kept.owner.update("k", "4")
+    report = kept.recoverer.recover("case-17", tier=Tier.CHECKPOINT).report
+    assert (report.seek_point, report.entries_scanned) == (24, 1)
+
+
 def test_a_damaged_checkpoint_is_not_replaced_by_an_older_one(kept: Kept) -> None:
     """The newest floor is not the older one's."""
     begin(kept)

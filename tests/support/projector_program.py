@@ -1,9 +1,15 @@
 """A projector as a real process: runs until it is killed, or dies, or stands still where a test wants it to.
 
 Run: ``projector_program.py [--at POINT:N] [--stop]``; settings come from the environment. At the Nth passing of POINT
-it kills itself, with ``--stop`` it stops itself (SIGSTOP). Points: ``applied`` (the view has a batch, nobody noted it),
-``written`` (a transaction is open, its offsets are not sent), ``sent`` (they are), ``committed`` (the view was not
-told), ``rebuilding`` (a view is half rebuilt). It prints the point before it obeys.
+it kills itself, with ``--stop`` it stops itself (SIGSTOP). It prints the point before it obeys. Points:
+
+    proposed    the states to save were read, nothing is begun. Once it goes on it rests, so that its client learns what
+                became of the group; when it is over it prints ``ended``
+    applied     the view has a batch, nobody noted it
+    written     a transaction is open, its offsets are not sent
+    sent        they are
+    committed   the view was not told
+    rebuilding  a view is half rebuilt
 """
 
 from __future__ import annotations
@@ -12,30 +18,39 @@ import argparse
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from seekpoint.consumers.checkpoint_writer import Positions, Save
 from seekpoint.consumers.kafka_transactions import KafkaTransactions
+from seekpoint.consumers.projection import PartitionProjection
 from seekpoint.consumers.projector import Projector
 from seekpoint.consumers.redis_view import RedisView
 from seekpoint.schemas import Settings
+
+_NAPS, _NAP_S = 30, 0.1
+"""A rest of many heartbeats."""
 
 
 def arm(point: str, nth: int, how: signal.Signals) -> None:
     """Make the ``nth`` passing of ``point`` the last, or a long one."""
     seen = 0
 
-    def pass_by() -> None:
+    def pass_by() -> bool:
         nonlocal seen
         seen += 1
         if seen == nth:
             print(point, flush=True)
             os.kill(os.getpid(), how)
+        return seen == nth
 
     if point == "applied":
         _after(RedisView, "write", pass_by)
     elif point == "rebuilding":
         _after(RedisView, "put", pass_by)
+    elif point == "proposed":
+        _rest_after_proposing(pass_by)
     elif point == "written":
         _after(KafkaTransactions, "write", pass_by)
     elif point == "sent":
@@ -55,6 +70,30 @@ def _after(owner: type, name: str, then: Callable[[], object]) -> None:
         return answer
 
     setattr(owner, name, wrapped)
+
+
+def _rest_after_proposing(pass_by: Callable[[], bool]) -> None:
+    propose, commit = PartitionProjection.propose, KafkaTransactions.commit
+    has_rested = False
+
+    def proposed(self: PartitionProjection, **named: Any) -> Save | None:
+        nonlocal has_rested
+        save = propose(self, **named)
+        if save is not None and pass_by():
+            for _ in range(_NAPS):  # short ones: the clock of a long one runs while the program stands still
+                time.sleep(_NAP_S)
+            has_rested = True
+        return save
+
+    def committed(self: KafkaTransactions, saves: Sequence[Save], membership: object) -> Positions:
+        try:
+            return commit(self, saves, membership)
+        finally:
+            if has_rested:
+                print("ended", flush=True)
+
+    PartitionProjection.propose = proposed  # type: ignore[method-assign]
+    KafkaTransactions.commit = committed  # type: ignore[method-assign]
 
 
 def main() -> None:

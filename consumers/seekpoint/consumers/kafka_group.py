@@ -136,6 +136,10 @@ class KafkaGroup:
             return None
         return {one.partition: _hint(one.metadata) for one in found}
 
+    def membership(self) -> object:
+        """Member and generation as of now, for a transaction. What is sent with it must have been read after it."""
+        return self._consumer.consumer_group_metadata()
+
     def end(self, partition: int) -> int | None:
         """Where the partition ends, as of the last fetch."""
         with self._ours():
@@ -149,7 +153,7 @@ class KafkaGroup:
 
     def _assigned(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
         consumer.assign([])
-        self._on_assigned([one.partition for one in partitions], consumer.consumer_group_metadata())
+        self._on_assigned([one.partition for one in partitions], self.membership())
 
     def _revoked(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
         self._on_revoked(False)

@@ -288,7 +288,7 @@ def _meta(said: Sequence[bytes | None]) -> ViewMeta | None:
     if int(fold or 1) > FOLD_VERSION:
         raise NewerFormat("a view of a newer fold than this one", found=int(fold), known=FOLD_VERSION)
     if int(fold or 1) < FOLD_VERSION:
-        _logger.warning("a view of fold version %s is not used: a projector of this version makes it anew", fold)
+        _logger.info("a view of fold version %s is not used: a projector of this version makes it anew", fold)
         return None
     return ViewMeta(token, int(applied) if applied else None, topic_id, int(leader_epoch))
 

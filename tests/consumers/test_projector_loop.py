@@ -1,0 +1,159 @@
+"""The projector's loop over a group played by hand: what it does when the group goes on behind its back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import pytest
+
+from owners import Owner
+from projection_world import Inline
+from seekpoint.consumers.checkpoint_writer import CommitFailed, Positions, Save
+from seekpoint.consumers.checkpoints import FLOOR_KEY
+from seekpoint.consumers.kafka_group import Fetched
+from seekpoint.consumers.memory_checkpoints import MemoryCheckpoints
+from seekpoint.consumers.memory_view import MemoryView
+from seekpoint.consumers.projector_loop import ProjectorLoop
+from seekpoint.consumers.source import Source
+from seekpoint.schemas.log import MemoryLog
+from seekpoint.schemas.settings import Settings
+
+
+class Group:
+    """A group of one partition, whose generation may rise before its member hears of it."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        on_assigned: Callable[[Sequence[int], object], None],
+        on_revoked: Callable[[bool], None],
+    ) -> None:
+        self.log: MemoryLog
+        self.generation = 0
+        self.position: int | None = None
+        self.on_assigned, self.on_revoked = on_assigned, on_revoked
+
+    def assign(self) -> None:
+        """Give the partition to the member, under a new generation."""
+        self.generation += 1
+        self.on_assigned([0], self.membership())
+
+    def membership(self) -> object:
+        return ("member", self.generation)
+
+    def poll(self, count: int, timeout_s: float) -> list[Fetched]:
+        high = self.log.watermarks(0).high
+        if self.position is None or self.position >= high:
+            return []
+        records = [record for batch in self.log.read(0, self.position, high) for record in batch.records]
+        self.position = high
+        return [Fetched(0, records, high, 0)]
+
+    def read(self, positions: Mapping[int, int]) -> None:
+        self.position = positions[0]
+
+    def hints(self, partitions: Sequence[int]) -> dict[int, int]:
+        return dict.fromkeys(partitions, 0)
+
+    def end(self, partition: int) -> int:
+        return self.log.watermarks(partition).high
+
+    def close(self) -> None:
+        self.position = None
+
+
+class Broker:
+    """Takes a transaction if its member is of the group's newest generation: the partitions are not its business."""
+
+    def __init__(self) -> None:
+        self.group: Group
+        self.kept = MemoryCheckpoints(1)
+        self.refused = 0
+
+    def commit(self, saves: Sequence[Save], membership: object) -> Positions:
+        if membership != self.group.membership():
+            self.refused += 1
+            raise CommitFailed("an old generation", decided=True)
+        positions: dict[int, dict[bytes, int]] = {}
+        for save in saves:
+            records = [(key, one.to_bytes()) for key, one in save.checkpoints.items()]
+            where = self.kept.write(save.partition, [*records, (FLOOR_KEY, save.floor.to_bytes())])
+            positions[save.partition] = dict(zip(save.checkpoints, where, strict=False))
+        return positions
+
+    def settle(self) -> None:
+        """Nothing is ever open."""
+
+
+class Bench:
+    """A loop with its group, its broker and a log with one process."""
+
+    def __init__(self) -> None:
+        self.log, self.broker, self.view = MemoryLog(partitions=1), Broker(), MemoryView(1)
+        self.owner = Owner(self.log.append, 1, "case-17")
+        self.owner.claim()
+        self.loop = ProjectorLoop(Settings(), lambda pool: self.source)
+        self.group: Group = self.loop._group  # type: ignore[assignment]
+        self.group.log, self.broker.group = self.log, self.group
+        self.loop.is_forcing = True
+
+    @property
+    def source(self) -> Source:
+        return Source(
+            log=self.log,
+            topic_id=self.log.topic_id,
+            view=self.view,
+            checkpoints=self.broker.kept,
+            writer=self.broker,
+            writes=Inline(),
+            on_poison=lambda record, error: None,
+        )
+
+    def turns(self) -> None:
+        """As many as it takes to prepare, project and save."""
+        for _ in range(8):
+            self.loop._saved_at_s = 0.0
+            for progress in self.loop._progress.values():
+                progress.retry_at_s = 0.0
+            self.loop.turn()
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    monkeypatch.setattr("seekpoint.consumers.projector_loop.KafkaGroup", Group)
+    return Bench()
+
+
+def test_what_was_read_under_an_older_membership_is_not_saved_under_a_newer(bench: Bench) -> None:
+    """P5: the broker looks at member and generation only; a new one says nothing of who has the partition now."""
+    bench.group.assign()
+    bench.turns()
+    assert (bench.broker.kept.end(0), bench.broker.refused) == (2, 0)
+    bench.owner.update("n", "1")
+    bench.group.generation += 1
+    bench.turns()
+    assert bench.broker.kept.end(0) == 2
+    assert bench.broker.refused > 0
+    bench.group.on_revoked(False)
+    bench.group.assign()
+    bench.turns()
+    assert bench.broker.kept.end(0) == 4
+    bench.loop.close()
+
+
+def test_nothing_is_under_way_once_partitions_are_revoked(bench: Bench) -> None:
+    """What is due is saved before; of what is lost already, nothing is."""
+    bench.group.assign()
+    bench.turns()
+    for is_lost in (False, True):
+        before = bench.broker.kept.end(0)
+        bench.owner.update("n", "1")
+        bench.loop.is_forcing = False
+        bench.turns()
+        bench.loop.is_forcing = True
+        bench.group.on_revoked(is_lost)
+        assert bench.broker.kept.end(0) == (before if is_lost else before + 2)
+        assert bench.loop.projections == {}
+        bench.group.assign()
+        bench.turns()
+    bench.loop.close()
