@@ -34,13 +34,16 @@ class Externals:
     ) -> bytes:
         """Append a signal; its id."""
         body = b.Signal(name, dump(payload, self._reader.limits))
-        return await self._send(process_id, body, actor, signal_id)
+        return await self.send(process_id, body, actor, signal_id)
 
     async def cancel(self, process_id: str, reason: str | None, actor: str | None) -> bytes:
         """Append a request to stop; its id."""
-        return await self._send(process_id, b.CancelRequested(reason), actor, None)
+        return await self.send(process_id, b.CancelRequested(reason), actor)
 
-    async def _send(self, process_id: str, body: b.Body, actor: str | None, entry_id: bytes | None) -> bytes:
+    async def send(
+        self, process_id: str, body: b.Body, actor: str | None = None, entry_id: bytes | None = None
+    ) -> bytes:
+        """Append any external entry, once however often Kafka has to be asked; its id."""
         key = process_key(process_id)
         entry = Entry(entry_id or new_id(), process_id, None, 0, None, None, now_us(), actor, None, None, body)
         value = encode(entry)

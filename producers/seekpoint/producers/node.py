@@ -24,6 +24,7 @@ from seekpoint.producers.outbox import Outbox
 from seekpoint.producers.pulse import Pulse
 from seekpoint.producers.requests import Requests
 from seekpoint.producers.tailer import Tailer
+from seekpoint.schemas.bodies import Body
 from seekpoint.schemas.errors import HandleClosed, Refused, SeekpointError
 from seekpoint.schemas.log import LogReader, LogWriter, MemoryLog
 from seekpoint.schemas.settings import Settings
@@ -238,6 +239,12 @@ class Node:
     async def cancel(self, process_id: str, reason: str | None = None, *, actor: str | None = None) -> bytes:
         """Ask a process to stop. Its agent sees it in the mailbox. The request's id, once it is in the log."""
         return await self._externals.cancel(process_id, reason, actor)
+
+    async def tell(
+        self, process_id: str, body: Body, *, actor: str | None = None, entry_id: bytes | None = None
+    ) -> bytes:
+        """Append any external entry to a process; its id, once it is in the log. ``signal`` and the like say what."""
+        return await self._externals.send(process_id, body, actor, entry_id)
 
     # --- inside
     def _open_handles(self) -> list[Handle]:
