@@ -128,6 +128,8 @@ async def test_a_state_that_does_not_fit_is_made_ready_elsewhere(log: MemoryLog,
     found = open_answer(await answering(log, tight, make_ready=make_ready).answer(request()))
     assert (found.state, found.place, found.hash) == (None, "view", whole.hash)
     assert asked == [("case-17", whole.hash)]
+    past = open_answer(await answering(log, tight, make_ready=make_ready).answer(request(at_seq=2)))
+    assert (past.state, past.place, past.hash) == (None, None, whole.hash)  # what is kept is kept as of now
     assert open_answer(await answering(log, tight).answer(request())).place is None
 
 

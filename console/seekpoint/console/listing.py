@@ -43,7 +43,8 @@ def _behind(target: Target, view: ViewBrowser) -> tuple[dict[int, int], str]:
         marks = target.log.watermarks(partition)  # after the view: what it has applied lies below the end
         problem = view_problem(meta, target.log.topic_id, marks)
         if problem or meta is None or meta.applied is None:
-            return {}, f"the view of partition {partition} cannot be used: {problem}"
+            hint = "; a projector keeps it: seekpoint serve projector" if meta is None else ""
+            return {}, f"the view of partition {partition} cannot be used: {problem}{hint}"
         found[partition] = marks.high - 1 - meta.applied
     return found, ""
 

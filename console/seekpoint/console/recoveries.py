@@ -57,13 +57,14 @@ def recover(
         option = "--take-over" if take_over else "--accept-degraded"
         raise typer.BadParameter("it goes with --claim only", param_hint=option)
     way = None if tier is None else Tier(tier)
+    partition = partition_of(process_key(process_id), target.log.partitions)
+    _warm_up(target, partition)
     found = target.recoverer.recover(
         process_id, tier=way
     )  # raises UnknownProcess: a claim would create what is misspelt
     claimed = asyncio.run(_claim(target.settings, process_id, take_over, accept_degraded)) if claim else None
     if claimed is not None:
         found = target.recoverer.recover(process_id, tier=way)
-    partition = partition_of(process_key(process_id), target.log.partitions)
     facts = process_facts(process_id, partition, found.state)
     if json:
         hashes = {"hash": found.state.hash, "content_hash": found.state.content_hash}
@@ -74,6 +75,18 @@ def recover(
         emit(clean(line))
     if claimed is not None:
         say(f"claimed as epoch {claimed['epoch']} and released: whoever opens it next need not wait")
+
+
+def _warm_up(target: Target, partition: int) -> None:
+    """Load and connect what a node has loaded and connected: what the report tells is the recovery alone."""
+    from contextlib import suppress
+
+    from seekpoint.schemas.errors import SeekpointError
+
+    with suppress(SeekpointError):  # the recovery says it better
+        target.log.watermarks(partition)
+        if target.view is not None:
+            target.view.meta(partition)
 
 
 async def _claim(settings: Settings, process_id: str, take_over: bool, accept_degraded: bool) -> dict[str, Any]:

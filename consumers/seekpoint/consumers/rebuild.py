@@ -26,7 +26,8 @@ def rebuild(source: Source, partition: int, saved: SavedPartition) -> None:
     ``saved`` has to be the whole partition. Raises ``JournalGap`` if a checkpoint is damaged and the log was trimmed.
     """
     view = source.view
-    _logger.warning("partition %d: the view is rebuilt from %d checkpoints", partition, len(saved.heads))
+    level = logging.WARNING if saved.heads else logging.INFO  # the first view of all is no rebuild
+    _logger.log(level, "partition %d: the view is rebuilt from %d checkpoints", partition, len(saved.heads))
     token = view.install(partition, source.topic_id)
     processes = 0
     for chunk in _chunks(source, saved):

@@ -135,7 +135,7 @@ def _by_scan(recoverer: Recoverer, process_id: str) -> tuple[Recovered, dict[str
         return recoverer.recover(process_id, tier=Tier.SCAN), {}
     except JournalGap as gap:
         found = recoverer.recover(process_id)  # raises the gap again if there is no base at all
-        return found, {"scan": gap.message, "audit": gap.message}
+        return found, dict.fromkeys(("scan", "audit"), f"the log was trimmed: it begins at {gap.low}")
 
 
 def _audited(recoverer: Recoverer, process_id: str, stop: int) -> Iterator[tuple[int, Entry]]:
