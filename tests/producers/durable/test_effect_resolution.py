@@ -78,8 +78,10 @@ def test_an_inherited_effect_is_only_looked_at(semantics: Effect, enforces_key: 
 
 
 def test_an_inherited_look_is_looked_again() -> None:
-    """Row 6: what only observes changes nothing, whoever inherited it."""
-    assert move(Status.INHERITED, OBSERVE, can_ask=True) is Move.INTEND
+    """Row 6: what only observes changes nothing, whoever inherited it; what it raises then is its outcome."""
+    assert move(Status.INHERITED, OBSERVE, can_ask=True) is Move.CALL
+    assert move(Status.INHERITED, OBSERVE, called=True, end=End.RAISED) is Move.TAKE_CALL
+    assert move(Status.INHERITED, OBSERVE, called=True, end=End.TIMED_OUT) is Move.UNKNOWN
 
 
 @pytest.mark.parametrize("semantics", Effect)

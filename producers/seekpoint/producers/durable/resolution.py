@@ -15,7 +15,7 @@ semantics are not at-most-once, or the connector enforces the key; "never run" i
 3   pending, our call returned or refused     (a refused compensation goes on at row 13)       ``TAKE_CALL``
 4   anything else                             the mailbox brought an outcome                   ``TAKE_WORD``
 5   stuck                                                                                      ``STUCK``
-6   never run                                 it only observes                                 ``INTEND``
+6   never run                                 it only observes, and was not called             ``CALL``
 7   never run                                 a reconciler can be asked, and was not           ``ASK``
 8   never run                                 it found an outcome (not ABSENT)                 ``TAKE_ANSWER``
 9   never run                                 else                                             ``UNKNOWN``
@@ -38,7 +38,8 @@ semantics are not at-most-once, or the connector enforces the key; "never run" i
 
 Row 21 is why ABSENT does not allow a call: the owner that made the intent may be asleep just before it. In row 16 it is
 known that our own call has ended, in row 18 it may still be under way. A compensation is owed: what it raises is no
-outcome of it, so it never fails by its own call (rows 3 and 16).
+outcome of it, so it never fails by its own call (rows 3 and 16). What only observes is never in doubt: an inherited one
+is looked at by calling it, and fails if that raises (row 16).
 """
 
 from __future__ import annotations
@@ -186,8 +187,8 @@ def decide(at: Situation) -> Move:
 
 
 def _only_look(at: Situation) -> Move:
-    if at.semantics is Effect.OBSERVE_ONLY:
-        return Move.INTEND
+    if at.semantics is Effect.OBSERVE_ONLY and at.end in (None, End.RAISED):
+        return Move.CALL if at.end is None else Move.TAKE_CALL
     if at.may_ask:
         return Move.ASK
     return Move.TAKE_ANSWER if at.found else Move.UNKNOWN
