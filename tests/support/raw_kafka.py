@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 
-from confluent_kafka import Producer, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka import KafkaException, Producer, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
 from seekpoint.schemas.settings import Settings
 
@@ -62,6 +63,7 @@ class RawKafka:
         wanted = partitions or self.settings.partitions
         for name in names:
             self._create(NewTopic(name, num_partitions=wanted, replication_factor=1))
+            self._wait_for_leaders(name, wanted)
 
     def grow(self, partitions: int) -> None:
         """Add partitions to the journal's topic."""
@@ -83,6 +85,20 @@ class RawKafka:
             except Exception:
                 if attempt == 99:
                     raise
+
+    def _wait_for_leaders(self, topic: str, partitions: int) -> None:
+        """A topic is there before its leaders know that they lead."""
+        ends = {TopicPartition(topic, n): OffsetSpec.latest() for n in range(partitions)}  # type: ignore[no-untyped-call]
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                for future in self._admin.list_offsets(ends).values():
+                    future.result(20)
+                return
+            except KafkaException:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
 
     def _produce(
         self, producer: Producer, partition: int, records: Iterable[RawRecord], topic: str | None
