@@ -43,6 +43,7 @@ _PLAIN_CHARS_MAX = 64
 _put_optional_long = optional_put(put_long)
 _put_optional_text = optional_put(avro.put_text)
 _put_optional_id = optional_put(avro.put_id)
+_OPTIONAL_PUTS = frozenset({_put_optional_long, _put_optional_text, _put_optional_id})
 _get_optional_long = optional_get(get_long)
 _get_optional_text = optional_get(avro.get_text)
 _get_optional_id = optional_get(avro.get_id)
@@ -75,10 +76,9 @@ def encode(entry: Entry) -> bytes:
     try:
         avro.put_id(out, entry_id)
         out += _process_part(process_id)
-        _put_optional_long(out, seq)
-        put_long(out, epoch)
-        _put_optional_id(out, claim_id)
-        _put_optional_long(out, prev_offset)
+        out += b"\0" if seq is None else b"\2" + _long_part(seq)
+        out += _owner_part(epoch, claim_id)
+        out += b"\0" if prev_offset is None else b"\2" + _long_part(prev_offset)
         out += _stamp_part(ts) if _STAMP_MIN <= ts < _STAMP_END else _long_part(ts)
         if actor is None and caused_by is None and correlation_id is None:
             out += b"\0\0\0"  # the three branches "null": what most entries have
@@ -89,7 +89,15 @@ def encode(entry: Entry) -> bytes:
         branch, writers = _WRITERS[type(body)]
         out += branch
         for name, put in writers:
-            put(out, getattr(body, name))
+            value = getattr(body, name)
+            if put is avro.put_text:  # a call a field would double the time
+                data = value.encode()
+                out += _long_part(len(data))
+                out += data
+            elif value is None and put in _OPTIONAL_PUTS:
+                out += b"\0"
+            else:
+                put(out, value)
     except ValueError as exc:
         raise UnserializableValue(f"an entry that cannot be written: {exc}", process_id=process_id) from exc
     return bytes(out)
@@ -120,9 +128,36 @@ def _stamp_part(ts: int) -> bytes:
     )
 
 
-def _long_part(value: int) -> bytes:
+def _any_long_part(value: int) -> bytes:
     out = bytearray()
     put_long(out, value)
+    return bytes(out)
+
+
+_SHORT_PARTS = tuple(map(_any_long_part, range(512)))
+
+
+def _long_part(value: int) -> bytes:
+    """A number: most lengths and seqs are small, most offsets have three or four bytes."""
+    if 0 <= value < 512:
+        return _SHORT_PARTS[value]
+    if 0 <= value < 1 << 20:
+        r = value << 1
+        if r < 1 << 14:
+            return bytes((r & 0x7F | 0x80, r >> 7))
+        return bytes((r & 0x7F | 0x80, r >> 7 & 0x7F | 0x80, r >> 14))
+    if 0 <= value < 1 << 27:
+        r = value << 1
+        return bytes((r & 0x7F | 0x80, r >> 7 & 0x7F | 0x80, r >> 14 & 0x7F | 0x80, r >> 21))
+    return _any_long_part(value)
+
+
+@lru_cache(maxsize=16_384)
+def _owner_part(epoch: int, claim_id: bytes | None) -> bytes:
+    """Epoch and claim: the same for all that an owner writes."""
+    out = bytearray()
+    put_long(out, epoch)
+    _put_optional_id(out, claim_id)
     return bytes(out)
 
 
