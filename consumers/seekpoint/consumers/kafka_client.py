@@ -12,17 +12,20 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 __all__ = [
     "AdminClient",
+    "ConfigResource",
     "Consumer",
     "IsolationLevel",
     "KafkaError",
     "KafkaException",
     "Message",
+    "NewTopic",
     "OffsetSpec",
     "Producer",
+    "ResourceType",
     "TopicCollection",
     "TopicPartition",
 ]

@@ -15,7 +15,15 @@ from seekpoint.schemas.forms import FORMS
 from seekpoint.schemas.options import REFUSED, option_text
 from seekpoint.schemas.secrets import read_secret_file, read_secret_files
 
-__all__ = ["CONFIG_VARIABLE", "PREFIX", "read_environment", "read_file", "unknown_setting", "variable"]
+__all__ = [
+    "CONFIG_VARIABLE",
+    "PREFIX",
+    "read_clusters",
+    "read_environment",
+    "read_file",
+    "unknown_setting",
+    "variable",
+]
 
 PREFIX = "SEEKPOINT_"
 CONFIG_VARIABLE = "SEEKPOINT_CONFIG"
@@ -63,16 +71,27 @@ def read_environment(environ: Mapping[str, str]) -> Layer:
 
 def read_file(path: Path) -> Layer:
     """What a ``seekpoint.toml`` says. Raises ``InvalidSetting`` with the path when it cannot be read, or is wrong."""
+    return _read_tables(_content(path), path)
+
+
+def read_clusters(path: Path) -> dict[str, Layer]:
+    """The tables ``[clusters.NAME]`` of a settings file: options by their dotted names. Raises as ``read_file``."""
+    tables = _content(path).get("clusters", {})
+    if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
+        raise InvalidSetting(f"clusters in {path} must be tables", hint="write [clusters.NAME]")
+    return {name: dict(_flat(table, "")) for name, table in tables.items()}
+
+
+def _content(path: Path) -> dict[str, Any]:
     import tomllib  # only where a file is: it costs 5 ms
 
     try:
         with path.open("rb") as file:
-            content = tomllib.load(file)
+            return tomllib.load(file)
     except OSError as exc:
         raise InvalidSetting(f"{path} cannot be read: {exc.strerror}", setting=CONFIG_VARIABLE, path=str(path)) from exc
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise InvalidSetting(f"{path} is not TOML: {exc}", path=str(path), hint="see docs/settings.md") from None
-    return _read_tables(content, path)
 
 
 def unknown_setting(name: str, known: Iterable[str], where: str) -> InvalidSetting:
@@ -125,7 +144,7 @@ def _read_tables(content: Mapping[str, Any], path: Path) -> Layer:
             _read_group(layer, name, value, path)
         elif name == "redis_url_file" and isinstance(value, str) and "redis_url" not in content:
             layer["redis_url"] = FORMS["redis_url"].read(name, read_secret_file(value, f"{name} in {path}"))
-        else:
+        elif name != "clusters":  # other clusters' profiles: see clusters.py
             raise unknown_setting(name, _TOML_NAMES, str(path))
     return layer
 

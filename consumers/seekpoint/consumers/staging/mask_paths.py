@@ -1,0 +1,64 @@
+"""Paths of mask rules: ``context.customer.email``, ``message.*``, ``**.password``; places in lists are not named.
+
+>>> Path.parse('context."e.mail"').matches(("context", "e.mail"))
+True
+>>> Path.parse("**.email").matches(("context", "customers", "email"))
+True
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from seekpoint.schemas.errors import InvalidSetting
+
+__all__ = ["Path"]
+
+_PART = re.compile(r'"((?:[^"\\]|\\.)*)"|([^".]+)')
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """``*`` is one name, ``**`` is any number of them; a name that holds a dot stands in quotes."""
+
+    parts: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Path:
+        """Raises ``InvalidSetting`` if ``text`` is no path."""
+        parts, at = [], 0
+        while at < len(text):
+            match = _PART.match(text, at)
+            if match is None:
+                break
+            quoted, bare = match.groups()
+            parts.append(re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else bare)
+            at = match.end()
+            if at < len(text) and text[at] == ".":
+                at += 1
+                if at == len(text):
+                    break
+            elif at < len(text):
+                break
+        else:
+            if parts:
+                return cls(tuple(parts))
+        raise InvalidSetting("no path of a mask rule", path=text[:200], hint='write context.customer.email, or "a.b".c')
+
+    def matches(self, names: Sequence[str]) -> bool:
+        """Whether the place with these names is meant: it, not what lies in it."""
+        return _matches(self.parts, tuple(names))
+
+
+def _matches(parts: tuple[str, ...], names: tuple[str, ...]) -> bool:
+    """Rows of a table, as for any glob: time is the product of both lengths, whatever the pattern."""
+    row = [True] + [False] * len(names)
+    for part in parts:
+        if part == "**":
+            for at in range(len(names)):
+                row[at + 1] = row[at + 1] or row[at]
+        else:
+            row = [False, *(row[at] and part in ("*", name) for at, name in enumerate(names))]
+    return row[-1]

@@ -1,0 +1,184 @@
+"""Masking of JSON trees: what a rule means is replaced wherever it stands, texts that are JSON themselves included.
+
+Structure stays: a masked text is a text, a number a number, a list as long as it was (unless a rule drops its items).
+"""
+
+from __future__ import annotations
+
+import json
+from binascii import a2b_base64
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any, Final
+
+from seekpoint.consumers.staging.mask_rules import Do, MaskRule
+
+__all__ = ["DROPPED", "REDACTED", "Mask"]
+
+REDACTED = "***"
+DROPPED: Final = object()
+"""Stands for a value that a rule takes out."""
+
+_CONTAINER_TAGS = frozenset({"$tuple", "$set", "$frozenset"})
+_NUMBER_MASK = (1 << 53) - 1
+_DEPTH_MAX = 200
+
+Names = tuple[str, ...]
+Rules = tuple[MaskRule, ...]
+
+
+class Mask:
+    """The rules that apply to one kind, as functions of values."""
+
+    def __init__(self, rules: Rules, key: bytes) -> None:
+        self._rules = rules
+        self._key = blake2b(key, digest_size=32).digest()
+        self.has_key = bool(key)
+
+    def pseudonym(self, text: str) -> str:
+        """The same for the same text, and of no use to who has not the key."""
+        return blake2b(text.encode("utf-8", "surrogatepass"), key=self._key, digest_size=8).hexdigest()
+
+    def text(self, value: str, names: Names) -> Any:
+        """A plain text, masked; ``DROPPED`` if it goes."""
+        return self._leaf(value, names, self._in_force((), names), 0)
+
+    def json(self, text: str, names: Names) -> str | Any:
+        """A JSON text, masked, as JSON text; ``DROPPED`` if it goes. Raises ``ValueError`` if it is none."""
+        masked = self.tree(json.loads(text), names)
+        return masked if masked is DROPPED else dumped(masked)
+
+    def tree(self, tree: Any, names: Names) -> Any:
+        """A JSON value, masked."""
+        return self._walk(tree, names, (), 0)
+
+    def name(self, name: str, names: Names) -> str:
+        """The name of a member of what lies at ``names``: rules with a regex reach it too."""
+        return self._name(name, self._in_force((), names))
+
+    # --- how
+    def _in_force(self, before: Rules, names: Names) -> Rules:
+        """The rules that hold at ``names``: those of what it lies in, and its own."""
+        if not before and names:
+            found: Rules = ()
+            for at in range(len(names)):
+                found = self._added(found, names[:at])
+            before = found
+        return self._added(before, names)
+
+    def _added(self, before: Rules, names: Names) -> Rules:
+        return before + tuple(rule for rule in self._rules if rule not in before and rule.path.matches(names))
+
+    def _walk(self, node: Any, names: Names, before: Rules, depth: int) -> Any:
+        if depth > _DEPTH_MAX:
+            raise ValueError("nested too deep to be masked")
+        rules = self._in_force(before, names)
+        if any(rule.do is Do.DROP and rule.regex is None for rule in rules):
+            return DROPPED
+        if isinstance(node, dict) and not _is_leaf_tag(node):
+            return self._members(node, names, rules, depth)
+        if isinstance(node, list):
+            items = [self._walk(item, names, rules, depth + 1) for item in node]
+            return [item for item in items if item is not DROPPED]
+        return self._leaf(node, names, rules, depth)
+
+    def _members(self, node: dict[str, Any], names: Names, rules: Rules, depth: int) -> Any:
+        masked: dict[str, Any] = {}
+        for name, value in node.items():
+            tagged = len(node) == 1 and (name in _CONTAINER_TAGS or name == "$object")
+            found = self._walk(value, names if tagged else (*names, name), rules, depth + 1)
+            if found is not DROPPED:
+                masked[name if tagged else self._name(name, rules)] = found
+        return masked
+
+    def _name(self, name: str, rules: Rules) -> str:
+        for rule in rules:
+            if rule.regex is not None:
+                name = self._replaced(rule, name)
+        return name
+
+    def _leaf(self, node: Any, names: Names, rules: Rules, depth: int) -> Any:
+        if node is None:
+            return None
+        whole = next((rule for rule in rules if rule.regex is None), None)
+        if whole is not None:
+            return DROPPED if whole.do is Do.DROP else self._whole(node, whole.do)
+        if isinstance(node, str):
+            return self._text(node, names, rules, depth)
+        if isinstance(node, bool):
+            return node
+        return self._unsplit(node, rules)
+
+    def _whole(self, node: Any, do: Do) -> Any:
+        """The whole value, by its type: who reads it finds what it expects, and nothing in it."""
+        if isinstance(node, bool):
+            return False
+        if isinstance(node, int | float):
+            return int(self.pseudonym(repr(node)), 16) & _NUMBER_MASK if do is Do.HASH else 0
+        text = node if isinstance(node, str) else dumped(node)
+        return self._stand_in(text, do)
+
+    def _replaced(self, rule: MaskRule, text: str) -> str:
+        assert rule.regex is not None
+        return rule.regex.sub(lambda match: self._stand_in(match[0], rule.do), text)
+
+    def _stand_in(self, text: str, do: Do) -> str:
+        return self.pseudonym(text) if do is Do.HASH else REDACTED
+
+    def _text(self, text: str, names: Names, rules: Rules, depth: int) -> Any:
+        """What in it matches. A text that is JSON is opened first: in it secrets are spelt otherwise."""
+        inner = _inner(text)
+        if inner is not None:
+            masked = self._walk(inner, names, rules, depth + 1)
+            if masked is DROPPED:
+                return DROPPED
+            text = text if masked == inner else dumped(masked)
+        for rule in rules:
+            if rule.regex is not None and rule.regex.search(text):
+                if rule.do is Do.DROP:
+                    return DROPPED
+                text = self._replaced(rule, text)
+        return text
+
+    def _unsplit(self, node: Any, rules: Rules) -> Any:
+        """A number, or a tagged value: masked as a whole where any spelling of it matches."""
+        spellings = _spellings(node)
+        for rule in rules:
+            if rule.regex is not None and any(rule.regex.search(text) for text in spellings):
+                return DROPPED if rule.do is Do.DROP else self._stand_in(spellings[0], rule.do)
+        return node
+
+
+def dumped(tree: Any) -> str:
+    """A JSON value as the text that ``values.dump`` would write of it."""
+    return json.dumps(tree, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def _is_leaf_tag(node: Mapping[str, Any]) -> bool:
+    if len(node) != 1:
+        return False
+    [(name, value)] = node.items()
+    return name.startswith("$") and isinstance(value, str)
+
+
+def _inner(text: str) -> Any:
+    """The object or list that ``text`` is in JSON; None if it is none."""
+    stripped = text.strip()
+    if stripped[:1] not in ("{", "[") or stripped[-1:] not in ("}", "]"):
+        return None
+    try:
+        return json.loads(stripped)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _spellings(node: Any) -> list[str]:
+    if not isinstance(node, dict):
+        return [repr(node)]
+    [(name, text)] = node.items()
+    if name != "$bytes":
+        return [text]
+    try:
+        return [text, a2b_base64(text).decode("utf-8", "replace")]
+    except ValueError:
+        return [text]

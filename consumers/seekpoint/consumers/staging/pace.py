@@ -1,0 +1,109 @@
+"""When a record is due: at its original distance from the first one, at a fixed rate, or at once.
+
+Every due time is counted from one anchor, so nothing drifts: a late record makes no later one late.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from seekpoint.schemas.errors import InvalidSetting
+
+__all__ = ["Lateness", "Pace", "Schedule"]
+
+_RATIO = 1.02
+"""A bucket of the histogram is two percent wide."""
+_SMALLEST_S = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """At most one of the two; neither: as fast as it goes.
+
+    ``speed`` 1 is the original timing, 2 twice as fast; ``rate`` is records a second.
+    """
+
+    speed: float | None = None
+    rate: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.speed is not None and self.rate is not None:
+            raise InvalidSetting("a replay has a speed or a rate, not both", hint="leave one of them out")
+        for name, value in (("speed", self.speed), ("rate", self.rate)):
+            if value is not None and not 0 < value < math.inf:
+                raise InvalidSetting(f"{name} must be a number above 0", setting=name, value=value)
+
+    @property
+    def is_paced(self) -> bool:
+        """Whether anything ever waits."""
+        return self.speed is not None or self.rate is not None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return {"speed": self.speed, "rate": self.rate}
+
+
+class Schedule:
+    """Due times, in seconds of the clock that ``start`` was told.
+
+    >>> schedule = Schedule(Pace(speed=2.0))
+    >>> [schedule.due(10.0, stamp) for stamp in (5_000, 6_000, 4_000, 9_000)]
+    [10.0, 10.5, 10.5, 12.0]
+    """
+
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
+        self._anchor: float | None = None
+        self._first_ms = self._newest_ms = 0
+        self._count = 0
+
+    def due(self, now: float, timestamp_ms: int) -> float:
+        """When the next record is due; the first one is the anchor. One that is older than others goes with them."""
+        if self._anchor is None:
+            self._anchor, self._first_ms, self._newest_ms = now, timestamp_ms, timestamp_ms
+        if self._pace.rate is not None:
+            due = self._anchor + self._count / self._pace.rate
+            self._count += 1
+            return due
+        if self._pace.speed is None:
+            return now
+        self._newest_ms = max(self._newest_ms, timestamp_ms)
+        return self._anchor + (self._newest_ms - self._first_ms) / 1000 / self._pace.speed
+
+    def shift(self, seconds: float) -> None:
+        """Everything that is not sent is due so much later: the replay was paused."""
+        if self._anchor is not None:
+            self._anchor += seconds
+
+
+class Lateness:
+    """How late records went out: a histogram of constant size, exact to two percent."""
+
+    def __init__(self) -> None:
+        self._buckets: dict[int, int] = {}
+        self.count = 0
+        self.max_s = 0.0
+
+    def add(self, late_s: float) -> None:
+        """One record was sent so late; early is on time."""
+        late_s = max(late_s, 0.0)
+        self.count += 1
+        self.max_s = max(self.max_s, late_s)
+        bucket = 0 if late_s <= _SMALLEST_S else math.ceil(math.log(late_s / _SMALLEST_S, _RATIO))
+        self._buckets[bucket] = self._buckets.get(bucket, 0) + 1
+
+    def percentile(self, percent: float) -> float:
+        """Seconds that so many of a hundred do not exceed; 0 if nothing was sent."""
+        wanted, seen = math.ceil(self.count * percent / 100), 0
+        for bucket, count in sorted(self._buckets.items()):
+            seen += count
+            if seen >= wanted:
+                return min(self.max_s, _SMALLEST_S * _RATIO**bucket)
+        return 0.0
+
+    def to_dict(self) -> dict[str, float]:
+        """Milliseconds: half of the records, 99 of 100, and all are not later than."""
+        figures = {"p50_ms": self.percentile(50), "p99_ms": self.percentile(99), "max_ms": self.max_s}
+        return {name: round(value * 1000, 3) for name, value in figures.items()}

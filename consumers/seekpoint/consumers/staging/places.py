@@ -1,0 +1,43 @@
+"""Where records come from and go to: ``CLUSTER/TOPIC``, or a file of captured records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from seekpoint.schemas.errors import InvalidName
+
+__all__ = ["CAPTURE_SUFFIX", "Place"]
+
+CAPTURE_SUFFIX = ".spk"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One end of a replay. Either ``cluster`` and ``topic`` are texts, or ``file`` is.
+
+    >>> Place.parse("prod/fleet.journal")
+    Place(cluster='prod', topic='fleet.journal', file=None)
+    >>> str(Place.parse("runs/incident.spk"))
+    'runs/incident.spk'
+    """
+
+    cluster: str | None = None
+    topic: str | None = None
+    file: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Place:
+        """What ``text`` names. Raises ``InvalidName`` if it is neither form."""
+        if text.endswith(CAPTURE_SUFFIX):
+            return cls(file=text)
+        cluster, slash, topic = text.partition("/")
+        if not (cluster and slash and topic) or "/" in topic:
+            raise InvalidName(
+                "neither CLUSTER/TOPIC nor a capture file",
+                place=text[:200],
+                hint=f"write prod/fleet.journal, with a cluster of seekpoint.toml, or a file: run{CAPTURE_SUFFIX}",
+            )
+        return cls(cluster=cluster, topic=topic)
+
+    def __str__(self) -> str:
+        return self.file if self.file is not None else f"{self.cluster}/{self.topic}"

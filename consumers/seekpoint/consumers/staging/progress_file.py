@@ -1,0 +1,147 @@
+"""What a replay needs to go on after a crash, in one file that is replaced as a whole.
+
+    settled   offsets of the source below which everything was acknowledged
+    tail      offsets of the target from which on there may be records that are not settled
+
+Whoever goes on reads the target from ``tail``, learns which records of which partition arrived, and sends the others.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from seekpoint.consumers.staging.ports import Stretch
+from seekpoint.consumers.staging.tallies import Tallies
+from seekpoint.schemas.errors import ReplayRefused
+
+__all__ = ["Progress", "ProgressFile"]
+
+_VERSION = 1
+
+
+@dataclass(slots=True, kw_only=True)
+class Progress:
+    """How far a job is."""
+
+    job: str
+    plan: Mapping[str, Any]
+    source: str
+    """Cluster id, topic and topic id: another topic's offsets mean nothing here."""
+    target: str
+    stretches: list[Stretch]
+    gaps: list[list[Any]] = field(default_factory=list)
+    target_start: dict[int, int]
+    """Where the target ended before the job began."""
+    settled: dict[int, int] = field(default_factory=dict)
+    tail: dict[int, int] = field(default_factory=dict)
+    tallies: Tallies = field(default_factory=Tallies)
+    counters: dict[str, int] = field(default_factory=dict)
+    seeded: bool = False
+    """Whether all seeded entries were acknowledged, or none was asked for."""
+    copied: bool = False
+    """Whether all records were acknowledged."""
+    done: bool = False
+    """Whether source and target were compared, and are equal."""
+
+    def to_json(self) -> str:
+        """As JSON."""
+        data = {
+            "version": _VERSION,
+            **{name: getattr(self, name) for name in ("job", "plan", "source", "target", "gaps", "counters")},
+            **{name: getattr(self, name) for name in ("seeded", "copied", "done")},
+            "stretches": [list(stretch) for stretch in self.stretches],
+            **{name: _texts(getattr(self, name)) for name in ("target_start", "settled", "tail")},
+            "tallies": self.tallies.to_dict(),
+        }
+        return json.dumps(data, indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> Progress:
+        """What ``to_json`` gave. Raises ``ValueError``, ``KeyError`` or ``TypeError`` if it is none."""
+        data = json.loads(text)
+        if data["version"] != _VERSION:
+            raise ValueError("another version's")
+        return cls(
+            **{name: data[name] for name in ("job", "plan", "source", "target", "gaps", "counters")},
+            **{name: data[name] for name in ("seeded", "copied", "done")},
+            stretches=[Stretch(*map(int, stretch)) for stretch in data["stretches"]],
+            target_start=_numbers(data["target_start"]),
+            settled=_numbers(data["settled"]),
+            tail=_numbers(data["tail"]),
+            tallies=Tallies.from_dict(data["tallies"]),
+        )
+
+
+class ProgressFile:
+    """The file of one job, held by one process at a time. ``None`` as path: nothing is kept."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self._lock: int | None = None
+
+    def load(self) -> Progress | None:
+        """Take the file, and give what is in it; None if there is none yet. Raises ``ReplayRefused``."""
+        if self.path is None:
+            return None
+        self._take()
+        try:
+            return Progress.from_json(self.path.read_text())
+        except FileNotFoundError:
+            return None
+        except OSError as exc:
+            raise ReplayRefused(f"the progress file cannot be read: {exc.strerror}", path=str(self.path)) from exc
+        except (ValueError, KeyError, TypeError, AttributeError) as exc:
+            hint = "remove it to start anew, or name another: --progress"
+            raise ReplayRefused("the progress file is none of ours", path=str(self.path), hint=hint) from exc
+
+    def save(self, progress: Progress) -> None:
+        """Replace what the file says: a crash leaves the former or the new one."""
+        if self.path is None:
+            return
+        part = self.path.with_name(self.path.name + ".part")
+        try:
+            with part.open("w") as file:
+                file.write(progress.to_json())
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, self.path)
+        except OSError as exc:
+            raise ReplayRefused(f"the progress file cannot be written: {exc.strerror}", path=str(self.path)) from exc
+
+    def close(self) -> None:
+        """Let others have it."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _take(self) -> None:
+        """The system gives the lock back when its holder dies, however it dies."""
+        assert self.path is not None
+        if self._lock is not None:
+            return
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            lock = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as exc:
+            raise ReplayRefused(f"the progress file cannot be kept: {exc.strerror}", path=str(self.path)) from exc
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as exc:
+            os.close(lock)
+            hint = "let it end, or stop it; this one can go on then"
+            raise ReplayRefused("this replay is running already", path=str(self.path), hint=hint) from exc
+        self._lock = lock
+
+
+def _texts(offsets: Mapping[int, int]) -> dict[str, int]:
+    return {str(partition): offset for partition, offset in sorted(offsets.items())}
+
+
+def _numbers(offsets: Mapping[str, int]) -> dict[int, int]:
+    return {int(partition): int(offset) for partition, offset in offsets.items()}

@@ -1,0 +1,118 @@
+"""When records are due, in which order, and how lateness is told."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seekpoint.consumers.staging.merge import FULL_RECORDS, Merge
+from seekpoint.consumers.staging.pace import Lateness, Pace, Schedule
+from seekpoint.schemas.errors import InvalidSetting
+
+
+@given(st.lists(st.integers(0, 10_000), min_size=1), st.floats(0.1, 100), st.floats(0, 1e6))
+def test_nothing_drifts(stamps: list[int], speed: float, anchor: float) -> None:
+    """However late records were asked for, each is due at its distance from the first; never before one before it."""
+    schedule = Schedule(Pace(speed=speed))
+    newest, now = stamps[0], anchor
+    for stamp in stamps:
+        due = schedule.due(now, stamp)
+        newest = max(newest, stamp)
+        assert due == pytest.approx(anchor + (newest - stamps[0]) / 1000 / speed)
+        now = due + 5.0  # whoever sends is always five seconds late
+
+
+def test_a_fixed_rate_has_one_anchor() -> None:
+    """The thousandth record is due a second after the first."""
+    schedule = Schedule(Pace(rate=1000))
+    dues = [schedule.due(7.0 + number, 0) for number in range(1001)]
+    assert dues[0] == 7.0
+    assert dues[1000] == pytest.approx(8.0)
+
+
+def test_a_pause_moves_all_that_is_to_come() -> None:
+    """Nothing is late because it was paused."""
+    schedule = Schedule(Pace(speed=1))
+    assert schedule.due(1.0, 1_000) == 1.0
+    schedule.shift(30.0)
+    assert schedule.due(32.0, 2_000) == 32.0
+
+
+@pytest.mark.parametrize("wrong", [{"speed": 0}, {"speed": -1}, {"rate": math.inf}, {"speed": 1, "rate": 1}])
+def test_a_pace_that_is_none_is_refused(wrong: dict[str, float]) -> None:
+    """Zero would never end, and there is one pace."""
+    with pytest.raises(InvalidSetting):
+        Pace(**wrong)
+
+
+@given(st.lists(st.floats(0, 100), min_size=1), st.floats(1, 100))
+def test_percentiles_are_right_to_two_percent(values: list[float], percent: float) -> None:
+    """Against the nearest rank of the sorted values; the memory does not grow with them."""
+    lateness = Lateness()
+    for value in values:
+        lateness.add(value)
+    exact = sorted(values)[max(0, math.ceil(len(values) * percent / 100) - 1)]
+    found = lateness.percentile(percent)
+    assert exact - 1e-9 <= found <= max(exact * 1.021, 1.1e-6)
+    assert lateness.max_s == max(values)
+
+
+def test_early_is_on_time() -> None:
+    """A negative lateness would make the others look better."""
+    lateness = Lateness()
+    lateness.add(-5.0)
+    assert lateness.to_dict() == {"p50_ms": 0.0, "p99_ms": 0.0, "max_ms": 0.0}
+
+
+records = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 50)), max_size=60)
+
+
+@given(records)
+def test_a_merge_keeps_each_partitions_order_and_goes_by_time(given_records: list[tuple[int, int]]) -> None:
+    """What comes out never goes back in time by more than a partition's own disorder, and nothing is lost."""
+    merge = Merge(range(4))
+    for number, (partition, stamp) in enumerate(given_records):
+        merge.offer(partition, stamp, (partition, number, stamp))
+    for partition in range(4):
+        merge.finish(partition)
+    out = []
+    while (record := merge.next()) is not None:
+        out.append(record)
+    for partition in range(4):
+        assert [n for p, n, _ in out if p == partition] == [
+            n for n, (p, _) in enumerate(given_records) if p == partition
+        ]
+    newest: dict[int, int] = {}
+    effective = []
+    for partition, _, stamp in out:
+        newest[partition] = max(stamp, newest.get(partition, stamp))
+        effective.append(newest[partition])
+    assert effective == sorted(effective)
+
+
+def test_a_merge_waits_for_the_partition_that_may_be_earlier() -> None:
+    """Until it brought something, or is finished."""
+    merge = Merge([0, 1])
+    merge.offer(0, 100, "late")
+    assert merge.next() is None
+    merge.offer(1, 50, "early")
+    assert merge.next() == "early"
+    assert merge.next() is None
+    merge.finish(1)
+    assert merge.next() == "late"
+
+
+def test_a_merge_says_when_it_is_full_and_when_hungry() -> None:
+    """Between the two it leaves everything as it is."""
+    merge = Merge([0])
+    for number in range(FULL_RECORDS):
+        assert not merge.is_full(0)
+        merge.offer(0, number, number)
+    assert merge.is_full(0)
+    assert not merge.is_hungry(0)
+    for _ in range(FULL_RECORDS // 2):
+        merge.next()
+    assert merge.is_hungry(0)

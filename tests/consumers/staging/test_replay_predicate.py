@@ -1,0 +1,90 @@
+"""Predicates in CEL: what they can ask, and what becomes of what they cannot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from seekpoint.consumers.staging.memory_topic import Kept
+from seekpoint.consumers.staging.predicate import NAMES, Predicate
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.entry import Entry, new_id
+from seekpoint.schemas.errors import InvalidSetting
+
+pytest.importorskip("cel_expr_python", reason="predicates need the extra `replay`")
+
+SAID = b.MessageSaid("user", "hello", tool_calls='[{"name":"lookup"}]')
+ENTRY = Entry(new_id(), "case-17", 3, 2, new_id(), None, 0, "billing", None, None, SAID)
+RECORD = Kept(1, 7, b"case-17", b'{"customer":{"tier":"gold"},"n":3}', 1_700_000_000_500, [("tenant", b"acme")])
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ('kind == "message_said" && body.role == "user"', True),
+        ('body.tool_calls[0].name == "lookup"', True),
+        ('process_id.startsWith("case-") && seq == 3 && epoch == 2', True),
+        ('actor == "ann"', False),
+        ('headers["tenant"] == "acme"', True),
+        ('"tenant" in headers && key == "case-17"', True),
+        ("partition == 1 && offset < 7", False),
+        ("size > 10 && timestamp_ms == 1700000000500", True),
+        ('timestamp >= timestamp("2023-11-14T22:13:20Z")', True),
+        ('value.customer.tier == "gold" && value.n >= 3', True),
+        ("has(value.nothing)", False),
+    ],
+)
+def test_a_predicate_asks_for_all_a_record_has(expression: str, expected: bool) -> None:
+    """Coordinates, time, headers, JSON, and what an entry says."""
+    predicate = Predicate(expression)
+    assert predicate.holds(RECORD, ENTRY) is expected
+    assert predicate.unanswered == 0
+
+
+@pytest.mark.parametrize(
+    "expression", ["nonsense", "kind ==", "", "__import__('os')", "kind + 1 == 2", "size", "'text'", "((((" * 500]
+)
+def test_what_is_no_predicate_is_refused_when_it_is_made(expression: str) -> None:
+    """A misspelt name too: it must not silently select nothing."""
+    with pytest.raises(InvalidSetting):
+        Predicate(expression)
+
+
+@pytest.mark.parametrize("expression", ['body.nothing == "x"', "value.a.b == 1", "seq > 1"])
+def test_a_record_that_cannot_be_asked_is_not_selected_and_counted(expression: str) -> None:
+    """With the first reason, so that a wrong question is noticed."""
+    predicate = Predicate(expression)
+    external = ENTRY._replace(seq=None, body=b.ContextCleared())
+    assert not predicate.holds(Kept(0, 0, b"k", b"no JSON", 0), external)
+    assert predicate.unanswered == 1
+    assert predicate.first_problem
+
+
+def test_a_hostile_pattern_costs_no_time() -> None:
+    """Regular expressions are linear here: this one takes others for ever."""
+    entry = ENTRY._replace(body=b.MessageSaid("user", "a" * 5_000 + "!"))
+    assert not Predicate('body.content.matches("^(a+)+$")').holds(RECORD, entry)
+
+
+def test_only_entries_are_decoded_for_who_asks_about_them() -> None:
+    """The rest is asked without."""
+    assert not Predicate("size > 1").needs_entry
+    assert Predicate('kind == "x"').needs_entry
+    assert set(NAMES) >= {"key", "headers", "value", "body"}
+
+
+def test_a_missing_library_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what to install."""
+    import builtins
+
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any, **more: Any) -> Any:
+        if name == "cel_expr_python":
+            raise ImportError(name)
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(InvalidSetting, match=r"seekpoint\[replay\]"):
+        Predicate("true")
