@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -361,6 +362,27 @@ def test_a_rebuild_whose_last_puts_were_lost_is_not_ready(bench: Bench) -> None:
     assert bench.view.ready(0, token, 3, -1, 0)
     assert bench.view.offsets_from(0, token, 0, 2) is None
     assert bench.view.offsets_from(0, token, 0, 3) == {}
+
+
+def test_a_failover_within_a_rebuild_begins_it_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P1b: how many processes were put is compared; else one that was lost on the way would be unknown."""
+    projection = bench.projection()
+    bench.project(projection)
+    bench.save(projection)
+    bench.view.flush()
+    original, failovers = bench.view.ready, [1]
+
+    def ready(*arguments: Any) -> bool:
+        if failovers:
+            bench.view.lose_last_writes(failovers.pop())
+        return original(*arguments)
+
+    monkeypatch.setattr(bench.view, "ready", ready)
+    heir = bench.projection(ready=False)
+    while not heir.prepare():
+        pass
+    assert failovers == []
+    assert bench.view.see(0, b"case-17").state is not None
 
 
 def test_poison_is_told_once_a_batch_in_order(bench: Bench) -> None:
