@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seekpoint.consumers.heartbeat import CLAIMS_A_PAGE
 from seekpoint.consumers.heartbeats import Heartbeat, Heartbeats, Liveness, Sighting, Verdict, newest
 from seekpoint.schemas.errors import JournalMismatch, JournalUnavailable
 from seekpoint.schemas.log import MemoryLog, MemoryTable
@@ -197,3 +198,45 @@ def test_a_redis_that_is_not_there_costs_a_warning_once(log: MemoryLog, caplog: 
     assert heartbeats.look() == beat(1)
     assert len(caplog.records) == 1
     heartbeats.close()
+
+
+def many(count: int, boot_id: str = "boot-1", beat: int = 1) -> Heartbeat:
+    return Heartbeat("node-1", boot_id, tuple(number.to_bytes(16, "big") for number in range(count)), beat)
+
+
+@pytest.mark.parametrize("count", [0, 1, CLAIMS_A_PAGE, CLAIMS_A_PAGE + 1, 60_000])
+def test_a_heartbeat_of_any_size_fits_into_records(count: int) -> None:
+    """Split over several where it has to be; every claim is found again, and no record comes near the limit."""
+    log = MemoryLog()
+    store = Heartbeats(log, Settings(redis_url=None))
+    store.publish(many(count))
+    assert max(map(len, log.table("nodes").items().values())) < 100_000
+    found = store.look().heartbeats["node-1"]
+    assert (set(found.claim_ids), found.beat) == (set(many(count).claim_ids), 1)
+
+
+def test_one_claim_more_writes_one_page_more() -> None:
+    """With thousands open a beat is not a megabyte."""
+    log = MemoryLog()
+    store = Heartbeats(log, Settings(redis_url=None))
+    store.publish(many(30_000))
+    table, written = log.table("nodes"), []
+    put = table.put
+    table.put = lambda key, value: (written.append(len(value or b"")), put(key, value))[1]  # type: ignore[method-assign,func-returns-value]
+    store.publish(many(30_001, beat=2))
+    assert len(written) == 2
+    assert sum(written) < 50_000
+    assert len(store.look().heartbeats["node-1"].claim_ids) == 30_001
+
+
+def test_pages_of_another_boot_do_not_count_and_go_with_the_node() -> None:
+    """A restart names only its own claims; a node that leaves, or has fewer open, leaves nothing behind."""
+    log = MemoryLog()
+    store, again = (Heartbeats(log, Settings(redis_url=None)) for _ in range(2))
+    store.publish(many(5_000))
+    again.publish(many(1_500, boot_id="boot-2"))
+    assert set(store.look().heartbeats["node-1"].claim_ids) == set(many(1_500).claim_ids)
+    again.publish(many(10, boot_id="boot-2", beat=2))
+    assert len(again.look().heartbeats["node-1"].claim_ids) == 10
+    store.withdraw("node-1")
+    assert log.table("nodes").items() == {}

@@ -10,43 +10,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-import orjson
-
-from seekpoint.schemas.errors import JournalMismatch, SeekpointError
+from seekpoint.consumers.heartbeat import Heartbeat, joined, paged
+from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.log import LogReader
 from seekpoint.schemas.settings import Settings
 
 __all__ = ["Heartbeat", "HeartbeatStore", "Heartbeats", "Liveness", "Sighting", "Verdict", "newest"]
-
-
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
-    """What a node says: that it lives (``beat`` rises), since when (``boot_id``), and which claims it holds open."""
-
-    node_id: str
-    boot_id: str
-    claim_ids: tuple[bytes, ...]
-    beat: int
-
-    def to_bytes(self) -> bytes:
-        """As JSON, claim ids in hex."""
-        claims = [claim.hex() for claim in self.claim_ids]
-        return orjson.dumps({"node_id": self.node_id, "boot_id": self.boot_id, "claim_ids": claims, "beat": self.beat})
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Heartbeat:
-        """The heartbeat in ``data``. Raises ``JournalMismatch`` if it is none."""
-        try:
-            raw = orjson.loads(data)
-            claims = tuple(map(bytes.fromhex, raw["claim_ids"]))
-            return cls(str(raw["node_id"]), str(raw["boot_id"]), claims, int(raw["beat"]))
-        except (ValueError, TypeError, KeyError) as exc:
-            raise JournalMismatch("bytes that are no heartbeat", found=data[:80]) from exc
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +52,7 @@ class Heartbeats:
 
     def __init__(self, log: LogReader, settings: Settings) -> None:
         self._table = log.table("nodes")
+        self._pages: dict[bytes, bytes] = {}
         self._redis = None
         if settings.redis_url is not None:
             from seekpoint.consumers.redis_ import RedisHash
@@ -85,8 +60,22 @@ class Heartbeats:
             self._redis = RedisHash(settings, f"seekpoint:{settings.journal}:nodes")
 
     def publish(self, heartbeat: Heartbeat) -> None:
-        """Say it in the topic. Raises ``JournalUnavailable`` if that did not take it."""
-        self._table.put(heartbeat.node_id.encode(), heartbeat.to_bytes())
+        """Say it in the topic. Raises ``JournalUnavailable`` if that did not take it.
+
+        Of many claims only the pages that changed are written again; what is not needed any more goes last.
+        """
+        head, pages = paged(heartbeat)
+        for key, page in pages.items():
+            if self._pages.get(key) != page:
+                self._table.put(key, page)
+                self._pages[key] = page
+        self._table.put(heartbeat.node_id.encode(), head)
+        self._forget(self._pages.keys() - pages.keys())
+
+    def _forget(self, keys: Iterable[bytes]) -> None:
+        for key in list(keys):
+            self._table.put(key, None)
+            del self._pages[key]
 
     def mirror(self, heartbeat: Heartbeat) -> None:
         """Say it in Redis too, if one answers. Apart from ``publish``: a Redis that hangs delays nobody."""
@@ -98,12 +87,13 @@ class Heartbeats:
         if self._redis is not None:
             self._redis.remove(node_id)
         self._table.put(node_id.encode(), None)
+        self._forget(self._pages)
 
     def look(self) -> Sighting:
         """The newest heartbeat of each node."""
-        in_redis = _readable(self._redis.items()) if self._redis is not None else {}
+        in_redis = joined(self._redis.items()) if self._redis is not None else {}
         try:
-            return Sighting(newest(_readable(self._table.items()), in_redis), complete=True)
+            return Sighting(newest(joined(self._table.items()), in_redis), complete=True)
         except SeekpointError:
             return Sighting(in_redis, complete=False)
 
@@ -120,18 +110,6 @@ def newest(topic: Mapping[str, Heartbeat], redis: Mapping[str, Heartbeat]) -> di
         if both[node_id].boot_id == heartbeat.boot_id and both[node_id].beat < heartbeat.beat:
             both[node_id] = heartbeat
     return both
-
-
-def _readable(items: Mapping[bytes, bytes]) -> dict[str, Heartbeat]:
-    """Those that are heartbeats: one that is not (a newer node's) counts as none."""
-    found = {}
-    for data in items.values():
-        try:
-            heartbeat = Heartbeat.from_bytes(data)
-        except JournalMismatch:
-            continue
-        found[heartbeat.node_id] = heartbeat
-    return found
 
 
 @dataclass(slots=True)
