@@ -31,7 +31,7 @@ _WIDER = 16
 
 def register(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
-    checkpoints = group(app, "checkpoints", "Snapshots of processes in the compacted topic NAME.checkpoints.")
+    checkpoints = group(app, "checkpoints", "Look at snapshots of processes, in NAME.checkpoints.")
     command(checkpoints, "ls")(ls)
     command(checkpoints, "show")(show)
 

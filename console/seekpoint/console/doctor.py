@@ -35,7 +35,7 @@ def doctor(
     quick: Annotated[bool, typer.Option("--quick", help="Leave out what reads the whole journal.")] = False,
     json: AsJson = False,
 ) -> int:
-    """Examine Kafka, the topics, Redis, the nodes and the processes. Exits with 1 if something is wrong."""
+    """Examine Kafka, topics, Redis, nodes and processes. Exits with 1 if something is wrong."""
     from seekpoint.console.checkup import exit_code
 
     found = list(_examine(target, quick))

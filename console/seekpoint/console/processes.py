@@ -35,7 +35,7 @@ def ps(
     from_log: Annotated[bool, typer.Option("--from-log", help="Read the whole log, though there is a view.")] = False,
     json: AsJson = False,
 ) -> None:
-    """List the journal's processes: from the view, else by reading the log."""
+    """List the journal's processes, from the view or else the log."""
     from seekpoint.console.listing import from_view
     from seekpoint.console.states import PROCESS_COLUMNS, process_facts, process_row
 
@@ -139,7 +139,7 @@ def verify(
     everything: Annotated[bool, typer.Option("--all", help="Every process of the journal.")] = False,
     json: AsJson = False,
 ) -> int:
-    """Find processes in every way there is, through independent readers, and compare. Exits with 1 if they differ."""
+    """Find processes in every way there is, and compare. Through independent readers; exits with 1 if they differ."""
     from seekpoint.schemas.errors import EXIT_FAULT
 
     if bool(process_ids) == everything:

@@ -26,7 +26,7 @@ def demo(
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster running, to look around.")] = False,
 ) -> int:
-    """Start a fleet of agents, kill one in the middle, watch the others take over."""
+    """Kill one of a fleet of agents, watch the others take over. Then Redis loses everything."""
     import sys
 
     from seekpoint.console.demo import Options, Story, run

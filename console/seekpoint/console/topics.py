@@ -69,7 +69,7 @@ def upgrade(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Raise the journal's format to the newest this Seekpoint knows. There is one so far."""
+    """Raise the journal's format to the newest. There is one so far."""
     from seekpoint.schemas.manifest import FORMAT
 
     manifest = target.log.connect()  # a format this code does not know is a NewerFormat here
