@@ -261,9 +261,9 @@ def wire_long(value: int) -> bytes:
 
 def envelope(body: bytes) -> bytes:
     """A record with a plain envelope and ``body`` as it is, branch included."""
-    whole = encode(own(1, b.ContextCleared()))
-    assert whole[-1:] == wire_long(b.BODIES.index(b.ContextCleared))
-    return whole[:-1] + body
+    whole = encode(own(1, b.Released()))
+    assert whole[-2:] == wire_long(b.BODIES.index(b.Released)) + b"\0"
+    return whole[:-2] + body
 
 
 UPDATE_MANY = wire_long(b.BODIES.index(b.ContextUpdatedMany))

@@ -9,25 +9,69 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, TypeAlias
 
-__all__ = ["BODIES", "KINDS", "Body", "Json"]
+from seekpoint.schemas.body import Body, Json
+from seekpoint.schemas.call_bodies import (
+    AgentStarted,
+    BudgetNoted,
+    BudgetSet,
+    CancelAccepted,
+    ChildEnded,
+    ChildSpawned,
+    ContentBatch,
+    DecisionMade,
+    DecisionStarted,
+    Diverged,
+    EffectIntended,
+    EffectSettled,
+    EffectVerdict,
+    GateOpened,
+    GateResolved,
+    ObligationRegistered,
+    ObligationSettled,
+    PatchMarked,
+    Sampled,
+    SharedSet,
+    StepEnded,
+    StepStarted,
+    TimerFired,
+    TimerSet,
+    TurnEnded,
+)
 
-Json: TypeAlias = str
-"""JSON text (see ``values``); the codec checks it when it decodes."""
+__all__ = [
+    "BODIES",
+    "KINDS",
+    "AgentStarted",
+    "Body",
+    "BudgetNoted",
+    "BudgetSet",
+    "CancelAccepted",
+    "ChildEnded",
+    "ChildSpawned",
+    "ContentBatch",
+    "DecisionMade",
+    "DecisionStarted",
+    "Diverged",
+    "EffectIntended",
+    "EffectSettled",
+    "EffectVerdict",
+    "GateOpened",
+    "GateResolved",
+    "Json",
+    "ObligationRegistered",
+    "ObligationSettled",
+    "PatchMarked",
+    "Sampled",
+    "SharedSet",
+    "StepEnded",
+    "StepStarted",
+    "TimerFired",
+    "TimerSet",
+    "TurnEnded",
+]
 
 NIL_ID = bytes(16)
-
-
-@dataclass(frozen=True, slots=True)
-class Body:
-    """The base of all bodies."""
-
-    KIND: ClassVar[str]
-    """The entry's kind, as the log, the command line and ``last_kind`` show it."""
-    EXTERNAL: ClassVar[bool] = False
-    OWNERSHIP: ClassVar[bool] = False
-    """Bookkeeping of ownership: neither counted in ``entries_applied`` nor ever a ``last_kind``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +87,9 @@ class Claim(Body):
     accept_degraded: bool = False
     old_claim_id: bytes | None = None
     abandon_from_seq: int | None = None
+    agent: str | None = None
+    agent_version: str | None = None
+    definition: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +143,7 @@ class LifecycleChanged(Body):
     KIND = "lifecycle_changed"
     to: str = ""
     reason: str | None = None
+    call: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +153,7 @@ class ContextUpdated(Body):
     KIND = "context_updated"
     key: str = ""
     value: Json = "null"
+    call: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +162,7 @@ class ContextUpdatedMany(Body):
 
     KIND = "context_updated_many"
     values: Mapping[str, Json] = field(default_factory=dict)
+    call: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +171,7 @@ class ContextDeleted(Body):
 
     KIND = "context_deleted"
     key: str = ""
+    call: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +180,7 @@ class ContextPatched(Body):
 
     KIND = "context_patched"
     patch: Json = "{}"
+    call: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +188,7 @@ class ContextCleared(Body):
     """All context values are removed."""
 
     KIND = "context_cleared"
+    call: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +202,7 @@ class MessageSaid(Body):
     tool_calls: Json | None = None
     tool_call_id: str | None = None
     name: str | None = None
+    call: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +212,7 @@ class InvocationTriggered(Body):
     KIND = "invocation_triggered"
     trigger: str = ""
     payload: Json = "null"
+    call: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +221,7 @@ class InvocationStarted(Body):
 
     KIND = "invocation_started"
     attempt: int = 1
+    call: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +233,7 @@ class InvocationEnded(Body):
     duration_us: int = 0
     result: Json = "null"
     error: str | None = None
+    call: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +244,7 @@ class ErrorRecorded(Body):
     type: str = ""
     message: str = ""
     traceback: str | None = None
+    call: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +254,7 @@ class Custom(Body):
     KIND = "custom"
     kind: str = ""
     payload: Json = "null"
+    call: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +297,31 @@ BODIES: tuple[type[Body], ...] = (
     Custom,
     Rewound,
     Forked,
+    AgentStarted,
+    StepStarted,
+    StepEnded,
+    DecisionStarted,
+    DecisionMade,
+    Sampled,
+    TimerSet,
+    TimerFired,
+    GateOpened,
+    GateResolved,
+    ChildSpawned,
+    ChildEnded,
+    EffectIntended,
+    EffectSettled,
+    EffectVerdict,
+    ObligationRegistered,
+    ObligationSettled,
+    CancelAccepted,
+    PatchMarked,
+    Diverged,
+    TurnEnded,
+    BudgetSet,
+    BudgetNoted,
+    ContentBatch,
+    SharedSet,
 )
 
 KINDS: Mapping[str, type[Body]] = {body.KIND: body for body in BODIES}

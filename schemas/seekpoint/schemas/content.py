@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import orjson
 
 from seekpoint.schemas import bodies as b
+from seekpoint.schemas.calls import UNSETTLED
 from seekpoint.schemas.entry import process_key
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.lifecycle import Lifecycle, may_follow
@@ -20,7 +21,7 @@ from seekpoint.schemas.limits import Limits
 from seekpoint.schemas.parts import Invocation, Lineage
 from seekpoint.schemas.state import Draft, restore_content
 from seekpoint.schemas.values import check, dump, load, merge_patch
-from seekpoint.schemas.widths import invocation_width, message_width, text_width, value_width
+from seekpoint.schemas.widths import content_width, invocation_width, message_width, text_width, value_width
 
 __all__ = ["CONTENT_RULES", "Misfit", "Rule", "too_big"]
 
@@ -54,10 +55,12 @@ def _update_many(draft: Draft, body: b.ContextUpdatedMany, limits: Limits) -> Mi
     return _change_values(draft, body.values, (), limits)
 
 
-def _change_values(draft: Draft, changes: Mapping[str, b.Json], removed: Collection[str], limits: Limits) -> Misfit:
-    """Set ``changes`` and drop ``removed``, all or none."""
+def _change_values(
+    draft: Draft, changes: Mapping[str, b.Json], removed: Collection[str], limits: Limits, more: int = 0
+) -> Misfit:
+    """Set ``changes`` and drop ``removed``, all or none; ``more`` bytes come with them."""
     values = draft.values_json
-    grown = draft.content_bytes + sum(value_width(key, text) for key, text in changes.items())
+    grown = draft.content_bytes + more + sum(value_width(key, text) for key, text in changes.items())
     grown -= sum(value_width(key, values[key]) for key in (*changes, *removed) if key in values)
     misfit = too_big(grown, limits)
     if misfit is None:
@@ -137,7 +140,7 @@ def _end(draft: Draft, body: b.InvocationEnded, limits: Limits) -> Misfit:
 
 
 def _rewind(draft: Draft, body: b.Rewound, limits: Limits) -> Misfit:
-    misfit = _restore(draft, body.content, limits)
+    misfit = _restore(draft, body.content, limits, _keep_effects)
     if misfit is None:
         draft.lineage = replace(draft.lineage, rewound_to_seq=body.to_seq, rewinds=draft.lineage.rewinds + 1)
     return misfit
@@ -154,7 +157,9 @@ def _fork(draft: Draft, body: b.Forked, limits: Limits) -> Misfit:
     return misfit
 
 
-def _restore(draft: Draft, content: str, limits: Limits) -> Misfit:
+def _restore(
+    draft: Draft, content: str, limits: Limits, becomes: Callable[[Draft, Draft], None] | None = None
+) -> Misfit:
     """Only the fields of ``content_hash`` are restored: never epoch, owner, seq, offsets, ids."""
     restored = Draft()
     try:
@@ -163,18 +168,84 @@ def _restore(draft: Draft, content: str, limits: Limits) -> Misfit:
             check(text, limits)
     except (LookupError, TypeError, ValueError, AttributeError, SeekpointError) as exc:
         return "illegal_content", repr(exc)
-    misfit = too_big(restored.content_bytes, limits)
+    if becomes is not None:
+        becomes(draft, restored)
+    misfit = too_big(content_width(_with_owed(restored, draft)), limits)
     if misfit is None:
-        for name in ("values_json", "conversation", "lifecycle", "invocations", "invocation", "content_bytes"):
+        for name in _RESTORED:
             setattr(draft, name, getattr(restored, name))
+        draft.content_bytes = content_width(draft)
     return misfit
+
+
+_RESTORED = (
+    *("values_json", "conversation", "lifecycle", "invocations", "invocation"),
+    *("calls", "calls_shared", "turn", "patches", "start_frame", "turn_frame", "forgotten"),
+)
+
+
+def _with_owed(restored: Draft, draft: Draft) -> Draft:
+    """``restored`` and what it does not restore, so that it can be weighed as a whole."""
+    restored.agent, restored.obligations, restored.shared_json = draft.agent, draft.obligations, draft.shared_json
+    return restored
+
+
+def _keep_effects(draft: Draft, restored: Draft) -> None:
+    """A rewind does not undo what was done outside: effects stay, so that none is ever fired again.
+
+    Those that are not settled are only looked at from now on; those made after the seq that is rewound to stand
+    without a place. What else is forgotten is counted: its next idempotency key is another one.
+    """
+    restored.forgotten = dict(draft.forgotten)
+    for key, call in draft.calls.items():
+        if call.kind == "effect":
+            status = "inherited" if call.status in UNSETTLED else call.status
+            position = call.position if key in restored.calls else 0
+            restored.calls[key] = call._replace(status=status, position=position)
+        elif key not in restored.calls and call.kind in _KEYED:
+            restored.forgotten[key] = restored.forgotten.get(key, 0) + 1
+
+
+_KEYED = frozenset({"step", "decision"})
+"""Calls whose idempotency key others may have seen."""
 
 
 def _dynamic_texts(draft: Draft) -> list[b.Json]:
     texts = [*draft.values_json.values()]
     for said in draft.conversation.bodies():
         texts += [text for text in (said.parts, said.tool_calls) if text is not None]
+    for call in draft.calls.values():
+        texts += [text for text in (call.output, call.error, call.detail) if text is not None]
+    for frame in (draft.start_frame, draft.turn_frame):
+        texts += [] if frame is None else frame.values_json.values()
     return texts if draft.invocation is None else [*texts, draft.invocation.payload_json]
+
+
+def _batch(draft: Draft, body: b.ContentBatch, limits: Limits) -> Misfit:
+    """Context and conversation at once, all or none."""
+    try:
+        removed, messages = orjson.loads(body.deleted), orjson.loads(body.messages)
+        said = [_said_in(message) for message in messages]
+        gone = {key for key in removed if type(key) is str}
+    except (ValueError, TypeError) as exc:
+        return "illegal_content", repr(exc)
+    if body.cleared:
+        gone |= draft.values_json.keys()
+    gone -= body.values.keys()
+    misfit = _change_values(draft, body.values, gone, limits, sum(map(message_width, said)))
+    if misfit is None:
+        for one in said:
+            draft.conversation = draft.conversation.append(one)
+    return misfit
+
+
+def _said_in(message: Any) -> b.MessageSaid:
+    if type(message) is not list or not 1 <= len(message) <= 6 or type(message[0]) is not str:
+        raise ValueError("a message is a list of role, text, parts, tool calls, tool call id and name")
+    for part in message:
+        if part is not None and type(part) is not str:
+            raise ValueError("the parts of a message are texts")
+    return b.MessageSaid(*message)
 
 
 def _nothing(draft: Draft, body: b.Body, limits: Limits) -> Misfit:
@@ -196,4 +267,5 @@ CONTENT_RULES: Mapping[type[b.Body], Rule] = {
     b.Custom: _nothing,
     b.Rewound: _rewind,
     b.Forked: _fork,
+    b.ContentBatch: _batch,
 }

@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import Enum
 
+import orjson
+
 from seekpoint.schemas import bodies as b
+from seekpoint.schemas.call_rules import CALL_RULES, note_write, open_effect
 from seekpoint.schemas.content import CONTENT_RULES, Misfit, Rule, too_big
 from seekpoint.schemas.entry import Entry
 from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits
@@ -69,6 +72,8 @@ def _admit_owner(draft: Draft, entry: Entry, seq: int, limits: Limits) -> Verdic
     epoch, owner, body = draft.epoch, draft.owner, entry.body
     if entry.epoch < epoch or (entry.epoch == epoch and owner is None and epoch > 0):
         draft.stale_entries += 1
+        if type(body) is b.EffectSettled and not draft.finished and open_effect(draft, body.key) is not None:
+            _take_in(draft, entry.id, _evidence(entry, body))
         return Verdict.STALE
     if entry.epoch > epoch or owner is None or entry.claim_id != owner or body.EXTERNAL:
         draft.forged_entries += 1
@@ -93,7 +98,8 @@ def _admit_owner(draft: Draft, entry: Entry, seq: int, limits: Limits) -> Verdic
 
 def try_own(draft: Draft, seq: int, body: b.Body, limits: Limits = DEFAULT_LIMITS) -> Misfit:
     """Apply ``body`` and give None, or leave ``draft`` untouched and say why not; a writer asks it before it sends."""
-    misfit = _RULES[type(body)](draft, body, limits)
+    rule = _RULES[type(body)]
+    misfit = rule(draft, body, limits) if body.call is None else note_write(draft, body.call, body, limits, rule)
     if misfit is None:
         draft.seq = seq
         if not body.OWNERSHIP:
@@ -122,6 +128,8 @@ def _finish(draft: Draft, body: b.Finished, limits: Limits) -> Misfit:
 _BURIED = (
     *("owner", "owner_node", "owner_boot", "values_json", "conversation", "invocation", "invocations"),
     *("mailbox", "remembered", "lineage", "degraded", "content_bytes", "mailbox_bytes"),
+    *("agent", "calls", "calls_shared", "turn", "start_frame", "turn_frame", "obligations", "patches", "cancelled"),
+    *("budget", "forgotten", "shared_version", "shared_json"),
 )
 
 
@@ -134,6 +142,7 @@ def _receive(draft: Draft, body: b.Received, limits: Limits) -> Misfit:
 
 _RULES: Mapping[type[b.Body], Rule] = {
     **CONTENT_RULES,
+    **CALL_RULES,
     b.Received: _receive,
     b.Released: _release,
     b.Finished: _finish,
@@ -144,7 +153,7 @@ _RULES: Mapping[type[b.Body], Rule] = {
 def _claim(draft: Draft, entry: Entry) -> Verdict:
     body = entry.body
     assert isinstance(body, b.Claim)
-    if body.expected_epoch != draft.epoch or draft.finished or not _may_claim(draft, body):
+    if body.expected_epoch != draft.epoch or draft.finished or draft.shared_version or not _may_claim(draft, body):
         draft.lost_claims += 1
         return Verdict.CLAIM_LOST
     draft.epoch += 1
@@ -175,20 +184,55 @@ def _deliver(draft: Draft, entry: Entry) -> Verdict:
     if item is None:
         draft.forged_entries += 1
         return Verdict.FORGED
+    verdict = _take_in(draft, entry.id, item)
+    if verdict is Verdict.DELIVERED:
+        draft.last_kind = entry.body.KIND
+    return verdict
+
+
+def _take_in(draft: Draft, entry_id: bytes, item: MailItem) -> Verdict:
+    """Into the mailbox, once, if there is room."""
     # One that waits longer than its id is remembered is still there once.
-    if entry.id in draft.remembered or entry.id in draft.mailbox:
+    if entry_id in draft.remembered or entry_id in draft.mailbox:
         draft.duplicate_entries += 1
         return Verdict.DUPLICATE
     grown = draft.mailbox_bytes + item_width(item)
     if draft.finished or len(draft.mailbox) >= MAILBOX_ITEMS_MAX or grown > MAILBOX_BYTES_MAX:
         draft.refused_externals += 1
         return Verdict.REFUSED
-    draft.mailbox[entry.id] = item
+    draft.mailbox[entry_id] = item
     draft.mailbox_bytes = grown
-    draft.remembered[entry.id] = None
+    _remember(draft, entry_id)
+    return Verdict.DELIVERED
+
+
+def _remember(draft: Draft, entry_id: bytes) -> None:
+    draft.remembered[entry_id] = None
     if len(draft.remembered) > REMEMBERED_IDS_MAX:
         del draft.remembered[next(iter(draft.remembered))]
-    draft.last_kind = entry.body.KIND
+
+
+def _evidence(entry: Entry, body: b.EffectSettled) -> MailItem:
+    """What a former owner knows of an effect that is still in doubt."""
+    told = {"outcome": body.outcome, "output": body.output, "error": body.error, "cost_usd": body.cost_usd}
+    return MailItem(entry.id, "evidence", body.key, orjson.dumps(told).decode(), entry.actor)
+
+
+def _share(draft: Draft, entry: Entry) -> Verdict:
+    """A shared value is set: first in the log wins. Only a process that nobody ever owned holds one."""
+    body = entry.body
+    assert isinstance(body, b.SharedSet)
+    if entry.id in draft.remembered:
+        draft.duplicate_entries += 1
+        return Verdict.DUPLICATE
+    if draft.epoch > 0 or body.expected_version not in (-1, draft.shared_version):
+        draft.refused_externals += 1
+        return Verdict.REFUSED
+    _remember(draft, entry.id)
+    draft.content_bytes += text_width(body.value) - (0 if draft.shared_json is None else text_width(draft.shared_json))
+    draft.shared_version += 1
+    draft.shared_json = body.value
+    draft.last_kind = body.KIND
     return Verdict.DELIVERED
 
 
@@ -198,7 +242,13 @@ def _mail_item(entry: Entry) -> MailItem | None:
         return MailItem(entry.id, body.KIND, body.name, body.payload, entry.actor)
     if isinstance(body, b.CancelRequested):
         return MailItem(entry.id, body.KIND, body.reason or "", "null", entry.actor)
+    if isinstance(body, b.EffectVerdict):
+        told = {
+            "outcome": body.outcome, "output": body.output, "error": body.error, "reason": body.reason,
+            "idempotency_key": body.idempotency_key,
+        }  # fmt: skip
+        return MailItem(entry.id, body.KIND, body.key, orjson.dumps(told).decode(), entry.actor)
     return None  # an owner's body without a seq: nobody who owns the process wrote it
 
 
-_EXTERNALS: dict[type[b.Body], Callable[[Draft, Entry], Verdict]] = {b.Claim: _claim}
+_EXTERNALS: dict[type[b.Body], Callable[[Draft, Entry], Verdict]] = {b.Claim: _claim, b.SharedSet: _share}

@@ -14,6 +14,8 @@ from typing import Any
 import orjson
 
 from seekpoint.schemas.bodies import Json
+from seekpoint.schemas.budget import Budget
+from seekpoint.schemas.calls import IN_DOUBT, AgentRun, Call, Frame, Obligation
 from seekpoint.schemas.conversation import Conversation
 from seekpoint.schemas.entry import id_text
 from seekpoint.schemas.errors import JournalMismatch
@@ -39,6 +41,7 @@ __all__ = [
     "Lineage",
     "MailItem",
     "State",
+    "frame_of",
     "new_state",
     "restore_content",
 ]
@@ -66,6 +69,19 @@ _SLOTS = (
     "remembered",
     "lineage",
     "degraded",
+    "agent",
+    "calls",
+    "calls_shared",
+    "turn",
+    "start_frame",
+    "turn_frame",
+    "obligations",
+    "patches",
+    "cancelled",
+    "budget",
+    "forgotten",
+    "shared_version",
+    "shared_json",
     "content_bytes",
     "mailbox_bytes",
     *COUNTERS,
@@ -96,6 +112,20 @@ class Draft:
     remembered: dict[bytes, None]
     lineage: Lineage
     degraded: Degraded | None
+    agent: AgentRun | None
+    calls: dict[str, Call]
+    calls_shared: bool
+    """Whether another draft or state looks at the same table: it is copied before it is written on."""
+    turn: int
+    start_frame: Frame | None
+    turn_frame: Frame | None
+    obligations: tuple[Obligation, ...]
+    patches: tuple[str, ...]
+    cancelled: str | None
+    budget: Budget | None
+    forgotten: dict[str, int]
+    shared_version: int
+    shared_json: Json | None
     content_bytes: int
     mailbox_bytes: int
     stale_entries: int
@@ -122,6 +152,18 @@ class Draft:
         self.remembered = {}
         self.lineage = _NO_LINEAGE
         self.degraded = None
+        self.agent = None
+        self.calls = {}
+        self.calls_shared = False
+        self.turn = 0
+        self.start_frame = self.turn_frame = None
+        self.obligations = ()
+        self.patches = ()
+        self.cancelled = None
+        self.budget = None
+        self.forgotten = {}
+        self.shared_version = 0
+        self.shared_json = None
         self.content_bytes = self.mailbox_bytes = 0
         self.stale_entries = self.duplicate_entries = self.forged_entries = 0
         self.abandoned_entries = self.lost_claims = self.refused_externals = 0
@@ -134,6 +176,13 @@ class Draft:
     def snapshot(self) -> State:
         """A state as of now; the draft goes on."""
         return _copy(self).freeze()
+
+    def own_calls(self) -> dict[str, Call]:
+        """The table of calls to write on: this draft's alone from now on."""
+        if self.calls_shared:
+            self.calls = self.calls.copy()
+            self.calls_shared = False
+        return self.calls
 
 
 _NO_LINEAGE = Lineage()
@@ -174,6 +223,27 @@ class State(Draft):
     def remembered(self) -> Mapping[bytes, None]:  # type: ignore[override]  # read-only on purpose
         """The ids of the newest external entries, which are taken once; read-only."""
         return MappingProxyType(_remembered_slot.__get__(self))
+
+    @property
+    def calls(self) -> Mapping[str, Call]:  # type: ignore[override]  # read-only on purpose
+        """What is remembered of the calls the agent's code made, by key; read-only."""
+        return MappingProxyType(_calls_slot.__get__(self))
+
+    @property
+    def forgotten(self) -> Mapping[str, int]:  # type: ignore[override]  # read-only on purpose
+        """How often a rewind forgot a call, by key; read-only."""
+        return MappingProxyType(_forgotten_slot.__get__(self))
+
+    @property
+    def in_doubt(self) -> Mapping[str, Call]:
+        """The calls that began and have no outcome, by key: where a resume goes on."""
+        calls = _calls_slot.__get__(self)
+        return {key: call for key, call in calls.items() if call.status in _OPEN}
+
+    @property
+    def shared(self) -> Any:
+        """The value of a shared value's process, a fresh copy; None where it was never set."""
+        return None if self.shared_json is None else load(self.shared_json)
 
     @property
     def result(self) -> Any:
@@ -240,7 +310,11 @@ class State(Draft):
         )
 
 
+_OPEN = frozenset({"started", *IN_DOUBT})
 _values_slot: Any = Draft.values_json
+_calls_slot: Any = Draft.calls
+_calls_shared_slot: Any = Draft.calls_shared
+_forgotten_slot: Any = Draft.forgotten
 _mailbox_slot: Any = Draft.mailbox
 _remembered_slot: Any = Draft.remembered
 
@@ -248,6 +322,11 @@ _remembered_slot: Any = Draft.remembered
 def new_state() -> State:
     """The state of a process without entries."""
     return Draft().freeze()
+
+
+def frame_of(draft: Draft) -> Frame:
+    """What a resume from here starts with."""
+    return Frame(draft.values_json.copy(), len(draft.conversation), draft.invocations, draft.invocation)
 
 
 def _copy(source: Draft) -> Draft:
@@ -272,6 +351,20 @@ def _copy(source: Draft) -> Draft:
     copy.remembered = source.remembered.copy()
     copy.lineage = source.lineage
     copy.degraded = source.degraded
+    copy.agent = source.agent
+    copy.calls = _calls_slot.__get__(source)
+    copy.calls_shared = True
+    _calls_shared_slot.__set__(source, True)  # a state is frozen for its holder; this says who may write on the table
+    copy.turn = source.turn
+    copy.start_frame = source.start_frame
+    copy.turn_frame = source.turn_frame
+    copy.obligations = source.obligations
+    copy.patches = source.patches
+    copy.cancelled = source.cancelled
+    copy.budget = source.budget
+    copy.forgotten = source.forgotten.copy()
+    copy.shared_version = source.shared_version
+    copy.shared_json = source.shared_json
     copy.content_bytes = source.content_bytes
     copy.mailbox_bytes = source.mailbox_bytes
     copy.stale_entries = source.stale_entries

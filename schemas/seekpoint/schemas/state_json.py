@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from seekpoint.schemas.bodies import MessageSaid
+from seekpoint.schemas.budget import Budget
+from seekpoint.schemas.calls import UNSETTLED, AgentRun, Call, Frame, Obligation, call_of, call_row
 from seekpoint.schemas.conversation import Conversation
 from seekpoint.schemas.entry import id_text
 from seekpoint.schemas.lifecycle import Lifecycle
@@ -47,7 +49,41 @@ def content_of(state: Draft) -> dict[str, Any]:
         "lifecycle": state.lifecycle,
         "invocations": state.invocations,
         "invocation": invocation and [invocation.trigger, invocation.payload_json, invocation.started],
+        **_run_of(state),
     }
+
+
+def _run_of(state: Draft) -> dict[str, Any]:
+    """What there is of turns and calls; nothing of a process whose code never asked for any.
+
+    An effect that is not settled is inherited here: that is what a fork gets of it. ``ownership_of`` has the rest.
+    """
+    run: dict[str, Any] = {}
+    if state.calls:
+        run["calls"] = {key: call_row(_inherited(call)) for key, call in state.calls.items()}
+    if state.turn:
+        run["turn"] = state.turn
+    if state.patches:
+        run["patches"] = list(state.patches)
+    if state.start_frame is not None:
+        run["frames"] = [_frame_row(state.start_frame), _frame_row(state.turn_frame)]
+    elif state.turn_frame is not None:
+        run["frames"] = [None, _frame_row(state.turn_frame)]
+    return run
+
+
+def _inherited(call: Call) -> Call:
+    if call.kind == "effect" and call.status in UNSETTLED:
+        return call._replace(status="inherited", output=None, error=None)
+    return call
+
+
+def _frame_row(frame: Frame | None) -> list[Any] | None:
+    if frame is None:
+        return None
+    one = frame.invocation
+    invocation = one and [one.trigger, one.payload_json, one.started]
+    return [dict(frame.values_json), frame.messages, frame.invocations, invocation]
 
 
 def ownership_of(state: Draft) -> dict[str, Any]:
@@ -67,7 +103,31 @@ def ownership_of(state: Draft) -> dict[str, Any]:
         "remembered": [one.hex() for one in state.remembered],
         "lineage": asdict(state.lineage),
         "degraded": state.degraded and asdict(state.degraded),
+        **_owed_of(state),
     }
+
+
+def _owed_of(state: Draft) -> dict[str, Any]:
+    """What there is of the agent's run that no fork and no rewind carries."""
+    owed: dict[str, Any] = {}
+    if state.agent is not None:
+        owed["agent"] = [state.agent.name, state.agent.version, state.agent.definition, state.agent.input_json]
+    unsettled = {
+        key: call_row(call) for key, call in state.calls.items() if call.kind == "effect" and call.status in UNSETTLED
+    }
+    if unsettled:
+        owed["effects"] = unsettled
+    if state.obligations:
+        owed["obligations"] = [[one.key, one.name, one.arguments_json, one.status] for one in state.obligations]
+    if state.cancelled is not None:
+        owed["cancelled"] = state.cancelled
+    if state.budget is not None:
+        owed["budget"] = state.budget.to_json()
+    if state.forgotten:
+        owed["forgotten"] = state.forgotten.copy()
+    if state.shared_version:
+        owed["shared"] = [state.shared_version, state.shared_json]
+    return owed
 
 
 def counters_of(state: Draft) -> dict[str, int]:
@@ -83,6 +143,11 @@ def restore_content(draft: Draft, content: Any) -> None:
     draft.lifecycle = Lifecycle(_is(str, content["lifecycle"]))
     draft.invocations = _is(int, content["invocations"])
     draft.invocation = _invocation(content["invocation"])
+    draft.calls = {key: call_of(row) for key, row in _is(dict, content.get("calls", {})).items()}
+    draft.calls_shared = False
+    draft.turn = _is(int, content.get("turn", 0))
+    draft.patches = tuple(_is(str, one) for one in _is(list, content.get("patches", [])))
+    draft.start_frame, draft.turn_frame = map(_frame, _is(list, content.get("frames", [None, None])))
     draft.content_bytes = content_width(draft)
 
 
@@ -115,6 +180,23 @@ def _restore_ownership(draft: Draft, ownership: dict[str, Any]) -> None:
     draft.remembered = dict.fromkeys(_id(one) for one in _is(list, ownership["remembered"]))
     draft.lineage = _lineage(**_is(dict, ownership["lineage"]))
     draft.degraded = _degraded(ownership["degraded"])
+    _restore_owed(draft, ownership)
+    draft.content_bytes = content_width(draft)
+
+
+def _restore_owed(draft: Draft, ownership: dict[str, Any]) -> None:
+    agent, shared = ownership.get("agent"), ownership.get("shared")
+    draft.agent = None if agent is None else AgentRun(*(_is(str, part) for part in _is(list, agent)))
+    draft.calls |= {key: call_of(row) for key, row in _is(dict, ownership.get("effects", {})).items()}
+    owed = [_is(list, one) for one in _is(list, ownership.get("obligations", []))]
+    draft.obligations = tuple(Obligation(*(_is(str, part) for part in one)) for one in owed)
+    draft.cancelled = _optional(str, ownership.get("cancelled"))
+    budget = ownership.get("budget")
+    draft.budget = None if budget is None else Budget.from_json(_is(dict, budget))
+    draft.forgotten = {key: _is(int, times) for key, times in _is(dict, ownership.get("forgotten", {})).items()}
+    if shared is not None:
+        version, text = _is(list, shared)
+        draft.shared_version, draft.shared_json = _is(int, version), _optional(str, text)
 
 
 def _is(kind: type[_Kind], value: Any) -> _Kind:
@@ -146,6 +228,14 @@ def _invocation(found: Any) -> Invocation | None:
         return None
     trigger, payload_json, started = _is(list, found)
     return Invocation(_is(str, trigger), _is(str, payload_json), _is(bool, started))
+
+
+def _frame(found: Any) -> Frame | None:
+    if found is None:
+        return None
+    values, messages, invocations, invocation = _is(list, found)
+    texts = {key: _is(str, text) for key, text in _is(dict, values).items()}
+    return Frame(texts, _is(int, messages), _is(int, invocations), _invocation(invocation))
 
 
 def _mail_item(id_hex: Any, kind: Any, name: Any, payload_json: Any, actor: Any) -> MailItem:

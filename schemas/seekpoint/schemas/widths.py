@@ -11,17 +11,21 @@ from typing import TYPE_CHECKING
 import orjson
 
 from seekpoint.schemas.bodies import Json, MessageSaid
+from seekpoint.schemas.calls import Call, Frame, Obligation, call_row
 from seekpoint.schemas.errors import UnserializableValue
 
 if TYPE_CHECKING:
     from seekpoint.schemas.state import Draft, Invocation, MailItem
 
 __all__ = [
+    "call_width",
     "content_width",
+    "frame_width",
     "invocation_width",
     "item_width",
     "mailbox_width",
     "message_width",
+    "obligation_width",
     "text_width",
     "value_width",
 ]
@@ -69,9 +73,39 @@ def item_width(item: MailItem) -> int:
 
 
 def content_width(draft: Draft) -> int:
-    """The bytes of all context values, messages and the invocation of ``draft``."""
+    """The bytes of all context values, messages, the invocation, and of what is remembered of an agent's run."""
     values = sum(value_width(key, text) for key, text in draft.values_json.items())
-    return values + sum(map(message_width, draft.conversation.bodies())) + invocation_width(draft.invocation)
+    said = sum(map(message_width, draft.conversation.bodies())) + invocation_width(draft.invocation)
+    return values + said + _run_width(draft)
+
+
+def _run_width(draft: Draft) -> int:
+    calls = sum(call_width(key, call) for key, call in draft.calls.items())
+    frames = frame_width(draft.start_frame) + frame_width(draft.turn_frame)
+    patches = sum(text_width(one) + 1 for one in draft.patches)
+    forgotten = sum(text_width(key) + 8 for key in draft.forgotten)
+    given = 0 if draft.agent is None else text_width(draft.agent.input_json)
+    shared = 0 if draft.shared_json is None else text_width(draft.shared_json)
+    return calls + frames + patches + forgotten + given + shared + sum(map(obligation_width, draft.obligations))
+
+
+def call_width(key: str, call: Call) -> int:
+    """The bytes of one call; twice those of an effect, which is kept a second time while it is not settled."""
+    width = text_width(key) + len(_dumps(call_row(call))) + 2
+    return 2 * width if call.kind == "effect" else width
+
+
+def frame_width(frame: Frame | None) -> int:
+    """The bytes of what a resume starts from."""
+    if frame is None:
+        return 0
+    values = sum(value_width(key, text) for key, text in frame.values_json.items())
+    return _MESSAGE_BYTES + values + invocation_width(frame.invocation)
+
+
+def obligation_width(one: Obligation) -> int:
+    """The bytes of one obligation."""
+    return _MESSAGE_BYTES + text_width(one.key) + text_width(one.name) + text_width(one.arguments_json)
 
 
 def mailbox_width(draft: Draft) -> int:

@@ -1,0 +1,27 @@
+"""What every body is: a frozen class with a kind, field for field its ``.avsc``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
+
+__all__ = ["Body", "Json"]
+
+Json: TypeAlias = str
+"""JSON text (see ``values``); the codec checks it when it decodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """The base of all bodies."""
+
+    KIND: ClassVar[str]
+    """The entry's kind, as the log, the command line and ``last_kind`` show it."""
+    EXTERNAL: ClassVar[bool] = False
+    OWNERSHIP: ClassVar[bool] = False
+    """Bookkeeping of ownership: neither counted in ``entries_applied`` nor ever a ``last_kind``."""
+
+    @property
+    def call(self) -> str | None:
+        """A content write's key, where an agent's code runs again from its records; a field of those that have one."""
+        return None

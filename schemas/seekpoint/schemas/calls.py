@@ -1,0 +1,144 @@
+"""What a state remembers of the calls an agent's code made: the table a run of the code is answered from.
+
+A call's key is unique in its process: ``[turn/][scope/]name:ordinal``, or ``[turn/][scope/]#position`` of a content
+write. In a state's JSON a call is one short list: a hundred thousand remembered steps have to fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import orjson
+
+from seekpoint.schemas.body import Body, Json
+from seekpoint.schemas.parts import Invocation
+from seekpoint.schemas.values import load
+
+__all__ = [
+    "IN_DOUBT",
+    "UNSETTLED",
+    "AgentRun",
+    "Call",
+    "Frame",
+    "Obligation",
+    "call_of",
+    "call_row",
+    "write_digest",
+    "write_position",
+]
+
+IN_DOUBT = frozenset({"pending", "unknown"})
+"""Statuses of an effect of which nobody knows yet whether it happened."""
+
+UNSETTLED = frozenset({"pending", "unknown", "stuck"})
+"""Statuses of an effect that something is still owed for: a look, or a person."""
+
+_KINDS = ("step", "decision", "sample", "timer", "gate", "child", "shared", "effect", "write")
+_STATUSES = ("started", "succeeded", "failed", "pending", "unknown", "stuck", "inherited")
+_KIND_AT = {kind: at for at, kind in enumerate(_KINDS)}
+_STATUS_AT = {status: at for at, status in enumerate(_STATUSES)}
+
+
+class Call(NamedTuple):
+    """One call. A tuple, not a dataclass: a recovery may make a hundred thousand.
+
+    ``kind``: step, decision, sample, timer, gate, child, shared, effect or write. ``status``: started, succeeded,
+    failed; of an effect pending, succeeded, failed, unknown, stuck or inherited. ``position`` counts the calls of its
+    scope, 0 where a rewind left an effect standing without a place. ``digest`` is of what was asked; ``seq`` of the
+    newest entry about it. ``error`` is an object (type, message, data, retryable); ``detail`` are facts by kind.
+    """
+
+    kind: str
+    position: int
+    digest: str
+    status: str
+    attempt: int
+    seq: int
+    output: Json | None = None
+    error: Json | None = None
+    detail: Json | None = None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """``detail`` decoded; empty where there is none."""
+        return {} if self.detail is None else load(self.detail)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What a resume starts from: the content at the agent's start, or when the newest turn ended."""
+
+    values_json: Mapping[str, Json]
+    messages: int
+    invocations: int
+    invocation: Invocation | None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRun:
+    """The agent whose code runs as the process, as it was when it began."""
+
+    name: str
+    version: str
+    definition: str
+    input_json: Json
+
+    @property
+    def input(self) -> Any:
+        """What it was given, a fresh copy."""
+        return load(self.input_json)
+
+
+@dataclass(frozen=True, slots=True)
+class Obligation:
+    """An effect that has to be undone should the process be cancelled or fail."""
+
+    key: str
+    name: str
+    arguments_json: Json
+    status: str = field(default="open")
+
+
+def call_row(call: Call) -> list[Any]:
+    """``call`` as a short list: kind and status by number, no nulls at its end."""
+    kind, position, digest, status, *rest = call
+    row = [_KIND_AT[kind], position, digest, _STATUS_AT[status], *rest]
+    while row[-1] is None:
+        row.pop()
+    return row
+
+
+def call_of(row: Any) -> Call:
+    """The call of a row. ``TypeError``, ``ValueError`` or ``LookupError`` if it is none."""
+    if type(row) is not list or not 6 <= len(row) <= 9:
+        raise ValueError("a call has six to nine parts")
+    kind, position, digest, status, attempt, seq, *rest = row
+    if not (type(kind) is type(position) is type(status) is type(attempt) is type(seq) is int and type(digest) is str):
+        raise TypeError("a call has numbers and a digest")
+    if kind < 0 or status < 0:
+        raise ValueError("no call has this kind")
+    for text in rest:
+        if text is not None and type(text) is not str:
+            raise TypeError("what a call gave is JSON text")
+    return Call(_KINDS[kind], position, digest, _STATUSES[status], attempt, seq, *rest)
+
+
+def write_digest(body: Body) -> str:
+    """The digest of a content write: of all it says but its key."""
+    names = _NAMES.get(body.KIND)
+    if names is None:
+        names = _NAMES[body.KIND] = tuple(one.name for one in fields(body) if one.name != "call")
+    parts = [getattr(body, name) for name in names]
+    return blake2b(orjson.dumps([body.KIND, *parts]), digest_size=16).hexdigest()
+
+
+_NAMES: dict[str, tuple[str, ...]] = {}
+
+
+def write_position(key: str) -> int | None:
+    """The position in a content write's key; None for what is no such key."""
+    position = key.rpartition("#")[2]
+    return int(position) if position.isascii() and position.isdigit() and len(position) < 10 else None
