@@ -56,6 +56,8 @@ def test_the_next_command_can_be_copied(capsys: pytest.CaptureFixture[str]) -> N
     """Where the hint says ID and the process is known, its id stands there, quoted for a shell."""
     report(errors.ProcessDegraded("the process is degraded", process_id="case 17"))
     assert "seekpoint recover 'case 17' --claim --accept-degraded" in capsys.readouterr().err
+    report(errors.OwnerAlive("the owner looks alive", process_id="case 17"))
+    assert "seekpoint recover 'case 17' --claim --take-over" in capsys.readouterr().err
 
 
 def test_an_unexpected_error_is_one_line_and_asks_to_be_reported(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
