@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,7 +57,7 @@ def test_headers_of_nobody_are_no_origin(headers: list[tuple[str, bytes]] | None
 
 
 def chained(*topics: MemoryTopic) -> None:
-    for source, target in zip(topics, topics[1:], strict=False):
+    for source, target in pairwise(topics):
         Replay(source, target).run()
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from types import NoneType
 from typing import Any
 
 from seekpoint.consumers.staging.mask_rules import MaskRules
@@ -27,6 +28,11 @@ __all__ = ["EntryMasks"]
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 _MESSAGE = ("role", "content", "parts", "tool_calls", "tool_call_id", "name")
 _MESSAGE_JSON = frozenset({"parts", "tool_calls"})
+
+
+_CONTENT = frozenset({"context", "conversation", "invocation", "invocations", "lifecycle"})
+_HARMLESS = (bool, int, bytes, NoneType)
+"""Fields of these types hold counts, times and ids."""
 
 
 class EntryMasks:
@@ -67,25 +73,34 @@ class EntryMasks:
         )
 
     def _body(self, mask: Mask, body: b.Body) -> b.Body:
+        """Each field by its own name, but those that a reader of the state knows by another."""
+        known = self._known(mask, body)
+        others = [each for each in fields(body) if each.name not in known]
+        return replace(body, **known, **{each.name: _field(mask, body, each) for each in others})
+
+    def _known(self, mask: Mask, body: b.Body) -> dict[str, Any]:
         if isinstance(body, b.ContextUpdated):
             [(key, value)] = _context(mask, {body.key: body.value}, keep=True).items()
-            return b.ContextUpdated(key, value)
+            return {"key": key, "value": value}
         if isinstance(body, b.ContextUpdatedMany):
-            return b.ContextUpdatedMany(_context(mask, body.values))
+            return {"values": _context(mask, body.values)}
         if isinstance(body, b.ContextPatched):
-            return b.ContextPatched(_json(mask, body.patch, ("context",), "{}"))
+            return {"patch": _json(mask, body.patch, ("context",), "{}")}
         if isinstance(body, b.ContextDeleted):
-            return b.ContextDeleted(mask.name(body.key, ("context",)))
+            return {"key": mask.name(body.key, ("context",))}
         if isinstance(body, b.MessageSaid):
-            return b.MessageSaid(*_message(mask, [getattr(body, name) for name in _MESSAGE]))
+            return {name: _message_part(mask, name, getattr(body, name)) for name in _MESSAGE}
         if isinstance(body, b.LifecycleChanged):
-            return replace(body, reason=_text_or_none(mask, body.reason, ("reason",)))
+            return {"to": body.to}
         if isinstance(body, b.Rewound):
-            return replace(body, content=self._content(mask, body.content))
+            return {"content": self._content(mask, body.content)}
         if isinstance(body, b.Forked):
-            parent = self.process_id(body.parent_id)
-            return replace(body, parent_id=parent, content=self._content(mask, body.content))
-        return replace(body, **{each.name: _field(mask, body, each) for each in fields(body)})
+            return {"parent_id": self.process_id(body.parent_id), "content": self._content(mask, body.content)}
+        if isinstance(body, b.ContentBatch):
+            return {"values": _context(mask, body.values), **_batched(mask, body)}
+        if isinstance(body, b.ChildSpawned):
+            return {"child_id": self.process_id(body.child_id)}
+        return {}
 
     def _content(self, mask: Mask, text: str) -> str:
         """What a rewind or a fork restores."""
@@ -96,6 +111,9 @@ class EntryMasks:
             trigger, payload, started = content["invocation"]
             trigger = _text(mask, trigger, ("trigger",))
             content["invocation"] = [trigger, _json(mask, payload, ("payload",)), started]
+        for name in content.keys() - _CONTENT:
+            found = mask.tree(content[name], (name,))
+            content[name] = None if found is DROPPED else found
         return dumped(content)
 
 
@@ -111,8 +129,15 @@ def _context(mask: Mask, values: Mapping[str, str], *, keep: bool = False) -> di
     return masked
 
 
+def _batched(mask: Mask, body: b.ContentBatch) -> dict[str, str]:
+    """Names of values that were deleted, and messages, as JSON."""
+    deleted = [mask.name(key, ("context",)) for key in json.loads(body.deleted)]
+    messages = [_message(mask, said) for said in json.loads(body.messages)]
+    return {"deleted": dumped(deleted), "messages": dumped(messages)}
+
+
 def _message(mask: Mask, said: list[Any]) -> list[Any]:
-    return [_message_part(mask, name, value) for name, value in zip(_MESSAGE, said, strict=True)]
+    return [_message_part(mask, name, value) for name, value in zip(_MESSAGE, said, strict=False)]
 
 
 def _message_part(mask: Mask, name: str, value: str | None) -> str | None:
@@ -130,8 +155,10 @@ def _field(mask: Mask, body: b.Body, field: Any) -> Any:
     value, declared, names = getattr(body, field.name), str(field.type), (field.name,)
     if isinstance(value, Mapping):
         return {mask.name(key, names): _json(mask, text, (*names, key)) for key, text in value.items()}
-    if not isinstance(value, str):
+    if isinstance(value, _HARMLESS):
         return value
+    if not isinstance(value, str):
+        raise TypeError(f"no mask knows fields of the type {declared}")
     if "Json" in declared:
         return _json(mask, value, names, None if "None" in declared else "null")
     return _text_or_none(mask, value, names) if "None" in declared else _text(mask, value, names)

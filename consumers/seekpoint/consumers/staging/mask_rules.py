@@ -104,8 +104,8 @@ class MaskRules:
             raise InvalidSetting(f"the mask rules are not TOML: {exc}", path=str(path)) from None
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> MaskRules:
-        """The rules of the table a TOML file is."""
+    def from_dict(cls, data: Mapping[str, Any], *, key: bytes = b"") -> MaskRules:
+        """The rules of the table a TOML file is; ``key`` for who keeps it elsewhere than in a ``key_file``."""
         known = {"mask", "pass", "unknown", "undecodable", "keep_headers", "key_file"}
         _refuse_others(data, known, "the mask rules")
         rules = data.get("mask", [])
@@ -118,7 +118,7 @@ class MaskRules:
             unknown=_choice(Policy, data, "unknown", Policy.STOP),
             undecodable=_choice(Policy, data, "undecodable", Policy.STOP),
             keep_headers=tuple(_texts(data, "keep_headers")),
-            key=b"" if key_file is None else read_secret_file(str(key_file), "key_file").encode(),
+            key=key if key_file is None else read_secret_file(str(key_file), "key_file").encode(),
         )
 
 

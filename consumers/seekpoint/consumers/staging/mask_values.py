@@ -6,6 +6,7 @@ Structure stays: a masked text is a text, a number a number, a list as long as i
 from __future__ import annotations
 
 import json
+import re
 from binascii import a2b_base64
 from collections.abc import Mapping
 from hashlib import blake2b
@@ -22,6 +23,8 @@ DROPPED: Final = object()
 _CONTAINER_TAGS = frozenset({"$tuple", "$set", "$frozenset"})
 _NUMBER_MASK = (1 << 53) - 1
 _DEPTH_MAX = 200
+_ESCAPED_DEPTH = 8
+_ESCAPES = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
 
 Names = tuple[str, ...]
 Rules = tuple[MaskRule, ...]
@@ -119,8 +122,10 @@ class Mask:
         return self._stand_in(text, do)
 
     def _replaced(self, rule: MaskRule, text: str) -> str:
+        """Each match; the whole text where one only shows once its escapes are read."""
         assert rule.regex is not None
-        return rule.regex.sub(lambda match: self._stand_in(match[0], rule.do), text)
+        replaced = rule.regex.sub(lambda match: self._stand_in(match[0], rule.do), text)
+        return self._stand_in(text, rule.do) if _hides(rule.regex, replaced) else replaced
 
     def _stand_in(self, text: str, do: Do) -> str:
         return self.pseudonym(text) if do is Do.HASH else REDACTED
@@ -134,7 +139,7 @@ class Mask:
                 return DROPPED
             text = text if masked == inner else dumped(masked)
         for rule in rules:
-            if rule.regex is not None and rule.regex.search(text):
+            if rule.regex is not None and (rule.regex.search(text) or _hides(rule.regex, text)):
                 if rule.do is Do.DROP:
                     return DROPPED
                 text = self._replaced(rule, text)
@@ -162,14 +167,29 @@ def _is_leaf_tag(node: Mapping[str, Any]) -> bool:
 
 
 def _inner(text: str) -> Any:
-    """The object or list that ``text`` is in JSON; None if it is none."""
+    """The object, list or text that ``text`` is in JSON; None if it is none."""
     stripped = text.strip()
-    if stripped[:1] not in ("{", "[") or stripped[-1:] not in ("}", "]"):
+    if f"{stripped[:1]}{stripped[-1:]}" not in ("{}", "[]", '""') or len(stripped) < 2:
         return None
     try:
         return json.loads(stripped)
     except (ValueError, RecursionError):
         return None
+
+
+def _hides(regex: re.Pattern[str], text: str) -> bool:
+    """Whether ``regex`` matches what ``text`` spells with escapes, as JSON does: ``\\u0040`` for ``@``."""
+    for _ in range(_ESCAPED_DEPTH):
+        if "\\" not in text:
+            return False
+        text = _ESCAPES.sub(_unescaped, text)
+        if regex.search(text):
+            return True
+    return False
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    return chr(int(match[1], 16)) if match[1] else match[2]
 
 
 def _spellings(node: Any) -> list[str]:

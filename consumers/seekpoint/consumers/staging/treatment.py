@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from seekpoint.consumers.staging.headers import HeaderRules
@@ -145,7 +145,7 @@ def renamed(entry: Entry, prefix: str) -> Entry:
     """The entry as one of the process with ``prefix`` before its id; so its parent."""
     body = entry.body
     if isinstance(body, b.Forked):
-        body = b.Forked(prefix + body.parent_id, body.parent_seq, body.content)
+        body = replace(body, parent_id=prefix + body.parent_id)
     return entry._replace(process_id=prefix + entry.process_id, body=body)
 
 
