@@ -1,7 +1,5 @@
 """The log on a real Kafka, read side. ``kafka_client`` is the only module of this root that imports the client.
 
-    KafkaReader ── borrows ──> a parked consumer (no group, read committed) ── assign, poll, unassign ──> the pool again
-
 Nothing happens before the first use. It compares the topics with the journal's manifest: ids and partition count.
 Later reads repeat it beside themselves, at most once a second: a topic that is re-created under a running reader is a
 ``JournalMismatch`` within that second, and at once where offsets do not fit any more.
@@ -14,25 +12,21 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import wait
 from typing import Any, TypeVar
 
 from seekpoint.consumers.kafka_checkpoints import KafkaCheckpoints
 from seekpoint.consumers.kafka_client import (
-    AdminClient,
     Consumer,
     IsolationLevel,
-    KafkaError,
     KafkaException,
     Message,
     OffsetSpec,
-    Producer,
-    TopicCollection,
     TopicPartition,
 )
 from seekpoint.consumers.kafka_errors import END_OF_PARTITION, NOT_FOUND, OUT_OF_RANGE, passes, translated
-from seekpoint.consumers.kafka_settings import LOGGED, point_config, reader_config, writer_config
+from seekpoint.consumers.kafka_pool import POINTS, KafkaPool, Parked
 from seekpoint.consumers.kafka_tail import KafkaTail
+from seekpoint.consumers.kafka_topics import KafkaTopics
 from seekpoint.consumers.messages import Patience, belongs, landmark_of, offset_of, record_of
 from seekpoint.consumers.tables import KafkaTable, newest_of
 from seekpoint.schemas.codec import Codec
@@ -40,7 +34,7 @@ from seekpoint.schemas.errors import JournalGap, JournalMismatch, JournalUnavail
 from seekpoint.schemas.limits import Limits
 from seekpoint.schemas.log import Batch, Record, Watermarks
 from seekpoint.schemas.manifest import MANIFEST_KEY, Manifest
-from seekpoint.schemas.settings import TOPICS, Settings
+from seekpoint.schemas.settings import Settings
 
 __all__ = ["KafkaReader"]
 
@@ -51,11 +45,6 @@ T = TypeVar("T")
 _POLL_S = 0.1
 _RETRY_S = 0.05
 _BATCH_RECORDS = 5_000
-_IDLE_CONSUMERS_MAX = 8
-_CHECK_INTERVAL_S = 1.0
-_BESIDE_S = 1.0
-_STRETCHES, _POINTS = "stretches", "points"
-"""What a consumer is for: much at a time, or one record."""
 _SHORT_AFTER_S = 1.0
 """So long may a partition end below what was asked for, until somebody asks why (a leader may have moved)."""
 
@@ -70,17 +59,14 @@ class KafkaReader:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.name = settings.journal
-        self._idle: dict[str, list[_Consumer]] = {_STRETCHES: [], _POINTS: []}
+        self._pool = KafkaPool(settings)
+        self._topics = KafkaTopics(settings, self._pool)
         self._lock = threading.Lock()
         self._connecting = threading.Lock()
         self._manifest: Manifest | None = None
         self._codec: Codec | None = None
-        self._admin: AdminClient | None = None
-        self._producer: Producer | None = None
         self._tables: dict[str, KafkaTable] = {}
         self._ends: dict[int, int] = {}
-        self._checked_at = 0.0
-        self._closed = False
 
     # --- what the journal is --------------------------------------------------------------------------------------
     @property
@@ -109,62 +95,23 @@ class KafkaReader:
         return self._manifest
 
     def _verified(self) -> Manifest:
-        with self._borrowed() as consumer:
+        with self._pool.borrowed() as consumer:
             # Assigned before anything else: a consumer that waits for its first connection waits a second.
             self._assign(consumer, self.settings.topic_name("schemas"), 0, 0)
-            described = self._describe()
+            described = self._topics.describe()
             records = newest_of(self._read_to_end(consumer, "schemas", described))
         if MANIFEST_KEY not in records:
             raise JournalMismatch(
                 "the journal has no manifest", journal=self.name, hint="create it: seekpoint topics create"
             )
         manifest = Manifest.from_bytes(records[MANIFEST_KEY])
-        self._compare(manifest, described)
+        self._topics.compare(manifest, described)
         self._codec = Codec(manifest.limits, _schemas(records), lambda: _schemas(self.table("schemas").items()))
         return manifest
 
-    def _describe(self) -> Mapping[str, Any]:
-        """Ask what the topics are; the answers come beside whatever is done meanwhile."""
-        self._checked_at = time.monotonic()
-        with self._ours():
-            names = TopicCollection([self.settings.topic_name(topic) for topic in TOPICS])
-            return self._connected_admin().describe_topics(names, request_timeout=self.settings.start_timeout_s)
-
-    def _connected_admin(self) -> AdminClient:
-        with self._lock:
-            self._refuse_closed()
-            if self._admin is None:
-                self._admin = AdminClient({**self.settings.admin_config(), **LOGGED})
-            return self._admin
-
-    def _refuse_closed(self) -> None:
-        if self._closed:
-            raise JournalUnavailable("the reader was closed", journal=self.name, hint="connect again")
-
-    def _compare(self, manifest: Manifest, described: Mapping[str, Any], timeout_s: float | None = None) -> None:
-        if timeout_s is None:
-            timeout_s = self.settings.start_timeout_s + 1
-        topics = {}
-        for name, future in described.items():
-            with self._ours(topic=name) if name in manifest.topic_ids else _unimportant():
-                topics[name] = future.result(timeout_s)
-        journal = self.settings.topic_name("journal")
-        if journal not in topics:
-            raise translated("UNKNOWN_TOPIC_OR_PART", "", self.settings, topic=journal)
-        manifest.check(len(topics[journal].partitions), {name: str(topic.topic_id) for name, topic in topics.items()})
-
-    def _compare_beside(self, manifest: Manifest, described: Mapping[str, Any]) -> None:
-        """The comparison made beside a read that went well: only a real difference fails it."""
-        if not all(future.done() for future in described.values()):
-            wait(described.values(), timeout=_BESIDE_S)
-        try:
-            self._compare(manifest, described, timeout_s=0.0)
-        except JournalUnavailable:
-            self._checked_at = 0.0  # the next read asks again
-
     def check(self) -> None:
         """Compare the topics with the manifest now. Raises ``JournalMismatch``; about two milliseconds."""
-        self._compare(self.connect(), self._describe())
+        self._topics.compare(self.connect(), self._topics.describe())
 
     @property
     def topic_id(self) -> str:
@@ -176,7 +123,7 @@ class KafkaReader:
         """First and next offset; ``high`` is below any transaction still open."""
         self.connect()
         known = self._ends.get(partition, 0)  # before asking: of two who ask at once the older answer may come last
-        with self._borrowed() as consumer:
+        with self._pool.borrowed() as consumer:
             found = self._watermarks(consumer, self.settings.topic_name("journal"), partition)
         if found.high < known:
             self.check()
@@ -190,20 +137,19 @@ class KafkaReader:
         manifest = self.connect()
         if start >= stop:
             return
-        due = time.monotonic() - self._checked_at > _CHECK_INTERVAL_S
-        described = self._describe() if due else None
-        with self._borrowed() as consumer:
+        described = self._topics.describe_if_due()
+        with self._pool.borrowed() as consumer:
             topic = self.settings.topic_name("journal")
             self._assign(consumer, topic, partition, start)
             yield from self._read(consumer, topic, partition, start, stop, keys)
         if described is not None:
-            self._compare_beside(manifest, described)
+            self._topics.compare_beside(manifest, described)
 
     def offset_at(self, partition: int, timestamp_ms: int) -> int:
         """The first offset whose record is not older than ``timestamp_ms``; the high watermark if there is none."""
         self.connect()
         topic = self.settings.topic_name("journal")
-        with self._borrowed() as consumer:
+        with self._pool.borrowed() as consumer:
             found = self._insist(lambda timeout_s: _ask_time(consumer, topic, partition, timestamp_ms, timeout_s))
             return found if found >= 0 else self._watermarks(consumer, topic, partition).high
 
@@ -228,12 +174,12 @@ class KafkaReader:
 
     def marks_of(self, topic: str, partition: int) -> Watermarks:
         """First and next position of another topic's partition; read committed."""
-        with self._borrowed() as consumer:
+        with self._pool.borrowed() as consumer:
             return self._watermarks(consumer, topic, partition)
 
     def read_topic(self, topic: str, partition: int, start: int, stop: int) -> Iterator[Batch]:
         """Batches of another topic's records in [start, stop), without the comparison that the journal gets."""
-        with self._borrowed() as consumer:
+        with self._pool.borrowed() as consumer:
             self._assign(consumer, topic, partition, start)
             yield from self._read(consumer, topic, partition, start, stop, None)
 
@@ -244,7 +190,7 @@ class KafkaReader:
 
     def _message_at(self, topic: str, partition: int, position: int) -> Message | None:
         patience = Patience(self.settings.start_timeout_s)
-        with self._borrowed(_POINTS) as consumer:
+        with self._pool.borrowed(POINTS) as consumer:
             self._assign(consumer, topic, partition, position)
             while True:
                 messages = self._poll(consumer, patience, records_max=0)
@@ -257,7 +203,7 @@ class KafkaReader:
     def uncommitted_end(self, topic: str, partition: int) -> int:
         """Where a partition ends, open transactions included."""
         latest = {TopicPartition(topic, partition): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
-        admin = self._connected_admin()
+        admin = self._pool.admin()
 
         def ask(timeout_s: float) -> int:
             asked = admin.list_offsets(
@@ -265,12 +211,12 @@ class KafkaReader:
             )
             return int(next(iter(asked.values())).result().offset)
 
-        with self._ours(topic=topic, partition=partition):
+        with self._pool.ours(topic=topic, partition=partition):
             return self._insist(ask)
 
     def read_newer(self, topic: str, partition: int, start: int) -> tuple[list[Record], int]:
         """For tables: the records of a compacted topic from ``start`` on, and where it ends now."""
-        with self._borrowed() as consumer:
+        with self._pool.borrowed() as consumer:
             low, high = self._watermarks(consumer, topic, partition)
             start = max(start, low)
             records: list[Record] = []
@@ -284,24 +230,17 @@ class KafkaReader:
         """Delete the journal's records below ``offset``, for ever. For ``Trim``, which looks first."""
         self.check()
         topic = self.settings.topic_name("journal")
-        wanted, admin = [TopicPartition(topic, partition, offset)], self._connected_admin()
+        wanted, admin = [TopicPartition(topic, partition, offset)], self._pool.admin()
 
         def ask(timeout_s: float) -> None:
             next(iter(admin.delete_records(wanted, request_timeout=timeout_s).values())).result()
 
-        with self._ours(topic=topic, partition=partition):
+        with self._pool.ours(topic=topic, partition=partition):
             self._insist(ask)
 
     def close(self) -> None:
         """Give up connections; a read that is under way ends with ``JournalUnavailable``. Idempotent."""
-        with self._lock:
-            self._closed = True
-            idle = [consumer for parked in self._idle.values() for consumer in parked]
-            for parked in self._idle.values():
-                parked.clear()
-        for consumer in idle:
-            consumer.close()
-        self._admin = self._producer = None
+        self._pool.close()
 
     # --- how ------------------------------------------------------------------------------------------------------
     def _read(
@@ -341,8 +280,8 @@ class KafkaReader:
 
     def _poll(self, consumer: Consumer, patience: Patience, records_max: int = _BATCH_RECORDS) -> list[Message]:
         """What has arrived; nothing after a tenth of a second."""
-        self._refuse_closed()
-        with self._ours():
+        self._pool.refuse_closed()
+        with self._pool.ours():
             # consume() waits its whole time-out for a full batch: wait for one message, then take what is there.
             first = consumer.poll(_POLL_S)
             if first is None:
@@ -374,7 +313,7 @@ class KafkaReader:
         """Why an offset is not in the log. A re-created topic is a ``JournalMismatch`` before anything else."""
         if self._manifest is not None:
             self.check()
-        with self._borrowed() as consumer:
+        with self._pool.borrowed() as consumer:
             low, high = self._watermarks(consumer, topic, partition)
         facts: dict[str, Any] = {"topic": topic, "partition": partition, "offset": start, "low": low, "high": high}
         if start < low:
@@ -397,7 +336,7 @@ class KafkaReader:
         while True:
             messages = self._poll(consumer, patience)
             if not messages and described[topic].done():
-                with self._ours(topic=topic):
+                with self._pool.ours(topic=topic):
                     described[topic].result()  # the client is silent about a topic that is not there
             end = self._settle(messages, topic, partition, 0)
             found = [each for each in messages if each.error() is None and belongs(each, topic, partition, 0)]
@@ -411,7 +350,7 @@ class KafkaReader:
                 if known is not None and records[-1].offset + 1 >= known[1] > 0:
                     return records
 
-    def _watermarks(self, consumer: _Consumer, topic: str, partition: int) -> Watermarks:
+    def _watermarks(self, consumer: Parked, topic: str, partition: int) -> Watermarks:
         consumer.topics.add(topic)
         where = TopicPartition(topic, partition)
         found = self._insist(lambda timeout_s: consumer.get_watermark_offsets(where, timeout=timeout_s))
@@ -419,12 +358,12 @@ class KafkaReader:
             raise translated("_TIMED_OUT", "no watermarks", self.settings, topic=topic, partition=partition)
         return Watermarks(*found)
 
-    def _assign(self, consumer: _Consumer, topic: str, partition: int, offset: int) -> None:
+    def _assign(self, consumer: Parked, topic: str, partition: int, offset: int) -> None:
         """Start to read there. A topic that is new to a consumer in use is asked about first, or it waits a second."""
         if consumer.topics and topic not in consumer.topics:
             self._watermarks(consumer, topic, partition)
         consumer.topics.add(topic)
-        with self._ours(topic=topic, partition=partition):
+        with self._pool.ours(topic=topic, partition=partition):
             consumer.assign([TopicPartition(topic, partition, offset)])
 
     def _insist(self, ask: Callable[[float], T]) -> T:
@@ -442,47 +381,6 @@ class KafkaReader:
                     raise translated(error.name(), error.str(), self.settings) from exc
                 time.sleep(min(_RETRY_S, left_s))
 
-    @contextlib.contextmanager
-    def _borrowed(self, kind: str = _STRETCHES) -> Iterator[_Consumer]:
-        """A consumer for one job. After an error it is not trusted again."""
-        with self._lock:
-            self._refuse_closed()
-            consumer = self._idle[kind].pop() if self._idle[kind] else None
-        if consumer is None:
-            config = point_config(self.settings) if kind == _POINTS else reader_config(self.settings)
-            with self._ours():
-                consumer = _Consumer({**config, **LOGGED}, kind)
-        try:
-            yield consumer
-        except GeneratorExit:  # whoever reads had enough
-            self._park(consumer)
-            raise
-        except BaseException:
-            consumer.close()
-            raise
-        self._park(consumer)
-
-    def _park(self, consumer: _Consumer) -> None:
-        consumer.unassign()  # an idle assignment keeps a fetch under way that the next job would wait for
-        with self._lock:
-            parked = self._idle[consumer.kind]
-            kept = not self._closed and len(parked) < _IDLE_CONSUMERS_MAX
-            if kept:
-                parked.append(consumer)
-        if not kept:
-            consumer.close()
-
-    @contextlib.contextmanager
-    def _ours(self, **facts: Any) -> Iterator[None]:
-        """The client's errors as ours."""
-        try:
-            yield
-        except KafkaException as exc:
-            error = exc.args[0]
-            raise translated(error.name(), error.str(), self.settings, **facts) from exc
-        except TimeoutError as exc:
-            raise translated("_TIMED_OUT", "no answer", self.settings, **facts) from exc
-
     def _silent(self, patience: Patience) -> SeekpointError:
         waited = f"Kafka did not answer for {patience.waited_s:.0f} s"
         servers = self.settings.scrub(self.settings.bootstrap_servers)
@@ -490,33 +388,7 @@ class KafkaReader:
 
     def produce(self, topic: str, partition: int, key: bytes, value: bytes | None) -> None:
         """Write one record and wait for its acknowledgement: for tables only, never for entries."""
-        with self._lock:
-            self._refuse_closed()
-            if self._producer is None:
-                with self._ours():
-                    self._producer = Producer({**writer_config(self.settings), **LOGGED})
-            producer = self._producer
-        outcome: list[KafkaError | None] = []
-        with self._ours(topic=topic):
-            producer.produce(topic, value, key, partition, on_delivery=lambda error, _: outcome.append(error))
-            while not outcome:
-                producer.poll(_POLL_S)  # whoever polls delivers for all; message.timeout.ms ends the wait
-            if outcome[0] is not None:
-                raise KafkaException(outcome[0])
-
-
-class _Consumer(Consumer):
-    """A consumer, what it is for, and the topics it knows the leaders of."""
-
-    def __init__(self, config: dict[str, Any], kind: str) -> None:
-        super().__init__(config)
-        self.kind = kind
-        self.topics: set[str] = set()
-
-
-def _unimportant() -> contextlib.AbstractContextManager[None]:
-    """For topics whose loss loses nothing: the manifest does not name them."""
-    return contextlib.suppress(KafkaException, TimeoutError)
+        self._pool.produce(topic, partition, key, value)
 
 
 def _ask_time(consumer: Consumer, topic: str, partition: int, timestamp_ms: int, timeout_s: float) -> int:
