@@ -88,7 +88,7 @@ def test_without_a_redis_the_demo_shows_what_it_can(hasty: Settings) -> None:
 def test_a_fleet_where_nobody_dies_shows_nothing(hasty: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """A demo without a kill promises something it did not show: it fails, though all work was done."""
     monkeypatch.setattr("seekpoint.console.demo.watch.Watch.victim", lambda *_: None)
-    outcome = run(Options(cases=4, nodes=2, settings=hasty), Story(io.StringIO()))
+    outcome = run(Options(cases=4, nodes=2, settings=hasty, long_entries=200), Story(io.StringIO()))
     assert not outcome.ok
     assert [complaint.partition(":")[0] for complaint in outcome.verdict.complaints] == ["nobody could be killed"]
     assert outcome.to_dict()["killed_at"] is None
@@ -101,7 +101,7 @@ def test_recorded_runs_take_the_same_path(hasty: Settings, tmp_path: Path) -> No
     path = tmp_path / "runs.jsonl.gz"
     path.write_bytes(gzip.compress("\n".join(map(json.dumps, runs)).encode()))
     told = io.StringIO()
-    outcome = run(Options(runs=path, nodes=3, settings=hasty, think_s=(0.03, 0.06)), Story(told))
+    outcome = run(Options(runs=path, nodes=3, settings=hasty, long_entries=200, think_s=(0.03, 0.06)), Story(told))
     assert outcome.ok, told.getvalue()
     assert outcome.verdict.processes == 6
     assert outcome.verdict.model_calls - outcome.verdict.in_doubt_calls == 60
@@ -111,7 +111,7 @@ def test_recorded_runs_take_the_same_path(hasty: Settings, tmp_path: Path) -> No
 def test_real_runs_take_the_same_path(hasty: Settings) -> None:
     """150 real conversations, with tool calls, system prompts and messages without text."""
     told = io.StringIO()
-    outcome = run(Options(runs=REAL_RUNS, settings=hasty, think_s=(0.002, 0.006)), Story(told))
+    outcome = run(Options(runs=REAL_RUNS, settings=hasty, long_entries=200, think_s=(0.002, 0.006)), Story(told))
     assert outcome.ok, told.getvalue()
     assert outcome.verdict.processes == 150
 
@@ -221,7 +221,7 @@ def test_a_kept_cluster_runs_on_until_it_is_stopped(tmp_path: Path) -> None:
 def test_a_node_that_breaks_is_named_with_what_it_said(hasty: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others' work does not hide it: the demo fails and says which node said what."""
     monkeypatch.setattr("seekpoint.console.demo.worker.Orders.save", _damaged_orders)
-    outcome = run(Options(cases=4, nodes=2, settings=hasty), Story(told := io.StringIO()))
+    outcome = run(Options(cases=4, nodes=2, settings=hasty, long_entries=200), Story(told := io.StringIO()))
     assert not outcome.ok
     assert any(complaint.startswith("node-1 broke: exit code 1: TypeError") for complaint in outcome.verdict.complaints)
     assert "This is not what the demo promises" in told.getvalue()

@@ -20,7 +20,7 @@ from seekpoint.schemas.settings import Settings
 __all__ = ["LONG_PROCESS", "Aftermath", "Flush", "Projecting", "TierRow", "compare_tiers", "lose_redis"]
 
 LONG_PROCESS = "long-history"
-_LONG_ENTRIES, _CHUNK, _TAIL = 20_000, 1_000, 10
+_CHUNK, _TAIL = 1_000, 10
 _TRIES = 5
 
 
@@ -138,18 +138,20 @@ def lose_redis(settings: Settings, before: Mapping[str, str], *, is_ours: bool) 
     )
 
 
-def compare_tiers(settings: Settings) -> list[TierRow]:
+def compare_tiers(settings: Settings, entries: int) -> list[TierRow]:
     """Write a long history, have it projected, add a short tail, and find its state in every way there is."""
-    return asyncio.run(_compare(settings))
+    return asyncio.run(_compare(settings, entries))
 
 
-async def _compare(settings: Settings) -> list[TierRow]:
+async def _compare(settings: Settings, entries: int) -> list[TierRow]:
     async with Node.connect(settings) as node, node.open(LONG_PROCESS, take_over=True) as process:
-        for start in range(0, _LONG_ENTRIES, _CHUNK):
-            await asyncio.gather(*(process.update("step", number) for number in range(start, start + _CHUNK)))
+        for start in range(0, entries, _CHUNK):
+            await asyncio.gather(
+                *(process.update("step", number) for number in range(start, min(start + _CHUNK, entries)))
+            )
         await Projector.connect(settings).catch_up()
         for number in range(_TAIL):
-            await process.update("step", _LONG_ENTRIES + number)
+            await process.update("step", entries + number)
     async with Recovery.connect(settings) as recovery:
         return [await _median(recovery, tier) for tier in Tier]
 

@@ -53,6 +53,8 @@ class Options:
     directory: Path = Path(".seekpoint")
     settings: Settings | None = None
     time_limit_s: float = 100.0
+    long_entries: int = 20_000
+    """The length of the process that is found in every way."""
 
 
 def run(options: Options, story: Story) -> Outcome:
@@ -168,8 +170,10 @@ def _perform(
             return replace(outcome, verdict=replace(outcome.verdict, complaints=complaints)), log
     story.step("the projector goes home, and Redis loses everything: the view is gone, heartbeats too")
     flush = lose_redis(settings, recovered, is_ours=surroundings.is_ours)
-    story.step("a long history: 20,000 entries of one process, and a projector that fills Redis again")
-    return replace(outcome, aftermath=Aftermath(flush=flush, tiers=compare_tiers(settings))), log
+    story.step(
+        f"a long history: {options.long_entries:,} entries of one process, and a projector that fills Redis again"
+    )
+    return replace(outcome, aftermath=Aftermath(flush=flush, tiers=compare_tiers(settings, options.long_entries))), log
 
 
 def _fleet_at_work(
