@@ -414,10 +414,10 @@ def test_fields_an_older_release_lacked_have_their_defaults(entry: Entry) -> Non
     out = BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(plain(schema)), raw)
     if isinstance(entry.body, b.MessageSaid):
-        expected: b.Body = replace(entry.body, name=None)
+        expected: b.Body = replace(entry.body, call=None)
     else:
         assert isinstance(entry.body, b.Claim)
-        expected = replace(entry.body, abandon_from_seq=None)
+        expected = replace(entry.body, definition=None)
     found = codec_for(fingerprint, schema).decode(b"\xc3\x01" + fingerprint + out.getvalue())
     assert found == entry._replace(correlation_id=None, body=expected)
 

@@ -11,6 +11,7 @@ import pytest
 
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas import compatibility
+from seekpoint.schemas.bodies import BODIES
 from seekpoint.schemas.codec import encode, schema_json
 from seekpoint.schemas.compatibility import Finding, check_compatibility
 from seekpoint.schemas.entry import Entry
@@ -104,13 +105,13 @@ BROKEN: dict[str, tuple[Callable[[Schema], object], str]] = {
         add(whole, {"name": "zone", "type": "string"}),
         "Entry.zone is new and has",
     ),
-    "a removed field": (lambda schema: message(schema)["fields"].pop(), "MessageSaid.name is gone"),
+    "a removed field": (lambda schema: message(schema)["fields"].pop(), "MessageSaid.call is gone"),
     "a renamed field": (lambda schema: message(schema)["fields"][0].update(name="who"), "MessageSaid.role is gone"),
     "another type": (lambda schema: message(schema)["fields"][0].update(type="bytes"), "MessageSaid.role was string"),
     "another default": (lambda schema: message(schema)["fields"][0].update(default="user"), "MessageSaid.role has ano"),
     "a lost default": (lambda schema: message(schema)["fields"][0].pop("default"), "MessageSaid.role has another"),
     "a wider id": (lambda schema: schema["fields"][0]["type"].update(size=20), "Uuid was"),
-    "a removed body": (lambda schema: union_of(schema).pop(), "Forked is gone"),
+    "a removed body": (lambda schema: union_of(schema).pop(), f"{BODIES[-1].__name__} is gone"),
     "a renamed body": (lambda schema: message(schema).update(name="Said"), "MessageSaid is gone"),
     "bodies in another order": (lambda schema: union_of(schema).reverse(), "may only grow at its end"),
     "a body in the middle": (lambda schema: union_of(schema).insert(3, NEW_BODY), "may only grow at its end"),

@@ -22,27 +22,43 @@ from seekpoint.schemas.fold import fold
 from seekpoint.schemas.parts import Degraded, Invocation
 from seekpoint.schemas.state import _SLOTS, COUNTERS, FOLD_VERSION, Draft, State, new_state
 
+EMPTY = new_state().content_json()
 FULL_HISTORY: tuple[Entry, ...] = (
     claim(1),
-    own(1, b.Forked("parent", 4, new_state().content_json())),
-    own(2, b.ContextUpdated("price", '{"$decimal":"1.10"}')),
-    own(3, b.MessageSaid("user", "Where is my order?")),
-    own(4, b.MessageSaid("assistant", None, tool_calls='[{"id":"c1"}]')),
-    own(5, b.MessageSaid("tool", None, '{"rows":[1]}', None, "c1", "lookup")),
-    own(6, b.LifecycleChanged("starting")),
-    own(7, b.InvocationTriggered("webhook", '{"n":1}')),
-    own(8, b.InvocationEnded()),
-    own(9, b.InvocationTriggered("webhook", '{"n":2}')),
-    own(10, b.InvocationStarted()),
+    own(1, b.Forked("parent", 4, EMPTY)),
+    own(2, b.StepStarted("look:1", 1, "look", "d" * 32)),
+    own(3, b.Rewound(1, EMPTY)),
+    own(4, b.ContextUpdated("price", '{"$decimal":"1.10"}')),
+    own(5, b.MessageSaid("user", "Where is my order?")),
+    own(6, b.MessageSaid("assistant", None, tool_calls='[{"id":"c1"}]')),
+    own(7, b.MessageSaid("tool", None, '{"rows":[1]}', None, "c1", "lookup")),
+    own(8, b.LifecycleChanged("starting")),
+    own(9, b.InvocationTriggered("webhook", '{"n":1}')),
+    own(10, b.InvocationEnded()),
+    own(11, b.InvocationTriggered("webhook", '{"n":2}')),
+    own(12, b.InvocationStarted()),
+    own(13, b.AgentStarted("triage", "1", "f" * 32, '{"order":"4711"}')),
+    own(14, b.BudgetSet('{"usd":"5"}', '{"tokens":1000}')),
+    own(15, b.ContextUpdated("status", '"checking"', "1/#1")),
+    own(16, b.TurnEnded(1)),
+    own(17, b.StepStarted("2/look:1", 1, "look", "d" * 32, estimate='{"usd":"0.5"}')),
+    own(
+        18, b.EffectIntended("2/refund:1", 2, "refund", "e" * 32, "at_most_once", idempotency_key="case-17/2/refund:1")
+    ),
+    own(19, b.ObligationRegistered("2/refund:1", "take_back", "[1]")),
+    own(20, b.PatchMarked("ask-first")),
+    own(21, b.CancelAccepted(None, "enough")),
     external(b.Signal("wake", '"now"'), 7, "ann"),
-    own(11, b.LifecycleChanged("nowhere")),
-    own(11),
-    own(12, epoch=0),
-    own(13, epoch=5),
-    own(14),
+    own(22, b.LifecycleChanged("nowhere")),
+    own(22),
+    own(23, epoch=0),
+    own(24, epoch=5),
+    own(25),
     claim(9, 4),
     external(b.Signal(), 7),
 )
+PARTS = tuple(name for name in _SLOTS if name != "calls_shared")
+"""Every slot that says something of the process; the other one says who may write on the table of calls."""
 
 
 def folded(*entries: Entry, first_offset: int = 0) -> State:
@@ -60,14 +76,14 @@ FULL = folded(*FULL_HISTORY)
 def test_the_full_state_has_something_in_every_part() -> None:
     """So that the tests below would notice a forgotten one."""
     bare = new_state()
-    same = {name for name in _SLOTS if getattr(FULL, name) == getattr(bare, name)}
-    assert same == {"finished", "result_json", "refused_externals"}
+    same = {name for name in PARTS if getattr(FULL, name) == getattr(bare, name)}
+    assert same == {"finished", "result_json", "refused_externals", "shared_version", "shared_json"}
 
 
 def test_a_state_comes_back_from_its_bytes() -> None:
     """Every slot, the ones that are recomputed too."""
     back = State.from_bytes(FULL.to_bytes())
-    assert [getattr(back, name) for name in _SLOTS] == [getattr(FULL, name) for name in _SLOTS]
+    assert [getattr(back, name) for name in PARTS] == [getattr(FULL, name) for name in PARTS]
     assert back == FULL
     assert back.to_bytes() == FULL.to_bytes()
     finished = folded(claim(1), own(1, b.Finished('{"$tuple":[1]}')))
@@ -87,11 +103,13 @@ def test_a_draft_that_was_thawed_has_every_slot() -> None:
     """thaw and snapshot forget none, and share nothing that is written on."""
     draft = FULL.thaw()
     assert type(draft) is Draft
-    assert [getattr(draft, name) for name in _SLOTS] == [getattr(FULL, name) for name in _SLOTS]
+    assert [getattr(draft, name) for name in PARTS] == [getattr(FULL, name) for name in PARTS]
     snapshot = draft.snapshot()
     draft.values_json["more"] = "1"
     draft.mailbox.clear()
     draft.remembered.clear()
+    draft.own_calls().clear()
+    draft.forgotten.clear()
     assert snapshot == FULL
 
 
@@ -117,7 +135,7 @@ def test_what_is_handed_out_can_be_changed_without_changing_the_state() -> None:
     assert FULL.context is not FULL.context
 
 
-@pytest.mark.parametrize("name", ["values_json", "mailbox", "remembered"])
+@pytest.mark.parametrize("name", ["values_json", "mailbox", "remembered", "calls", "forgotten"])
 def test_what_is_not_a_copy_is_read_only(name: str) -> None:
     """A window on the state's own: it can be looked through, not reached through."""
     window: Any = getattr(FULL, name)
@@ -145,12 +163,15 @@ def test_the_hash_ignores_offsets_and_counters() -> None:
     assert noisy.duplicate_entries == FULL.duplicate_entries + 1
 
 
-@pytest.mark.parametrize("name", [name for name in _SLOTS if name not in {"offset", "first_offset", *COUNTERS}])
+@pytest.mark.parametrize(
+    "name", [name for name in PARTS if name not in {"offset", "first_offset", "shared_json", *COUNTERS}]
+)
 def test_the_hash_tells_every_other_part(name: str) -> None:
     """A changed slot is a changed hash; only the widths follow from the rest."""
     draft = FULL.thaw()
     bare = folded(claim(1), own(1, b.Finished("1"))).thaw()
-    setattr(draft, name, getattr(bare, name) if getattr(bare, name) != getattr(draft, name) else None)
+    other = 1 if name == "shared_version" else None
+    setattr(draft, name, getattr(bare, name) if getattr(bare, name) != getattr(draft, name) else other)
     follows = name in {"content_bytes", "mailbox_bytes"}
     assert (draft.freeze().hash == FULL.hash) == follows
 
@@ -266,8 +287,8 @@ def test_a_part_of_the_wrong_form_is_a_mismatch(way: tuple[Any, ...], value: Any
 
 def test_the_full_state_is_degraded_twice() -> None:
     """The gap keeps what was before it, through bytes too."""
-    misfit = Degraded("illegal_transition", 11, 11, "starting does not lead to nowhere")
-    assert FULL.degraded == Degraded("gap", 12, 14, "", misfit)
+    misfit = Degraded("illegal_transition", 22, 22, "starting does not lead to nowhere")
+    assert FULL.degraded == Degraded("gap", 23, 25, "", misfit)
     assert FULL.invocation == Invocation("webhook", '{"n":2}', started=True)
 
 
@@ -346,6 +367,18 @@ def test_a_conversation_has_no_hash() -> None:
 
 def test_the_repr_of_a_state_says_where_it_stands() -> None:
     """Short, and without values: it may end up in a log."""
-    assert repr(FULL).startswith("State(lifecycle='starting', seq=11, epoch=1, owner=00000000-0000")
+    assert repr(FULL).startswith("State(lifecycle='starting', seq=22, epoch=1, owner=00000000-0000")
     assert "Where is my order" not in repr(FULL)
     assert an_id(1).hex()[-4:] in repr(FULL)
+
+
+def test_the_hash_tells_a_shared_value() -> None:
+    """Log order decides: the second one that was computed from version 0 comes too late."""
+    first = folded(external(b.SharedSet(0, '"a"'), 1))
+    second = folded(external(b.SharedSet(0, '"a"'), 1), external(b.SharedSet(0, '"b"'), 2))
+    assert second.hash == first.hash
+    assert (second.shared, second.shared_version, second.refused_externals) == ("a", 1, 1)
+    third = folded(external(b.SharedSet(0, '"a"'), 1), external(b.SharedSet(1, '"b"'), 2))
+    assert (third.shared, third.shared_version) == ("b", 2)
+    assert third.hash != first.hash
+    assert State.from_bytes(third.to_bytes()) == third
