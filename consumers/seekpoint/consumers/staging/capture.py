@@ -243,7 +243,7 @@ class CaptureTarget:
     def close(self) -> None:
         """Drop what is not whole."""
         if self._sender is not None:
-            self._sender.close()
+            self._sender.abandon()
 
     def _meta(self) -> dict[str, Any]:
         facts = {name: getattr(self._source, name) for name in ("cluster_id", "topic", "topic_id", "partitions")}
@@ -331,6 +331,9 @@ class CaptureSender:
             os.replace(self._part, self._path)
 
     def close(self) -> None:
+        """Nothing: the file gets its name when it is read back, and is dropped with its target if it never is."""
+
+    def abandon(self) -> None:
         """Remove what did not become whole."""
         if self._file is not None:
             self._file.close()

@@ -41,9 +41,10 @@ class EntryMasks:
     def __init__(self, rules: MaskRules) -> None:
         self._rules = rules
         self._masks: dict[str, Mask] = {}
+        self._all = Mask(rules.rules, rules.key)
 
     def mask_of(self, kind: str) -> Mask:
-        """The rules that are for ``kind``; in a ``pass`` list or not, those for all kinds hold."""
+        """The rules that are for ``kind``: those that name it, and those that name none."""
         if kind not in self._masks:
             chosen = tuple(rule for rule in self._rules.rules if not rule.kinds or kind in rule.kinds)
             self._masks[kind] = Mask(chosen, self._rules.key)
@@ -51,7 +52,7 @@ class EntryMasks:
 
     def process_id(self, process_id: str) -> str:
         """The process's id; the same wherever it stands, so of all rules, whatever kinds they are for."""
-        mask = self.mask_of("")
+        mask = self._all
         masked = mask.text(process_id, ("process_id",))
         if masked == process_id:
             return process_id

@@ -80,7 +80,8 @@ class Replay:
         self._names = names
         self._is_staging = is_staging
         self._job = job or f"replay-{uuid4().hex[:12]}"
-        self._file = ProgressFile(None if progress is None else Path(progress))
+        resumable = progress is not None and not isinstance(target, CaptureTarget)  # a file is begun anew
+        self._file = ProgressFile(Path(progress) if progress is not None and resumable else None)
         self._map = OffsetMap(None if offset_map is None else Path(offset_map))
         self._settle_s = settle_s
         self._silence_max_s = silence_max_s
