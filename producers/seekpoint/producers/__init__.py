@@ -13,8 +13,30 @@
 ({'status': 'checking'}, 'Where is my order?', 2)
 """
 
+from seekpoint.producers.clocks import Clock, SystemClock, VirtualClock
+from seekpoint.producers.durable.agents import Agent, agent
+from seekpoint.producers.durable.conduct import Detail, Replay
+from seekpoint.producers.durable.retries import Retry
+from seekpoint.producers.durable.steps import Step, step
+from seekpoint.producers.durable.turns import Turn
 from seekpoint.producers.invocation import Invocation
 from seekpoint.producers.node import Node
 from seekpoint.producers.process import Acknowledged, Process
 
-__all__ = ["Acknowledged", "Invocation", "Node", "Process"]
+__all__ = [
+    "Acknowledged",
+    "Agent",
+    "Clock",
+    "Detail",
+    "Invocation",
+    "Node",
+    "Process",
+    "Replay",
+    "Retry",
+    "Step",
+    "SystemClock",
+    "Turn",
+    "VirtualClock",
+    "agent",
+    "step",
+]

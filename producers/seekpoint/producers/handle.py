@@ -32,6 +32,7 @@ from seekpoint.schemas.errors import (
     UnserializableValue,
 )
 from seekpoint.schemas.fold import Verdict, advance, try_own
+from seekpoint.schemas.lifecycle import Lifecycle
 from seekpoint.schemas.log import LogReader, Record
 from seekpoint.schemas.partition import partition_of
 from seekpoint.schemas.state import Draft, MailItem, State
@@ -144,6 +145,15 @@ class Handle:
             advance(self._told, offset, entry, self.limits)
         return self._told
 
+    def times_forgotten(self, key: str) -> int:
+        """How often a rewind forgot the call ``key``: asked at each call, so without a snapshot."""
+        return self._ahead.forgotten.get(key, 0)
+
+    @property
+    def ahead_lifecycle(self) -> Lifecycle:
+        """The lifecycle that the next entry is checked against."""
+        return self._ahead.lifecycle
+
     @property
     def acknowledged_seq(self) -> int:
         """The last seq that was acknowledged with all below it."""
@@ -155,7 +165,9 @@ class Handle:
         return next(reversed(self._acked), None)
 
     # --- sending
-    def prepare(self, entry_id: bytes, ts: int, body: b.Body, cause: Cause, future: asyncio.Future[int]) -> Pending:
+    def prepare(
+        self, entry_id: bytes, ts: int, body: b.Body, cause: Cause, future: asyncio.Future[int] | None
+    ) -> Pending:
         """Check ``body`` against everything sent so far, give it its seq, encode it.
 
         Raises ``IllegalTransition`` or ``LimitExceeded`` (nothing changed), or why the handle is closed.

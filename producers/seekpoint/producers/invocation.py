@@ -29,8 +29,8 @@ class Invocation:
 
     async def begin(self) -> None:
         """Write the trigger and the start."""
-        await self._process.append(b.InvocationTriggered(self.trigger, dump(self.payload, self._process.limits)))
-        await self._process.append(b.InvocationStarted())
+        await self._process.write(b.InvocationTriggered(self.trigger, dump(self.payload, self._process.limits)))
+        await self._process.write(b.InvocationStarted())
         self._began = time.monotonic_ns()
 
     async def end(self, outcome: str, error: BaseException | None = None) -> None:
@@ -38,7 +38,7 @@ class Invocation:
         text = None if error is None else printable(f"{type(error).__name__}: {error}")
         duration_us = (time.monotonic_ns() - self._began) // 1_000
         result = dump(self.result, self._process.limits)
-        await self._process.append(b.InvocationEnded(outcome, duration_us, result, text))
+        await self._process.write(b.InvocationEnded(outcome, duration_us, result, text))
 
 
 def printable(text: str) -> str:

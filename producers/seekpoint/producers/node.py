@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator
+from contextvars import copy_context
 from datetime import datetime
 from types import TracebackType
 from typing import Any
@@ -13,7 +14,11 @@ from seekpoint.consumers.answering import Answered
 from seekpoint.consumers.exchange import KafkaExchange
 from seekpoint.consumers.heartbeats import Liveness
 from seekpoint.consumers.threads import Threads
+from seekpoint.producers.clocks import Clock, SystemClock
 from seekpoint.producers.confirm import Confirmer
+from seekpoint.producers.durable.agents import Agent
+from seekpoint.producers.durable.conduct import Conduct, Detail, Replay
+from seekpoint.producers.durable.running import RECORDED, run_agent
 from seekpoint.producers.embedded import EmbeddedProjector
 from seekpoint.producers.externals import Externals
 from seekpoint.producers.handle import Cause, Handle, Status
@@ -31,6 +36,9 @@ from seekpoint.schemas.settings import Settings
 
 __all__ = ["Node"]
 
+_BODY_THREADS_MAX = 32
+"""How many plain functions of steps run at once; the next one waits."""
+
 
 class Node:
     """One member of the fleet. ``async with Node.connect(settings) as node``; one event loop's.
@@ -39,12 +47,20 @@ class Node:
     """
 
     def __init__(
-        self, reader: LogReader, writer: LogWriter, settings: Settings, recovery: Recovery | None = None
+        self,
+        reader: LogReader,
+        writer: LogWriter,
+        settings: Settings,
+        recovery: Recovery | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.settings = settings
         self.identity = Identity.of(settings.node_id)
         self._reader = reader
+        self.clock: Clock = clock or SystemClock()
+        """What its processes wait by."""
         self._executor = Threads(max_workers=8, thread_name_prefix="seekpoint-node")
+        self._body_threads = Threads(max_workers=_BODY_THREADS_MAX, thread_name_prefix="seekpoint-body")
         self._handles: dict[str, Handle | None] = {}
         self._recovery = recovery or Recovery(reader, settings)
         self._outbox = Outbox(
@@ -72,6 +88,7 @@ class Node:
             self._pulse,
             self.identity,
             settings.confirm_timeout_s,
+            self,
         )
         self._requests: Requests | None = None
         self._projector: EmbeddedProjector | None = None
@@ -107,10 +124,10 @@ class Node:
         return node
 
     @classmethod
-    def in_memory(cls, log: MemoryLog | None = None, **settings: Any) -> Node:
+    def in_memory(cls, log: MemoryLog | None = None, *, clock: Clock | None = None, **settings: Any) -> Node:
         """A node on a log in memory: for tutorials and tests. Nodes that share ``log`` share the journal."""
         log = log or MemoryLog()
-        return cls(log, log, Settings(**{"redis_url": None, **settings}))
+        return cls(log, log, Settings(**{"redis_url": None, **settings}), clock=clock)
 
     # --- life
     async def start(self) -> Node:
@@ -147,6 +164,7 @@ class Node:
         self._recovery.close()
         await asyncio.to_thread(self._reader.close)
         self._executor.close()
+        self._body_threads.close()
 
     async def __aenter__(self) -> Node:
         return await self.start()
@@ -169,12 +187,15 @@ class Node:
         wait_s: float = 0.0,
         actor: str | None = None,
         correlation_id: str | None = None,
+        replay: str = Replay.STRICT,
+        detail: str = Detail.FULL,
     ) -> Opening:
         """Own a process: create it, or claim it and recover. ``async with node.open(id) as process``; leaving releases.
 
         ``take_over`` claims it though its owner looks alive (the owner is fenced); ``wait_s`` keeps trying that long
         while it looks alive; ``accept_degraded`` is a person's word that missing entries are lost. ``actor`` and
-        ``correlation_id`` go into every entry written.
+        ``correlation_id`` go into every entry written. ``replay`` says how calls are held to what is remembered
+        (``strict``, ``permissive``), ``detail`` how much content is journaled (``full``, ``checkpoint``, ``none``).
 
         Raises ``OwnerAlive``, ``AlreadyOpen``, ``ProcessDegraded``, ``ProcessFinished``, ``ClaimLost``,
         ``InvalidName``, ``JournalUnavailable``, ``AppendTimeout``.
@@ -182,9 +203,36 @@ class Node:
         cause = Cause(actor=actor, correlation_id=correlation_id)
         return self._opener.opening(
             Wish(
-                process_id=process_id, take_over=take_over, accept_degraded=accept_degraded, wait_s=wait_s, cause=cause
+                process_id=process_id, take_over=take_over, accept_degraded=accept_degraded, wait_s=wait_s, cause=cause,
+                conduct=Conduct(replay=Replay(replay), detail=Detail(detail)),
             )
-        )
+        )  # fmt: skip
+
+    async def run(
+        self,
+        agent: Agent,
+        process_id: str,
+        input: Any = RECORDED,  # the word users know
+        *,
+        take_over: bool = False,
+        wait_s: float = 0.0,
+        actor: str | None = None,
+        correlation_id: str | None = None,
+        replay: str = Replay.STRICT,
+        detail: str = Detail.FULL,
+    ) -> Any:
+        """Run ``agent`` as the process, here and now, from its beginning or from where it was; its result, confirmed.
+
+        A process that is finished answers its result, and nothing runs. An exception is recorded and raised, the
+        process is ``failed``; run it again to resume. Cancelled, it is released as it stands. ``input`` may be left out
+        to resume. Raises what ``open`` raises, ``ReplayDivergence``, and whatever the agent raises.
+        """
+        wish = Wish(
+            process_id=process_id, take_over=take_over, wait_s=wait_s,
+            cause=Cause(actor=actor, correlation_id=correlation_id),
+            conduct=Conduct(agent=agent, replay=Replay(replay), detail=Detail(detail)),
+        )  # fmt: skip
+        return await run_agent(self, self._opener.opening(wish), process_id, agent, input)
 
     def fork(self, parent_id: str, process_id: str, *, at_seq: int | None = None) -> Opening:
         """Start ``process_id`` with the content ``parent_id`` has (or had after ``at_seq``); the parent is only read.
@@ -262,6 +310,11 @@ class Node:
                     self._healer.begin(handle, reason)
                 else:
                     handle.status = Status.OPEN
+
+    async def in_body_thread(self, call: Callable[[], Any]) -> Any:
+        """Run a user's blocking call in a thread kept for such calls, with the context variables of who asks."""
+        run = copy_context().run
+        return await asyncio.get_running_loop().run_in_executor(self._body_threads, run, call)
 
     async def in_thread(self, call: Callable[[], Any]) -> Any:
         """Run a blocking call in the node's own threads."""

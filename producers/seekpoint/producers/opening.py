@@ -10,12 +10,13 @@ import traceback
 from collections.abc import Generator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seekpoint.consumers import Recovered, Recovery, Report
 from seekpoint.consumers.heartbeats import Verdict as Looks
 from seekpoint.producers.claiming import Watch
 from seekpoint.producers.confirm import Confirmer
+from seekpoint.producers.durable.conduct import PLAIN, Conduct
 from seekpoint.producers.handle import Cause, Handle, Status
 from seekpoint.producers.identity import Identity
 from seekpoint.producers.lane import Lane
@@ -43,6 +44,9 @@ from seekpoint.schemas.log import LogReader
 from seekpoint.schemas.partition import partition_of
 from seekpoint.schemas.state import State, new_state
 
+if TYPE_CHECKING:
+    from seekpoint.producers.node import Node
+
 __all__ = ["Opener", "Opening", "Wish"]
 
 _LOOK_AGAIN_S = 0.25
@@ -60,6 +64,7 @@ class Wish:
     wait_s: float = 0.0
     parent_id: str | None = None
     parent_seq: int | None = None
+    conduct: Conduct = PLAIN
 
 
 class Opening:
@@ -116,6 +121,7 @@ class Opener:
         pulse: Pulse,
         identity: Identity,
         timeout_s: float,
+        node: Node,
     ) -> None:
         self._handles = handles
         self._reader = reader
@@ -126,6 +132,7 @@ class Opener:
         self._pulse = pulse
         self._identity = identity
         self._timeout_s = timeout_s
+        self._node = node
 
     def opening(self, wish: Wish) -> Opening:
         """What ``Node.open`` and ``Node.fork`` hand out."""
@@ -143,7 +150,10 @@ class Opener:
             self._handles.pop(wish.process_id, None)  # the node may have been closed meanwhile
             raise
         self._handles[wish.process_id] = handle
-        process = Process(handle, self._outbox, self._confirmer, self._recovery, wish.cause, self._let_go, report)
+        process = Process(
+            handle, self._outbox, self._confirmer, self._recovery, wish.cause, self._let_go, report, self._node,
+            wish.conduct,
+        )  # fmt: skip
         if inherited is not None:
             await self._seed(process, inherited)
         return process
@@ -208,12 +218,15 @@ class Opener:
 
     async def _send_claim(self, wish: Wish, state: State, partition: int, key: bytes) -> tuple[int, bytes]:
         """Append a claim on ``state``; its offset, and its id: named by the pulse until it is decided."""
-        claim_id = new_id()
+        claim_id, agent = new_id(), wish.conduct.agent
         body = b.Claim(
             expected_epoch=state.epoch,
             node_id=self._identity.node_id,
             boot_id=self._identity.boot_id,
             accept_degraded=wish.accept_degraded,
+            agent=None if agent is None else agent.name,
+            agent_version=None if agent is None else agent.version,
+            definition=None if agent is None else agent.definition,
         )
         entry = Entry(
             claim_id, wish.process_id, None, 0, None, state.offset if state.offset >= 0 else None, now_us(),

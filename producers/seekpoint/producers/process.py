@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seekpoint.consumers import Recovery, Report
 from seekpoint.consumers.cadence import CHECKPOINT_REQUEST
 from seekpoint.consumers.report import LastCheckpoint
 from seekpoint.producers.confirm import Confirmer
+from seekpoint.producers.durable.conduct import Conduct
+from seekpoint.producers.durable.memory import Memory
 from seekpoint.producers.handle import Cause, Handle, Status
-from seekpoint.producers.invocation import Invocation, printable
+from seekpoint.producers.invocation import Invocation
 from seekpoint.producers.outbox import Outbox
+from seekpoint.producers.writing import ContentWrites
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.clock import now_us
 from seekpoint.schemas.entry import new_id
-from seekpoint.schemas.errors import CheckpointTimeout, LimitExceeded, Refused, Reopen, TryAgain, UnserializableValue
+from seekpoint.schemas.errors import CheckpointTimeout, Refused, Reopen, TryAgain
+from seekpoint.schemas.lifecycle import Lifecycle
 from seekpoint.schemas.limits import Limits
 from seekpoint.schemas.state import MailItem, State
 from seekpoint.schemas.values import dump
+
+if TYPE_CHECKING:
+    from seekpoint.producers.node import Node
 
 __all__ = ["Acknowledged", "Process"]
 
@@ -39,7 +46,7 @@ class Acknowledged(NamedTuple):
     offset: int
 
 
-class Process:
+class Process(ContentWrites, Memory):
     """One agent process, owned by this node. Safe to use from many tasks of its event loop.
 
     Each call below raises ``Fenced`` once another owner has claimed the process, ``AppendTimeout`` when Kafka stayed
@@ -56,6 +63,8 @@ class Process:
         cause: Cause,
         on_let_go: Callable[[Handle], None],
         report: Report,
+        node: Node,
+        conduct: Conduct,
     ) -> None:
         self._handle = handle
         self._outbox = outbox
@@ -66,6 +75,10 @@ class Process:
         self.report = report
         """What finding the state cost when the process was opened."""
         self._loop = asyncio.get_running_loop()
+        self.node = node
+        self.conduct = conduct
+        self.task = asyncio.current_task()
+        """The task that opened it: its calls are those of the main code."""
 
     # --- looking
     @property
@@ -75,8 +88,26 @@ class Process:
 
     @property
     def state(self) -> State:
-        """The confirmed fold plus what this owner was acknowledged. Frozen: it never changes under its holder."""
+        """The confirmed fold plus what this owner was acknowledged. Frozen: it never changes under its holder.
+
+        While an agent's code runs again, its content is what it was then: ``written`` has what became of it.
+        """
+        view = self._writes and self._writes.view
+        return view.state if view else self._handle.state
+
+    @property
+    def written(self) -> State:
+        """The same, whatever is being replayed."""
         return self._handle.state
+
+    def times_forgotten(self, key: str) -> int:
+        """How often a rewind forgot the call ``key``."""
+        return self._handle.times_forgotten(key)
+
+    @property
+    def ahead_lifecycle(self) -> Lifecycle:
+        """The lifecycle once everything sent so far is in the log."""
+        return self._handle.ahead_lifecycle
 
     @property
     def is_open(self) -> bool:
@@ -93,69 +124,7 @@ class Process:
         """The journal's limits."""
         return self._handle.limits
 
-    # --- context
-    async def update(self, key: str, value: Any) -> Acknowledged:
-        """Set one context value."""
-        return await self.append(b.ContextUpdated(_key(key), dump(value, self.limits)))
-
-    async def update_many(self, values: Mapping[str, Any]) -> Acknowledged:
-        """Set several context values in one entry: all or none. Together they are one value of the journal's limits."""
-        if len(values) > self.limits.items:
-            raise LimitExceeded(
-                "more context values in one entry than any reader takes",
-                process_id=self.process_id, items=len(values), limit=self.limits.items,
-            )  # fmt: skip
-        return await self.append(
-            b.ContextUpdatedMany({_key(key): dump(value, self.limits) for key, value in values.items()})
-        )
-
-    async def delete(self, key: str) -> Acknowledged:
-        """Remove one context value; one that is not there is no error."""
-        return await self.append(b.ContextDeleted(_key(key)))
-
-    async def patch(self, patch: Mapping[str, Any]) -> Acknowledged:
-        """Change the context by an RFC 7386 merge patch: None removes, objects merge, everything else replaces."""
-        return await self.append(b.ContextPatched(dump(dict(patch), self.limits)))
-
-    async def clear(self) -> Acknowledged:
-        """Remove all context values."""
-        return await self.append(b.ContextCleared())
-
-    # --- conversation
-    async def say(
-        self,
-        role: str,
-        content: str | Sequence[Any] | Mapping[str, Any] | None = None,
-        *,
-        tool_calls: Sequence[Mapping[str, Any]] | None = None,
-        tool_call_id: str | None = None,
-        name: str | None = None,
-    ) -> Acknowledged:
-        """Add a message. ``content`` is text, structured parts, or None where the message only calls tools."""
-        text = content if isinstance(content, str) or content is None else None
-        parts = None if isinstance(content, str) or content is None else dump(content, self.limits)
-        calls = None if tool_calls is None else dump(list(tool_calls), self.limits)
-        return await self.append(b.MessageSaid(role, text, parts, calls, tool_call_id, name))
-
     # --- life
-    async def transition(self, to: str, reason: str | None = None) -> Acknowledged:
-        """Move to another lifecycle state. Raises ``IllegalTransition`` for a step that does not exist."""
-        return await self.append(b.LifecycleChanged(str(to), reason))
-
-    async def suspend(self, reason: str | None = None) -> Acknowledged:
-        """Stop by request: ``suspended``, until a transition back to ``running``."""
-        return await self.transition("suspended", reason)
-
-    async def record(self, kind: str, payload: Any = None) -> Acknowledged:
-        """Write an entry of your own ``kind``; the fold keeps nothing of it but its kind."""
-        return await self.append(b.Custom(_key(kind), dump(payload, self.limits)))
-
-    async def record_error(self, error: BaseException, trace: str | None = None) -> Acknowledged:
-        """Write down an exception."""
-        kind = type(error)
-        name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-        return await self.append(b.ErrorRecorded(name, printable(str(error)), trace and printable(trace)))
-
     @asynccontextmanager
     async def invocation(self, trigger: str, payload: Any = None) -> AsyncIterator[Invocation]:
         """One piece of work: entries for its trigger, its start and its result with outcome and duration.
@@ -215,6 +184,8 @@ class Process:
         ``Refused`` for a seq that is not there, ``JournalGap`` where its history was trimmed, ``ConfirmTimeout``.
         """
         self._handle.check_open()
+        if self.conduct.agent is not None:
+            raise Refused("an agent does not rewind itself", process_id=self.process_id, hint="rewind it from outside")
         if not 1 <= to_seq <= self.state.seq:
             raise Refused(
                 "there is no such seq to rewind to", process_id=self.process_id, to_seq=to_seq, seq=self.state.seq,
@@ -222,7 +193,9 @@ class Process:
             )  # fmt: skip
         await self.confirm()
         past = (await self._recovery.recover(self.process_id, at_seq=to_seq)).state
-        return await self.append(b.Rewound(to_seq, past.content_json()))
+        rewound = await self.append(b.Rewound(to_seq, past.content_json()))
+        self._desk = None  # what was asked before counts no more: calls begin anew, as if it were opened again
+        return rewound
 
     async def confirm(self) -> None:
         """Return once everything acknowledged so far was seen applied. Raises ``Fenced``, ``ConfirmTimeout``."""
@@ -254,16 +227,39 @@ class Process:
 
     async def finish(self, result: Any = None) -> None:
         """End the process for ever with ``result``; only a gravestone stays. Returns once that is confirmed."""
-        await self._end(b.Finished(dump(result, self.limits)))
+        if self.conduct.agent is not None:
+            raise Refused("an agent ends by returning", process_id=self.process_id, hint="return the result")
+        await self.finish_with(dump(result, self.limits))
+
+    async def finish_with(self, result_json: b.Json) -> None:
+        """The same, with the result's text."""
+        await self._end(b.Finished(result_json))
 
     # --- inside
     async def append(self, body: b.Body) -> Acknowledged:
         """Write one entry of this owner and wait for its acknowledgement. The calls above all come down to this."""
         future: asyncio.Future[int] = self._loop.create_future()
+        seq = self._push(body, future)
+        return Acknowledged(seq, await future)
+
+    def send(self, body: b.Body) -> int:
+        """Write one entry and do not wait: its seq. A failure closes the handle, so every later call tells of it."""
+        return self._push(body, None)
+
+    def sent(self, body: b.Body) -> asyncio.Future[int]:
+        """Write one entry now; its offset can be waited for later."""
+        future: asyncio.Future[int] = self._loop.create_future()
+        self._push(body, future)
+        return future
+
+    def acknowledged(self, seq: int) -> Acknowledged:
+        """What an entry of the past is answered with: where it lies is not kept (offset -1)."""
+        return Acknowledged(seq, -1)
+
+    def _push(self, body: b.Body, future: asyncio.Future[int] | None) -> int:
         pending = self._handle.prepare(new_id(), now_us(), body, self._cause, future)
         self._outbox.push(pending)
-        offset = await future
-        return Acknowledged(pending.seq, offset)
+        return pending.seq
 
     async def _end(self, body: b.Body) -> None:
         self._handle.check_open()
@@ -295,9 +291,3 @@ class Process:
 
 def _covers(saved: LastCheckpoint | None, offset: int) -> bool:
     return saved is not None and saved.offset >= offset and saved.problem is None
-
-
-def _key(key: str) -> str:
-    if type(key) is not str:
-        raise UnserializableValue("a key is text", path="$", found=type(key).__name__)
-    return key

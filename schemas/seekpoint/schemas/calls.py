@@ -127,14 +127,15 @@ def call_of(row: Any) -> Call:
 
 
 def write_digest(body: Body) -> str:
-    """The digest of a content write: of all it says but its key."""
+    """The digest of a content write: of all it says but its key, and what differs from run to run of the same code."""
     names = _NAMES.get(body.KIND)
     if names is None:
-        names = _NAMES[body.KIND] = tuple(one.name for one in fields(body) if one.name != "call")
+        names = _NAMES[body.KIND] = tuple(one.name for one in fields(body) if one.name not in _NOT_ASKED)
     parts = [getattr(body, name) for name in names]
     return blake2b(orjson.dumps([body.KIND, *parts]), digest_size=16).hexdigest()
 
 
+_NOT_ASKED = frozenset({"call", "duration_us", "traceback"})
 _NAMES: dict[str, tuple[str, ...]] = {}
 
 

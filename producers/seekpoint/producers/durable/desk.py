@@ -7,17 +7,27 @@
 
 Strict, a recorded call must stand where it stood, be of the kind it was and ask what it asked: else
 ``ReplayDivergence``, and the desk gives nothing more. Permissive, the nth equal request gets the nth answer, wherever
-it stood; what has none is made anew, and the journal says that it diverged.
+it stood; what has none is made anew, and the journal says that it diverged. A record at position 0 stands aside (an
+earlier divergence, an effect that a rewind left): it answers who asks the same, and nobody has to.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from seekpoint.producers.durable.scopes import BRANCH, CURRENT, WRITE, Scope, escaped_key, escaped_name, parent_scope
+from seekpoint.producers.durable.scopes import (
+    BRANCH,
+    CURRENT,
+    WRITE,
+    Scope,
+    escaped_key,
+    escaped_name,
+    parent_scope,
+    turn_of,
+)
 from seekpoint.schemas.errors import Refused, ReplayDivergence
 
 if TYPE_CHECKING:
@@ -71,7 +81,8 @@ class Desk:
         self._on_difference = on_difference
         self._read: set[str] = set()
         self._ended: set[str] = set()
-        self._left = len(records)
+        self._aside = {key for key, call in records.items() if call.position == 0}
+        self._left = len(records) - len(self._aside)
         self._by_scope: dict[str, dict[int, str]] | None = None
         self._by_request: dict[tuple[str, str], list[str]] | None = None
         self._patches: dict[str, bool] = {}
@@ -107,10 +118,10 @@ class Desk:
             )  # fmt: skip
         scope.keys.add(key)
         position = scope.position = scope.position + 1
-        if not self._left and scope.records is self.records:
+        if not self._left and not self._aside and scope.records is self.records:
             return Place(key, position, None, scope)
         if scope.lenient_below_seq is not None:
-            return Place(key, position, self._again(scope, key, kind, digest), scope)
+            return self._again(scope, key, position, kind, digest)
         if not self.strict:
             return self._permissive(scope, key, position, kind, digest)
         record = self.records.get(key)
@@ -119,12 +130,20 @@ class Desk:
             raise self._diverged(difference)
         if record is not None:
             self._take(key)
+        elif self._aside and (found := self._answer(key, kind, digest)) is not None:
+            return self._found(found, scope)
         return Place(key, position, record, scope)
 
     def _take(self, key: str) -> None:
         if key not in self._read:
             self._read.add(key)
-            self._left -= 1
+            self._left -= key not in self._aside
+
+    def _found(self, key: str, scope: Scope) -> Place:
+        """A record that is served though it stands elsewhere: under the key and position it has."""
+        self._take(key)
+        record = self.records[key]
+        return Place(key, record.position, record, scope)
 
     def _scope(self) -> Scope:
         scope = CURRENT.get()
@@ -143,6 +162,17 @@ class Desk:
             )  # fmt: skip
         return scope
 
+    def check_is_main(self, what: str) -> None:
+        """Raise ``Refused`` unless the main code asks: no task of its own, no body of another call."""
+        scope = CURRENT.get()
+        while scope is not None and scope.desk is not self:
+            scope = scope.outer
+        if scope is not None or asyncio.current_task() is not self.main.task:
+            raise Refused(
+                f"{what} belongs into the main code", process_id=self.process_id,
+                hint="call it neither in a step nor in a task of its own",
+            )  # fmt: skip
+
     # --- strict
     def _difference(
         self, scope: Scope, key: str, position: int, kind: str, digest: str, record: Call | None
@@ -150,7 +180,7 @@ class Desk:
         if record is None:
             stood = self._index().get(scope.prefix or "", {}).get(position)
             return stood and self._other(stood, position, key)  # type: ignore[return-value]  # a text is never empty
-        if record.position != position:
+        if record.position not in (position, 0):
             stood = self._index().get(scope.prefix or "", {}).get(position)
             return Difference(
                 key, position, "order", stood or f"nothing at {position}", f"{key} of {record.position}", record.seq
@@ -174,24 +204,32 @@ class Desk:
         )  # fmt: skip
         return self.divergence
 
-    def _again(self, scope: Scope, key: str, kind: str, digest: str) -> Call | None:
-        """In a further attempt of a body: what ended well is kept; what failed before it began is tried again."""
-        record = scope.records.get(key)
-        if record is None or record.kind != kind or record.digest != digest:
-            return None
+    def _again(self, scope: Scope, key: str, position: int, kind: str, digest: str) -> Place:
+        """In a further attempt of a body: what ended well is kept; what failed before it began is tried again.
+
+        Under a key of its own (``bad:1~``): the failure stays what it is.
+        """
+        below = scope.lenient_below_seq or 0
+        while (record := scope.records.get(key)) is not None:
+            alike = record.kind == kind and record.digest == digest
+            if alike and not (record.status == "failed" and record.seq <= below):
+                self._take_if_known(key)
+                return Place(key, record.position, record, scope)
+            self._take_if_known(key)
+            key += BRANCH
+        return Place(key, position, None, scope)
+
+    def _take_if_known(self, key: str) -> None:
         if key in self.records:
             self._take(key)
-        assert scope.lenient_below_seq is not None
-        if record.status == "failed" and record.seq <= scope.lenient_below_seq:
-            return None
-        return record
 
     def _index(self) -> dict[str, dict[int, str]]:
         """Scope -> position -> key."""
         if self._by_scope is None:
             self._by_scope = {}
             for key, call in self.records.items():
-                self._by_scope.setdefault(parent_scope(key), {})[call.position] = key
+                if call.position:
+                    self._by_scope.setdefault(parent_scope(key), {})[call.position] = key
         return self._by_scope
 
     def _claim_branch(self, scope: Scope, kind: str, suffix: str, digest: str) -> None:
@@ -222,12 +260,12 @@ class Desk:
     def _permissive(self, scope: Scope, key: str, position: int, kind: str, digest: str) -> Place:
         found = self._answer(key, kind, digest)
         if found is not None:
-            self._take(found)
-            return Place(found, position, self.records[found], scope)
-        if self._left and self._on_difference is not None:
-            strict = self._difference(scope, key, position, kind, digest, self.records.get(key))
+            return self._found(found, scope)
+        record = self.records.get(key)
+        if (self._left or record is not None) and self._on_difference is not None:
+            strict = self._difference(scope, key, position, kind, digest, record)
             self._on_difference(strict or Difference(key, position, "order", f"nothing at {position}", key))
-        while key in self.records:  # another call's: its record stays what it is
+        while key in self.records:  # it stays what it is, under its key
             key += BRANCH
         return Place(key, position, None, scope)
 
@@ -246,11 +284,15 @@ class Desk:
 
     def _requests(self) -> dict[tuple[str, str], list[str]]:
         """(kind, digest) -> keys, in the order of the program as far as the history tells it."""
-        began = {scope: min(self.records[key].seq for key in keys.values()) for scope, keys in self._index().items()}
+        began: dict[str, int] = {}
+        for key, call in self.records.items():
+            scope = parent_scope(key)
+            began[scope] = min(began.get(scope, call.seq), call.seq)
         ordered = sorted(self.records.items(), key=lambda one: (began[parent_scope(one[0])], one[1].position))
         requests: dict[tuple[str, str], list[str]] = {}
         for key, call in ordered:
-            requests.setdefault((call.kind, call.digest), []).append(key)
+            if not self.strict or key in self._aside:
+                requests.setdefault((call.kind, call.digest), []).append(key)
         return requests
 
     # --- bodies
@@ -291,7 +333,10 @@ class Desk:
         return [
             key
             for key in self.records
-            if key not in self._read and key.startswith(prefix) and not self._is_inside_an_ended_call(key)
+            if key not in self._read
+            and key not in self._aside
+            and key.startswith(prefix)
+            and not self._is_inside_an_ended_call(key)
         ]
 
     def _is_inside_an_ended_call(self, key: str) -> bool:
@@ -323,12 +368,12 @@ class Desk:
     def check_before_turns(self) -> None:
         """Everything remembered of the code before the turns must have been asked for."""
         if self._left and self.strict:
-            left = [key for key in self.unread() if not key.partition("/")[0].isdigit()]
+            left = [key for key in self.unread() if not turn_of(key)]
             if left:
                 self.check_read(min(left, key=lambda one: self.records[one].seq))
 
     # --- patches
-    def patched(self, change: str, marked: Mapping[str, object] | frozenset[str]) -> tuple[bool, str | None]:
+    def patched(self, change: str, marked: Collection[str]) -> tuple[bool, str | None]:
         """Whether the code after ``change`` may run here, and the marker to write first, if one is due.
 
         A turn's marker is ``N/change`` and counts for it and all later ones; the code before the turns has its own.

@@ -21,6 +21,7 @@ from seekpoint.schemas.errors import (
     StepFailed,
     UnserializableValue,
 )
+from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.values import dump, load
 
 __all__ = ["failure_text", "is_failure", "remembered_failure", "same_failure"]
@@ -36,7 +37,7 @@ def is_failure(error: Exception) -> bool:
     return not isinstance(error, _NO_FAILURES)
 
 
-def failure_text(error: BaseException, *, retryable: bool = False) -> Json:
+def failure_text(error: BaseException, limits: Limits = DEFAULT_LIMITS, *, retryable: bool = False) -> Json:
     """``{"type", "message", "data", "retryable"}`` as JSON text; whatever the exception holds, it fits an entry."""
     kind = type(error)
     failure = {
@@ -45,7 +46,10 @@ def failure_text(error: BaseException, *, retryable: bool = False) -> Json:
         "data": _data(error),
         "retryable": retryable,
     }
-    return dump(failure)
+    try:
+        return dump(failure, limits)
+    except LimitExceeded:
+        return dump({**failure, "data": None}, limits)
 
 
 def remembered_failure(text: Json, **facts: Any) -> Exception:
@@ -80,7 +84,7 @@ def _printable(text: str, characters_max: int) -> str:
 
 def _data(error: BaseException) -> dict[str, Any]:
     if isinstance(error, SeekpointError):
-        return {"facts": _fitting(error.facts), "hint": _printable(error.hint, _MESSAGE_CHARACTERS_MAX)}
+        return {"facts": [*_fitting(error.facts).items()], "hint": _printable(error.hint, _MESSAGE_CHARACTERS_MAX)}
     data: dict[str, Any] = {}
     if _fits(error.args):
         data["args"] = error.args
@@ -115,7 +119,7 @@ def _class_named(name: str) -> type[Exception] | None:
 
 def _made(kind: type[Exception], message: str, data: dict[str, Any]) -> Exception | None:
     if issubclass(kind, SeekpointError):
-        return kind(message, hint=data.get("hint"), **data.get("facts", {}))
+        return kind(message, hint=data.get("hint"), **dict(data.get("facts", ())))
     arguments = data.get("args", (message,))
     made: Exception | None
     try:

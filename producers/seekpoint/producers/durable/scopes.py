@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 from seekpoint.schemas.errors import InvalidName
 
 if TYPE_CHECKING:
+    from seekpoint.producers.durable.desk import Desk
     from seekpoint.schemas.calls import Call
 
-    from seekpoint.producers.durable.desk import Desk
-
-__all__ = ["BRANCH", "CURRENT", "WRITE", "Scope", "escaped_key", "escaped_name", "parent_scope"]
+__all__ = ["BRANCH", "CURRENT", "WRITE", "Scope", "escaped_key", "escaped_name", "parent_scope", "turn_of"]
 
 BRANCH: Final = "~"
 """Begins the scope of a task: ``~1/``."""
@@ -80,6 +79,12 @@ def parent_scope(key: str) -> str:
     """The scope a key belongs to: everything up to its last slash."""
     head, slash, _ = key.rpartition("/")
     return head + slash
+
+
+def turn_of(key: str) -> int:
+    """The number of the turn a key belongs to; 0: to none."""
+    head, slash, _ = key.partition("/")
+    return int(head) if slash and head.isdigit() else 0
 
 
 @lru_cache(maxsize=4096)

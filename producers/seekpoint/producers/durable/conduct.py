@@ -1,0 +1,46 @@
+"""How a process is run: what its writes become, how strictly its code is held to its history."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from seekpoint.producers.durable.agents import Agent
+
+__all__ = ["PLAIN", "Conduct", "Detail", "Replay"]
+
+
+class Replay(StrEnum):
+    """What happens where code asks something else than its history says."""
+
+    STRICT = "strict"
+    """``ReplayDivergence``: nothing is run."""
+    PERMISSIVE = "permissive"
+    """The nth equal request gets the nth answer from anywhere in the history; what has none runs, and is noted."""
+
+
+class Detail(StrEnum):
+    """How much of its content a process journals. Claims, calls, outcomes, signals and lifecycle always are."""
+
+    FULL = "full"
+    """Every change, as it is made."""
+    CHECKPOINT = "checkpoint"
+    """One entry with all changes at the end of a turn or an invocation, and at the end."""
+    NONE = "none"
+    """No content: it lives in the memory of the run, and code that runs again makes it again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conduct:
+    """How one opening of a process is run."""
+
+    agent: Agent | None = None
+    """None: no agent's code runs; who opened it writes as he likes."""
+    replay: Replay = Replay.STRICT
+    detail: Detail = Detail.FULL
+
+
+PLAIN = Conduct()
+"""No agent, strict, everything journaled."""

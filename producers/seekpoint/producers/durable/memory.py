@@ -1,0 +1,96 @@
+"""The side of a process that remembers what its code asked: the desk, an agent's writes, the markers of changes."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
+
+from seekpoint.producers.durable.conduct import Conduct, Replay
+from seekpoint.producers.durable.desk import Desk, Difference
+from seekpoint.producers.durable.steps import StepCalls
+from seekpoint.producers.durable.turns import TurnCalls
+from seekpoint.producers.durable.writes import Writes
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.values import dump
+
+if TYPE_CHECKING:
+    from seekpoint.producers.clocks import Clock
+    from seekpoint.producers.process import Acknowledged, Process
+
+__all__ = ["Memory"]
+
+
+class Memory(StepCalls, TurnCalls):
+    """What a process remembers of the code that runs as it."""
+
+    conduct: Conduct
+    _desk: Desk | None = None
+    _writes: Writes | None = None
+
+    @property
+    def _process(self) -> Process:
+        return self  # type: ignore[return-value]  # a mixin of it
+
+    @property
+    def clock(self) -> Clock:
+        """The clock the process waits by: the node's."""
+        clock: Clock = self._process.node.clock
+        return clock
+
+    @property
+    def desk(self) -> Desk:
+        """Where calls get their places; made at the first one."""
+        if self._desk is None:
+            self._desk = self._new_desk()
+        return self._desk
+
+    def _new_desk(self) -> Desk:
+        process = self._process
+        return Desk(
+            process.process_id, dict(process.written.calls), strict=self.conduct.replay is Replay.STRICT,
+            task=process.task, on_difference=self._note,
+        )  # fmt: skip
+
+    def _note(self, difference: Difference) -> None:
+        key, position, kind, expected, actual, _ = difference
+        self._process.send(b.Diverged(key, position, kind, dump(expected), dump(actual)))
+
+    def idempotency_key(self, key: str) -> str:
+        """What the outside world is handed for the call ``key``: the same for every attempt and every owner."""
+        times = self._process.times_forgotten(key)
+        return f"{self._process.process_id}/{key}{f'~{times}' if times else ''}"
+
+    def patched(self, change: str) -> bool:
+        """Whether changed code may run here: ``if process.patched("new-prompt"): ... else: the old way``.
+
+        True where the history was made with the change, or nothing of it is left; then it stays so for ever. False
+        while what was made without it is replayed, and to the end of the run (or of the turn), which is one program.
+        """
+        answer, mark = self.desk.patched(change, self._process.written.patches)
+        if mark is not None:
+            self._process.send(b.PatchMarked(mark))
+        return answer
+
+    # --- what an agent writes
+    def begin_replay(self) -> None:
+        """From here on an agent's code runs: its content writes are calls, and it sees the content as it was then."""
+        process = self._process
+        self._desk = self._new_desk()
+        self._writes = Writes(self._desk, process.written, process.limits, process.append, process.acknowledged)
+
+    def end_replay(self) -> None:
+        """The agent's code has ended: what is written now is written by others."""
+        self._writes = None
+
+    def begin_turn(self, number: int) -> None:
+        """From here on turn ``number`` is under way."""
+        self.desk.begin_turn(number)
+        if self._writes is not None:
+            self._writes.begin_turn(number)
+
+    def write(self, body: Any) -> Coroutine[Any, Any, Acknowledged]:
+        """Write content: by an agent's code as a call, which takes its place now; else as any entry."""
+        return self._process.append(body) if self._writes is None else self._writes.write(body)
+
+    async def flush(self) -> None:
+        """Journal the content that is still kept back."""

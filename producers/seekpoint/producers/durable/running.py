@@ -1,0 +1,162 @@
+"""Running an agent: claim its process, call its code, journal what it gave. Without any worker.
+
+created, failed, … -> starting -> running -> (the code) -> stopping -> stopped, finished with the result
+                                          -> an exception: recorded, failed; run it again to resume
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+from seekpoint.producers.durable.agents import Agent
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.errors import (
+    EffectUnknown,
+    LimitExceeded,
+    ProcessFinished,
+    Refused,
+    Reopen,
+    ReplayDivergence,
+    SeekpointError,
+    TryAgain,
+)
+from seekpoint.schemas.lifecycle import Lifecycle
+from seekpoint.schemas.values import dump, load
+
+if TYPE_CHECKING:
+    from seekpoint.producers.node import Node
+    from seekpoint.producers.opening import Opening
+    from seekpoint.producers.process import Process
+
+__all__ = ["RECORDED", "run_agent"]
+
+
+class _Recorded(StrEnum):
+    """The input a process began with."""
+
+    INPUT = "recorded"
+
+
+RECORDED: Final = _Recorded.INPUT
+"""Stands for the input the process began with: None where it has not begun."""
+
+
+async def run_agent(node: Node, opening: Opening, process_id: str, agent: Agent, given: Any) -> Any:
+    """What ``Node.run`` does."""
+    async with AsyncExitStack() as stack:
+        try:
+            process = await stack.enter_async_context(opening)
+        except ProcessFinished:
+            return (await node.recover(process_id)).state.result
+        return await _Run(process, agent).through(given)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One run of an agent's code, from what is remembered to its end."""
+
+    process: Process
+    agent: Agent
+
+    async def through(self, given: Any) -> Any:
+        """The result, once it is confirmed."""
+        self._check(given)
+        try:
+            text = await self._result(self._begin(given))
+        except Exception as exc:
+            self._note(exc)
+            raise
+        finally:
+            self.process.end_replay()
+        await self._finish(text)
+        return load(text)
+
+    async def _result(self, asked: Any) -> b.Json:
+        process = self.process
+        result = await self.agent.run(process, asked)
+        process.desk.check_read()
+        await process.flush()
+        text = dump(result, process.limits)
+        if len(text) > process.limits.record_bytes - _ENVELOPE_BYTES:
+            raise LimitExceeded(
+                "the result is larger than an entry may be", process_id=process.process_id, bytes=len(text),
+                limit=process.limits.record_bytes,
+            )  # fmt: skip
+        return text
+
+    # --- the beginning
+    def _begin(self, given: Any) -> Any:
+        """Journal what is new about this run; the input the code gets."""
+        process, written = self.process, self.process.written
+        self._move(_WAYS_UP)
+        if written.agent is None:
+            text = dump(None if given is RECORDED else given, process.limits)
+            process.send(b.AgentStarted(self.agent.name, self.agent.version, self.agent.definition, text))
+        else:
+            text = written.agent.input_json
+        process.begin_replay()
+        return load(text)
+
+    def _check(self, given: Any) -> None:
+        began, process_id = self.process.written.agent, self.process.process_id
+        if began is None:
+            return
+        if began.name != self.agent.name:
+            raise Refused(
+                "the process is another agent's", process_id=process_id, agent=began.name, asked=self.agent.name,
+                hint="run it with the agent it began with",
+            )  # fmt: skip
+        if given is not RECORDED and (text := dump(given, self.process.limits)) != began.input_json:
+            raise self._diverged("input", began.input_json[:200], text[:200])
+        if self.agent.pinned and began.definition != self.agent.definition:
+            raise self._diverged("definition", began.definition, self.agent.definition)
+
+    def _diverged(self, kind: str, expected: str, actual: str) -> ReplayDivergence:
+        return ReplayDivergence(
+            "the agent is not run as it began", process_id=self.process.process_id, key="", kind=kind,
+            expected=expected, actual=actual, version=self.agent.version,
+        )  # fmt: skip
+
+    # --- the end
+    async def _finish(self, text: b.Json) -> None:
+        self._move(_WAYS_DOWN)
+        await self.process.finish_with(text)
+
+    def _note(self, error: Exception) -> None:
+        """What the lifecycle says of it. The error itself is recorded as the process is left."""
+        process = self.process
+        if isinstance(error, Reopen | TryAgain) or not process.is_open:
+            return
+        to = Lifecycle.AWAITING if isinstance(error, EffectUnknown) else Lifecycle.FAILED
+        with suppress(SeekpointError):
+            process.send(b.LifecycleChanged(to))
+
+    def _move(self, ways: dict[Lifecycle, tuple[Lifecycle, ...]]) -> None:
+        for step in ways.get(self.process.ahead_lifecycle, ()):
+            self.process.send(b.LifecycleChanged(step))
+
+
+_ENVELOPE_BYTES = 2_048
+"""What an entry takes beside its body, and more."""
+_L = Lifecycle
+_UP = (_L.STARTING, _L.RUNNING)
+_WAYS_UP: dict[Lifecycle, tuple[Lifecycle, ...]] = {
+    _L.CREATED: _UP,
+    _L.STARTING: (_L.RUNNING,),
+    _L.SUSPENDED: (_L.RUNNING,),
+    _L.AWAITING: (_L.RUNNING,),
+    _L.STOPPING: (_L.STOPPED, *_UP),
+    _L.STOPPED: _UP,
+    _L.FAILED: _UP,
+}
+"""From where a process is to ``running``."""
+_DOWN = (_L.STOPPING, _L.STOPPED)
+_WAYS_DOWN: dict[Lifecycle, tuple[Lifecycle, ...]] = {
+    **dict.fromkeys((_L.STARTING, _L.RUNNING, _L.SUSPENDED, _L.AWAITING, _L.FAILED), _DOWN),
+    _L.CREATED: (_L.STOPPED,),
+    _L.STOPPING: (_L.STOPPED,),
+}
+"""From where its code left it to ``stopped``."""

@@ -1,0 +1,311 @@
+"""Steps: work that is done once and then remembered, results and failures alike.
+
+The start entry is sent and not awaited, the end entry is awaited: one acknowledgement a step. A step that was started
+and never ended is in doubt: whoever resumes runs it again, with the same idempotency key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+
+from seekpoint.producers.durable.desk import Place
+from seekpoint.producers.durable.digest import arguments_text, text_digest
+from seekpoint.producers.durable.failures import failure_text, is_failure, remembered_failure, same_failure
+from seekpoint.producers.durable.retries import ONCE, Retry
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.bodies import Json
+from seekpoint.schemas.calls import Call
+from seekpoint.schemas.errors import LimitExceeded, UnserializableValue
+from seekpoint.schemas.values import dump, load
+
+if TYPE_CHECKING:
+    from seekpoint.producers.process import Process
+
+__all__ = [
+    "Step",
+    "StepCalls",
+    "answered",
+    "dumped",
+    "failed",
+    "run_body",
+    "seconds",
+    "step",
+    "with_key",
+]
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+_KEY_PARAMETER = "idempotency_key"
+
+
+class StepCalls:
+    """What a process offers: ``step``."""
+
+    @overload
+    def step(
+        self, name: str, call: Callable[..., Awaitable[T]], *arguments: Any, key: str | None = None,
+        retry: Retry | None = None, timeout: float | timedelta | None = None, **options: Any,
+    ) -> Coroutine[Any, Any, T]: ...  # fmt: skip
+    @overload
+    def step(
+        self, name: str, call: Callable[..., T], *arguments: Any, key: str | None = None,
+        retry: Retry | None = None, timeout: float | timedelta | None = None, **options: Any,
+    ) -> Coroutine[Any, Any, T]: ...  # fmt: skip
+    def step(
+        self, name: str, call: Callable[..., Any], *arguments: Any, key: str | None = None,
+        retry: Retry | None = None, timeout: float | timedelta | None = None, **options: Any,
+    ) -> Coroutine[Any, Any, Any]:  # fmt: skip
+        """Run ``call(*arguments, **options)`` once; from then on what it returned or raised is remembered.
+
+        It takes its place when it is called, not when it is awaited: ``gather`` two of them and they are ``a:1`` and
+        ``a:2``. A plain function runs in a thread. ``timeout`` (seconds) is of one attempt; a thread is not stopped by
+        it. A callable with a parameter ``idempotency_key`` is handed the step's.
+
+        What it returns is what a replay returns: rebuilt from the journal's text (dicts have their keys sorted).
+        Raises what ``call`` raised; ``UnserializableValue`` or ``LimitExceeded`` if its result cannot be journaled
+        (remembered too); ``StepFailed`` for an exception whose class cannot be imported; ``ReplayDivergence``.
+        """
+        process: Process = self  # type: ignore[assignment]  # a mixin of it
+        text = arguments_text(arguments, options, process.limits)
+        digest = text_digest(name, text)
+        place = process.desk.place("step", name, digest, key)
+        record = place.record
+        if record is not None:
+            if record.status == "succeeded":
+                return answered(record)
+            if record.status == "failed":
+                return failed(record, process.process_id, place.key)
+        work = _Work(name, digest, text, call, arguments, options, retry or ONCE, seconds(timeout))
+        return _Run(process, place, work).through()
+
+
+async def answered(record: Call) -> Any:
+    """What a call that succeeded gave, fresh."""
+    return load(record.output or "null")
+
+
+async def failed(record: Call, process_id: str, key: str) -> Any:
+    """Raise what a call failed with."""
+    raise remembered_failure(record.error or "{}", process_id=process_id, key=key, seq=record.seq)
+
+
+def seconds(span: float | timedelta | None) -> float | None:
+    """A span of time in seconds; None stays None."""
+    return span.total_seconds() if isinstance(span, timedelta) else span
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What a step was asked to do, and how often."""
+
+    name: str
+    digest: str
+    arguments_json: Json
+    call: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    options: Mapping[str, Any]
+    retry: Retry
+    timeout_s: float | None
+
+
+@dataclass(slots=True)
+class _Run:
+    """One step that is not remembered, or in doubt: its attempts until one ends it."""
+
+    process: Process
+    place: Place
+    work: _Work
+    attempt: int = 1
+    attempts_max: int = 1
+    asked: int = 0
+    """How many calls the body of the last attempt made."""
+    body: dict[str, Any] = field(default_factory=dict)
+    """How the scope of the next attempt's body looks on what is remembered inside it."""
+
+    async def through(self) -> Any:
+        """The result, once its end is in the journal."""
+        await self._resume()
+        while True:
+            began = self._start()
+            try:
+                text = dumped(await self._call(), self.place.key, self.process)
+                await self._end("succeeded", began, output=text)
+            except Exception as exc:
+                if not is_failure(exc):
+                    raise
+                await self._fail(exc, began)
+            else:
+                self.process.desk.ended(self.place)
+                return load(text)
+
+    async def _resume(self) -> None:
+        """A step in doubt goes on counting; what it still had to wait before its next attempt, it waits."""
+        known = self.place.record
+        if known is None:
+            self.attempts_max = self.work.retry.attempts
+            return
+        self.attempt = known.attempt + 1
+        self.attempts_max = max(self.attempt, self.work.retry.attempts)
+        due_us = known.facts.get("retry_at_us") if known.error is not None else None
+        if due_us is not None:
+            await self._wait((due_us - self.process.clock.now_us()) / 1_000_000)
+        if known.attempt > 1 or due_us is not None:
+            self.body = {"lenient_below_seq": known.seq}
+
+    async def _wait(self, wait_s: float) -> None:
+        """Never longer than the retry may ask for, whatever the wall clock says."""
+        await self.process.clock.sleep(min(max(wait_s, 0.0), 2 * self.work.retry.backoff_max_s))
+
+    def _start(self) -> float:
+        process, place, work = self.process, self.place, self.work
+        began = process.clock.monotonic()
+        process.send(
+            b.StepStarted(
+                key=place.key, position=place.position, name=work.name, digest=work.digest,
+                arguments=work.arguments_json, attempt=self.attempt, started_at_us=process.clock.now_us(),
+                idempotency_key=process.idempotency_key(place.key),
+            )
+        )  # fmt: skip
+        return began
+
+    async def _call(self) -> Any:
+        process, place, work = self.process, self.place, self.work
+        options = with_key(work.call, work.options, process.idempotency_key(place.key))
+        self.asked = 0
+        with process.desk.inside(place, **self.body) as scope:
+            try:
+                value = await run_body(process, work.call, work.arguments, options, work.timeout_s, place.key)
+            finally:
+                self.asked = scope.position
+        if place.record is not None and not self.body:
+            process.desk.check_read(f"{place.key}/")
+        return value
+
+    async def _end(self, outcome: str, began: float, **more: Any) -> int:
+        now_us, duration_s = self.process.clock.now_us(), self.process.clock.monotonic() - began
+        ended = b.StepEnded(
+            key=self.place.key, attempt=self.attempt, outcome=outcome, ended_at_us=now_us,
+            duration_us=max(0, round(duration_s * 1_000_000)), **more,
+        )  # fmt: skip
+        return (await self.process.append(ended)).seq
+
+    async def _fail(self, error: Exception, began: float) -> None:
+        """Record it; return if there is another attempt, else raise what a replay will raise."""
+        process, retry = self.process, self.work.retry
+        if not (self.attempt < self.attempts_max and retry.is_retryable(error)):
+            text = failure_text(error, process.limits)
+            await self._end("failed", began, error=text)
+            process.desk.ended(self.place)
+            raise same_failure(error, text, process_id=process.process_id, key=self.place.key)
+        wait_s = retry.wait_s(self.attempt, random.random())
+        due_us = process.clock.now_us() + round(wait_s * 1_000_000)
+        seq = await self._end(
+            "retry", began, error=failure_text(error, process.limits, retryable=True), retry_at_us=due_us
+        )
+        if self.asked:
+            self.body = {"records": process.written.calls, "lenient_below_seq": seq}
+        await self._wait(wait_s)
+        self.attempt += 1
+
+
+def dumped(value: Any, key: str, process: Process) -> Json:
+    """The text of a call's result. Raises ``UnserializableValue`` or ``LimitExceeded``, which name the call."""
+    try:
+        return dump(value, process.limits)
+    except (UnserializableValue, LimitExceeded) as exc:
+        facts = {**exc.facts, "process_id": process.process_id, "key": key}
+        raise type(exc)(f"the result of {key}: {exc.message}", hint=exc.hint, **facts) from exc
+
+
+def with_key(call: Callable[..., Any], options: Mapping[str, Any], idempotency_key: str) -> Mapping[str, Any]:
+    """``options``, and ``idempotency_key`` for a callable that takes it by that name and was not given one."""
+    if _KEY_PARAMETER in options or not _takes_key(call):
+        return options
+    return {**options, _KEY_PARAMETER: idempotency_key}
+
+
+def _takes_key(call: Callable[..., Any]) -> bool:
+    code = getattr(call, "__code__", None)
+    if code is not None and not hasattr(call, "__wrapped__"):  # a signature costs twenty microseconds
+        return _KEY_PARAMETER in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    try:
+        return _KEY_PARAMETER in inspect.signature(call).parameters
+    except (TypeError, ValueError):  # a callable that does not tell, as some of C's
+        return False
+
+
+async def run_body(
+    process: Process,
+    call: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    options: Mapping[str, Any],
+    timeout_s: float | None,
+    key: str,
+) -> Any:
+    """Await an async callable; run a plain one in a thread of the node's. ``TimeoutError`` after ``timeout_s``."""
+    if timeout_s is None:
+        return await _called(process, call, arguments, options)
+    try:
+        async with process.clock.timeout(timeout_s):
+            return await _called(process, call, arguments, options)
+    except TimeoutError as exc:
+        if exc.args or not isinstance(exc.__cause__, asyncio.CancelledError):
+            raise  # the callable's own
+        raise TimeoutError(f"{key} took longer than {timeout_s} s") from exc
+
+
+async def _called(
+    process: Process, call: Callable[..., Any], arguments: tuple[Any, ...], options: Mapping[str, Any]
+) -> Any:
+    if inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(getattr(call, "__call__", None)):  # noqa: B004
+        return await call(*arguments, **options)
+    found = await process.node.in_body_thread(partial(call, *arguments, **options))
+    return await found if inspect.isawaitable(found) else found
+
+
+class Step(Generic[P, T]):
+    """A function that is a step wherever it is called: ``await look_up(process, "4711")``. Made by ``@step``."""
+
+    def __init__(self, call: Callable[P, Any], name: str, retry: Retry | None, timeout: Any) -> None:
+        self.call = call
+        """The function itself, for tests."""
+        self.name = name
+        self._retry = retry
+        self._timeout = timeout
+        self.__doc__ = call.__doc__
+
+    def __call__(self, process: Process, *arguments: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
+        """The step of ``process``; ``key=`` is the step's."""
+        more: dict[str, Any] = {"retry": self._retry, "timeout": self._timeout, **options}
+        return process.step(self.name, self.call, *arguments, **more)
+
+
+def step(
+    name: str | None = None, *, retry: Retry | None = None, timeout: float | timedelta | None = None
+) -> _Decorator:
+    """Make a step of a function; its name is the function's unless given.
+
+    ``@step(retry=Retry(attempts=3))`` over ``async def look_up(order)``; then ``await look_up(process, "4711")``.
+    """
+    return _Decorator(name, retry, timeout)
+
+
+class _Decorator:
+    def __init__(self, name: str | None, retry: Retry | None, timeout: Any) -> None:
+        self._given = (name, retry, timeout)
+
+    @overload
+    def __call__(self, call: Callable[P, Coroutine[Any, Any, T]]) -> Step[P, T]: ...
+    @overload
+    def __call__(self, call: Callable[P, T]) -> Step[P, T]: ...
+    def __call__(self, call: Callable[..., Any]) -> Step[..., Any]:
+        name, retry, timeout = self._given
+        return Step(call, name or call.__name__, retry, timeout)

@@ -1,0 +1,72 @@
+"""Turns: the rounds of a loop without end. What ended leaves the state; a resume starts at the turn under way."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.errors import Refused
+
+if TYPE_CHECKING:
+    from seekpoint.producers.process import Process
+
+__all__ = ["Turn", "TurnCalls", "Turns"]
+
+
+class Turn(NamedTuple):
+    """One round; they count from 1."""
+
+    number: int
+
+
+class TurnCalls:
+    """What a process offers: ``turns``."""
+
+    def turns(self) -> Turns:
+        """``async for turn in process.turns()``: each round's calls are remembered until the round is over.
+
+        So state and resume cost what one turn has, however many there were. ``break`` leaves the turn open: what
+        follows the loop belongs to it. One loop a run, in the main code. Every task a turn starts must end in it.
+        """
+        return Turns(self)  # type: ignore[arg-type]  # a mixin of it
+
+
+class Turns:
+    """The iterator behind ``turns``."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._number = 0
+        self._ending: asyncio.Future[int] | None = None
+
+    def __aiter__(self) -> Turns:
+        return self
+
+    async def __anext__(self) -> Turn:
+        """End the turn under way, if there is one, and begin the next."""
+        process = self._process
+        process.desk.check_is_main("turns()")
+        if self._number:
+            await self._end()
+        else:
+            self._begin_loop()
+        self._number += 1
+        process.begin_turn(self._number)
+        return Turn(self._number)
+
+    def _begin_loop(self) -> None:
+        desk = self._process.desk
+        if desk.turn:
+            raise Refused("a process has one loop of turns", process_id=desk.process_id, hint="end the first loop last")
+        desk.check_before_turns()
+        self._number = self._process.written.turn
+
+    async def _end(self) -> None:
+        """Sent, not awaited: the next turn's first step waits for it anyway. One turn's end at most is on its way."""
+        process = self._process
+        process.desk.check_read(f"{self._number}/")
+        await process.flush()
+        if self._ending is not None:
+            await self._ending
+        self._ending = process.sent(b.TurnEnded(self._number))

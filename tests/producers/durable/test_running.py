@@ -1,0 +1,405 @@
+"""Running an agent without a worker: from its claim to its confirmed result, through failures. In memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from seekpoint.producers import Agent, Node, Process, VirtualClock, agent
+from seekpoint.schemas import MemoryLog
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.errors import (
+    AlreadyOpen,
+    Fenced,
+    IllegalTransition,
+    LimitExceeded,
+    ProcessFinished,
+    Refused,
+    ReplayDivergence,
+    UnserializableValue,
+)
+
+
+@pytest.fixture
+def log() -> MemoryLog:
+    return MemoryLog(partitions=2)
+
+
+@pytest.fixture
+async def node(log: MemoryLog) -> AsyncIterator[Node]:
+    async with Node.in_memory(log, clock=VirtualClock()) as running:
+        yield running
+
+
+def entries(log: MemoryLog, process_id: str = "p") -> list[b.Body]:
+    found = []
+    for partition in range(log.partitions):
+        for batch in log.read(partition, 0, log.watermarks(partition).high, {process_id.encode()}):
+            found += [log.codec.decode(record.value).body for record in batch.records]
+    return found
+
+
+def lives(log: MemoryLog) -> list[str]:
+    return [body.to for body in entries(log) if isinstance(body, b.LifecycleChanged)]
+
+
+class World:
+    """What a test's agent works on, and what it saw."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.seen: list[Any] = []
+        self.break_at: str | None = None
+
+    async def do(self, what: str) -> str:
+        self.done.append(what)
+        return f"{what} done"
+
+    def maybe_break(self, where: str) -> None:
+        if self.break_at == where:
+            raise ValueError(f"broken at {where}")
+
+
+def refunder(world: World, version: int = 1, *, pinned: bool = False) -> Agent:
+    """An agent that writes content between its steps, and looks at it."""
+
+    @agent("refunder", version, pinned=pinned)
+    async def run(process: Process, input: Any) -> Any:
+        await process.update("order", input["order"])
+        found = await process.step("find", world.do, "find")
+        await process.say("assistant", found)
+        world.maybe_break("middle")
+        world.seen.append((process.state.context, [message.text for message in process.state.conversation]))
+        await process.update("order", "paid")
+        paid = await process.step("pay", world.do, "pay")
+        world.maybe_break("end")
+        world.seen.append((process.state.context, len(process.state.conversation)))
+        return {"paid": paid}
+
+    return run
+
+
+FIRST = ({"order": "o-1"}, ["find done"])
+SECOND = ({"order": "paid"}, 1)
+
+
+async def test_an_agent_runs_to_its_result(node: Node, log: MemoryLog) -> None:
+    """Claim, input, lifecycle and result are entries; the claim names agent, version and definition."""
+    world = World()
+    run = refunder(world)
+    assert await node.run(run, "p", {"order": "o-1"}) == {"paid": "pay done"}
+    claim = entries(log)[0]
+    assert isinstance(claim, b.Claim)
+    assert (claim.agent, claim.agent_version, claim.definition) == ("refunder", "1", run.definition)
+    started = next(body for body in entries(log) if isinstance(body, b.AgentStarted))
+    assert (started.agent, started.version, started.input) == ("refunder", "1", '{"order":"o-1"}')
+    assert lives(log) == ["starting", "running", "stopping", "stopped"]
+    state = (await node.recover("p")).state
+    assert (state.finished, state.lifecycle, state.result) == (True, "stopped", {"paid": "pay done"})
+
+
+async def test_a_finished_process_answers_its_result_and_nothing_runs(node: Node, log: MemoryLog) -> None:
+    """Whatever the input says now."""
+    world = World()
+    run = refunder(world)
+    first = await node.run(run, "p", {"order": "o-1"})
+    size = len(entries(log))
+    assert await node.run(run, "p") == await node.run(run, "p", {"order": "other"}) == first
+    assert world.done == ["find", "pay"]
+    assert len(entries(log)) == size
+
+
+async def test_a_failed_agent_is_recorded_and_resumes(node: Node, log: MemoryLog) -> None:
+    """Its steps are remembered, its writes are not written twice, and it sees its content as it was."""
+    world = World()
+    run = refunder(world)
+    world.break_at = "end"
+    with pytest.raises(ValueError, match="broken at end"):
+        await node.run(run, "p", {"order": "o-1"})
+    assert lives(log) == ["starting", "running", "failed"]
+    assert [body.type for body in entries(log) if isinstance(body, b.ErrorRecorded)] == ["ValueError"]
+    world.break_at = None
+    assert await node.run(run, "p") == {"paid": "pay done"}
+    assert world.done == ["find", "pay"]
+    assert world.seen == [FIRST, FIRST, SECOND]
+    writes = [body for body in entries(log) if isinstance(body, b.ContextUpdated | b.MessageSaid)]
+    assert [body.call for body in writes] == ["#1", "#3", "#4"]
+    assert lives(log)[2:] == ["failed", "starting", "running", "stopping", "stopped"]
+
+
+async def test_a_cancelled_run_is_released_as_it_stands(node: Node, log: MemoryLog) -> None:
+    """No failure; it resumes, here or elsewhere."""
+    world, reached = World(), asyncio.Event()
+
+    @agent("waiter")
+    async def run(process: Process, input: Any) -> Any:
+        found = await process.step("find", world.do, "find")
+        reached.set()
+        await process.clock.sleep(0 if len(world.seen) else 10_000_000_000)
+        world.seen.append(found)
+        return found
+
+    task = asyncio.create_task(node.run(run, "p"))
+    await reached.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (await node.recover("p")).state.owner is None
+    assert lives(log) == ["starting", "running"]
+    world.seen.append("on")
+    assert await node.run(run, "p") == "find done"
+    assert world.done == ["find"]
+
+
+async def test_a_process_belongs_to_the_agent_it_began_with(node: Node) -> None:
+    """And to the input it began with."""
+    world = World()
+    world.break_at = "end"
+    with pytest.raises(ValueError, match="broken"):
+        await node.run(refunder(world), "p", {"order": "o-1"})
+    with pytest.raises(Refused, match="another agent"):
+        await node.run(agent("other")(refunder(world).run), "p")
+    with pytest.raises(ReplayDivergence) as caught:
+        await node.run(refunder(world), "p", {"order": "o-2"})
+    assert caught.value.kind == "input"
+    world.break_at = None
+    assert await node.run(refunder(world), "p", {"order": "o-1"}) == {"paid": "pay done"}
+
+
+async def test_a_pinned_agent_resumes_only_under_its_definition(node: Node) -> None:
+    """Another definition diverges; unpinned code may change."""
+
+    def changed(pinned: bool) -> Agent:
+        @agent("worker", 2, pinned=pinned)
+        async def run(process: Process, input: Any) -> Any:
+            return "changed"
+
+        return run
+
+    @agent("worker", 1)
+    async def run(process: Process, input: Any) -> Any:
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        await node.run(run, "p")
+    with pytest.raises(ReplayDivergence) as caught:
+        await node.run(changed(pinned=True), "p")
+    assert (caught.value.kind, caught.value.expected) == ("definition", run.definition)
+    assert await node.run(changed(pinned=False), "p") == "changed"
+
+
+async def test_code_that_changed_is_told_where_and_runs_nothing(node: Node, log: MemoryLog) -> None:
+    """A renamed step, a write of another value, a step left out."""
+    world = World()
+    world.break_at = "end"
+    with pytest.raises(ValueError, match="broken"):
+        await node.run(refunder(world), "p", {"order": "o-1"})
+
+    def variant(number: int) -> Agent:
+        @agent("refunder", 2)
+        async def run(process: Process, input: Any) -> Any:
+            await process.update("order", "x" if number == 0 else input["order"])
+            await process.step("renamed" if number == 1 else "find", world.do, "find")
+            if number != 2:
+                await process.say("assistant", "find done")
+
+        return run
+
+    kinds = []
+    for number in range(3):
+        with pytest.raises(ReplayDivergence) as caught:
+            await node.run(variant(number), "p")
+        kinds.append((caught.value.kind, caught.value.key))
+    assert kinds == [("input", "#1"), ("order", "renamed:1"), ("length", "#3")]
+    assert world.done == ["find", "pay"]
+    assert (await node.recover("p")).state.lifecycle == "failed"
+
+
+async def test_version_two_goes_on_where_version_one_stopped(node: Node) -> None:
+    """Stopped after step 12 of 20, step 13 changed: no step is repeated, the run ends."""
+    world = World()
+
+    def version(number: int) -> Agent:
+        @agent("stepper", number)
+        async def run(process: Process, input: Any) -> Any:
+            for index in range(1, 21):
+                if number == 1 and index == 13:
+                    raise ValueError("stopped")
+                await process.step("work", world.do, f"{index} by {number}" if index == 13 else str(index))
+            return len(world.done)
+
+        return run
+
+    with pytest.raises(ValueError, match="stopped"):
+        await node.run(version(1), "p")
+    assert await node.run(version(2), "p") == 20
+    assert world.done == [*map(str, range(1, 13)), "13 by 2", *map(str, range(14, 21))]
+
+
+@pytest.mark.parametrize(("result", "error"), [(object(), UnserializableValue), ("x" * 1_048_000, LimitExceeded)])
+async def test_a_result_that_cannot_be_journaled_is_a_failure(node: Node, result: Any, error: type[Exception]) -> None:
+    """The process is not finished."""
+
+    @agent("maker")
+    async def run(process: Process, input: Any) -> Any:
+        return result
+
+    with pytest.raises(error):
+        await node.run(run, "p")
+    assert (await node.recover("p")).state.lifecycle == "failed"
+
+
+async def test_an_agent_may_lead_its_own_life(node: Node, log: MemoryLog) -> None:
+    """Suspended and running again: replayed, not written twice; what it leaves is brought to its end."""
+    fails = True
+
+    @agent("sleeper")
+    async def run(process: Process, input: Any) -> Any:
+        await process.suspend("lunch")
+        await process.transition("running")
+        with pytest.raises(IllegalTransition):
+            await process.transition("stopped")
+        if fails:
+            raise ValueError("broken")
+        await process.suspend("tea")
+
+    with pytest.raises(ValueError, match="broken"):
+        await node.run(run, "p")
+    fails = False
+    await node.run(run, "p")
+    assert lives(log) == [
+        "starting", "running", "suspended", "running", "failed",
+        "starting", "running", "suspended", "stopping", "stopped",
+    ]  # fmt: skip
+
+
+async def test_an_agent_does_not_end_or_rewind_its_process_itself(node: Node) -> None:
+    """It returns; it is rewound from outside."""
+
+    @agent("ender")
+    async def run(process: Process, input: Any) -> Any:
+        with pytest.raises(Refused, match="returning"):
+            await process.finish(1)
+        with pytest.raises(Refused, match="rewind"):
+            await process.rewind(1)
+        return 2
+
+    assert await node.run(run, "p") == 2
+
+
+async def test_an_agent_is_resumed_after_a_rewind(node: Node, log: MemoryLog) -> None:
+    """What was forgotten runs again; what came before does not."""
+    world = World()
+    world.break_at = "end"
+    run = refunder(world)
+    with pytest.raises(ValueError, match="broken"):
+        await node.run(run, "p", {"order": "o-1"})
+    async with node.open("p") as process:
+        seqs = {call: state.seq for call, state in process.state.calls.items()}
+        await process.rewind(seqs["#3"])
+    world.break_at = None
+    assert await node.run(run, "p") == {"paid": "pay done"}
+    assert world.done == ["find", "pay", "pay"]
+    keys = [body.idempotency_key for body in entries(log) if isinstance(body, b.StepStarted)]
+    assert keys == ["p/find:1", "p/pay:1", "p/pay:1~1"]
+
+
+async def test_a_fork_of_an_agents_process_goes_on_from_there(node: Node) -> None:
+    """It replays what its parent remembers."""
+    world = World()
+    world.break_at = "end"
+    with pytest.raises(ValueError, match="broken"):
+        await node.run(refunder(world), "p", {"order": "o-1"})
+    async with node.fork("p", "child"):
+        pass
+    world.break_at = None
+    assert await node.run(refunder(world), "child", {"order": "o-1"}) == {"paid": "pay done"}
+    assert world.done == ["find", "pay"]
+
+
+async def test_two_runs_of_one_process_are_refused_on_a_node_and_fence_across_nodes(log: MemoryLog) -> None:
+    """The one that lost is told; the other one's result stands."""
+    reached, go_on = asyncio.Event(), asyncio.Event()
+
+    @agent("slow")
+    async def run(process: Process, input: Any) -> Any:
+        await process.update("by", process.node.node_id)
+        if process.node.node_id == "one":
+            reached.set()
+            await go_on.wait()
+        await process.update("end", True)
+        return process.node.node_id
+
+    async with Node.in_memory(log, node_id="one") as one, Node.in_memory(log, node_id="two") as two:
+        task = asyncio.create_task(one.run(run, "p"))
+        await reached.wait()
+        with pytest.raises(AlreadyOpen):
+            await one.run(run, "p")
+        with pytest.raises(ReplayDivergence):  # its node's name is no input: the replay says so
+            await two.run(run, "p", take_over=True)
+        go_on.set()
+        with pytest.raises(Fenced):
+            await task
+
+
+async def test_an_error_of_another_process_is_not_taken_for_the_result(node: Node) -> None:
+    """An agent that opens a finished process gets its own error."""
+
+    @agent("curious")
+    async def run(process: Process, input: Any) -> Any:
+        async with node.open("done"):
+            pass
+
+    async with node.open("done") as process:
+        await process.finish()
+    with pytest.raises(ProcessFinished):
+        await node.run(run, "p")
+
+
+async def test_an_invocation_is_replayed_too(node: Node, log: MemoryLog) -> None:
+    """Its entries are calls; how long it took does not matter."""
+    fails = True
+
+    @agent("server")
+    async def run(process: Process, input: Any) -> Any:
+        async with process.invocation("message", {"text": "hi"}) as work:
+            assert process.state.invocation is not None
+            work.result = await process.step("answer", str.upper, "hi")
+        assert process.state.invocations == 1
+        if fails:
+            raise ValueError("broken")
+        return work.result
+
+    with pytest.raises(ValueError, match="broken"):
+        await node.run(run, "p")
+    fails = False
+    assert await node.run(run, "p") == "HI"
+    assert sum(isinstance(body, b.InvocationEnded) for body in entries(log)) == 1
+
+
+async def test_writes_in_branches_are_replayed_each_in_its_own_order(node: Node, log: MemoryLog) -> None:
+    """And one branch may be past its history while another is still in it."""
+    world = World()
+    world.break_at = "slow"
+
+    @agent("brancher")
+    async def run(process: Process, input: Any) -> Any:
+        async def branch(name: str) -> None:
+            await process.update(name, 1)
+            await process.step(name, world.do, name)
+            world.maybe_break(name)
+            await process.update(name, 2)
+
+        await asyncio.gather(branch("quick"), branch("slow"))
+        return process.state.context
+
+    with pytest.raises(ValueError, match="broken at slow"):
+        await node.run(run, "p")
+    world.break_at = None
+    assert await node.run(run, "p") == {"quick": 2, "slow": 2}
+    assert sorted(world.done) == ["quick", "slow"]
+    calls = [body.call for body in entries(log) if isinstance(body, b.ContextUpdated)]
+    assert len(calls) == len(set(calls)) == 4
