@@ -144,7 +144,7 @@ class Fleet:
         state = self.recoverer.recover("case", tier=Tier.SCAN).state
         end = log.watermarks(0).high
         checkpoint = Checkpoint.of("case", 0, state, log.topic_id, log.leader_epoch_at(0, state.offset))
-        floor = Floor(offset=end, leader_epoch=-1, topic_id=log.topic_id, since=0)
+        floor = Floor(offset=end, leader_epoch=log.leader_epoch_at(0, end - 1), topic_id=log.topic_id, since=0)
         positions: list[int] = []
         topic = self.settings.topic_name("checkpoints")
         for key, value in ((b"case", checkpoint.to_bytes()), (FLOOR_KEY, floor.to_bytes())):

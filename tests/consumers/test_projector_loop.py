@@ -109,6 +109,12 @@ class Bench:
             on_poison=lambda record, error: None,
         )
 
+    def idle(self) -> None:
+        """A turn after a second in which nothing came."""
+        for progress in self.loop._progress.values():
+            progress.looked_at_s = progress.applied_at_s = 0.0
+        self.loop.turn()
+
     def turns(self) -> None:
         """As many as it takes to prepare, project and save."""
         for _ in range(8):
@@ -138,6 +144,22 @@ def test_what_was_read_under_an_older_membership_is_not_saved_under_a_newer(benc
     bench.group.assign()
     bench.turns()
     assert bench.broker.kept.end(0) == 4
+    bench.loop.close()
+
+
+def test_a_view_that_is_flushed_while_nothing_arrives_is_made_anew(bench: Bench) -> None:
+    """Nobody writes, so no write is refused: it is looked at. One that is down is no reason to begin anew."""
+    bench.group.assign()
+    bench.turns()
+    projection = bench.loop.projections[0]
+    bench.view.down()
+    bench.idle()
+    assert projection.is_ready
+    bench.view.up()
+    bench.view.flush()
+    bench.idle()
+    bench.turns()
+    assert bench.view.see(0, b"case-17").state is not None
     bench.loop.close()
 
 

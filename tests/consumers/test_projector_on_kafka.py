@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -18,6 +13,7 @@ import pytest
 from histories import ACTIONS, PROCESS_IDS, Step, expected_states
 from histories import _Writer as Historian
 from own_valkey import OwnValkey, own_valkey
+from projector_runs import program, reached
 from raw_kafka import RawKafka
 from seekpoint.consumers.checkpoints import FLOOR_KEY, Checkpoint, Floor
 from seekpoint.consumers.deadletters import DeadLetters
@@ -30,7 +26,6 @@ from seekpoint.schemas.settings import Settings
 
 pytestmark = pytest.mark.cluster
 
-PROGRAM = Path(__file__).parents[1] / "support" / "projector_program.py"
 IDS = (*PROCESS_IDS, *(f"p{number}" for number in range(8)))
 TIMEOUT_S = 60.0
 
@@ -102,33 +97,6 @@ def newest_of(reader: KafkaReader, partition: int) -> dict[bytes, object]:
         assert offset >= newest.get(key, -1), key
         newest[key] = offset
     return dict[bytes, object](found)
-
-
-@contextmanager
-def program(settings: Settings, at: str, *, stop: bool = False) -> Iterator[subprocess.Popen[str]]:
-    """A projector in a process of its own that ends, or stands still, at a point."""
-    environ = {
-        **os.environ,
-        "SEEKPOINT_JOURNAL": settings.journal,
-        "SEEKPOINT_BOOTSTRAP_SERVERS": settings.bootstrap_servers,
-        "SEEKPOINT_REDIS_URL": settings.redis_url or "",
-        "SEEKPOINT_PARTITIONS": str(settings.partitions),
-        "SEEKPOINT_CHECKPOINT_AGE_MAX_S": str(settings.checkpoint_age_max_s),
-        "SEEKPOINT_KAFKA_CONSUMER_SESSION_TIMEOUT_MS": "6000",
-        "SEEKPOINT_KAFKA_CONSUMER_HEARTBEAT_INTERVAL_MS": "500",
-    }
-    command = [sys.executable, str(PROGRAM), "--at", at, *(["--stop"] if stop else [])]
-    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) as child:
-        try:
-            yield child
-        finally:
-            child.kill()
-
-
-async def reached(child: subprocess.Popen[str]) -> str:
-    """The point it is at."""
-    assert child.stdout is not None
-    return (await asyncio.wait_for(asyncio.to_thread(child.stdout.readline), TIMEOUT_S)).strip()
 
 
 async def test_caught_up_means_view_and_checkpoints_are_the_fold_of_the_log(place: Settings) -> None:

@@ -3,41 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
-import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from agents import read_records
+from real_runs import NO_RUNS, RUNS, journal_run, load_runs
 from seekpoint.consumers import Recovery
 from seekpoint.producers import Node
 from seekpoint.schemas import Codec, Settings, State, fold, new_state
 
-RUNS = Path(__file__).resolve().parents[3] / "shared" / "data" / "agent-runs.jsonl.gz"
-
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.skipif(not RUNS.exists(), reason="the real agent runs lie beside the checkout, and are not here"),
+    pytest.mark.skipif(not RUNS.exists(), reason=NO_RUNS),
 ]
-
-
-def load_runs() -> list[dict[str, Any]]:
-    with gzip.open(RUNS, "rt") as lines:
-        return [json.loads(line) for line in lines]
-
-
-async def write(node: Node, run: dict[str, Any], gate: asyncio.Semaphore) -> str:
-    """One run, as its agent would have journaled it; the content hash its owner saw at the end."""
-    async with gate, node.open(run["run_id"]) as process:
-        await process.transition("starting")
-        await process.transition("running")
-        for message in run["messages"]:
-            more = {name: message[name] for name in ("tool_calls", "tool_call_id", "name") if message.get(name)}
-            await process.say(message["role"], message.get("content"), **more)
-        await process.update("reward", run["reward"])
-        return process.state.content_hash
 
 
 async def test_real_runs_recover_as_a_plain_fold_and_read_back_word_for_word(journal: Settings) -> None:
@@ -45,7 +23,7 @@ async def test_real_runs_recover_as_a_plain_fold_and_read_back_word_for_word(jou
     runs = load_runs()
     gate = asyncio.Semaphore(25)
     async with Node.connect(journal) as node:
-        hashes = await asyncio.gather(*(write(node, run, gate) for run in runs))
+        hashes = await asyncio.gather(*(journal_run(node, run, gate) for run in runs))
     states = plain_fold(journal)
     async with Recovery.connect(journal) as recovery:
         recovered = await recovery.recover_many(run["run_id"] for run in runs)

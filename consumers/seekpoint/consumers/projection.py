@@ -271,6 +271,22 @@ class PartitionProjection:
         self._write = None
         return True
 
+    def look(self) -> bool:
+        """Whether the view is where it is taken to be, asked just now. If it is elsewhere: ``prepare``.
+
+        What was flushed while nothing arrives would stay so. A view that does not answer is not elsewhere.
+        """
+        try:
+            if not self.flush():
+                return False
+            meta = self._source.view.meta(self.partition)
+        except ViewUnavailable:
+            return False
+        if meta is None or meta.token != self._token or meta.applied is None or meta.applied + 1 != self.position:
+            self.reload()
+            return False
+        return True
+
     def _drop_write(self) -> None:
         """Whether it is carried out or not, the view's applied offset will tell."""
         write, self._write = self._write, None

@@ -215,7 +215,7 @@ class _CaughtUp:
         end = self._ends[partition]
         projection = loop.projections.get(partition)
         if projection is not None:
-            return projection.is_ready and projection.position >= end and projection.floor >= end
+            return projection.is_ready and projection.position >= end and projection.floor >= end and projection.look()
         if time.monotonic() < self._look_at_s:
             return False
         self._look_at_s = time.monotonic() + _LOOK_INTERVAL_S

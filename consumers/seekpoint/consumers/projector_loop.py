@@ -30,6 +30,8 @@ _HURRY_S = 0.005
 _SAVE_INTERVAL_S = 0.25
 _RETRY_S = 0.5
 _AGAIN_S = 0.02
+_LOOK_INTERVAL_S = 1.0
+"""How long a view that is not written may be gone before it is noticed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +63,7 @@ class _Progress:
     newest_ms: int = 0
     applied_at_s: float = 0.0
     retry_at_s: float = 0.0
+    looked_at_s: float = 0.0
     stopped: SeekpointError | None = None
 
 
@@ -104,6 +107,7 @@ class ProjectorLoop:
             for partition, projection in self.projections.items():
                 if projection.is_ready:
                     self._guarded(partition, projection.flush)
+        self._look()
         self._prepare()
         self._save()
 
@@ -161,6 +165,15 @@ class ProjectorLoop:
             became_ready = became_ready or projection.is_ready
         if became_ready:
             self._group.read({number: one.position for number, one in self.projections.items() if one.is_ready})
+
+    def _look(self) -> None:
+        """A view that was flushed is noticed by the next write; where nothing is written, here."""
+        now_s = time.monotonic()
+        for partition, projection in self.projections.items():
+            progress = self._progress[partition]
+            if projection.is_ready and now_s - max(progress.looked_at_s, progress.applied_at_s) > _LOOK_INTERVAL_S:
+                progress.looked_at_s = now_s
+                self._guarded(partition, projection.look)
 
     def _make_ready(self, partition: int) -> None:
         self._progress[partition].end = self.source.log.watermarks(partition).high
