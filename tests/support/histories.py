@@ -26,6 +26,10 @@ ACTIONS = (
     *("update",) * 6,
     *("say",) * 3,
     *("claim",) * 3,
+    *("run",) * 8,
+    "stale_outcome",
+    "verdict",
+    "rewind",
     "lost_claim",
     "heal_claim",
     "accept_claim",
@@ -164,7 +168,58 @@ class _Writer:
         epoch = draft.epoch + step.number % 2
         return self._entry(step, b.ContextUpdated("forged", "1"), draft.seq + 1, max(1, epoch), self._id())
 
+    def _run(self, step: Step, draft: Draft) -> Entry | None:
+        """Something an agent's code asks for, or the end of what it asked: most fit, some do not."""
+        name, which = f"{draft.turn + 1}/" if step.number % 2 else "", step.number % 4
+        key, position = f"{name}call-{which}:1", len(draft.calls) + 1
+        waiting = next(iter(draft.mailbox), None)
+        bodies: tuple[b.Body, ...] = (
+            b.StepStarted(key, position, "call", f"{which:032}", "[1]", estimate='{"usd":"0.5"}'),
+            b.StepEnded(key, 1, "succeeded", str(step.number), ended_at_us=step.number * 10**10, cost_usd="0.1"),
+            b.StepEnded(key, 1, "failed", error='{"type":"ValueError"}'),
+            b.StepEnded(key, 1, "retry", retry_at_us=5),
+            b.StepStarted(key, position, "call", f"{which:032}", attempt=2),
+            b.ContextUpdated(f"key-{which}", "7", f"{name}#{position}"),
+            b.MessageSaid("assistant", "written", call=f"{name}#{position}"),
+            b.Sampled(f"{name}now:{position}", position, "now", value=str(step.number)),
+            b.GateOpened(f"{name}gate:{which}", position, "gate", prompt='"go?"'),
+            b.GateResolved(f"{name}gate:{which}", "approved", waiting, "1", "ann"),
+            b.EffectIntended(f"effect-{which}:1", position, "effect", "e" * 32, "at_most_once", irreversible=True),
+            b.EffectIntended(f"{name}effect-{which}:1", position, "effect", "e" * 32, "idempotent"),
+            b.EffectSettled(f"effect-{which}:1", 1, ("succeeded", "failed", "unknown", "stuck")[which], "1"),
+            b.EffectSettled(f"{name}effect-{which}:1", 1, "succeeded", "2", external_id=waiting),
+            b.ObligationRegistered(f"effect-{which}:1", "undo"),
+            b.ObligationSettled(f"effect-{which}:1", "done"),
+            b.TurnEnded(draft.turn + 1),
+            b.TurnEnded(draft.turn + 1 + which),
+            b.ContentBatch(which == 0, {"batch": "1"}, '["key-1"]', '[["user","one"],["user","two"]]'),
+            b.AgentStarted("agent", "1", "d", '{"n":1}'),
+            b.BudgetSet('{"usd":"5"}', '{"tokens":"100"}'),
+            b.BudgetNoted("warned", "usd"),
+            b.PatchMarked(f"patch-{which}"),
+            b.CancelAccepted(waiting, "enough"),
+        )
+        return self._own(step, draft, bodies[(step.number * 7 + len(self.written)) % len(bodies)])
+
+    def _rewind(self, step: Step, draft: Draft) -> Entry | None:
+        mine = [one for one in self.written if one.entry and one.entry.process_id == step.process_id]
+        state = new_state()
+        for one in mine[: step.number]:
+            assert one.entry is not None
+            state = fold(state, one.offset, one.entry)
+        return self._own(step, draft, b.Rewound(state.seq, state.content_json()))
+
+    def _stale_outcome(self, step: Step, draft: Draft) -> Entry | None:
+        if step.process_id not in self.owners:
+            return None
+        owner, epoch = self.owners[step.process_id]
+        told = b.EffectSettled(f"effect-{step.number % 4}:1", 1, "succeeded", "3")
+        return self._entry(step, told, draft.seq + 1, epoch, owner)
+
     # --- external entries
+    def _verdict(self, step: Step, draft: Draft) -> Entry:
+        return self._external(step, b.EffectVerdict(f"effect-{step.number % 4}:1", "succeeded", "1", reason="seen"))
+
     def _external(self, step: Step, body: b.Body, entry_id: bytes | None = None) -> Entry:
         return self._entry(step, body, None, 0, None, entry_id)
 

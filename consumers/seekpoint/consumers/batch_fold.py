@@ -38,7 +38,9 @@ class Touched:
     mail: bool = False
     said: int = 0
     is_urgent: bool = False
+    frames: bool = False
     keys: set[str] = field(default_factory=set)
+    call_keys: set[str] = field(default_factory=set)
 
     def change(self, key: bytes) -> Change:
         """What has to be written. The draft is gone: it is the change's state."""
@@ -46,7 +48,10 @@ class Touched:
         if self.whole:
             return Change(key=key, state=state, whole=True)
         messages = state.conversation[len(state.conversation) - self.said :] if self.said else ()
-        return Change(key=key, state=state, context_keys=frozenset(self.keys), messages=messages, mail=self.mail)
+        return Change(
+            key=key, state=state, context_keys=frozenset(self.keys), call_keys=frozenset(self.call_keys),
+            frames=self.frames, messages=messages, mail=self.mail,
+        )  # fmt: skip
 
 
 def decode_batch(records: Sequence[Record], log: LogReader) -> tuple[Decoded, Poison]:
@@ -83,10 +88,14 @@ def fold_batch(
             mark = _MARKS.get(type(entry.body))
             if mark is not None:
                 mark(one, entry.body)
+            if entry.body.call is not None:
+                one.call_keys.add(entry.body.call)
             if type(entry.body) in _URGENT and asks_for_checkpoint(entry.body, one.draft, after_invocation):
                 one.is_urgent = True
         elif verdict is Verdict.DELIVERED:
             one.mail = True
+        elif verdict is Verdict.STALE and type(entry.body) is b.EffectSettled:
+            one.mail = True  # what a former owner knows of an effect in doubt
         elif verdict is Verdict.FORGED:
             forged.append((record, UndecodableRecord(verdict.value, process_id=entry.process_id)))
     return touched, forged
@@ -122,10 +131,42 @@ def _mailbox(one: Touched, body: b.Received) -> None:
     one.mail = True
 
 
+def _call(one: Touched, body: Any) -> None:
+    one.call_keys.add(body.key)
+
+
+def _call_and_mailbox(one: Touched, body: Any) -> None:
+    one.call_keys.add(body.key)
+    one.mail = True
+
+
+def _frame(one: Touched, body: b.AgentStarted) -> None:
+    one.frames = True
+
+
+def _turn(one: Touched, body: b.TurnEnded) -> None:
+    """Its calls are gone: those the batch made are marked already."""
+    one.frames = True
+    if one.base is not None:
+        prefix = f"{body.number}/"
+        one.call_keys.update(key for key in one.base.calls if key.startswith(prefix))
+
+
+def _batch(one: Touched, body: b.ContentBatch) -> None:
+    if body.cleared and one.base is not None:
+        one.keys.update(one.base.values_json)
+    one.keys.update(body.values, load(body.deleted))
+    one.said += len(load(body.messages))
+
+
 def _everything(one: Touched, body: b.Body) -> None:
     one.whole = True
 
 
+_CALLS = (
+    *(b.StepStarted, b.StepEnded, b.DecisionStarted, b.DecisionMade, b.Sampled, b.TimerSet, b.TimerFired),
+    *(b.GateOpened, b.ChildSpawned, b.ChildEnded, b.EffectIntended),
+)
 _MARKS: Mapping[type[b.Body], Callable[[Touched, Any], None]] = {
     b.ContextUpdated: _one_key,
     b.ContextDeleted: _one_key,
@@ -133,7 +174,14 @@ _MARKS: Mapping[type[b.Body], Callable[[Touched, Any], None]] = {
     b.ContextPatched: _patched_keys,
     b.ContextCleared: _all_keys,
     b.MessageSaid: _message,
+    b.ContentBatch: _batch,
     b.Received: _mailbox,
+    b.CancelAccepted: _mailbox,
+    b.GateResolved: _call_and_mailbox,
+    b.EffectSettled: _call_and_mailbox,
+    b.AgentStarted: _frame,
+    b.TurnEnded: _turn,
+    **dict.fromkeys(_CALLS, _call),
     b.Rewound: _everything,
     b.Forked: _everything,
     b.Finished: _everything,

@@ -29,7 +29,7 @@ class _Kept:
     """One process. ``promised`` is what its last change said its content's size is; another one is damage."""
 
     state: State
-    promised: tuple[int, int]
+    promised: tuple[int, int, int]
     pointer: Pointer | None = None
 
 
@@ -240,6 +240,11 @@ def _changed(before: _Kept | None, change: Change) -> _Kept:
     draft = state.thaw()
     draft.values_json = {key: text for key, text in old.values_json.items() if key not in change.context_keys}
     draft.values_json |= {key: state.values_json[key] for key in change.context_keys if key in state.values_json}
+    draft.calls = {key: call for key, call in old.calls.items() if key not in change.call_keys}
+    draft.calls |= {key: state.calls[key] for key in change.call_keys if key in state.calls}
+    draft.calls_shared = False
+    if not change.frames:
+        draft.start_frame, draft.turn_frame = old.start_frame, old.turn_frame
     draft.conversation = old.conversation
     for message in change.messages:
         draft.conversation = draft.conversation.append(spoken(message))
@@ -248,8 +253,8 @@ def _changed(before: _Kept | None, change: Change) -> _Kept:
     return _Kept(draft.freeze(), _sizes(state), pointer)
 
 
-def _sizes(state: State) -> tuple[int, int]:
-    return len(state.values_json), len(state.conversation)
+def _sizes(state: State) -> tuple[int, int, int]:
+    return len(state.values_json), len(state.conversation), len(state.calls)
 
 
 def _intact(kept: _Kept) -> bool:

@@ -12,7 +12,7 @@ import msgpack
 
 from seekpoint.consumers import view_scripts as scripts
 from seekpoint.consumers.redis_ import RedisScripts
-from seekpoint.consumers.view_rows import head_of, mail_of, message_row, state_of, summary_in
+from seekpoint.consumers.view_rows import call_fields, frame_fields, head_of, mail_of, message_row, state_of, summary_in
 from seekpoint.consumers.view_store import Change, Page, Pointer, Seen, ViewMeta
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat, ViewUnavailable
 from seekpoint.schemas.settings import Settings
@@ -239,19 +239,24 @@ def _row(change: Change) -> list[Any]:
     state, values = change.state, change.state.values_json
     if change.whole:
         return _whole_row(change.key, state)
-    changed, removed = [], []
+    changed: list[str | bytes] = frame_fields(state) if change.frames else []
+    removed: list[str | bytes] = []
     for key in change.context_keys:
         if key in values:
             changed += [key, values[key]]
         else:
             removed.append(key)
+    if change.call_keys:
+        call_fields(state, change.call_keys, changed, removed)
     said = [message_row(message) for message in change.messages]
     mail = mail_of(state) if change.mail else False
     return [change.key, head_of(state), str(state.offset), False, changed, removed, said, mail]
 
 
 def _whole_row(key: bytes, state: State) -> list[Any]:
-    context = [part for pair in state.values_json.items() for part in pair]
+    context: list[str | bytes] = [part for pair in state.values_json.items() for part in pair]
+    context += frame_fields(state)
+    call_fields(state, state.calls, context, [])
     said = [message_row(message) for message in state.conversation.bodies()]
     return [key, head_of(state), str(state.offset), True, context, [], said, mail_of(state)]
 

@@ -17,15 +17,16 @@ import orjson
 
 from seekpoint.consumers.view_store import Summary
 from seekpoint.schemas.bodies import MessageSaid
+from seekpoint.schemas.calls import call_row
 from seekpoint.schemas.conversation import Message
 from seekpoint.schemas.entry import id_text
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat
 from seekpoint.schemas.lifecycle import Lifecycle
 from seekpoint.schemas.parts import Lineage
 from seekpoint.schemas.state import COUNTERS, FOLD_VERSION, Draft, State
-from seekpoint.schemas.state_json import restore_whole
+from seekpoint.schemas.state_json import frame_row, owed_of, restore_whole
 
-__all__ = ["head_of", "mail_of", "message_row", "state_of", "summary_in"]
+__all__ = ["call_fields", "frame_fields", "head_of", "mail_of", "message_row", "state_of", "summary_in"]
 
 _OPTIONAL = ("first_offset", "owner_node", "owner_boot", "result_json", "last_kind")
 _COUNTS = ("epoch", "seq", "invocations", *COUNTERS)
@@ -34,6 +35,8 @@ _counts = attrgetter(*_COUNTS)
 _NO_LINEAGE = Lineage()
 
 Row = Sequence[Any]
+_CALL, _FRAME = b"\xff", b"\xfe"
+"""How the names of fields begin that are no context value's: no UTF-8 text has these bytes."""
 
 
 def head_of(state: State) -> bytes:
@@ -49,6 +52,12 @@ def head_of(state: State) -> bytes:
         head["values"] = len(state.values_json)
     if state.conversation:
         head["messages"] = len(state.conversation)
+    if state.calls:
+        head["calls"] = len(state.calls)
+    if state.turn or state.patches or state.start_frame is not None:
+        head["run"] = {"turn": state.turn, "patches": list(state.patches)}
+    if owed := owed_of(state):
+        head["owed"] = owed
     if state.invocation is not None:
         head["invocation"] = [state.invocation.trigger, state.invocation.payload_json, state.invocation.started]
     if state.lineage != _NO_LINEAGE:
@@ -64,6 +73,25 @@ def mail_of(state: State) -> bytes:
         return b""
     items = [[item.id.hex(), item.kind, item.name, item.payload_json, item.actor] for item in state.mailbox.values()]
     return orjson.dumps([items, b"".join(state.remembered).hex()])
+
+
+def call_fields(state: State, keys: Iterable[str], changed: list[str | bytes], removed: list[str | bytes]) -> None:
+    """Add the fields of the calls ``keys``: field, value, ... of what there is, the field of what is gone."""
+    calls = state.calls
+    for key in keys:
+        call, name = calls.get(key), _CALL + key.encode()
+        if call is None:
+            removed.append(name)
+        else:
+            changed += [name, orjson.dumps(call_row(call))]
+
+
+def frame_fields(state: State) -> list[str | bytes]:
+    """The fields of what a resume starts from: field, value, ..."""
+    frames = ((b"start", state.start_frame), (b"turn", state.turn_frame))
+    return [
+        part for name, frame in frames if frame is not None for part in (_FRAME + name, orjson.dumps(frame_row(frame)))
+    ]
 
 
 def message_row(message: Message | MessageSaid) -> bytes:
@@ -93,8 +121,9 @@ def state_of(head: bytes, mail: bytes | None, context: Sequence[bytes], messages
             "first_offset": row.get("first_offset"),
             "counters": {name: row.get(name, 0) for name in COUNTERS},
         }
-        if (len(content["context"]), len(content["conversation"])) != (row.get("values", 0), row.get("messages", 0)):
-            raise ValueError("other values or messages than its head counts")
+        found = (len(content["context"]), len(content["conversation"]), len(content["calls"]))
+        if found != (row.get("values", 0), row.get("messages", 0), row.get("calls", 0)):
+            raise ValueError("other values, messages or calls than its head counts")
         draft = Draft()
         restore_whole(draft, whole)
     except (LookupError, TypeError, ValueError, AttributeError) as exc:
@@ -136,7 +165,17 @@ def _head(head: bytes) -> dict[str, Any]:
 
 
 def _content(row: dict[str, Any], context: Sequence[bytes], messages: Iterable[bytes]) -> dict[str, Any]:
-    texts = [part.decode() for part in context]
+    texts: list[str] = []
+    calls: dict[str, Any] = {}
+    frames: dict[bytes, Any] = {}
+    for name, value in zip(context[::2], context[1::2], strict=True):
+        if name.startswith(_CALL):
+            calls[name[1:].decode()] = orjson.loads(value)
+        elif name.startswith(_FRAME):
+            frames[name[1:]] = orjson.loads(value)
+        else:
+            texts += [name.decode(), value.decode()]
+    run = row.get("run", {})
     said = orjson.loads(b"[" + b",".join(messages) + b"]")
     return {
         "context": dict(zip(texts[::2], texts[1::2], strict=True)),
@@ -144,6 +183,10 @@ def _content(row: dict[str, Any], context: Sequence[bytes], messages: Iterable[b
         "lifecycle": row["lifecycle"],
         "invocations": row.get("invocations", 0),
         "invocation": row.get("invocation"),
+        "calls": calls,
+        "turn": run.get("turn", 0),
+        "patches": run.get("patches", []),
+        "frames": [frames.get(b"start"), frames.get(b"turn")],
     }
 
 
@@ -162,4 +205,5 @@ def _ownership(row: dict[str, Any], mail: bytes | None) -> dict[str, Any]:
         "remembered": [remembered[at : at + 32] for at in range(0, len(remembered), 32)],
         "lineage": row.get("lineage") or asdict(_NO_LINEAGE),
         "degraded": row.get("degraded"),
+        **row.get("owed", {}),
     }

@@ -57,6 +57,10 @@ class Change:
     """Write everything: the process is new to the view, or its content was replaced."""
     context_keys: frozenset[str] = field(default_factory=frozenset)
     """Context values that were set or removed (as they are in ``state``)."""
+    call_keys: frozenset[str] = field(default_factory=frozenset)
+    """Calls that were made, answered or forgotten (as they are in ``state``)."""
+    frames: bool = False
+    """Write what a resume starts from: an agent began, or one of its turns ended."""
     messages: Sequence[Message] = ()
     """Messages that were added at the conversation's end."""
     mail: bool = True

@@ -22,7 +22,16 @@ from seekpoint.schemas.widths import content_width, mailbox_width
 if TYPE_CHECKING:
     from seekpoint.schemas.state import Draft
 
-__all__ = ["COUNTERS", "content_of", "counters_of", "ownership_of", "restore_content", "restore_whole"]
+__all__ = [
+    "COUNTERS",
+    "content_of",
+    "counters_of",
+    "frame_row",
+    "owed_of",
+    "ownership_of",
+    "restore_content",
+    "restore_whole",
+]
 
 COUNTERS = (
     "stale_entries",
@@ -66,9 +75,9 @@ def _run_of(state: Draft) -> dict[str, Any]:
     if state.patches:
         run["patches"] = list(state.patches)
     if state.start_frame is not None:
-        run["frames"] = [_frame_row(state.start_frame), _frame_row(state.turn_frame)]
+        run["frames"] = [frame_row(state.start_frame), frame_row(state.turn_frame)]
     elif state.turn_frame is not None:
-        run["frames"] = [None, _frame_row(state.turn_frame)]
+        run["frames"] = [None, frame_row(state.turn_frame)]
     return run
 
 
@@ -78,7 +87,8 @@ def _inherited(call: Call) -> Call:
     return call
 
 
-def _frame_row(frame: Frame | None) -> list[Any] | None:
+def frame_row(frame: Frame | None) -> list[Any] | None:
+    """What a resume starts from, as a short list."""
     if frame is None:
         return None
     one = frame.invocation
@@ -103,11 +113,11 @@ def ownership_of(state: Draft) -> dict[str, Any]:
         "remembered": [one.hex() for one in state.remembered],
         "lineage": asdict(state.lineage),
         "degraded": state.degraded and asdict(state.degraded),
-        **_owed_of(state),
+        **owed_of(state),
     }
 
 
-def _owed_of(state: Draft) -> dict[str, Any]:
+def owed_of(state: Draft) -> dict[str, Any]:
     """What there is of the agent's run that no fork and no rewind carries."""
     owed: dict[str, Any] = {}
     if state.agent is not None:
