@@ -14,7 +14,7 @@ from seekpoint.consumers import Recovery, Tier
 from seekpoint.consumers.checkpoints import FLOOR_KEY, Checkpoint, Floor
 from seekpoint.consumers.memory_checkpoints import MemoryCheckpoints
 from seekpoint.producers import Node, Process
-from seekpoint.schemas import MemoryLog, Settings, fold, new_state
+from seekpoint.schemas import Entry, MemoryLog, Settings, bodies, encode, fold, new_id, new_state
 from seekpoint.schemas.errors import Fenced, LogTruncated, OwnerAlive, ProcessFinished, SeekpointError
 from seekpoint.schemas.state import State
 
@@ -155,32 +155,36 @@ async def test_a_process_below_the_floor_is_not_new(log: MemoryLog) -> None:
             assert heir.state.lost_claims == 0
 
 
-async def test_a_claim_right_behind_ours_is_not_missed(log: MemoryLog) -> None:
-    """Both are read in one go: the handle that is made of the first is fenced by the second."""
-    for round_ in range(20):
-        name = f"p-{round_}"
-        async with Node.in_memory(log) as one, Node.in_memory(log) as two:
-            opened = await asyncio.gather(
-                _hold(one, name), _hold(two, name), _hold(one, f"{name}-other"), return_exceptions=True
-            )
-            processes = [each for each in opened if isinstance(each, Process)]
-            assert all(isinstance(each, Process | SeekpointError) for each in opened)
-            state = refold(log, name)
-            for process in processes:
-                if process.process_id == name:
-                    try:
-                        await process.confirm()
-                        await process.update("a", 1)
-                        await process.confirm()
-                    except Fenced:
-                        assert process._handle.claim_id != state.owner
-                    else:
-                        assert process._handle.claim_id == state.owner
-                process.let_go()
+async def test_what_was_there_before_the_node_is_not_new(log: MemoryLog) -> None:
+    """Where there is no floor the proof has read the whole log: the heir claims once."""
+    async with Node.in_memory(log) as node, node.open("old") as process:
+        await process.update("a", 1)
+    async with Node.in_memory(log) as node:
+        await proven(node)
+        async with node.open("old") as heir:
+            assert (heir.state.context, heir.state.lost_claims) == ({"a": 1}, 0)
 
 
-async def _hold(node: Node, name: str) -> Process:
-    return await node.open(name, take_over=True)
+async def test_a_claim_right_behind_ours_is_not_missed(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both are read in one go: the handle that is made of the first is fenced by the second, before it writes."""
+    claim = bodies.Claim(expected_epoch=1, node_id="rival", boot_id="rival")
+    rival = encode(Entry(new_id(), "p", None, 0, None, None, 0, None, None, None, claim))
+    append = log.append
+
+    def followed(partition: int, key: bytes | None, value: bytes | None) -> int:
+        offset = append(partition, key, value)
+        if key == b"p":
+            append(partition, key, rival)
+        return offset
+
+    async with Node.in_memory(log) as node:
+        await proven(node)
+        monkeypatch.setattr(log, "append", followed)
+        process = await node.open("p")
+        monkeypatch.undo()
+        with pytest.raises(Fenced):
+            await process.update("a", 1)
+        process.let_go()
 
 
 async def test_many_new_processes_at_once_have_one_owner_each(log: MemoryLog) -> None:
