@@ -451,5 +451,5 @@ def test_an_append_to_a_long_conversation_writes_one_message(bench: Bench) -> No
     bench.owner.own(b.MessageSaid("user", "one more"))
     bench.project(projection)
     [change] = written
-    assert [message.text for message in change.messages] == ["one more"]
+    assert [said.content for said in change.messages] == ["one more"]
     assert (change.whole, change.mail, change.context_keys) == (False, False, frozenset())

@@ -327,7 +327,7 @@ def _bytes_of_one_message(server: OwnValkey, store: RedisView, before: int) -> i
     draft.conversation = Conversation(b.MessageSaid("user", "what was said") for _ in range(before))
     journal.write([Change(key=KEY, state=draft.snapshot(), whole=True)])
     draft.conversation = draft.conversation.append(b.MessageSaid("user", "what was said"))
-    change = Change(key=KEY, state=draft.snapshot(), messages=list(draft.conversation[before:]), mail=False)
+    change = Change(key=KEY, state=draft.snapshot(), messages=draft.conversation.newest(1), mail=False)
     start = server.client.info("stats")["total_net_input_bytes"]
     assert journal.write([change])
     return int(server.client.info("stats")["total_net_input_bytes"] - start)

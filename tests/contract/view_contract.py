@@ -150,7 +150,7 @@ class ViewContract:
                 key=KEY,
                 state=second,
                 context_keys=frozenset({"a", "b"}),
-                messages=list(second.conversation)[2:],
+                messages=second.conversation.newest(1),
                 mail=False,
             )
         ])  # fmt: skip

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from entry_examples import an_id, any_body, any_entry, claim, external, own
+from entry_examples import IDS, an_id, any_body, any_entry, claim, external, own
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.avro import get_long, put_long
 from seekpoint.schemas.codec import SCHEMA_FINGERPRINT, Codec, encode, schema_json
@@ -37,6 +37,23 @@ WHOLE = json.loads(schema_json())
 ORACLE = fastavro.parse_schema(plain(WHOLE))
 DECODE_SECONDS_MAX = 2.0
 DECODE_BYTES_MAX = 64 * 1_048_576
+
+
+OWNED = st.builds(
+    Entry,
+    id=IDS,
+    process_id=st.just("case-17"),
+    seq=st.integers(0, 1 << 26),
+    epoch=st.integers(0, 63),
+    claim_id=IDS,
+    prev_offset=st.none() | st.integers(0, 1 << 54),
+    ts=st.integers(0, 1 << 54),
+    actor=st.none(),
+    caused_by=st.none(),
+    correlation_id=st.none(),
+    body=any_body(),
+)
+"""Entries in the form that nearly all of an owner have."""
 
 
 # --- as Avro says -----------------------------------------------------------------------------------------------------
@@ -219,6 +236,46 @@ def test_flipped_bits_give_an_entry_or_one_error(entry: Entry, data: st.DataObje
         broken[data.draw(st.integers(10, len(broken) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     found = decode_or_none(bytes(broken))
     assert found is None or decode_or_none(encode(found)) == found
+
+
+def agree(data: bytes, key: bytes) -> bool:
+    """Whether the skim gave something; then it has to be what decoding gives."""
+    owned, entry = Codec().skim(data, key), decode_or_none(data)
+    if owned is not None:
+        assert entry is not None
+        assert owned == (entry.seq, entry.epoch, entry.claim_id, entry.body)
+        assert entry.process_id.encode() == key
+    return owned is not None
+
+
+@given(OWNED)
+@settings(deadline=None)
+def test_a_skim_says_of_an_owners_entry_what_decoding_says(entry: Entry) -> None:
+    """In its usual form it is skimmed, whatever its body; under another key it is not."""
+    assert agree(encode(entry), b"case-17")
+    assert not agree(encode(entry), b"case-18")
+
+
+@given(st.one_of(any_entry(), OWNED), st.data())
+@settings(max_examples=300, deadline=None)
+def test_a_skim_never_takes_what_decoding_refuses(entry: Entry, data: st.DataObject) -> None:
+    """Flipped bits, truncated and trailing bytes: the skim gives nothing, or what decoding gives."""
+    broken = bytearray(encode(entry))
+    for _ in range(data.draw(st.integers(0, 3))):
+        broken[data.draw(st.integers(0, len(broken) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    agree(bytes(broken), entry.process_id.encode())
+    agree(bytes(broken[: data.draw(st.integers(0, len(broken)))]), entry.process_id.encode())
+    agree(bytes(broken) + b"\0", entry.process_id.encode())
+
+
+def test_a_skim_knows_the_limits() -> None:
+    """What is larger than a record may be, or nested deeper, is left to decoding, which refuses it."""
+    large = encode(own(1, b.MessageSaid("user", "x" * 2_000)))
+    deep = encode(own(1, b.ContextUpdated("a", "[" * 70 + "]" * 70)))
+    key = own(1, b.MessageSaid()).process_id.encode()
+    assert Codec().skim(large, key) is not None
+    assert Codec(Limits(record_bytes=1_000)).skim(large, key) is None
+    assert Codec().skim(deep, key) is None
 
 
 @given(any_entry(), st.data())

@@ -32,5 +32,5 @@ def _change(key: bytes, before: State | None, state: State, whole: bool) -> Chan
     old, new = before.values_json, state.values_json
     changed = {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
     mail = list(before.mailbox) != list(state.mailbox) or list(before.remembered) != list(state.remembered)
-    added = list(state.conversation)[len(before.conversation) :]
+    added = state.conversation.newest(len(state.conversation) - len(before.conversation))
     return Change(key=key, state=state, context_keys=frozenset(changed), messages=added, mail=mail)

@@ -10,17 +10,15 @@ from seekpoint.consumers.cadence import asks_for_checkpoint
 from seekpoint.consumers.scan import entry_of
 from seekpoint.consumers.view_store import Change
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.entry import Entry
 from seekpoint.schemas.errors import UndecodableRecord
-from seekpoint.schemas.fold import Verdict, advance
-from seekpoint.schemas.limits import Limits
+from seekpoint.schemas.fold import Verdict, advance, advance_owned
 from seekpoint.schemas.log import LogReader, Record
 from seekpoint.schemas.state import Draft, State
 from seekpoint.schemas.values import load
 
-__all__ = ["Decoded", "Poison", "Touched", "decode_batch", "fold_batch"]
+__all__ = ["Poison", "Touched", "fold_batch"]
 
-Decoded = Sequence[tuple[Record, Entry]]
+_APPLIED, _SKIPPED = Verdict.APPLIED, Verdict.SKIPPED  # to name an enum's member costs a tenth of a microsecond
 Poison = list[tuple[Record, UndecodableRecord]]
 
 
@@ -47,58 +45,67 @@ class Touched:
         state = self.draft.freeze()
         if self.whole:
             return Change(key=key, state=state, whole=True)
-        messages = state.conversation[len(state.conversation) - self.said :] if self.said else ()
+        messages = state.conversation.newest(self.said) if self.said else ()
         return Change(
             key=key, state=state, context_keys=frozenset(self.keys), call_keys=frozenset(self.call_keys),
             frames=self.frames, messages=messages, mail=self.mail,
         )  # fmt: skip
 
 
-def decode_batch(records: Sequence[Record], log: LogReader) -> tuple[Decoded, Poison]:
-    """The entries among ``records``, and the rest. Raises ``NewerFormat``: nothing is skipped for it."""
-    codec, partitions = log.codec, log.partitions
-    entries: list[tuple[Record, Entry]] = []
-    poison: Poison = []
-    for record in records:
-        try:
-            entries.append((record, entry_of(record, codec, partitions)))
-        except UndecodableRecord as exc:
-            poison.append((record, exc))
-    return entries, poison
-
-
 def fold_batch(
-    entries: Decoded, bases: Mapping[bytes, State | None], limits: Limits, after_invocation: bool
+    records: Sequence[Record], bases: Mapping[bytes, State | None], log: LogReader, after_invocation: bool
 ) -> tuple[dict[bytes, Touched], Poison]:
-    """What ``entries`` make of ``bases``, the states before them; and the forged ones. The hot loop."""
+    """What the entries among ``records`` make of ``bases``, the states before them; and the poison, forged ones too.
+
+    The hot loop. Each entry is folded as soon as it is decoded, and gone: a batch of them, kept, would be half of what
+    the garbage collector has to walk. Raises ``NewerFormat``: nothing is skipped for it.
+    """
+    codec, partitions, limits = log.codec, log.partitions, log.limits
     touched: dict[bytes, Touched] = {}
-    forged: Poison = []
-    for record, entry in entries:
-        key: bytes = record.key  # type: ignore[assignment]  # an entry has one
-        one = touched.get(key)
-        if one is None:
-            one = touched[key] = _begin(bases[key])
-        verdict = advance(one.draft, record.offset, entry, limits)
-        if verdict is Verdict.SKIPPED:
+    poison: Poison = []
+    skim = codec.skim
+    for record in records:
+        _, offset, _, key, value = record
+        one = touched.get(key)  # type: ignore[arg-type]  # None is never there
+        verdict = None
+        if one is not None:  # so its key has been looked at
+            owned = skim(value, key)  # type: ignore[arg-type]
+            if owned is not None:
+                body = owned.body
+                verdict = advance_owned(one.draft, offset, owned, limits)
+        if verdict is None:
+            try:
+                entry = entry_of(record, codec, partitions)
+            except UndecodableRecord as exc:
+                poison.append((record, exc))
+                continue
+            if one is None:
+                one = touched[key] = _begin(bases[key])  # type: ignore[index]
+            body = entry.body
+            verdict = advance(one.draft, offset, entry, limits)
+        assert one is not None
+        if verdict is _SKIPPED:
             continue
         if one.first is None:
-            one.first = record.offset
-        one.read_bytes += len(record.value or b"")
-        if verdict is Verdict.APPLIED:
-            mark = _MARKS.get(type(entry.body))
-            if mark is not None:
-                mark(one, entry.body)
-            if entry.body.call is not None:
-                one.call_keys.add(entry.body.call)
-            if type(entry.body) in _URGENT and asks_for_checkpoint(entry.body, one.draft, after_invocation):
+            one.first = offset
+        one.read_bytes += len(value)  # type: ignore[arg-type]
+        if verdict is _APPLIED:
+            kind = type(body)
+            if kind is b.MessageSaid:
+                one.said += 1
+            elif kind in _MARKS:
+                _MARKS[kind](one, body)
+            if body.call is not None:
+                one.call_keys.add(body.call)
+            if kind in _URGENT and asks_for_checkpoint(body, one.draft, after_invocation):
                 one.is_urgent = True
         elif verdict is Verdict.DELIVERED:
             one.mail = True
-        elif verdict is Verdict.STALE and type(entry.body) is b.EffectSettled:
+        elif verdict is Verdict.STALE and type(body) is b.EffectSettled:
             one.mail = True  # what a former owner knows of an effect in doubt
         elif verdict is Verdict.FORGED:
-            forged.append((record, UndecodableRecord(verdict.value, process_id=entry.process_id)))
-    return touched, forged
+            poison.append((record, UndecodableRecord(verdict.value, process_id=key.decode())))  # type: ignore[union-attr]
+    return touched, poison
 
 
 def _begin(base: State | None) -> Touched:
@@ -121,10 +128,6 @@ def _patched_keys(one: Touched, body: b.ContextPatched) -> None:
 def _all_keys(one: Touched, body: b.ContextCleared) -> None:
     if one.base is not None:
         one.keys.update(one.base.values_json)
-
-
-def _message(one: Touched, body: b.MessageSaid) -> None:
-    one.said += 1
 
 
 def _mailbox(one: Touched, body: b.Received) -> None:
@@ -173,7 +176,6 @@ _MARKS: Mapping[type[b.Body], Callable[[Touched, Any], None]] = {
     b.ContextUpdatedMany: _many_keys,
     b.ContextPatched: _patched_keys,
     b.ContextCleared: _all_keys,
-    b.MessageSaid: _message,
     b.ContentBatch: _batch,
     b.Received: _mailbox,
     b.CancelAccepted: _mailbox,

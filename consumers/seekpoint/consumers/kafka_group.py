@@ -10,11 +10,12 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 from seekpoint.consumers.kafka_client import Consumer, KafkaException, Message, TopicPartition
 from seekpoint.consumers.kafka_errors import END_OF_PARTITION, OUT_OF_RANGE, passes, translated
-from seekpoint.consumers.messages import offset_of, record_of
+from seekpoint.consumers.messages import offset_of, records_of
 from seekpoint.schemas.log import Record
 from seekpoint.schemas.settings import Settings
 
@@ -85,25 +86,31 @@ class KafkaGroup:
             first = self._consumer.poll(timeout_s)
             messages = [] if first is None else [first, *self._consumer.consume(count - 1, 0)]
         found: dict[int, Fetched] = {}
-        for message in messages:
-            partition = message.partition()
+        for partition, run in groupby(messages, Message.partition):
             if partition is None or partition < 0:
-                self._event(message)
-                continue
-            one = found.get(partition)
-            if one is None:
-                one = found[partition] = Fetched(partition)
-            self._add(one, message)
+                for event in run:
+                    self._event(event)
+            else:
+                self._add(found.setdefault(partition, Fetched(partition)), list(run))
         return list(found.values())
 
-    def _add(self, one: Fetched, message: Message) -> None:
-        error = message.error()
-        if error is None:
-            one.records.append(record_of(one.partition, message))
-            one.next_offset = offset_of(message) + 1
-            epoch = message.leader_epoch()
+    def _add(self, one: Fetched, run: list[Message]) -> None:
+        """What came in one go of one partition: mostly nothing but records."""
+        said = [message for message in run if message.error() is not None]
+        if said:
+            run = [message for message in run if message.error() is None]
+        if run:
+            one.records += records_of(one.partition, run)
+            one.next_offset = one.records[-1].offset + 1
+            epoch = run[-1].leader_epoch()
             one.leader_epoch = -1 if epoch is None else epoch
-        elif error.name() == END_OF_PARTITION:
+        for message in said:
+            self._tell(one, message)
+
+    def _tell(self, one: Fetched, message: Message) -> None:
+        error = message.error()
+        assert error is not None
+        if error.name() == END_OF_PARTITION:
             one.next_offset = max(one.next_offset, offset_of(message))
         elif error.name() in OUT_OF_RANGE:
             one.is_lost = True

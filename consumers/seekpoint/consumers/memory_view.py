@@ -15,7 +15,6 @@ from seekpoint.consumers.view_store import (
     Pointer,
     Seen,
     ViewMeta,
-    spoken,
     summary_of,
 )
 from seekpoint.schemas.errors import ViewUnavailable
@@ -247,7 +246,7 @@ def _changed(before: _Kept | None, change: Change) -> _Kept:
         draft.start_frame, draft.turn_frame = old.start_frame, old.turn_frame
     draft.conversation = old.conversation
     for message in change.messages:
-        draft.conversation = draft.conversation.append(spoken(message))
+        draft.conversation = draft.conversation.append(message)
     if not change.mail:
         draft.mailbox, draft.remembered = dict(old.mailbox), dict(old.remembered)
     return _Kept(draft.freeze(), _sizes(state), pointer)

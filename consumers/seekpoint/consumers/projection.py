@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from seekpoint.consumers.batch_fold import Decoded, Poison, decode_batch, fold_batch
+from seekpoint.consumers.batch_fold import Poison, fold_batch
 from seekpoint.consumers.cadence import Dirty
 from seekpoint.consumers.checkpoint_writer import Save
 from seekpoint.consumers.checkpoints import Checkpoint, Floor
@@ -190,12 +190,12 @@ class PartitionProjection:
         if self._epochs.is_cut(leader_epoch):
             self.reload(anew=True)
             return False
-        entries, poison = decode_batch(records, self._source.log)
-        bases = self._bases({record.key for record, _ in entries if record.key is not None})
+        bases = self._bases({record.key for record in records if record.key is not None})
         if bases is None:
             return False
-        folded, forged = self._fold(entries, bases)
-        for record, error in self._in_order(poison, forged):
+        folded, poison = self._fold(records, bases)
+        for record, error in poison:
+            error.facts.update(partition=record.partition, offset=record.offset)
             self._source.on_poison(record, error)
         if not self.flush():
             return False
@@ -223,20 +223,14 @@ class PartitionProjection:
             bases.update(loaded[1])
         return bases
 
-    def _fold(self, entries: Decoded, bases: Mapping[bytes, State | None]) -> tuple[list[_Folded], Poison]:
+    def _fold(self, records: Sequence[Record], bases: Mapping[bytes, State | None]) -> tuple[list[_Folded], Poison]:
         source = self._source
-        touched, forged = fold_batch(entries, bases, source.log.limits, source.cadence.after_invocation)
+        touched, poison = fold_batch(records, bases, source.log, source.cadence.after_invocation)
         folded = []
         for key, one in touched.items():
             change = one.change(key)
             folded.append(_Folded(change, one.first, one.read_bytes, one.is_urgent))
-        return folded, forged
-
-    def _in_order(self, poison: Poison, forged: Poison) -> Poison:
-        both = sorted([*poison, *forged], key=lambda one: one[0].offset) if forged else poison
-        for record, error in both:
-            error.facts.update(partition=record.partition, offset=record.offset)
-        return both
+        return folded, poison
 
     def _send(self, folded: Sequence[_Folded], next_offset: int) -> None:
         changes = [one.change for one in folded]

@@ -23,7 +23,7 @@ __all__ = ["Goal", "Lag", "ProjectorLoop"]
 
 _logger = logging.getLogger("seekpoint.consumers")
 
-_BATCH_RECORDS = 1_000
+_BATCH_RECORDS = 2_000
 _POLL_S = 0.1
 _HURRY_S = 0.005
 """How long a poll waits while partitions are still to be prepared."""

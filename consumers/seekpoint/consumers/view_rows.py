@@ -18,11 +18,9 @@ import orjson
 from seekpoint.consumers.view_store import Summary
 from seekpoint.schemas.bodies import MessageSaid
 from seekpoint.schemas.calls import call_row
-from seekpoint.schemas.conversation import Message
 from seekpoint.schemas.entry import id_text
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat
 from seekpoint.schemas.lifecycle import Lifecycle
-from seekpoint.schemas.parts import Lineage
 from seekpoint.schemas.state import COUNTERS, FOLD_VERSION, Draft, State
 from seekpoint.schemas.state_json import frame_row, owed_of, restore_whole
 
@@ -32,7 +30,8 @@ _OPTIONAL = ("first_offset", "owner_node", "owner_boot", "result_json", "last_ki
 _COUNTS = ("epoch", "seq", "invocations", *COUNTERS)
 _optional = attrgetter(*_OPTIONAL)
 _counts = attrgetter(*_COUNTS)
-_NO_LINEAGE = Lineage()
+_NO_LINEAGE = Draft().lineage  # that very one, which most have: comparing it takes longer than looking
+_dumps = orjson.dumps
 
 Row = Sequence[Any]
 _CALL, _FRAME = b"\xff", b"\xfe"
@@ -48,10 +47,11 @@ def head_of(state: State) -> bytes:
         head["owner"] = id_text(state.owner)
     if state.finished:
         head["finished"] = True
-    if state.values_json:
-        head["values"] = len(state.values_json)
-    if state.conversation:
-        head["messages"] = len(state.conversation)
+    values, messages, lineage = len(state.values_json), len(state.conversation), state.lineage
+    if values:
+        head["values"] = values
+    if messages:
+        head["messages"] = messages
     if state.calls:
         head["calls"] = len(state.calls)
     if state.turn or state.patches or state.start_frame is not None:
@@ -60,8 +60,8 @@ def head_of(state: State) -> bytes:
         head["owed"] = owed
     if state.invocation is not None:
         head["invocation"] = [state.invocation.trigger, state.invocation.payload_json, state.invocation.started]
-    if state.lineage != _NO_LINEAGE:
-        head["lineage"] = asdict(state.lineage)
+    if lineage is not _NO_LINEAGE and lineage != _NO_LINEAGE:
+        head["lineage"] = asdict(lineage)
     if state.degraded is not None:
         head["degraded"] = asdict(state.degraded)
     return orjson.dumps(head)
@@ -94,16 +94,15 @@ def frame_fields(state: State) -> list[str | bytes]:
     ]
 
 
-def message_row(message: Message | MessageSaid) -> bytes:
+def message_row(said: MessageSaid) -> bytes:
     """One message: a JSON list of role, text, parts, tool calls, tool call id and name, without nulls at its end."""
-    if isinstance(message, MessageSaid):
-        row = [message.role, message.content, message.parts, message.tool_calls, message.tool_call_id, message.name]
-    else:
-        tail = (message.tool_calls_json, message.tool_call_id, message.name)
-        row = [message.role, message.text, message.parts_json, *tail]
+    parts, calls, call_id, name = said.parts, said.tool_calls, said.tool_call_id, said.name
+    if parts is calls is call_id is name is None and said.content is not None:
+        return _dumps((said.role, said.content))
+    row = [said.role, said.content, parts, calls, call_id, name]
     while row[-1] is None:
         row.pop()
-    return orjson.dumps(row)
+    return _dumps(row)
 
 
 def state_of(head: bytes, mail: bytes | None, context: Sequence[bytes], messages: Iterable[bytes]) -> State:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from seekpoint.schemas.bodies import MessageSaid
-from seekpoint.schemas.conversation import Message
 from seekpoint.schemas.lifecycle import Lifecycle
 from seekpoint.schemas.state import State
 
@@ -25,7 +24,6 @@ __all__ = [
     "ViewBrowser",
     "ViewMeta",
     "ViewStore",
-    "spoken",
     "summary_of",
 ]
 
@@ -61,7 +59,7 @@ class Change:
     """Calls that were made, answered or forgotten (as they are in ``state``)."""
     frames: bool = False
     """Write what a resume starts from: an agent began, or one of its turns ended."""
-    messages: Sequence[Message] = ()
+    messages: Sequence[MessageSaid] = ()
     """Messages that were added at the conversation's end."""
     mail: bool = True
     """Write the mailbox and the remembered ids: up to 1 MiB. False only if both are as they were."""
@@ -190,16 +188,4 @@ def summary_of(partition: int, key: bytes, state: State) -> Summary:
         degraded=None if state.degraded is None else state.degraded.reason,
         messages=len(state.conversation),
         values=len(state.values_json),
-    )
-
-
-def spoken(message: Message) -> MessageSaid:
-    """The body that said ``message``."""
-    return MessageSaid(
-        message.role,
-        message.text,
-        message.parts_json,
-        message.tool_calls_json,
-        message.tool_call_id,
-        message.name,
     )

@@ -82,6 +82,10 @@ def get_long(data: bytes, at: int) -> tuple[int, int]:
     byte = data[at]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), at + 1
+    more = data[at + 1]
+    if more < 0x80:
+        rest = (byte & 0x7F) + (more << 7)
+        return (rest >> 1) ^ -(rest & 1), at + 2
     rest = byte & 0x7F
     for shift in _SHIFTS:
         at += 1

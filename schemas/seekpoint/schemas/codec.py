@@ -8,16 +8,18 @@ fastavro is the oracle of the tests.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
 from seekpoint.schemas import avro
 from seekpoint.schemas.avro import ID_BYTES, Get, Put, get_long, optional_get, optional_put, put_long
 from seekpoint.schemas.bodies import BODIES, Body
+from seekpoint.schemas.body_readers import body_reader
 from seekpoint.schemas.entry import Entry, process_key
 from seekpoint.schemas.errors import InvalidName, LimitExceeded, UndecodableRecord, UnserializableValue
 from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits
@@ -25,7 +27,7 @@ from seekpoint.schemas.resolution import EntryReader, entry_reader
 from seekpoint.schemas.schema import SCHEMA_FINGERPRINT, schema_json
 from seekpoint.schemas.values import check
 
-__all__ = ["SCHEMA_FINGERPRINT", "Codec", "encode", "is_entry", "schema_json"]
+__all__ = ["SCHEMA_FINGERPRINT", "Codec", "Owned", "encode", "is_entry", "schema_json"]
 
 MAGIC = b"\xc3\x01"
 _HEADER = MAGIC + SCHEMA_FINGERPRINT
@@ -47,7 +49,6 @@ _OPTIONAL_PUTS = frozenset({_put_optional_long, _put_optional_text, _put_optiona
 _get_optional_long = optional_get(get_long)
 _get_optional_text = optional_get(avro.get_text)
 _get_optional_id = optional_get(avro.get_id)
-_new = object.__new__
 _new_tuple = tuple.__new__  # half the time of the named tuple's own
 
 _BY_TYPE: Mapping[str, tuple[Put, Get]] = {
@@ -169,6 +170,11 @@ def _process_part(process_id: str) -> bytes:
     return bytes(out) + key
 
 
+@lru_cache(maxsize=16_384)
+def _key_part(key: bytes) -> bytes:
+    return _process_part(key.decode())
+
+
 def _branch(index: int) -> bytes:
     out = bytearray()
     put_long(out, index)
@@ -183,14 +189,28 @@ _WRITERS = {
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 _JSON_NAMES = {body: tuple(field.name for field in fields(body) if "Json" in str(field.type)) for body in BODIES}
-_READERS = tuple(
-    (
-        body,
-        # A slot's own setter writes past the freeze, as the frozen class's __init__ does, in a third of the time.
-        tuple((_BY_TYPE[str(field.type)][1], getattr(body, field.name).__set__) for field in fields(body)),
-    )
-    for body in BODIES
-)
+
+
+class Owned(NamedTuple):
+    """What the fold asks of an owner's entry. The names are those of ``Entry``."""
+
+    seq: int
+    epoch: int
+    claim_id: bytes
+    body: Body
+
+
+_USUAL = re.compile(
+    rb"\x02([\x80-\xff]{0,3}[\0-\x7f])"  # seq
+    rb"([\0-\x7f])"  # epoch
+    rb"\x02(.{16})"  # claim_id
+    rb"(?:\0|\x02[\x80-\xff]{0,7}[\0-\x7f])"  # prev_offset
+    rb"[\x80-\xff]{0,7}[\0-\x7f]"  # ts
+    rb"\0\0\0"  # neither actor nor caused_by nor correlation_id
+    rb"([\0-\x7f])",  # the body's branch
+    re.DOTALL,
+).match
+"""What follows the process id in most entries of an owner: in C, so several times as fast as field by field."""
 
 
 class Codec:
@@ -227,6 +247,33 @@ class Codec:
             return self._decode_other(data)
         except (ValueError, IndexError, LimitExceeded, InvalidName) as exc:
             raise UndecodableRecord(f"not an entry: {exc or type(exc).__name__}") from exc
+
+    def skim(self, data: bytes | None, key: bytes) -> Owned | None:
+        """What the fold asks of an owner's entry, of the process whose key is ``key``, in its usual form.
+
+        Half the time of ``decode``, which would accept it and say the same. None says nothing: ``decode`` it.
+        """
+        limits = self.limits
+        try:
+            part = _key_part(key)
+            if (
+                data is None
+                or len(data) > limits.record_bytes
+                or not (data.startswith(_HEADER) and data.startswith(part, _PROCESS_ID_AT))
+            ):
+                return None
+            found = _USUAL(data, _PROCESS_ID_AT + len(part))
+            if found is None:
+                return None
+            raw, epochs, claim_id, branches = found.groups()
+            seq = get_long(raw, 0)[0]
+            epoch, branch = epochs[0], branches[0]
+            if (epoch | branch) & 1:
+                return None
+            body = _READERS[branch >> 1](data, found.end(), limits)
+        except (ValueError, IndexError, LimitExceeded, InvalidName, UndecodableRecord):
+            return None
+        return _new_tuple(Owned, (seq, epoch >> 1, claim_id, body))
 
     def _decode_other(self, data: bytes) -> Entry:
         if not data.startswith(MAGIC):
@@ -281,7 +328,7 @@ def _decode_current(data: bytes, limits: Limits) -> Entry:
         prev_offset, at = get_long(data, at + 1)
     else:
         prev_offset, at = _get_optional_long(data, at)
-    ts, at = get_long(data, at)
+    ts, at = _get_stamp(data, at)
     if data[at : at + 3] == _THREE_NULLS:
         actor = caused_by = correlation_id = None
         at += 3
@@ -289,10 +336,25 @@ def _decode_current(data: bytes, limits: Limits) -> Entry:
         actor, at = _get_optional_text(data, at)
         caused_by, at = _get_optional_id(data, at)
         correlation_id, at = _get_optional_text(data, at)
-    body = _get_body(data, at, limits)
+    branch = data[at]  # one byte numbers 64 bodies; a test looks ahead
+    if branch & _NOT_SMALL or branch >> 1 >= len(_READERS):
+        raise ValueError("the union has no such body")
+    body = _READERS[branch >> 1](data, at + 1, limits)
     return _new_tuple(
         Entry, (entry_id, process_id, seq, epoch, claim_id, prev_offset, ts, actor, caused_by, correlation_id, body)
     )
+
+
+def _get_stamp(data: bytes, at: int) -> tuple[int, int]:
+    """A time stamp of our age has eight bytes: read without the loop, in a third of the time."""
+    eight = data[at : at + 8]
+    if len(eight) == 8:
+        a, b, c, d, e, f, g, h = eight
+        if h < 0x80 <= a & b & c & d & e & f & g:  # the last one, and only that, says that it is
+            low = (a & 0x7F) + ((b & 0x7F) << 7) + ((c & 0x7F) << 14) + ((d & 0x7F) << 21)
+            rest = low | (e & 0x7F) + ((f & 0x7F) << 7) + ((g & 0x7F) << 14) + (h << 21) << 28
+            return (rest >> 1) ^ -(rest & 1), at + 8
+    return get_long(data, at)
 
 
 @lru_cache(maxsize=16_384)
@@ -300,44 +362,6 @@ def _process_id(key: bytes) -> str:
     text = key.decode()
     process_key(text)
     return text
-
-
-def _get_body(data: bytes, at: int, limits: Limits) -> Body:
-    """The body, which ends the record."""
-    branch = data[at]  # one byte numbers 64 bodies; a test looks ahead
-    if branch & _NOT_SMALL or branch >> 1 >= len(_READERS):
-        raise ValueError("the union has no such body")
-    body_type, members = _READERS[branch >> 1]
-    at += 1
-    body = _new(body_type)
-    for get, put_in in members:
-        if get is _get_optional_text:
-            flag = data[at]
-            at += 1
-            if flag == 0:
-                put_in(body, None)
-                continue
-            if flag != _PRESENT:
-                raise ValueError("a union has no such branch")
-        elif get is not avro.get_text:
-            value, at = get(data, at)
-            put_in(body, value)
-            continue
-        size = data[at]
-        if size & _NOT_SMALL:
-            size, at = get_long(data, at)
-            end = at + size
-        else:
-            at += 1
-            end = at + (size >> 1)
-        if not at <= end <= len(data):
-            raise ValueError("a text is longer than its record")
-        put_in(body, data[at:end].decode())
-        at = end
-    if at != len(data):
-        raise ValueError("bytes are left over")
-    _check_texts(body, limits)
-    return body
 
 
 def _check_texts(body: Body, limits: Limits) -> None:
@@ -360,3 +384,6 @@ def _check_json(value: Any, limits: Limits) -> None:
         orjson.loads(value)
     else:
         check(value, limits)
+
+
+_READERS = tuple(body_reader(body, {kind: get for kind, (_, get) in _BY_TYPE.items()}, _check_json) for body in BODIES)

@@ -66,6 +66,10 @@ class Conversation(Sequence[Message]):
         """The messages as they were said, without a copy."""
         return islice(self._said, self._size)
 
+    def newest(self, count: int) -> Sequence[MessageSaid]:
+        """The last ``count`` messages as they were said; costs what they cost, not what the conversation does."""
+        return self._said[max(self._size - count, 0) : self._size]
+
     @overload
     def __getitem__(self, at: int) -> Message: ...
     @overload

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import time
-import uuid
 from typing import NamedTuple
 
 from seekpoint.schemas.bodies import Body
@@ -57,7 +56,10 @@ def new_id() -> bytes:
 
 def id_text(value: bytes | None) -> str | None:
     """An id as people read it: ``01930c4e-...``; None stays None."""
-    return None if value is None else str(uuid.UUID(bytes=value))
+    if value is None:
+        return None
+    text = value.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def process_key(process_id: str) -> bytes:

@@ -14,6 +14,7 @@ import orjson
 
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.call_rules import CALL_RULES, note_write, open_effect
+from seekpoint.schemas.codec import Owned
 from seekpoint.schemas.content import CONTENT_RULES, Misfit, Rule, too_big
 from seekpoint.schemas.entry import Entry
 from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits
@@ -21,7 +22,16 @@ from seekpoint.schemas.parts import Degraded, MailItem
 from seekpoint.schemas.state import Draft, State
 from seekpoint.schemas.widths import item_width, text_width
 
-__all__ = ["MAILBOX_BYTES_MAX", "MAILBOX_ITEMS_MAX", "REMEMBERED_IDS_MAX", "Verdict", "advance", "fold", "try_own"]
+__all__ = [
+    "MAILBOX_BYTES_MAX",
+    "MAILBOX_ITEMS_MAX",
+    "REMEMBERED_IDS_MAX",
+    "Verdict",
+    "advance",
+    "advance_owned",
+    "fold",
+    "try_own",
+]
 
 REMEMBERED_IDS_MAX = 1_024
 MAILBOX_ITEMS_MAX = 1_000
@@ -66,6 +76,20 @@ def advance(draft: Draft, offset: int, entry: Entry, limits: Limits = DEFAULT_LI
     return _admit_owner(draft, entry, entry.seq, limits)
 
 
+def advance_owned(draft: Draft, offset: int, owned: Owned, limits: Limits = DEFAULT_LIMITS) -> Verdict | None:
+    """``advance`` with what a skim knows of an entry. None, and nothing is changed: not the present owner's entry."""
+    seq, epoch, claim_id, body = owned
+    if epoch != draft.epoch or claim_id != draft.owner or body.EXTERNAL:
+        return None
+    if offset <= draft.offset:
+        return Verdict.SKIPPED
+    draft.offset = offset
+    return _admit_seq(draft, seq, body, limits)
+
+
+_APPLIED = Verdict.APPLIED  # to name an enum's member takes a tenth of a microsecond
+
+
 # --- owner entries ----------------------------------------------------------------------------------------------------
 def _admit_owner(draft: Draft, entry: Entry, seq: int, limits: Limits) -> Verdict:
     """The admission table, row by row."""
@@ -78,6 +102,11 @@ def _admit_owner(draft: Draft, entry: Entry, seq: int, limits: Limits) -> Verdic
     if entry.epoch > epoch or owner is None or entry.claim_id != owner or body.EXTERNAL:
         draft.forged_entries += 1
         return Verdict.FORGED
+    return _admit_seq(draft, seq, body, limits)
+
+
+def _admit_seq(draft: Draft, seq: int, body: b.Body, limits: Limits) -> Verdict:
+    """The present owner's entry: whether it is the next one."""
     if seq <= draft.seq:
         draft.duplicate_entries += 1
         return Verdict.DUPLICATE
@@ -90,7 +119,7 @@ def _admit_owner(draft: Draft, entry: Entry, seq: int, limits: Limits) -> Verdic
         return Verdict.GAP
     misfit = try_own(draft, seq, body, limits)
     if misfit is None:
-        return Verdict.APPLIED
+        return _APPLIED
     draft.seq = seq
     draft.degraded = draft.degraded or Degraded(misfit[0], seq, seq, misfit[1][:TEXT_CHARS_MAX])
     return Verdict.MISFIT

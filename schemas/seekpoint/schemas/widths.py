@@ -53,11 +53,20 @@ def value_width(key: str, text: Json) -> int:
 
 def message_width(said: MessageSaid) -> int:
     """The bytes of one message."""
-    width = _MESSAGE_BYTES + text_width(said.role) + text_width(said.content)
-    for part in (said.parts, said.tool_calls, said.tool_call_id, said.name):
-        if part is not None:
-            width += text_width(part)
-    return width
+    role, content, parts = said.role, said.content, said.parts
+    calls, call_id, name = said.tool_calls, said.tool_call_id, said.name
+    width = _MESSAGE_BYTES + _texts_width((role, content))
+    if parts is calls is call_id is name is None:
+        return width
+    return width + sum(text_width(part) for part in (parts, calls, call_id, name) if part is not None)
+
+
+def _texts_width(texts: tuple[str | None, ...]) -> int:
+    """What ``text_width`` says of each, in one call."""
+    try:
+        return len(_dumps(texts)) - len(texts) - 1
+    except TypeError as exc:
+        raise UnserializableValue("a text with a lone surrogate cannot be journaled") from exc
 
 
 def invocation_width(invocation: Invocation | None) -> int:
