@@ -18,6 +18,7 @@ from typing import Any
 
 from seekpoint.consumers.scan import entry_of
 from seekpoint.schemas import bodies as b
+from seekpoint.schemas.budget import Budget
 from seekpoint.schemas.codec import encode, is_entry
 from seekpoint.schemas.entry import Entry, process_key
 from seekpoint.schemas.errors import (
@@ -153,6 +154,11 @@ class Handle:
     def ahead_lifecycle(self) -> Lifecycle:
         """The lifecycle that the next entry is checked against."""
         return self._ahead.lifecycle
+
+    @property
+    def ahead_budget(self) -> Budget | None:
+        """The budget as the next entry finds it: with everything that is reserved for calls on their way."""
+        return self._ahead.budget
 
     @property
     def acknowledged_seq(self) -> int:

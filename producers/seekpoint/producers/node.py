@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator
 from contextvars import copy_context
 from datetime import datetime
 from types import TracebackType
@@ -13,12 +13,14 @@ from seekpoint.consumers import Recovered, Recovery
 from seekpoint.consumers.answering import Answered
 from seekpoint.consumers.exchange import KafkaExchange
 from seekpoint.consumers.heartbeats import Liveness
+from seekpoint.consumers.history import Logged
 from seekpoint.consumers.threads import Threads
 from seekpoint.producers.clocks import Clock, SystemClock
 from seekpoint.producers.confirm import Confirmer
 from seekpoint.producers.durable.agents import Agent
 from seekpoint.producers.durable.conduct import Conduct, Detail, Replay
 from seekpoint.producers.durable.running import RECORDED, run_agent
+from seekpoint.producers.durable.prices import Prices
 from seekpoint.producers.embedded import EmbeddedProjector
 from seekpoint.producers.externals import Externals
 from seekpoint.producers.handle import Cause, Handle, Status
@@ -59,6 +61,8 @@ class Node:
         self._reader = reader
         self.clock: Clock = clock or SystemClock()
         """What its processes wait by."""
+        self.prices: Prices | None = None
+        """What model calls cost: set it before the first decision. Without it their costs are not known."""
         self._executor = Threads(max_workers=8, thread_name_prefix="seekpoint-node")
         self._body_threads = Threads(max_workers=_BODY_THREADS_MAX, thread_name_prefix="seekpoint-body")
         self._handles: dict[str, Handle | None] = {}
@@ -245,6 +249,10 @@ class Node:
     async def recover(self, process_id: str, **how: Any) -> Recovered:
         """The state of a process as of now, read only; see ``Recovery.recover`` for ``at_seq``, ``missing_ok``, ..."""
         return await self._recovery.recover(process_id, **how)
+
+    def entries(self, process_id: str, **which: Any) -> AsyncIterator[Logged]:
+        """The entries of a process in log order, read only; see ``Recovery.entries`` for ``kinds``, ``limit``, ..."""
+        return self._recovery.entries(process_id, **which)
 
     async def request_recovery(
         self,

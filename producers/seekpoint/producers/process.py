@@ -20,6 +20,7 @@ from seekpoint.producers.invocation import Invocation
 from seekpoint.producers.outbox import Outbox
 from seekpoint.producers.writing import ContentWrites
 from seekpoint.schemas import bodies as b
+from seekpoint.schemas.budget import Budget
 from seekpoint.schemas.clock import now_us
 from seekpoint.schemas.entry import new_id
 from seekpoint.schemas.errors import CheckpointTimeout, Refused, Reopen, TryAgain
@@ -108,6 +109,11 @@ class Process(ContentWrites, Memory):
     def ahead_lifecycle(self) -> Lifecycle:
         """The lifecycle once everything sent so far is in the log."""
         return self._handle.ahead_lifecycle
+
+    @property
+    def ahead_budget(self) -> Budget | None:
+        """The budget once everything sent so far is in the log; None where none was set."""
+        return self._handle.ahead_budget
 
     @property
     def is_open(self) -> bool:

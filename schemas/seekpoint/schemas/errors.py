@@ -33,6 +33,7 @@
         ├── ProcessDegraded      entries are missing or do not fit: a person decides
         ├── ReplayDivergence     the agent's code no longer asks what its history says it asked
         ├── StepFailed           a remembered failure whose own class cannot be made again
+        ├── BudgetExceeded       one more call would use more than the process may
         ├── EffectUnknown        nobody can tell whether an effect happened
         ├── ObligationStuck      a compensation was tried to its last attempt, and is still owed
         ├── ViewRefused          a Redis that no view may be kept in: it evicts
@@ -55,6 +56,7 @@ from typing import Any, ClassVar
 __all__ = [
     "AlreadyOpen",
     "AppendTimeout",
+    "BudgetExceeded",
     "CallAPerson",
     "CheckpointTimeout",
     "ClaimLost",
@@ -335,6 +337,14 @@ class StepFailed(CallAPerson):
     """A call failed, for good; its own exception's class (``type``) cannot be imported or made again here."""
 
     hint = "catch StepFailed, or raise an exception that a module defines at its top level"
+
+
+class BudgetExceeded(CallAPerson):
+    """One more call would use more than the process may. Nothing was begun for it: once the limit is raised, a run goes
+    on with this very call. ``dimension``, ``scope`` (run or day), ``limit``, ``used`` and ``wanted`` say what of."""
+
+    hint = "raise it (seekpoint budget raise ID DIMENSION LIMIT), then run the process again"
+    exit_code = EXIT_REFUSED
 
 
 class EffectUnknown(CallAPerson):

@@ -12,6 +12,7 @@ from typing import Any
 from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.errors import (
     AppendTimeout,
+    BudgetExceeded,
     ConfirmTimeout,
     EffectUnknown,
     LimitExceeded,
@@ -26,7 +27,7 @@ from seekpoint.schemas.values import dump, load
 
 __all__ = ["failure_text", "is_failure", "remembered_failure", "same_failure"]
 
-_NO_FAILURES = (Reopen, ReplayDivergence, AppendTimeout, ConfirmTimeout, EffectUnknown)
+_NO_FAILURES = (Reopen, ReplayDivergence, AppendTimeout, ConfirmTimeout, EffectUnknown, BudgetExceeded)
 """The process is over, its code is wrong, or a person has to look: the call itself stays in doubt."""
 _MESSAGE_CHARACTERS_MAX = 4_000
 _DATA_CHARACTERS_MAX = 16_000

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
+from seekpoint.producers.durable.budgets import BudgetCalls
 from seekpoint.producers.durable.conduct import Conduct, Replay
+from seekpoint.producers.durable.decisions import DecisionCalls
 from seekpoint.producers.durable.desk import Desk, Difference
 from seekpoint.producers.durable.steps import StepCalls
 from seekpoint.producers.durable.turns import TurnCalls
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Memory"]
 
 
-class Memory(StepCalls, TurnCalls):
+class Memory(StepCalls, DecisionCalls, BudgetCalls, TurnCalls):
     """What a process remembers of the code that runs as it."""
 
     conduct: Conduct

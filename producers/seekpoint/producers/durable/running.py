@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from seekpoint.producers.durable.agents import Agent
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import (
+    BudgetExceeded,
     EffectUnknown,
     LimitExceeded,
     ProcessFinished,
@@ -129,6 +130,8 @@ class _Run:
         """What the lifecycle says of it. The error itself is recorded as the process is left."""
         process = self.process
         if isinstance(error, Reopen | TryAgain) or not process.is_open:
+            return
+        if isinstance(error, BudgetExceeded) and process.ahead_lifecycle is Lifecycle.SUSPENDED:
             return
         to = Lifecycle.AWAITING if isinstance(error, EffectUnknown) else Lifecycle.FAILED
         with suppress(SeekpointError):

@@ -15,6 +15,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
+from seekpoint.producers.durable.budgets import admit
 from seekpoint.producers.durable.desk import Place
 from seekpoint.producers.durable.digest import arguments_text, text_digest
 from seekpoint.producers.durable.failures import failure_text, is_failure, remembered_failure, same_failure
@@ -29,8 +30,10 @@ if TYPE_CHECKING:
     from seekpoint.producers.process import Process
 
 __all__ = [
+    "Attempts",
     "Step",
     "StepCalls",
+    "Work",
     "answered",
     "dumped",
     "failed",
@@ -73,6 +76,13 @@ class StepCalls:
         Raises what ``call`` raised; ``UnserializableValue`` or ``LimitExceeded`` if its result cannot be journaled
         (remembered too); ``StepFailed`` for an exception whose class cannot be imported; ``ReplayDivergence``.
         """
+        return self.step_counted(name, call, arguments, options, {}, key, retry, timeout)
+
+    def step_counted(
+        self, name: str, call: Callable[..., Any], arguments: tuple[Any, ...], options: Mapping[str, Any],
+        counts: Mapping[str, int], key: str | None, retry: Retry | None, timeout: float | timedelta | None,
+    ) -> Coroutine[Any, Any, Any]:  # fmt: skip
+        """A step each attempt of which uses ``counts`` of a budget: what ``step`` and ``tool`` come down to."""
         process: Process = self  # type: ignore[assignment]  # a mixin of it
         text = arguments_text(arguments, options, process.limits)
         digest = text_digest(name, text)
@@ -83,8 +93,10 @@ class StepCalls:
                 return answered(record)
             if record.status == "failed":
                 return failed(record, process.process_id, place.key)
-        work = _Work(name, digest, text, call, arguments, options, retry or ONCE, seconds(timeout))
-        return _Run(process, place, work).through()
+        work = Work(
+            name, digest, text, call, arguments, options, retry or ONCE, seconds(timeout), counts=counts
+        )  # fmt: skip
+        return Attempts(process, place, work).through()
 
 
 async def answered(record: Call) -> Any:
@@ -103,8 +115,8 @@ def seconds(span: float | timedelta | None) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
-    """What a step was asked to do, and how often."""
+class Work:
+    """What a call was asked to do, and how often."""
 
     name: str
     digest: str
@@ -114,15 +126,19 @@ class _Work:
     options: Mapping[str, Any]
     retry: Retry
     timeout_s: float | None
+    estimate: Mapping[str, Any] | None = None
+    """What an attempt is expected to use at most, by dimension of a budget."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """What every attempt uses, whatever comes of it: tool calls, model calls."""
 
 
 @dataclass(slots=True)
-class _Run:
-    """One step that is not remembered, or in doubt: its attempts until one ends it."""
+class Attempts:
+    """One call that is not remembered, or in doubt: its attempts until one ends it. As it stands, a step's."""
 
     process: Process
     place: Place
-    work: _Work
+    work: Work
     attempt: int = 1
     attempts_max: int = 1
     asked: int = 0
@@ -134,10 +150,10 @@ class _Run:
         """The result, once its end is in the journal."""
         await self._resume()
         while True:
+            await admit(self.process, self.place, {**self.work.counts, **(self.work.estimate or {})})
             began = self._start()
             try:
-                text = dumped(await self._call(), self.place.key, self.process)
-                await self._end("succeeded", began, output=text)
+                text = await self._succeed(await self._call(), began)
             except Exception as exc:
                 if not is_failure(exc):
                     raise
@@ -145,6 +161,12 @@ class _Run:
             else:
                 self.process.desk.ended(self.place)
                 return load(text)
+
+    async def _succeed(self, value: Any, began: float) -> Json:
+        """Record what the body gave; its text."""
+        text = dumped(value, self.place.key, self.process)
+        await self._end("succeeded", began, output=text)
+        return text
 
     async def _resume(self) -> None:
         """A step in doubt goes on counting; what it still had to wait before its next attempt, it waits."""
@@ -171,10 +193,14 @@ class _Run:
             b.StepStarted(
                 key=place.key, position=place.position, name=work.name, digest=work.digest,
                 arguments=work.arguments_json, attempt=self.attempt, started_at_us=process.clock.now_us(),
-                idempotency_key=process.idempotency_key(place.key),
+                idempotency_key=process.idempotency_key(place.key), estimate=self._estimate(),
             )
         )  # fmt: skip
         return began
+
+    def _estimate(self) -> Json | None:
+        work = self.work
+        return dump({**work.counts, **(work.estimate or {})}) if work.estimate or work.counts else None
 
     async def _call(self) -> Any:
         process, place, work = self.process, self.place, self.work
@@ -193,7 +219,8 @@ class _Run:
         now_us, duration_s = self.process.clock.now_us(), self.process.clock.monotonic() - began
         ended = b.StepEnded(
             key=self.place.key, attempt=self.attempt, outcome=outcome, ended_at_us=now_us,
-            duration_us=max(0, round(duration_s * 1_000_000)), **more,
+            duration_us=max(0, round(duration_s * 1_000_000)),
+            usage=dump(dict(self.work.counts)) if self.work.counts else None, **more,
         )  # fmt: skip
         return (await self.process.append(ended)).seq
 

@@ -1,0 +1,247 @@
+"""Decisions: model calls, recorded with request, response, tool calls, usage and cost, and never made twice.
+
+The digest covers the whole request: messages, model, tools, schema and every sampling option. A replay hands the
+response back; a request that changed is a divergence that names the first difference.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+from seekpoint.producers.durable.digest import arguments_text, text_digest
+from seekpoint.producers.durable.prompts import Prompts, first_difference, requests_in
+from seekpoint.producers.durable.retries import ONCE, Retry
+from seekpoint.producers.durable.steps import Attempts, Work, answered, dumped, failed, seconds
+from seekpoint.producers.durable.usage import Usage, model_in, usage_in
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.bodies import Json
+from seekpoint.schemas.errors import ReplayDivergence
+from seekpoint.schemas.values import dump, load
+
+if TYPE_CHECKING:
+    from seekpoint.producers.process import Process
+
+__all__ = ["DecisionCalls", "plain", "tool_calls_in"]
+
+_MODEL_CALL: Mapping[str, int] = {"model_calls": 1}
+_TOOL_CALL: Mapping[str, int] = {"tool_calls": 1}
+
+
+class DecisionCalls:
+    """What a process offers: ``decide``, ``wrap_model``, ``wrap_tool``, ``policy_is``."""
+
+    _prompts: Prompts | None = None
+
+    def decide(
+        self,
+        name: str,
+        call: Callable[..., Any],
+        request: Any,
+        *,
+        key: str | None = None,
+        retry: Retry | None = None,
+        timeout: float | timedelta | None = None,
+        usage: Callable[[Any], Usage | None] | Usage | None = None,
+        policy: str | None = None,
+        estimate: Mapping[str, Any] | None = None,
+        on_chunk: Callable[[Any], object] | None = None,
+    ) -> Coroutine[Any, Any, Any]:
+        """Ask a model once: ``call(request)``; from then on its response is remembered and handed back.
+
+        A stream is recorded whole: the response is the list of its chunks; ``on_chunk`` sees each as it comes (of a
+        call that is made, not of a replay). Responses of the common clients are turned into plain values. ``usage``
+        reads the usage where ``usage_in`` does not know the shape; the cost is of the node's ``prices``; what is not
+        known is None, never 0. ``policy`` is the version of prompts and rules in force, by default the agent's
+        version. ``estimate`` is held against the budget before: ``{"usd": "0.10", "tokens": 4000}``.
+
+        Raises what ``call`` raised; ``ReplayDivergence`` of kind ``prompt`` for another request than was recorded, and
+        as ``step`` does; ``BudgetExceeded``.
+        """
+        process: Process = self  # type: ignore[assignment]  # a mixin of it
+        text = arguments_text((request,), {}, process.limits)
+        digest = text_digest(name, text)
+        try:
+            place = process.desk.place("decision", name, digest, key)
+        except ReplayDivergence as exc:
+            if exc.facts.get("kind") != "prompt":
+                raise
+            return _say_what_changed(process, exc, request)
+        record = place.record
+        if record is not None:
+            if record.status == "succeeded":
+                return answered(record)
+            if record.status == "failed":
+                return failed(record, process.process_id, place.key)
+        began = process.written.agent
+        work = Work(
+            name, digest, text, call, (request,), {}, retry or ONCE, seconds(timeout), estimate, _MODEL_CALL
+        )  # fmt: skip
+        if self._prompts is None:
+            self._prompts = Prompts()
+        policy = policy if policy is not None or began is None else began.version
+        asking = _Asking(process, place, work, prompts=self._prompts, policy=policy, usage=usage, on_chunk=on_chunk)
+        return asking.through()
+
+    def wrap_model(self, call: Callable[..., Any], name: str = "model", **how: Any) -> Callable[..., Any]:
+        """``call`` for a framework that owns the loop: asked with options or one request, each call is a decision.
+
+        ``client = process.wrap_model(openai.chat.completions.create)``; ``how`` is what ``decide`` takes.
+        """
+        process: Process = self  # type: ignore[assignment]  # a mixin of it
+
+        @wraps(call)
+        async def ask(*arguments: Any, **options: Any) -> Any:
+            if len(arguments) == 1 and not options:
+                return await process.decide(name, call, arguments[0], **how)
+            request = {**({"arguments": list(arguments)} if arguments else {}), **options}
+            return await process.decide(name, lambda _: call(*arguments, **options), request, **how)
+
+        return ask
+
+    def wrap_tool(
+        self,
+        call: Callable[..., Any],
+        name: str | None = None,
+        *,
+        retry: Retry | None = None,
+        timeout: float | timedelta | None = None,
+    ) -> Callable[..., Any]:
+        """``call`` for a framework that owns the loop: each call is a step, and counts as a tool call."""
+        process: Process = self  # type: ignore[assignment]  # a mixin of it
+
+        @wraps(call)
+        async def use(*arguments: Any, **options: Any) -> Any:
+            return await process.tool(name or call.__name__, call, *arguments, retry=retry, timeout=timeout, **options)
+
+        return use
+
+    def tool(
+        self,
+        name: str,
+        call: Callable[..., Any],
+        *arguments: Any,
+        key: str | None = None,
+        retry: Retry | None = None,
+        timeout: float | timedelta | None = None,
+        **options: Any,
+    ) -> Coroutine[Any, Any, Any]:
+        """A step that counts as a tool call in budgets; else as ``step``."""
+        process: Process = self  # type: ignore[assignment]  # a mixin of it
+        return process.step_counted(name, call, arguments, options, _TOOL_CALL, key, retry, timeout)
+
+    def policy_is(self, version: str) -> bool:
+        """Whether the process began under ``version`` of its agent: for code that changes while runs are in flight.
+
+        True too where no agent runs: whoever writes the code there is its only version.
+        """
+        process: Process = self  # type: ignore[assignment]  # a mixin of it
+        began = process.written.agent
+        return began is None or began.version == version
+
+
+@dataclass(slots=True)
+class _Asking(Attempts):
+    """One decision that is not remembered, or in doubt."""
+
+    prompts: Prompts = field(default_factory=Prompts)
+    policy: str | None = None
+    usage: Callable[[Any], Usage | None] | Usage | None = None
+    on_chunk: Callable[[Any], object] | None = None
+
+    def _start(self) -> float:
+        process, place, work = self.process, self.place, self.work
+        began = process.clock.monotonic()
+        written = self.prompts.shortened(place.key, work.arguments[0], process.limits)
+        process.send(
+            b.DecisionStarted(
+                key=place.key, position=place.position, name=work.name, digest=work.digest, request=written.text,
+                shared_with=written.shared_with, shared_messages=written.shared_messages, policy=self.policy,
+                attempt=self.attempt, started_at_us=process.clock.now_us(), estimate=self._estimate(),
+            )
+        )  # fmt: skip
+        return began
+
+    async def _call(self) -> Any:
+        return await self._whole(await super(_Asking, self)._call())
+
+    async def _whole(self, answer: Any) -> Any:
+        """A stream to its end; anything else as it is."""
+        if isinstance(answer, AsyncIterable):
+            return [self._seen(plain(chunk)) async for chunk in answer]
+        if isinstance(answer, Iterator) or inspect.isgenerator(answer):
+            return [self._seen(plain(chunk)) for chunk in answer]
+        return plain(answer)
+
+    def _seen(self, chunk: Any) -> Any:
+        if self.on_chunk is not None:
+            self.on_chunk(chunk)
+        return chunk
+
+    async def _succeed(self, value: Any, began: float) -> Json:
+        text = dumped(value, self.place.key, self.process)
+        usage = self.usage(value) if callable(self.usage) else self.usage or usage_in(value)
+        request = self.work.arguments[0]
+        model = model_in(value) or (request.get("model") if isinstance(request, Mapping) else None)
+        prices = self.process.node.prices
+        cost = None if prices is None else prices.cost(model, usage)
+        calls = tool_calls_in(value)
+        await self._end(
+            "succeeded", began, response=text, model=model, tool_calls=None if calls is None else dump(calls),
+            usage=None if usage is None else dump(usage.to_dict()),
+            cost_usd=None if cost is None else format(cost, "f"),
+        )  # fmt: skip
+        return text
+
+    async def _end(self, outcome: str, began: float, **more: Any) -> int:
+        now_us, duration_s = self.process.clock.now_us(), self.process.clock.monotonic() - began
+        made = b.DecisionMade(
+            key=self.place.key, attempt=self.attempt, outcome=outcome, ended_at_us=now_us,
+            duration_us=max(0, round(duration_s * 1_000_000)), **more,
+        )  # fmt: skip
+        return (await self.process.append(made)).seq
+
+
+async def _say_what_changed(process: Process, error: ReplayDivergence, request: Any) -> Any:
+    """Raise ``error`` with the first difference of the prompts, as far as the journal still has the old one."""
+    key = error.facts.get("key")
+    try:
+        found = process.node.entries(process.process_id, kinds=[b.DecisionStarted.KIND])
+        recorded = (await requests_in(one.entry async for one in found)).get(str(key))
+    except Exception:  # it says less then, but it says so
+        recorded = None
+    asked = load(dump(plain(request), process.limits))
+    difference = None if recorded is None else first_difference(recorded, asked)
+    if difference is not None:
+        error.facts["difference"] = difference
+    raise error
+
+
+def plain(value: Any) -> Any:
+    """A client's response as plain values: what ``model_dump`` or ``to_dict`` gives of it; anything else as it is."""
+    for name in ("model_dump", "to_dict"):
+        convert = getattr(value, name, None)
+        if callable(convert) and not isinstance(value, type):
+            return convert(mode="json") if name == "model_dump" else convert()
+    return value
+
+
+def tool_calls_in(answer: Any) -> list[Any] | None:
+    """The tool calls of an OpenAI- or Anthropic-shaped response; None where there are none."""
+    if not isinstance(answer, Mapping):
+        return None
+    found: list[Any] = []
+    for choice in answer.get("choices") or ():
+        message = choice.get("message") if isinstance(choice, Mapping) else None
+        found += (message.get("tool_calls") or ()) if isinstance(message, Mapping) else ()
+    content = answer.get("content")
+    if isinstance(content, list):
+        found += [part for part in content if isinstance(part, Mapping) and part.get("type") == "tool_use"]
+    output = answer.get("output")
+    if isinstance(output, list):
+        found += [part for part in output if isinstance(part, Mapping) and part.get("type") == "function_call"]
+    return found or None

@@ -1,0 +1,106 @@
+"""Requests to models in the journal: written without what they share with the one before, so that storage is linear.
+
+A conversation of n messages asks the model n times, each time with everything said so far: written whole, that is the
+square of it. A request's first messages that are those of the decision before are left out and named instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any
+
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.bodies import Json
+from seekpoint.schemas.entry import Entry
+from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits
+from seekpoint.schemas.values import dump, load
+
+__all__ = ["Prompts", "Shortened", "first_difference", "requests_in"]
+
+_MESSAGES = "messages"
+_SHOWN_CHARACTERS_MAX = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Shortened:
+    """A request as it is written."""
+
+    text: Json
+    shared_with: str | None = None
+    shared_messages: int = 0
+
+
+class Prompts:
+    """What the newest decision of a run asked, to shorten the next one by."""
+
+    def __init__(self) -> None:
+        self._key: str | None = None
+        self._messages: list[Json] = []
+
+    def shortened(self, key: str, request: Any, limits: Limits = DEFAULT_LIMITS) -> Shortened:
+        """``request`` without the messages it begins with as the decision before did."""
+        messages = request.get(_MESSAGES) if isinstance(request, Mapping) else None
+        if not isinstance(messages, list):
+            return Shortened(dump(request, limits))
+        texts = [dump(message, limits) for message in messages]
+        pairs = zip(texts, self._messages, strict=False)
+        shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        before, self._key, self._messages = self._key, key, texts
+        if not shared or before is None:
+            return Shortened(dump(request, limits))
+        return Shortened(dump({**request, _MESSAGES: messages[shared:]}, limits), before, shared)
+
+
+async def requests_in(entries: AsyncIterator[Entry]) -> dict[str, Any]:
+    """Every decision's whole request by key, from the ``DecisionStarted`` entries of one process in log order."""
+    whole: dict[str, Any] = {}
+    async for entry in entries:
+        body = entry.body
+        if isinstance(body, b.DecisionStarted):
+            request = load(body.request)
+            if body.shared_with is not None:
+                known = whole.get(body.shared_with, {}).get(_MESSAGES, [])
+                request[_MESSAGES] = [*known[: body.shared_messages], *request[_MESSAGES]]
+            whole[body.key] = request
+    return whole
+
+
+def first_difference(expected: Any, actual: Any, path: str = "$") -> str | None:
+    """Where two values first differ, in words: ``$.messages[2].content: "old" is now "new"``; None if they are equal.
+
+    >>> first_difference({"model": "a", "n": 1}, {"model": "b", "n": 1})
+    '$.model: "a" is now "b"'
+    """
+    if isinstance(expected, Mapping) and isinstance(actual, Mapping):
+        for name in [*expected, *(name for name in actual if name not in expected)]:
+            here = f"{path}.{name}"
+            if name not in actual:
+                return f"{here}: {_shown(expected[name])} is gone"
+            if name not in expected:
+                return f"{here}: {_shown(actual[name])} is new"
+            if (found := first_difference(expected[name], actual[name], here)) is not None:
+                return found
+        return None
+    if _is_list(expected) and _is_list(actual):
+        for at, (old, new) in enumerate(zip(expected, actual, strict=False)):
+            if (found := first_difference(old, new, f"{path}[{at}]")) is not None:
+                return found
+        if len(expected) != len(actual):
+            at = min(len(expected), len(actual))
+            longer, word = (expected, "is gone") if len(expected) > len(actual) else (actual, "is new")
+            return f"{path}[{at}]: {_shown(longer[at])} {word}"
+        return None
+    if type(expected) is type(actual) and expected == actual:
+        return None
+    return f"{path}: {_shown(expected)} is now {_shown(actual)}"
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _shown(value: Any) -> str:
+    text = dump(value)
+    return text if len(text) <= _SHOWN_CHARACTERS_MAX else f"{text[:_SHOWN_CHARACTERS_MAX]}…"

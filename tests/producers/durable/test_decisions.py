@@ -1,0 +1,291 @@
+"""Decisions: asked once, handed back on replay, told apart by the whole request, written without the square of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from seekpoint.producers import Node
+from seekpoint.producers.durable.decisions import tool_calls_in
+from seekpoint.producers.durable.prices import Prices
+from seekpoint.producers.durable.prompts import Prompts, first_difference
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.errors import BudgetExceeded, ReplayDivergence
+from seekpoint.schemas.log import MemoryLog
+
+REQUEST = {"model": "m-1", "messages": [{"role": "user", "content": "Where is my order?"}], "top_p": 0.5, "seed": 1}
+ANSWER = {
+    "model": "m-1-2026",
+    "choices": [{"message": {"content": "On its way.", "tool_calls": [{"id": "c1"}]}}],
+    "usage": {"prompt_tokens": 10, "completion_tokens": 5},
+}
+
+
+class Model:
+    """A model that counts its calls."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers) or [ANSWER]
+        self.asked: list[Any] = []
+
+    async def __call__(self, request: Any) -> Any:
+        """The next answer; the last one for ever."""
+        self.asked.append(request)
+        answer = self.answers[min(len(self.asked), len(self.answers)) - 1]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+async def bodies(node: Node, process_id: str, kind: type[b.Body]) -> list[Any]:
+    """The entries of a kind, in log order."""
+    return [one.entry.body async for one in node.entries(process_id, kinds=[kind.KIND])]
+
+
+async def test_a_decision_is_asked_once() -> None:
+    """The second run is handed the response; the model is not called."""
+    log, model = MemoryLog(), Model()
+    for _ in range(2):
+        async with Node.in_memory(log) as node, node.open("p") as process:
+            assert await process.decide("plan", model, REQUEST) == ANSWER
+    assert len(model.asked) == 1
+
+
+async def test_two_answers_to_the_same_question_stay_two() -> None:
+    """The nth equal request has the nth answer (ActiveGraph kept only the last one)."""
+    log, model = MemoryLog(), Model({"n": 1}, {"n": 2})
+    for _ in range(2):
+        async with Node.in_memory(log) as node, node.open("p") as process:
+            answers = [await process.decide("plan", model, REQUEST) for _ in range(2)]
+            assert answers == [{"n": 1}, {"n": 2}]
+    assert len(model.asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "difference"),
+    [
+        ({"top_p": 0.9}, "$.top_p: 0.5 is now 0.9"),
+        ({"seed": 2}, "$.seed: 1 is now 2"),
+        ({"seed": 1.0}, "$.seed: 1 is now 1.0"),
+        ({"tools": []}, "$.tools: [] is new"),
+        ({"model": "m-2"}, '$.model: "m-1" is now "m-2"'),
+        (
+            {"messages": [{"role": "user", "content": "Where?"}]},
+            '$.messages[0].content: "Where is my order?" is now "Where?"',
+        ),
+    ],
+)
+async def test_a_changed_prompt_diverges_and_says_where(change: dict[str, Any], difference: str) -> None:
+    """Every sampling option counts, and its type (a hash that ignores top_p, seed or tools: AGNT5)."""
+    log, model = MemoryLog(), Model()
+    async with Node.in_memory(log) as node, node.open("p") as process:
+        await process.decide("plan", model, REQUEST)
+    async with Node.in_memory(log) as node, node.open("p") as process:
+        with pytest.raises(ReplayDivergence) as caught:
+            await process.decide("plan", model, {**REQUEST, **change})
+    assert caught.value.facts["kind"] == "prompt"
+    assert caught.value.facts["key"] == "plan:1"
+    assert caught.value.facts["difference"] == difference
+    assert len(model.asked) == 1
+
+
+async def test_what_is_not_known_is_not_zero() -> None:
+    """No usage: null. A model without a price: null cost."""
+    async with Node.in_memory() as node:
+        node.prices = Prices({"m-1*": {"input": "2", "output": "10"}})
+        async with node.open("p") as process:
+            await process.decide("known", Model(), REQUEST)
+            await process.decide("silent", Model({"text": "yes"}), REQUEST)
+            await process.decide("other", Model({**ANSWER, "model": "x"}), REQUEST)
+        known, silent, other = await bodies(node, "p", b.DecisionMade)
+    assert (known.cost_usd, known.model) == ("0.00007", "m-1-2026")
+    assert known.usage == '{"input_tokens":10,"output_tokens":5}'
+    assert known.tool_calls == '[{"id":"c1"}]'
+    assert (silent.usage, silent.cost_usd, silent.model) == (None, None, "m-1")
+    assert (other.usage is not None, other.cost_usd) == (True, None)
+
+
+async def test_a_stream_is_recorded_whole() -> None:
+    """Its chunks are the response, live and on replay; who watches sees each as it comes."""
+
+    async def stream(request: Any) -> AsyncIterator[Any]:
+        for text in ("On ", "its way"):
+            yield {"delta": text}
+
+    log, seen = MemoryLog(), []
+    for _ in range(2):
+        async with Node.in_memory(log) as node, node.open("p") as process:
+            whole = await process.decide("plan", stream, REQUEST, on_chunk=seen.append)
+            assert whole == [{"delta": "On "}, {"delta": "its way"}]
+    assert seen == [{"delta": "On "}, {"delta": "its way"}]
+
+
+async def test_a_client_s_object_is_a_plain_value_in_both_runs() -> None:
+    """What the first run gets is what a replay gets."""
+    log = MemoryLog()
+    answer = SimpleNamespace(model_dump=lambda mode: {"text": mode})
+    for _ in range(2):
+        async with Node.in_memory(log) as node, node.open("p") as process:
+            assert await process.decide("plan", Model(answer), REQUEST) == {"text": "json"}
+
+
+async def test_a_conversation_is_written_once() -> None:
+    """Each request leaves out the messages of the one before: storage does not grow with the square."""
+    model, messages = Model(), [{"role": "user", "content": "x" * 1_000}]
+    async with Node.in_memory() as node, node.open("p") as process:
+        for number in range(10):
+            await process.decide("turn", model, {"model": "m", "messages": list(messages)})
+            messages.append({"role": "user", "content": f"{number}" * 1_000})
+        written = await bodies(node, "p", b.DecisionStarted)
+    assert [one.shared_messages for one in written] == [*range(10)]
+    assert sum(len(one.request) for one in written) < 12_000
+
+
+async def test_a_failed_model_call_is_tried_again_and_remembered() -> None:
+    """As a step's: every attempt is recorded, the last failure is raised again by a replay."""
+    from seekpoint.producers import Retry
+
+    log, model = MemoryLog(), Model(ValueError("overloaded"), ANSWER)
+    async with Node.in_memory(log) as node, node.open("p") as process:
+        assert await process.decide("plan", model, REQUEST, retry=Retry(attempts=2, backoff_s=0)) == ANSWER
+        made = await bodies(node, "p", b.DecisionMade)
+    assert [one.outcome for one in made] == ["retry", "succeeded"]
+
+
+async def test_a_wrapped_model_and_a_wrapped_tool_are_calls() -> None:
+    """For frameworks that own the loop: options, or one request."""
+    log, asked, used = MemoryLog(), [], []
+
+    def create(**options: Any) -> Any:
+        asked.append(options)
+        return {"content": [{"type": "tool_use", "name": "look"}]}
+
+    def look(order: str) -> str:
+        used.append(order)
+        return "shipped"
+
+    for _ in range(2):
+        async with Node.in_memory(log) as node, node.open("p") as process:
+            ask, tool = process.wrap_model(create), process.wrap_tool(look)
+            answer = await ask(model="m", messages=[])
+            assert tool_calls_in(answer) == [{"type": "tool_use", "name": "look"}]
+            assert await tool("4711") == "shipped"
+            assert {"model:1", "look:1"} <= process.state.calls.keys()
+    assert (asked, used) == ([{"model": "m", "messages": []}], ["4711"])
+
+
+def test_the_first_difference_is_named() -> None:
+    """Nothing where they are equal; a type counts."""
+    assert first_difference({"a": [1, {"b": 2}]}, {"a": [1, {"b": 2}]}) is None
+    assert first_difference([1, 2], [1]) == "$[1]: 2 is gone"
+    assert first_difference({"a": 1}, {}) == "$.a: 1 is gone"
+    assert first_difference(True, 1) == "$: true is now 1"
+
+
+def test_a_request_without_messages_is_written_whole() -> None:
+    """So is one that shares none."""
+    prompts = Prompts()
+    assert prompts.shortened("a", "text").text == '"text"'
+    assert prompts.shortened("b", {"messages": [1, 2]}).shared_with is None
+    assert prompts.shortened("c", {"messages": [1, 2, 3]}).shared_messages == 2
+    assert prompts.shortened("d", {"messages": [9]}).shared_with is None
+
+
+# --- budgets ----------------------------------------------------------------------------------------------------------
+async def test_a_budget_stops_a_call_before_it_begins() -> None:
+    """Nothing is asked, nothing is recorded as the call's failure: once raised, the run goes on with this very call."""
+    log, model = MemoryLog(), Model()
+    async with Node.in_memory(log) as node, node.open("p") as process:
+        await process.set_budget({"model_calls": 1})
+        await process.decide("plan", model, REQUEST)
+        with pytest.raises(BudgetExceeded) as caught:
+            await process.decide("next", model, REQUEST)
+        assert caught.value.facts["dimension"] == "model_calls"
+        assert "next:1" not in process.state.calls
+    assert len(model.asked) == 1
+
+
+async def test_a_budget_is_what_recovery_finds() -> None:
+    """Spent before a crash is spent after it (ActiveGraph's budget was new after a load); nothing is charged twice."""
+    log, model = MemoryLog(), Model()
+    async with Node.in_memory(log) as node:
+        node.prices = Prices({"m-1*": {"input": "100000", "output": "0"}})
+        async with node.open("p") as process:
+            await process.set_budget({"usd": "1.50"})
+            await process.decide("plan", model, REQUEST)
+    async with Node.in_memory(log) as node:
+        node.prices = Prices({"m-1*": {"input": "100000", "output": "0"}})
+        async with node.open("p") as process:
+            await process.set_budget({"usd": "1.50"})
+            await process.decide("plan", model, REQUEST)
+            assert process.state.budget is not None
+            assert process.state.budget.spent["usd"] == Decimal("1")
+            with pytest.raises(BudgetExceeded):
+                await process.decide("dear", model, REQUEST, estimate={"usd": "0.51"})
+            await process.decide("cheap", model, {**REQUEST, "seed": 7}, estimate={"usd": "0.50"})
+            assert process.state.budget.spent["usd"] == Decimal("2")  # what was used counts, whatever was estimated
+            assert not process.state.budget.reserved
+
+
+async def test_two_calls_at_once_do_not_share_what_is_left() -> None:
+    """The first one's start reserves; the second sees it before Kafka has answered."""
+    model, refused = Model(), asyncio.Event()
+
+    async def slow(request: Any) -> Any:
+        await refused.wait()
+        return await model(request)
+
+    async with Node.in_memory() as node, node.open("p") as process:
+        await process.set_budget({"tokens": 100})
+        first = asyncio.create_task(process.decide("a", slow, REQUEST, estimate={"tokens": 80}))
+        await asyncio.sleep(0)
+        with pytest.raises(BudgetExceeded):
+            await process.decide("b", slow, REQUEST, estimate={"tokens": 80})
+        refused.set()
+        await first
+    assert len(model.asked) == 1
+
+
+async def test_a_tool_counts_each_attempt() -> None:
+    """Three attempts, three calls: the fourth is not made."""
+    from seekpoint.producers import Retry
+
+    def fails() -> None:
+        raise ValueError("down")
+
+    async with Node.in_memory() as node, node.open("p") as process:
+        await process.set_budget({"tool_calls": 3})
+        with pytest.raises(ValueError, match="down"):
+            await process.tool("look", fails, retry=Retry(attempts=3, backoff_s=0))
+        with pytest.raises(BudgetExceeded):
+            await process.tool("again", fails)
+        assert process.state.budget is not None
+        assert process.state.budget.spent["tool_calls"] == 3
+
+
+async def test_a_warning_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """As an entry too, so that a recovered run does not repeat it."""
+    async with Node.in_memory() as node, node.open("p") as process:
+        await process.set_budget({"tool_calls": 10}, warn_at="0.5")
+        for _ in range(8):
+            await process.tool("look", lambda: 1)
+        noted = await bodies(node, "p", b.BudgetNoted)
+    assert [(one.kind, one.amount, one.limit) for one in noted] == [("warned", "5", "10")]
+    assert len([line for line in caplog.messages if "tool_calls" in line]) == 1
+
+
+async def test_a_paused_budget_suspends_the_process() -> None:
+    """Not failed: it waits for somebody who raises it."""
+    async with Node.in_memory() as node, node.open("p") as process:
+        await process.transition("starting")
+        await process.transition("running")
+        await process.set_budget({"tool_calls": 0}, on_exceed="pause")
+        with pytest.raises(BudgetExceeded):
+            await process.tool("look", lambda: 1)
+        await process.update("seen", 1)
+        assert process.state.lifecycle == "suspended"
