@@ -15,7 +15,7 @@ from seekpoint.consumers.checkpoints import FLOOR_KEY, Checkpoint, Floor
 from seekpoint.consumers.memory_checkpoints import MemoryCheckpoints
 from seekpoint.producers import Node, Process
 from seekpoint.schemas import Entry, MemoryLog, Settings, bodies, encode, fold, new_id, new_state
-from seekpoint.schemas.errors import Fenced, LogTruncated, OwnerAlive, ProcessFinished, SeekpointError
+from seekpoint.schemas.errors import Fenced, JournalGap, LogTruncated, OwnerAlive, ProcessFinished, SeekpointError
 from seekpoint.schemas.state import State
 
 
@@ -258,3 +258,26 @@ async def test_mail_comes_as_soon_as_it_is_in_the_log(log: MemoryLog) -> None:
         await other.signal("p", "go", 1)
         assert (await waiting).name == "go"
         assert time.monotonic() - began < 1.0
+
+
+async def test_a_log_that_was_trimmed_past_an_idle_lane_keeps_nobody_from_opening(log: MemoryLog) -> None:
+    """Who stood below is told; the partition is followed anew from where the open has recovered to."""
+    kept = MemoryCheckpoints(1)
+    recovery = Recovery.in_memory(log, checkpoints=kept)
+    async with Node(log, log, Settings(redis_url=None), recovery=recovery) as node, Node.in_memory(log) as other:
+        idle = await node.open("idle")
+        await at_rest(node)
+        async with other.open("p") as process:
+            await process.update("a", 1)
+        high = log.watermarks(0).high
+        saved = [(name.encode(), Checkpoint.of(name, 0, refold(log, name), log.topic_id, -1)) for name in ("idle", "p")]
+        floor = Floor(offset=high, leader_epoch=-1, topic_id=log.topic_id, since=0)
+        kept.write(0, [*((key, each.to_bytes()) for key, each in saved), (FLOOR_KEY, floor.to_bytes())])
+        log.trim(0, high)
+        async with node.open("p") as heir:
+            await heir.update("a", 2)
+            await heir.confirm()
+            assert heir.state.context == {"a": 2}
+        with pytest.raises(JournalGap):
+            await idle.update("b", 1)
+        idle.let_go()

@@ -31,6 +31,7 @@ from seekpoint.schemas.entry import Entry, new_id, process_key
 from seekpoint.schemas.errors import (
     AlreadyOpen,
     ClaimLost,
+    JournalGap,
     JournalUnavailable,
     LimitExceeded,
     OwnerAlive,
@@ -266,6 +267,10 @@ class Opener:
                 if report is not None:
                     return lane, Recovered(state=new_state(), report=report, known=False), True
             recovered = await self._recovery.recover(wish.process_id, missing_ok=True)
+            if lane is not None and lane.position < recovered.report.log_start:
+                lane.detach(watch)
+                self._tailer.give_up(lane, _trimmed(lane, recovered.report))
+                lane = None
             was, lane = lane, self._tailer.lane_from(partition, recovered.report.log_end)
             if was is None:
                 lane.attach(watch)
@@ -321,6 +326,13 @@ def _degraded(process_id: str, state: State) -> ProcessDegraded:
         f"the process is degraded ({degraded.reason}{': ' if degraded.detail else ''}{degraded.detail})",
         process_id=process_id, expected_seq=degraded.expected_seq, found_seq=degraded.found_seq,
         abandoned=state.abandoned_entries, epoch=state.epoch,
+    )  # fmt: skip
+
+
+def _trimmed(lane: Lane, report: Report) -> JournalGap:
+    return JournalGap(
+        "what was not confirmed yet is gone from the log",
+        partition=lane.partition, offset=lane.position, low=report.log_start, high=report.log_end,
     )  # fmt: skip
 
 

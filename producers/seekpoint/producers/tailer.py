@@ -164,6 +164,8 @@ class Tailer:
                     await asyncio.sleep(_RETRY_S)
                 except SeekpointError as exc:  # the log itself is wrong: whoever relies on it stops, loudly
                     logger.error("following found: %s", exc)
+                    if not _leads_on(lane, exc):
+                        self.give_up(lane, exc)
                     lane.absence.forget()
                     lane.fail(exc)
         finally:
@@ -194,6 +196,14 @@ class Tailer:
                     partition=lane.partition, offset=last.offset, expected=last.leader_epoch, leader_epoch=epoch,
                 ),
             )  # fmt: skip
+
+    def give_up(self, lane: Lane, error: SeekpointError) -> None:
+        """The log cannot be followed from where the lane stands: all that listens there is told. The next open begins
+        another lane."""
+        if self._lanes.get(lane.partition) is lane:
+            del self._lanes[lane.partition]
+            self._follower.end(lane.partition)
+        self._fail_all(lane, error)
 
     @staticmethod
     def _fail_all(lane: Lane, error: SeekpointError) -> None:
@@ -246,6 +256,11 @@ class Tailer:
 
     async def _run(self, call: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, call)
+
+
+def _leads_on(lane: Lane, error: SeekpointError) -> bool:
+    """Whether the lane may stay: the log only ends before what one of those who wait was told of."""
+    return isinstance(error, LogTruncated) and error.facts.get("high", -1) >= lane.position
 
 
 def _stretch(partition: int, batch: Batch) -> Stretch:
