@@ -19,6 +19,7 @@ from seekpoint.console import (
     processes,
     recoveries,
     rehearsal,
+    replay,
     schema,
     serve,
     topics,
@@ -39,7 +40,7 @@ app = typer.Typer(
     rich_markup_mode="rich" if sys.stdout.isatty() else None,  # loading Rich takes 60 ms, for nothing in a pipe
 )
 for _commands in (
-    *(cluster, topics, processes, history, recoveries, checkpoints, lag, trim),
+    *(cluster, topics, processes, history, recoveries, checkpoints, lag, trim, replay),
     *(letters, serve, schema, doctor, rehearsal),
 ):
     _commands.register(app)

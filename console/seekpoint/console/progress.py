@@ -34,6 +34,11 @@ class Progress:
         if self._bar is not None:
             self._bar.stop()
 
+    def describe(self, what: str) -> None:
+        """Say what is being done now."""
+        if self._bar is not None:
+            self._bar.update(self._task, description=what)
+
     def advance(self, count: int) -> None:
         """``count`` more are done."""
         if self._bar is not None:

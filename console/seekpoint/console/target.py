@@ -53,6 +53,11 @@ class Target:
         self._given: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         self._nothing_said = False
 
+    @property
+    def config(self) -> Path | None:
+        """The settings file that was named; None: whichever there is."""
+        return self._config
+
     @cached_property
     def settings(self) -> Settings:
         """The settings. Raises ``InvalidSetting``."""

@@ -11,7 +11,9 @@ from seekpoint.consumers.tiers import Tier
 from seekpoint.consumers.verification import Verification
 
 if TYPE_CHECKING:
+    from seekpoint.consumers import staging
     from seekpoint.consumers.projector import Projector
+    from seekpoint.consumers.staging import Replay
     from seekpoint.consumers.view import View
 
 __all__ = [
@@ -22,20 +24,28 @@ __all__ = [
     "Recovered",
     "Recoverer",
     "Recovery",
+    "Replay",
     "Report",
     "Tier",
     "Verification",
     "View",
+    "staging",
 ]
 
-# A node that starts needs neither, and each costs it milliseconds between a crash and the next step.
-_LATER = {"Projector": "seekpoint.consumers.projector", "View": "seekpoint.consumers.view"}
+# A node that starts needs none of these, and each costs it milliseconds between a crash and the next step.
+_LATER = {
+    "Projector": "seekpoint.consumers.projector",
+    "Replay": "seekpoint.consumers.staging",
+    "View": "seekpoint.consumers.view",
+    "staging": "seekpoint.consumers.staging",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """``Projector`` and ``View``, loaded when first asked for."""
+    """``Projector``, ``View``, ``Replay`` and ``staging``, loaded when first asked for."""
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_LATER[name]), name)
+    module = import_module(_LATER[name])
+    return module if module.__name__.endswith(f".{name}") else getattr(module, name)

@@ -151,7 +151,7 @@ class KafkaTopic:
         return found if found >= 0 else None
 
     def _offsets(self, spec: Any, partitions: Sequence[int] | None = None) -> dict[int, int]:
-        """Patiently: a leader that moves refuses first."""
+        """Patiently: a leader that moved refuses first, and a client that knows the old one is not asked again."""
         wanted = range(self.facts().partitions) if partitions is None else partitions
         asked = {TopicPartition(self.topic, partition): spec for partition in wanted}
         deadline = time.monotonic() + self._timeout_s
@@ -165,6 +165,7 @@ class KafkaTopic:
             except JournalUnavailable:
                 if time.monotonic() > deadline:
                     raise
+                self.close()
                 time.sleep(_RETRY_S)
 
     # --- reading

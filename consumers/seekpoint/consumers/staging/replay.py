@@ -7,6 +7,7 @@ The source is assigned by hand, read committed, and nothing is ever written to i
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -220,6 +221,15 @@ class Replay:
         ]
         reading = self._source.read([each for each in left if each.start < each.stop])
 
+        known = dict(progress.tail or progress.target_start)
+
+        def tail() -> dict[int, int]:
+            """Where the target ends; while it cannot say, where it did: reading too much of it is no harm."""
+            nonlocal known
+            with contextlib.suppress(JournalUnavailable):
+                known = self._ends()
+            return known
+
         def settled(now: Settled) -> None:
             progress.settled, progress.tallies, progress.counters = now.offsets, now.tallies, now.counters
             progress.tail = now.tail
@@ -241,7 +251,7 @@ class Replay:
                 control=self.control,
                 delivered=delivered,
                 flow=flow,
-                tail=self._ends if self._file.path is not None else dict,
+                tail=tail if self._file.path is not None else dict,
                 on_settled=settled,
                 on_progress=lambda flow: on_progress(flow, trip.stretches),
                 silence_max_s=self._silence_max_s,
