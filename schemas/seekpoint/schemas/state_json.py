@@ -147,6 +147,11 @@ def counters_of(state: Draft) -> dict[str, int]:
 
 def restore_content(draft: Draft, content: Any) -> None:
     """Put what ``content_of`` gave into ``draft``. ``ValueError``, ``LookupError`` or ``TypeError`` if it is none."""
+    _restore_content(draft, content)
+    draft.content_bytes = content_width(draft)
+
+
+def _restore_content(draft: Draft, content: Any) -> None:
     values = _is(dict, _is(dict, content)["context"])
     draft.values_json = {key: _is(str, text) for key, text in values.items()}
     draft.conversation = Conversation(map(_said, _is(list, content["conversation"])))
@@ -158,12 +163,11 @@ def restore_content(draft: Draft, content: Any) -> None:
     draft.turn = _is(int, content.get("turn", 0))
     draft.patches = tuple(_is(str, one) for one in _is(list, content.get("patches", [])))
     draft.start_frame, draft.turn_frame = map(_frame, _is(list, content.get("frames", [None, None])))
-    draft.content_bytes = content_width(draft)
 
 
 def restore_whole(draft: Draft, whole: Mapping[str, Any]) -> None:
     """Put content, ownership, offsets and counters of ``whole`` into ``draft``. Raises as ``restore_content`` does."""
-    restore_content(draft, whole["content"])
+    _restore_content(draft, whole["content"])
     _restore_ownership(draft, _is(dict, whole["ownership"]))
     draft.offset = _is(int, whole["offset"])
     draft.first_offset = _optional(int, whole["first_offset"])
