@@ -1,20 +1,25 @@
 """Projection: entries a second of one projector from a real Kafka into a real Valkey, checkpoints included.
 
 Beside it a raw consume loop over the same topic, and what an entry costs where the conversation is short and long.
+``--full`` adds 100,000 idle processes on one partition: what a projector needs to take it, and a cold recovery of one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import resource
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from random import Random
 
+import redis
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from _table import Table, arguments, progress, times_raw
 from seekpoint.compose import LocalCluster, create_topics
+from seekpoint.consumers import Recovery, Tier
 from seekpoint.consumers.cadence import Cadence
 from seekpoint.consumers.memory_checkpoints import MemoryCheckpoints
 from seekpoint.consumers.projection import PartitionProjection
@@ -32,6 +37,8 @@ ENTRIES = 300_000
 PROCESSES = 500
 TURNS = 40
 LONG, SHORT = 10_000, 10
+IDLE = 100_000
+TS = 1_763_780_000_000_000
 TEXT = "checking the order, a text of an ordinary length for a message of an agent that does its work well"
 
 
@@ -60,20 +67,27 @@ class Agent:
         if self.seq == 0 and number >= 0:
             self.seq = 1
             claim = b.Claim(0, "node", "boot")
-            return encode(Entry(self.claim_id, self.process_id, None, 0, None, None, 0, None, None, None, claim))
+            return encode(Entry(self.claim_id, self.process_id, None, 0, None, None, TS, None, None, None, claim))
         body = b.MessageSaid("assistant", TEXT) if number % 3 else b.ContextUpdated(f"key-{number % 7}", f'"{TEXT}"')
-        value = encode(Entry(new_id(), self.process_id, self.seq, 1, self.claim_id, None, 0, None, None, None, body))
+        at = max(0, number - 200)
+        value = encode(
+            Entry(new_id(), self.process_id, self.seq, 1, self.claim_id, at, TS + at, None, None, None, body)
+        )
         self.seq += 1
         return value
 
 
 async def main() -> int:
     """Run all of it."""
-    options = arguments(__doc__).parse_args()
+    parser = arguments(__doc__)
+    parser.add_argument("--full", action="store_true", help="also 100,000 idle processes on one partition (minutes)")
+    options = parser.parse_args()
     table = Table("projection")
     async with LocalCluster(brokers=1) as cluster:
         await whole_path(cluster, table)
         by_length(cluster, table)
+        if options.full:
+            await idle(cluster, table)
     return table.finish(json=options.json)
 
 
@@ -167,6 +181,58 @@ def cost_at(settings: Settings, length: int) -> float:
     writes.shutdown()
     view.close()
     return taken[TURNS // 2] * 1e6
+
+
+async def idle(cluster: LocalCluster, table: Table) -> None:
+    """Many processes that do nothing: what they cost whoever takes their partition, and one that is recovered."""
+    settings = cluster.settings(journal="idle", partitions=1)
+    await create_topics(settings)
+    progress(f"writing {IDLE:,} processes")
+    producer = Producer({"bootstrap.servers": settings.bootstrap_servers, "linger.ms": 20, "batch.size": 1_000_000})
+    for number in range(IDLE):
+        agent = Agent(f"idle-{number}")
+        for turn in range(3):
+            producer.produce(settings.topic_name("journal"), agent.next(turn), agent.key, 0)
+        producer.poll(0)
+        if number % 20_000 == 0:
+            producer.flush()
+    producer.flush()
+    before = used_memory(settings)
+    await taken(settings, table, "projected and saved for the first time")
+    table.row(what="Redis memory a process", bytes=(used_memory(settings) - before) / IDLE)
+    await taken(settings, table, "assigned, view and checkpoints as they are")
+    for tier in (Tier.VIEW, Tier.CHECKPOINT, Tier.SCAN):
+        began = time.perf_counter()
+        async with Recovery.connect(settings) as recovery:
+            found = await recovery.recover(f"idle-{IDLE // 2}", tier=tier)
+        table.row(what=f"cold recovery of one by {found.report.tier}", s=time.perf_counter() - began)
+    flush_all(settings)
+    await taken(settings, table, "assigned, the view is rebuilt")
+
+
+async def taken(settings: Settings, table: Table, what: str) -> None:
+    """A projector takes the partition and brings it up to date."""
+    progress(what)
+    memory, began = resident(), time.perf_counter()
+    await Projector.connect(settings).catch_up(timeout_s=600)
+    table.row(what=what, s=time.perf_counter() - began, resident_grown_mb=(resident() - memory) / 1e6)
+
+
+def resident() -> int:
+    """Bytes of this process's memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def used_memory(settings: Settings) -> int:
+    """Bytes that Redis says it uses."""
+    with redis.Redis.from_url(settings.redis_url or "") as client:
+        return int(client.info("memory")["used_memory"])
+
+
+def flush_all(settings: Settings) -> None:
+    """Redis forgets everything."""
+    with redis.Redis.from_url(settings.redis_url or "") as client:
+        client.flushall()
 
 
 if __name__ == "__main__":

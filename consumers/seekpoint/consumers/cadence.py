@@ -42,7 +42,7 @@ class Cadence:
     """Entries of fewer bytes wait for their age, however small the snapshot is."""
     age_max_s: float = 30.0
     after_invocation: bool = False
-    batch_max: int = 500
+    batch_max: int = 2_000
     """Checkpoints in one transaction and partition."""
     batch_bytes_max: int = 16_777_216
 
