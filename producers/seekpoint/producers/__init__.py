@@ -16,6 +16,10 @@
 from seekpoint.producers.clocks import Clock, SystemClock, VirtualClock
 from seekpoint.producers.durable.agents import Agent, agent
 from seekpoint.producers.durable.conduct import Detail, Replay
+from seekpoint.producers.durable.connectors import Connector, Connectors, NotDone, Reconciled, connectors
+from seekpoint.producers.durable.dispatcher import Dispatcher
+from seekpoint.producers.durable.effects import EffectStep, effect
+from seekpoint.producers.durable.resolution import Answer, Effect
 from seekpoint.producers.durable.retries import Retry
 from seekpoint.producers.durable.steps import Step, step
 from seekpoint.producers.durable.turns import Turn
@@ -26,11 +30,19 @@ from seekpoint.producers.process import Acknowledged, Process
 __all__ = [
     "Acknowledged",
     "Agent",
+    "Answer",
     "Clock",
+    "Connector",
+    "Connectors",
     "Detail",
+    "Dispatcher",
+    "Effect",
+    "EffectStep",
     "Invocation",
     "Node",
+    "NotDone",
     "Process",
+    "Reconciled",
     "Replay",
     "Retry",
     "Step",
@@ -38,5 +50,7 @@ __all__ = [
     "Turn",
     "VirtualClock",
     "agent",
+    "connectors",
+    "effect",
     "step",
 ]

@@ -19,8 +19,11 @@ from seekpoint.producers.clocks import Clock, SystemClock
 from seekpoint.producers.confirm import Confirmer
 from seekpoint.producers.durable.agents import Agent
 from seekpoint.producers.durable.conduct import Conduct, Detail, Replay
-from seekpoint.producers.durable.running import RECORDED, run_agent
+from seekpoint.producers.durable.followed import Following
+from seekpoint.producers.durable.gates import verdict_payload
 from seekpoint.producers.durable.prices import Prices
+from seekpoint.producers.durable.running import RECORDED, run_agent
+from seekpoint.producers.durable.shared import Shared
 from seekpoint.producers.embedded import EmbeddedProjector
 from seekpoint.producers.externals import Externals
 from seekpoint.producers.handle import Cause, Handle, Status
@@ -31,10 +34,11 @@ from seekpoint.producers.outbox import Outbox
 from seekpoint.producers.pulse import Pulse
 from seekpoint.producers.requests import Requests
 from seekpoint.producers.tailer import Tailer
-from seekpoint.schemas.bodies import Body
+from seekpoint.schemas.bodies import Body, EffectVerdict
 from seekpoint.schemas.errors import HandleClosed, Refused, SeekpointError
 from seekpoint.schemas.log import LogReader, LogWriter, MemoryLog
 from seekpoint.schemas.settings import Settings
+from seekpoint.schemas.values import dump
 
 __all__ = ["Node"]
 
@@ -81,6 +85,7 @@ class Node:
         )
         self._healer = Healer(self._outbox, self._confirmer, self.identity, settings.heal_timeout_s)
         self._externals = Externals(reader, self._executor, self._outbox)
+        self._following = Following(reader, self._recovery, self._tailer)
         self._pulse = Pulse(reader, self._executor, self._open_handles, self.identity, settings)
         self._opener = Opener(
             self._handles,
@@ -102,6 +107,11 @@ class Node:
     def node_id(self) -> str:
         """This node's name, as claims and heartbeats show it."""
         return self.identity.node_id
+
+    @property
+    def reader(self) -> LogReader:
+        """The journal, as this node reads it. Blocks: call it by ``in_thread``."""
+        return self._reader
 
     @property
     def projector_failure(self) -> BaseException | None:
@@ -292,15 +302,51 @@ class Node:
         """
         return await self._externals.signal(process_id, name, payload, actor, signal_id)
 
+    async def approve(
+        self, process_id: str, gate: str, *, reason: str | None = None, actor: str | None = None
+    ) -> bytes:
+        """Say yes to a gate: by its name, or by its key if no other gate of that name is meant. The signal's id."""
+        return await self.signal(process_id, gate, verdict_payload(True, reason), actor=actor)
+
+    async def deny(self, process_id: str, gate: str, *, reason: str | None = None, actor: str | None = None) -> bytes:
+        """Say no to a gate. The signal's id, once it is in the log."""
+        return await self.signal(process_id, gate, verdict_payload(False, reason), actor=actor)
+
     async def cancel(self, process_id: str, reason: str | None = None, *, actor: str | None = None) -> bytes:
-        """Ask a process to stop. Its agent sees it in the mailbox. The request's id, once it is in the log."""
+        """Ask a process to stop: its agent's next call, or what it waits for, raises ``Cancelled``; then it takes back
+        what it owes, and is stopped. The request's id, once it is in the log."""
         return await self._externals.cancel(process_id, reason, actor)
+
+    async def verdict(
+        self,
+        process_id: str,
+        key: str,
+        outcome: str,
+        *,
+        output: Any = None,
+        reason: str | None = None,
+        actor: str | None = None,
+        idempotency_key: str = "",
+    ) -> bytes:
+        """Say what became of an effect of a process: ``succeeded`` with its ``output``, ``failed`` with a ``reason``.
+
+        Its owner settles the effect by it: at once if it waits, else when it comes to it again. ``idempotency_key``
+        makes sure that it is the effect that is meant, after a rewind too. The verdict's id, once it is in the log.
+        """
+        text = dump(output, await self.in_thread(lambda: self._reader.limits))
+        body = EffectVerdict(key=key, outcome=outcome, output=text, reason=reason, idempotency_key=idempotency_key)
+        return await self.tell(process_id, body, actor=actor)
 
     async def tell(
         self, process_id: str, body: Body, *, actor: str | None = None, entry_id: bytes | None = None
     ) -> bytes:
         """Append any external entry to a process; its id, once it is in the log. ``signal`` and the like say what."""
         return await self._externals.send(process_id, body, actor, entry_id)
+
+    def shared(self, name: str) -> Shared:
+        """A value that the journal's processes have in common: ``get``, ``set``, ``watch``. In an agent's code use
+        ``process.shared``, which remembers what it saw."""
+        return Shared(self, self._externals, self._following, name)
 
     # --- inside
     def _open_handles(self) -> list[Handle]:

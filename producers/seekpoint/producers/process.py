@@ -14,6 +14,7 @@ from seekpoint.consumers.cadence import CHECKPOINT_REQUEST
 from seekpoint.consumers.report import LastCheckpoint
 from seekpoint.producers.confirm import Confirmer
 from seekpoint.producers.durable.conduct import Conduct
+from seekpoint.producers.durable.effects import EffectCalls
 from seekpoint.producers.durable.memory import Memory
 from seekpoint.producers.handle import Cause, Handle, Status
 from seekpoint.producers.invocation import Invocation
@@ -47,7 +48,7 @@ class Acknowledged(NamedTuple):
     offset: int
 
 
-class Process(ContentWrites, Memory):
+class Process(ContentWrites, Memory, EffectCalls):
     """One agent process, owned by this node. Safe to use from many tasks of its event loop.
 
     Each call below raises ``Fenced`` once another owner has claimed the process, ``AppendTimeout`` when Kafka stayed
@@ -291,6 +292,7 @@ class Process(ContentWrites, Memory):
 
         Calls still under way raise ``HandleClosed``: their entries may be in the log, or get there.
         """
+        self.children.abandon()
         self._handle.let_go()
         self._on_let_go(self._handle)
 

@@ -196,10 +196,10 @@ def _settle(draft: Draft, body: b.EffectSettled, limits: Limits) -> Misfit:
     old = open_effect(draft, body.key)
     if old is None or body.outcome not in _OUTCOMES:
         return _illegal(f"{body.key[:80]} is no effect in doubt")
-    error = None if body.outcome == "succeeded" else body.error
     call = old._replace(
         status=body.outcome, attempt=max(old.attempt, body.attempt), seq=draft.seq + 1,
-        output=body.output if body.outcome == "succeeded" else None, error=error,
+        output=body.output if body.outcome == "succeeded" else None,
+        error=body.error,  # of one that succeeded too: an output that could not be journaled
     )  # fmt: skip
     misfit = _charged(draft, body, call, limits)
     if misfit is None:
@@ -208,10 +208,9 @@ def _settle(draft: Draft, body: b.EffectSettled, limits: Limits) -> Misfit:
 
 
 def open_effect(draft: Draft, key: str) -> Call | None:
-    """The effect ``key`` if it is not settled: pending, unknown, or stuck until a person tells."""
+    """The effect ``key`` if it is not settled: pending, unknown, inherited, or stuck until a person tells."""
     call = draft.calls.get(key)
-    is_open = call is not None and call.kind == "effect" and (call.status in IN_DOUBT or call.status == "stuck")
-    return call if is_open else None
+    return call if call is not None and call.kind == "effect" and call.status not in ("succeeded", "failed") else None
 
 
 def _owe(draft: Draft, body: b.ObligationRegistered, limits: Limits) -> Misfit:

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 from seekpoint.producers.durable.resolution import Answer
 from seekpoint.schemas.errors import InvalidName, InvalidSetting, UnknownConnector
 
-__all__ = ["ATTEMPTS_MAX", "Connector", "Connectors", "NotDone", "Reconciled", "connectors", "takes"]
+__all__ = ["ATTEMPTS_MAX", "Connector", "Connectors", "NotDone", "Reconciled", "connectors", "handed", "takes"]
 
 ATTEMPTS_MAX = 10
 """How often an effect without a connector of its own is called in all while it is in doubt."""
@@ -122,3 +122,8 @@ def takes(call: Call, name: str) -> bool:
         inspect.Parameter.KEYWORD_ONLY,
         inspect.Parameter.POSITIONAL_OR_KEYWORD,
     )
+
+
+def handed(call: Call, **known: Any) -> dict[str, Any]:
+    """Those of ``known`` that ``call`` has parameters for."""
+    return {name: value for name, value in known.items() if takes(call, name)}

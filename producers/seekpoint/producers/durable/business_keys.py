@@ -1,0 +1,77 @@
+"""Business keys: what an effect is about (an order, an invoice), so that no two effects do the same thing.
+
+A key is unique per connector across the journal. Who has it is written in a shared value of its own; of two that ask at
+once the first in the log has it. It is given back only when the effect is known not to have happened.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Any, NamedTuple, Protocol
+
+__all__ = ["BusinessKeys", "Holder", "SharedValues", "shared_name"]
+
+_NAME_BYTES_MAX = 160
+
+
+class Holder(NamedTuple):
+    """The effect that has a business key."""
+
+    process_id: str
+    key: str
+    idempotency_key: str
+
+
+class SharedValues(Protocol):
+    """The shared values of a journal, as far as holding something needs them."""
+
+    async def read(self, name: str) -> tuple[int, Any]:
+        """Version (0: never set) and value."""
+
+    async def write(self, name: str, value: Any, expected_version: int) -> None:
+        """Set it if its version is the expected one; who reads next sees whether it was."""
+
+
+class BusinessKeys:
+    """Takes and gives back business keys."""
+
+    def __init__(self, values: SharedValues) -> None:
+        self._values = values
+
+    async def take(self, connector: str, business_key: str, here: Holder) -> Holder | None:
+        """Take the key for ``here``. None if it has it now, or had it before; else who has it."""
+        name = shared_name("effect-key", connector, business_key)
+        version, holder = await self._read(name)
+        while holder is None:  # again where another one took it first and gave it back since
+            await self._values.write(name, here._asdict(), version)
+            version, holder = await self._read(name)
+        return None if holder == here else holder
+
+    async def free(self, connector: str, business_key: str, here: Holder) -> None:
+        """Give the key back, if ``here`` has it."""
+        name = shared_name("effect-key", connector, business_key)
+        version, holder = await self._read(name)
+        if holder == here:
+            await self._values.write(name, None, version)
+
+    async def _read(self, name: str) -> tuple[int, Holder | None]:
+        version, value = await self._values.read(name)
+        if not isinstance(value, dict):
+            return version, None
+        return version, Holder(*(str(value.get(field, "")) for field in Holder._fields))
+
+
+def shared_name(kind: str, *parts: str) -> str:
+    """The name of a shared value that stands for ``parts``: readable while it is short and plain, else a digest.
+
+    >>> shared_name("effect-key", "payments", "order-4711")
+    'effect-key/payments/order-4711'
+    >>> shared_name("effect-key", "payments", "x" * 300)
+    'effect-key/payments/~d8b3f7b0'
+    """
+    plain = all(part.isprintable() and "/" not in part and not part.startswith("~") for part in parts)
+    name = "/".join((kind, *parts))
+    if plain and len(name.encode("utf-8", "replace")) <= _NAME_BYTES_MAX:
+        return name
+    text = "\0".join(parts).encode("utf-8", "surrogatepass")
+    return f"{kind}/~{blake2b(text, digest_size=16).hexdigest()}"

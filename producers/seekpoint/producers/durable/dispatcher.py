@@ -1,0 +1,236 @@
+"""The dispatcher: calls what owners only write down. For connectors with ``outbox=True``.
+
+    intent in the journal -> still pending? -> claim it (first in the log has it) -> call -> verdict to the owner
+
+Start as many as you like. Of several that see the same intent one calls; who claimed and died is followed by another
+once its claim stood still for ``takeover_s``, and what may be done then is ``resolution.decide``'s to say: an
+idempotent call is made again with the same key, an at-most-once call is not. The owner settles by the verdict.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, TypeAlias
+
+from seekpoint.consumers.scan import entry_of
+from seekpoint.producers.durable.business_keys import shared_name
+from seekpoint.producers.durable.connectors import Connectors, connectors
+from seekpoint.producers.durable.dispatches import Claim, Dispatch, Intent
+from seekpoint.producers.durable.outside import JournalValues
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.errors import SeekpointError, TryAgain, UndecodableRecord
+from seekpoint.schemas.log import Record
+
+if TYPE_CHECKING:
+    from seekpoint.producers.node import Node
+
+__all__ = ["Dispatcher"]
+
+logger = logging.getLogger("seekpoint.producers")
+
+_SAVE_INTERVAL_S = 5.0
+_STEP_OFFSETS = 20_000
+_BACKLOG_MAX = 1_000
+"""No more intents are looked for while so many are not over."""
+_AGAIN_S = 1.0
+
+Slot: TypeAlias = tuple[int, int]
+"""Partition and offset of an intent."""
+
+
+@dataclass(slots=True)
+class _Foreign:
+    """Another dispatcher's claim, as this one watches it, by its own clock."""
+
+    version: int
+    since_s: float
+
+
+class Dispatcher:
+    """Calls the intents of a journal, for the outbox connectors that are registered here.
+
+    ``async with Dispatcher(node)``: works until it is left. Those of one ``name`` share their progress, so they must
+    know the same connectors. ``takeover_s`` is how long another one's claim may stand still.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        *,
+        name: str = "dispatcher",
+        known: Connectors = connectors,
+        concurrency_max: int = 16,
+        takeover_s: float = 30.0,
+        poll_s: float = 0.2,
+    ) -> None:
+        self._node = node
+        self._name = name
+        self._known = known
+        self._takeover_s = takeover_s
+        self._poll_s = poll_s
+        self._room = asyncio.Semaphore(concurrency_max)
+        self._values = JournalValues(node)
+        self._who = f"{name}/{uuid.uuid4().hex[:12]}"
+        self._positions: dict[int, int] = {}
+        self._saved: dict[int, int] = {}
+        self._saved_s = 0.0
+        self._due: dict[Slot, Intent] = {}
+        self._foreign: dict[Slot, _Foreign] = {}
+        self._not_before: dict[Slot, float] = {}
+        self._tasks: dict[Slot, asyncio.Task[None]] = {}
+        self._loop: asyncio.Task[None] | None = None
+        self.dispatched = 0
+        """How many outcomes this dispatcher has told."""
+
+    # --- life
+    async def __aenter__(self) -> Dispatcher:
+        self._loop = asyncio.create_task(self._go_on(), name="seekpoint-dispatcher")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop. Calls under way are ended as a crash would end them: in doubt, for the next dispatcher."""
+        tasks = [*self._tasks.values(), *([] if self._loop is None else [self._loop])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        with suppress(SeekpointError):
+            await self._save()
+
+    async def _go_on(self) -> None:
+        while True:
+            try:
+                await self._look()
+                self._begin()
+                if self._node.clock.monotonic() - self._saved_s > _SAVE_INTERVAL_S:
+                    await self._save()
+            except SeekpointError as exc:
+                logger.warning("the dispatcher waits: %s", exc)
+            except Exception:  # whatever it is: intents go on waiting for somebody
+                logger.exception("the dispatcher failed, and goes on")
+            await self._node.clock.sleep(self._poll_s)
+
+    async def catch_up(self) -> int:
+        """Call what waits now, once through; how many outcomes were told. Instead of ``async with``."""
+        before = self.dispatched
+        await self._look()
+        self._begin()
+        await asyncio.gather(*self._tasks.values())
+        await self._save()
+        return self.dispatched - before
+
+    # --- intents
+    async def _look(self) -> None:
+        """Read on in each partition, and remember the intents that are ours to call."""
+        reader, in_thread = self._node.reader, self._node.in_thread
+        for partition in range(await in_thread(lambda: reader.partitions)):
+            marks = await in_thread(partial(reader.watermarks, partition))
+            start = max(await self._position(partition), marks.low)
+            while start < marks.high and len(self._due) < _BACKLOG_MAX:
+                stop = min(marks.high, start + _STEP_OFFSETS)
+                for intent in await in_thread(partial(self._intents, partition, start, stop)):
+                    self._due[partition, intent.offset] = intent
+                start = self._positions[partition] = stop
+
+    async def _position(self, partition: int) -> int:
+        if partition not in self._positions:
+            _, value = await self._values.read(self._progress_name(partition))
+            self._positions[partition] = self._saved[partition] = value if isinstance(value, int) else 0
+        return self._positions[partition]
+
+    def _intents(self, partition: int, start: int, stop: int) -> list[Intent]:
+        found = []
+        for batch in self._node.reader.read(partition, start, stop):
+            found += [intent for record in batch.records if (intent := self._intent(record)) is not None]
+        return found
+
+    def _intent(self, record: Record) -> Intent | None:
+        try:
+            entry = entry_of(record, self._node.reader.codec, self._node.reader.partitions)
+        except UndecodableRecord:
+            return None  # the projector makes a dead letter of it
+        body = entry.body
+        if not isinstance(body, b.EffectIntended) or body.connector is None or body.connector not in self._known:
+            return None
+        if not self._known[body.connector].outbox:
+            return None
+        return Intent(entry.process_id, record.partition, record.offset, body)
+
+    # --- calling
+    def _begin(self) -> None:
+        for slot, intent in self._due.items():
+            if slot not in self._tasks and self._may_look(slot):
+                task = asyncio.create_task(self._take(slot, intent), name=f"seekpoint-dispatch-{intent.body.key}")
+                self._tasks[slot] = task
+                task.add_done_callback(partial(self._over, slot))
+
+    def _over(self, slot: Slot, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(slot, None)
+
+    def _may_look(self, slot: Slot) -> bool:
+        return self._node.clock.monotonic() >= self._not_before.get(slot, 0.0)
+
+    async def _take(self, slot: Slot, intent: Intent) -> None:
+        async with self._room:
+            pause_s = _AGAIN_S
+            try:
+                if await self._taken(slot, intent):
+                    for table in (self._due, self._foreign, self._not_before):
+                        table.pop(slot, None)
+                    return
+                pause_s = min(pause_s, self._takeover_s / 4)
+            except TryAgain as exc:
+                logger.warning("%s waits: %s", intent.body.idempotency_key, exc)
+            except Exception:
+                logger.exception("%s cannot be called", intent.body.idempotency_key)
+            self._not_before[slot] = self._node.clock.monotonic() + pause_s
+
+    async def _taken(self, slot: Slot, intent: Intent) -> bool:
+        """Whether there is nothing more to do for the intent."""
+        assert intent.body.connector is not None
+        connector = self._known[intent.body.connector]
+        dispatch = Dispatch(self._node, self._values, connector, intent, self._who, self._takeover_s)
+        if not await dispatch.is_due():
+            return True
+        version, claim = await dispatch.read()
+        if claim is not None and not self._stood_still(slot, version, claim):
+            return False
+        if not await dispatch.claim(version, claim):
+            return False
+        if await dispatch.through():
+            self.dispatched += 1
+            return True
+        return False
+
+    def _stood_still(self, slot: Slot, version: int, claim: Claim) -> bool:
+        """Whether a claim is its holder's last word. One of our own is: we gave up what we were doing."""
+        if claim.by == self._who:
+            return True
+        now = self._node.clock.monotonic()
+        seen = self._foreign.get(slot)
+        if seen is None or seen.version != version:
+            self._foreign[slot] = _Foreign(version, now)
+            return False
+        return now - seen.since_s >= self._takeover_s
+
+    # --- progress
+    async def _save(self) -> None:
+        """Keep where the next dispatcher begins: at the oldest intent that is not over."""
+        self._saved_s = self._node.clock.monotonic()
+        for partition, position in self._positions.items():
+            oldest = min((offset for at, offset in self._due if at == partition), default=position)
+            if oldest > self._saved.get(partition, 0):
+                version, value = await self._values.read(self._progress_name(partition))
+                if not isinstance(value, int) or value < oldest:
+                    await self._values.write(self._progress_name(partition), oldest, version)
+                self._saved[partition] = oldest
+
+    def _progress_name(self, partition: int) -> str:
+        return shared_name("effect-dispatcher", self._name, str(partition))

@@ -1,0 +1,304 @@
+"""One effect under way: acts as ``resolution.decide`` says, until the journal has an outcome or nobody can tell.
+
+    intent, acknowledged and confirmed -> do we still own the process? -> call -> outcome, acknowledged
+
+What dies in between is found by whoever comes next: a pending intent that is not its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from seekpoint.producers.durable.connectors import NotDone, Reconciled, handed
+from seekpoint.producers.durable.effect_knowledge import Knowledge, Wanted, compensation_name
+from seekpoint.producers.durable.failures import failure_text, remembered_failure, same_failure
+from seekpoint.producers.durable.resolution import Answer, End, Move, Status, decide
+from seekpoint.producers.durable.retries import Retry
+from seekpoint.producers.durable.steps import run_body
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.errors import (
+    ConfirmTimeout,
+    EffectDuplicate,
+    EffectFailed,
+    EffectUnknown,
+    LimitExceeded,
+    Reopen,
+    UnserializableValue,
+)
+from seekpoint.schemas.values import dump, load
+
+if TYPE_CHECKING:
+    from seekpoint.producers.durable.business_keys import Holder
+    from seekpoint.producers.durable.desk import Place
+    from seekpoint.producers.process import Process
+
+__all__ = ["EffectRun"]
+
+logger = logging.getLogger("seekpoint.producers")
+
+_FRESH_S = 1.0
+"""Whoever was confirmed longer ago than this looks again before it calls: it may have been asleep."""
+_AGAIN_S = 0.2
+
+
+class EffectRun:
+    """One ``process.effect``, from its place in the program to its outcome."""
+
+    def __init__(self, process: Process, place: Place, wanted: Wanted) -> None:
+        self._process = process
+        self._place = place
+        self._wanted = wanted
+        self._known = Knowledge(process, place, wanted)
+        self._confirmed_s = float("-inf")
+        self._began_s = 0.0
+        self._moves: Mapping[Move, Callable[[], Awaitable[None]]] = {
+            Move.INTEND: self._intend,
+            Move.CALL: self._call,
+            Move.WAIT: self._wait,
+            Move.ASK: self._ask,
+            Move.TAKE_CALL: self._take_call,
+            Move.TAKE_WORD: self._take_word,
+            Move.TAKE_ANSWER: self._take_answer,
+            Move.UNKNOWN: self._give_up,
+            Move.STUCK: self._give_up,
+        }
+
+    async def through(self) -> Any:
+        """The effect's output, or its failure as the exception it was.
+
+        Raises ``EffectUnknown`` where nobody can tell; ``EffectDuplicate``, ``EffectFailed``, ``UnknownConnector``;
+        ``Fenced`` and ``AppendTimeout`` as every call of a process.
+        """
+        if not self._known.is_over:
+            await self._process.outside.look()  # what a former owner, a dispatcher or a person said meanwhile
+        while (move := decide(self._known.situation())) is not Move.RECORDED:
+            await self._moves[move]()
+        return self._recorded()
+
+    def _recorded(self) -> Any:
+        """What the journal holds: the same for the run that made it and for every replay."""
+        record, process, error = self._known.record, self._process, self._known.error
+        assert record is not None
+        process.desk.ended(self._place)
+        if self._wanted.compensate is not None and record.status == Status.SUCCEEDED:
+            process.outside.owed[self._place.key] = self._wanted.compensate
+        if record.error is None:
+            return load(record.output or "null")
+        facts = {"process_id": process.process_id, "key": self._place.key, "seq": record.seq}
+        if error is None:
+            raise remembered_failure(record.error, **facts)
+        raise same_failure(error, record.error, **facts)
+
+    # --- the intent
+    async def _intend(self) -> None:
+        known, wanted, process = self._known, self._wanted, self._process
+        _ = known.callable  # refused before anything is written down, not after
+        if known.error is not None:
+            await process.clock.sleep(wanted.retry.wait_s(known.attempt, random.random()))
+        holder = await self._taken_by_another()
+        await process.append(
+            b.EffectIntended(
+                key=self._place.key, position=self._place.position, name=wanted.name, digest=wanted.digest,
+                semantics=known.semantics, connector=None if holder else wanted.connector,
+                business_key=wanted.business_key, idempotency_key=known.idempotency_key,
+                arguments=wanted.arguments_json, attempt=known.attempt + 1, compensates=wanted.compensates,
+                irreversible=wanted.irreversible, started_at_us=process.clock.now_us(), estimate=wanted.estimate,
+            )
+        )  # fmt: skip
+        known.begin_attempt()
+        if holder is None:
+            await self._confirm()
+        else:
+            await self._settle("failed", by="call", error=failure_text(self._duplicate(holder)))
+
+    async def _confirm(self) -> None:
+        """Wait until the intent is seen applied. A Kafka that is silent only makes it wait, as an append does."""
+        clock = self._process.clock
+        give_up_s = clock.monotonic() + self._patience_s
+        while True:
+            began_s = clock.monotonic()
+            try:
+                await self._process.confirm()
+                self._confirmed_s = began_s
+                return
+            except ConfirmTimeout:
+                if clock.monotonic() > give_up_s:
+                    raise
+
+    @property
+    def _patience_s(self) -> float:
+        settings = self._process.node.settings
+        return settings.append_timeout_s + settings.heal_timeout_s
+
+    async def _taken_by_another(self) -> Holder | None:
+        """Who else has the business key. A first intent takes it if nobody has."""
+        if self._known.business_key is None or self._known.record is not None:
+            return None
+        return await self._process.outside.business_keys.take(*self._known.business_key, self._known.holder)
+
+    def _duplicate(self, holder: Holder) -> EffectDuplicate:
+        return EffectDuplicate(
+            "the business key is another effect's", process_id=self._process.process_id, key=self._place.key,
+            connector=self._wanted.connector, business_key=self._wanted.business_key,
+            holder=holder.process_id, holder_key=holder.key,
+        )  # fmt: skip
+
+    # --- the call
+    async def _call(self) -> None:
+        known, call = self._known, self._known.callable
+        await self._check_owner()
+        known.called, self._began_s = True, self._process.clock.monotonic()
+        try:
+            known.output = await self._run(call)
+            known.end = End.RETURNED
+        except TimeoutError as exc:
+            known.end, known.error = End.TIMED_OUT, exc
+        except Exception as exc:
+            known.end, known.error = End.REFUSED if _is_final(exc, self._wanted.retry) else End.RAISED, exc
+
+    async def _check_owner(self) -> None:
+        """Immediately before the call: no other owner is known of, and what is known is not old."""
+        clock, outside = self._process.clock, self._process.outside
+        give_up_s = clock.monotonic() + self._patience_s
+        while (began_s := clock.monotonic()) - self._confirmed_s > _FRESH_S:
+            if await outside.look():
+                self._confirmed_s = began_s
+            elif began_s > give_up_s:
+                raise ConfirmTimeout(
+                    "nobody can tell whether the process is still this node's", process_id=self._process.process_id
+                )
+            else:
+                await clock.sleep(_AGAIN_S)
+        self._process.check()
+
+    async def _run(self, call: Callable[..., Any]) -> Any:
+        """``call`` with the effect's arguments, and what else it has parameters for."""
+        known, wanted = self._known, self._wanted
+        told = {"idempotency_key": known.idempotency_key, "business_key": known.facts.get("business_key")}
+        options = {**handed(call, **{**wanted.handed, **told}), **wanted.options}
+        with self._process.desk.inside(self._place):
+            return await run_body(self._process, call, wanted.arguments, options, wanted.timeout_s, self._place.key)
+
+    # --- other ways to know
+    async def _wait(self) -> None:
+        """For the dispatcher's word."""
+        try:
+            async with self._process.clock.timeout(self._wanted.timeout_s):
+                await self._process.outside.until(lambda: self._known.word() is not None)
+        except TimeoutError as exc:
+            raise self._unknown(
+                "no dispatcher has called yet", exc, hint="start one that knows the connector: Dispatcher(node)"
+            ) from exc
+
+    async def _ask(self) -> None:
+        """The reconciler; one that fails has not answered."""
+        reconcile = self._known.reconciler
+        assert reconcile is not None
+        try:
+            found = await self._run(reconcile)
+            self._known.found = found if isinstance(found, Reconciled) else Reconciled(Answer(found))
+        except Exception as exc:
+            logger.warning(
+                "%s: no answer from the reconciler of %s: %r", self._process.process_id, self._place.key, exc
+            )
+            self._known.no_answer = exc
+
+    # --- the outcome
+    async def _take_call(self) -> None:
+        known = self._known
+        if known.end is not End.RETURNED:
+            assert known.error is not None
+            await self._settle("failed", by="call", error=failure_text(known.error))
+        else:
+            await self._settle_done(known.output, "call")
+
+    async def _take_word(self) -> None:
+        word = self._known.word()
+        assert word is not None
+        await self._settle(
+            word.outcome, by=word.settled_by, output=word.output, error=word.error, external_id=word.external_id
+        )
+
+    async def _take_answer(self) -> None:
+        found = self._known.found
+        assert found is not None
+        if found.answer is Answer.SUCCEEDED:
+            return await self._settle_done(found.output, "reconciler")
+        kind = EffectDuplicate if found.answer is Answer.DUPLICATE else EffectFailed
+        said = found.reason or f"the reconciler found: {found.answer}"
+        failure = kind(said, process_id=self._process.process_id, key=self._place.key, settled_by="reconciler")
+        failure.facts |= {} if found.output is None else {"found": found.output}
+        outcome = "stuck" if found.answer is Answer.STUCK else "failed"
+        return await self._settle(outcome, by="reconciler", error=failure_text(failure))
+
+    async def _settle_done(self, output: Any, by: str) -> None:
+        """It was done: that its output cannot be kept makes no failure of it, but is told."""
+        try:
+            await self._settle("succeeded", by=by, output=dump(output, self._process.limits))
+        except (UnserializableValue, LimitExceeded) as exc:
+            self._known.error = exc
+            await self._settle("succeeded", by=by, error=failure_text(exc))
+
+    async def _give_up(self) -> None:
+        """Say that nobody can tell, once; then raise it, every time."""
+        known = self._known
+        stuck = decide(known.situation()) is Move.STUCK
+        wanted = Status.STUCK if stuck else Status.UNKNOWN
+        why = known.error or known.no_answer
+        if known.status in (Status.PENDING, Status.UNKNOWN) and known.status is not wanted:
+            await self._settle(wanted, by="call", error=None if why is None else failure_text(why))
+        said = "an effect was given up" if stuck else "nobody can tell whether an effect happened"
+        raise self._unknown(said, why) from why
+
+    def _unknown(self, said: str, why: Exception | None, hint: str | None = None) -> EffectUnknown:
+        known = self._known
+        return EffectUnknown(
+            said, process_id=self._process.process_id, key=self._place.key, status=str(known.status),
+            idempotency_key=known.idempotency_key, connector=known.facts.get("connector"),
+            reason=None if why is None else f"{type(why).__name__}: {why}", hint=hint,
+        )  # fmt: skip
+
+    def _settled(self, outcome: str, *, by: str, **more: Any) -> b.EffectSettled:
+        clock = self._process.clock
+        duration_s = clock.monotonic() - self._began_s if self._known.called else 0.0
+        return b.EffectSettled(
+            key=self._place.key, attempt=self._known.attempt, outcome=str(outcome), settled_by=by,
+            ended_at_us=clock.now_us(), duration_us=max(0, round(duration_s * 1_000_000)), **more,
+        )  # fmt: skip
+
+    async def _settle(self, outcome: str, *, by: str, **more: Any) -> None:
+        """Write the outcome down; with it, if it was done, what is owed should the process fail."""
+        body, process = self._settled(outcome, by=by, **more), self._process
+        try:
+            if outcome == Status.SUCCEEDED:
+                self._owe(body.output)
+            await process.append(body)
+        except Reopen:
+            # Another owner's process now: it can still be told what became of our call.
+            await process.outside.testify(body, self._known.idempotency_key)
+            raise
+        self._known.refresh()
+        key = self._known.business_key
+        if outcome == Status.FAILED and key is not None and self._known.is_known_undone(by):
+            await process.outside.business_keys.free(*key, self._known.holder)
+
+    def _owe(self, output: b.Json) -> None:
+        """What is due if the process is cancelled or fails. Before the outcome: a crash may cut off what follows it."""
+        compensate, key, send = self._wanted.compensate, self._place.key, self._process.send
+        if compensate is None or any(one.key == key for one in self._process.written.obligations):
+            return
+        name, asked = compensation_name(compensate), self._wanted.arguments_json
+        try:
+            send(b.ObligationRegistered(key=key, name=name, arguments=dump({"asked": asked, "output": output})))
+        except LimitExceeded:  # together too large for an entry: its compensation has to do without the output
+            send(b.ObligationRegistered(key=key, name=name, arguments=dump({"asked": asked, "output": "null"})))
+
+
+def _is_final(error: Exception, retry: Retry) -> bool:
+    """Whether ``error`` says for certain that nothing was done."""
+    if isinstance(error, UnserializableValue | LimitExceeded):
+        return False  # raised by a call of its own in there, not said of the effect
+    return isinstance(error, NotDone) or not retry.is_retryable(error)

@@ -1,0 +1,115 @@
+"""Effects: calls that change the world. Written down before and after; what is in doubt is treated as in doubt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from datetime import timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+
+from seekpoint.producers.durable.digest import arguments_text, text_digest
+from seekpoint.producers.durable.effect_knowledge import Wanted
+from seekpoint.producers.durable.effect_runs import EffectRun
+from seekpoint.producers.durable.obligations import compensate
+from seekpoint.producers.durable.outside import Outside
+from seekpoint.producers.durable.resolution import Effect
+from seekpoint.producers.durable.retries import ONCE, Retry
+from seekpoint.producers.durable.steps import seconds
+from seekpoint.schemas.errors import Refused
+from seekpoint.schemas.values import dump
+
+if TYPE_CHECKING:
+    from seekpoint.producers.process import Process
+
+__all__ = ["EffectCalls", "EffectStep", "effect"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class EffectCalls:
+    """What a process offers: ``effect`` and ``compensate``."""
+
+    @cached_property
+    def outside(self) -> Outside:
+        """What the effects of this process share: connectors, business keys, words from outside."""
+        process: Process = self  # type: ignore[assignment]  # a mixin of it
+        return Outside(process, process._handle, process._confirmer)
+
+    def effect(
+        self, name: str, call: Callable[..., Any] | None = None, *arguments: Any,
+        semantics: Effect | str = Effect.IDEMPOTENT, key: str | None = None,
+        reconcile: Callable[..., Any] | None = None, connector: str | None = None, business_key: str | None = None,
+        compensate: Callable[..., Any] | str | None = None, retry: Retry | None = None,
+        timeout: float | timedelta | None = None, estimate: Any = None, irreversible: bool | None = None,
+        **options: Any,
+    ) -> Coroutine[Any, Any, Any]:  # fmt: skip
+        """Change the world outside: ``call(*arguments, **options)``, once an intent is confirmed, as this owner.
+
+        Its outcome is remembered. In doubt (the owner died in between, the call raised or timed out) it is called
+        again with the same key if it is ``IDEMPOTENT``; if it is ``AT_MOST_ONCE`` only a reconciler, a former owner's
+        evidence or a person settles it. ``call`` is handed ``idempotency_key=`` and ``business_key=`` if it takes them;
+        raising ``NotDone`` says that nothing was done.
+
+        ``reconcile`` finds out: it gets the same arguments and gives an ``Answer`` or a ``Reconciled``. ``connector``
+        names a registered ``Connector``, whose ``dispatch`` is called unless ``call`` is given. ``business_key`` is
+        unique per connector (without one: per ``name``) across the journal. ``compensate`` (a function that gets the
+        same arguments, and ``output=`` if it takes it, or a connector's name) is owed from the moment the effect
+        succeeded. ``irreversible`` is for budgets; by default what is at most once and has no compensation.
+
+        Raises what ``call`` raised; ``EffectUnknown`` while nobody can tell: let it end the run, and run again once it
+        is settled. ``EffectDuplicate``, ``EffectFailed``, ``UnknownConnector``, ``ReplayDivergence``.
+        """
+        process: Process = self  # type: ignore[assignment]  # a mixin of it
+        semantics = Effect(semantics)
+        if call is None and connector is None:
+            raise Refused(
+                "an effect needs something to call, or a connector", process_id=process.process_id, effect=name
+            )
+        text = arguments_text(arguments, options, process.limits)
+        at_most_once = semantics is Effect.AT_MOST_ONCE
+        wanted = Wanted(
+            name=name, call=call, arguments=arguments, options=options, arguments_json=text,
+            digest=text_digest(name, text), semantics=semantics, reconcile=reconcile, connector=connector,
+            business_key=business_key, compensate=compensate, retry=retry or ONCE, timeout_s=seconds(timeout),
+            estimate=None if estimate is None else dump(estimate, process.limits),
+            irreversible=(at_most_once and compensate is None) if irreversible is None else irreversible,
+        )  # fmt: skip
+        return EffectRun(process, process.desk.place("effect", name, wanted.digest, key), wanted).through()
+
+    async def compensate(self) -> None:
+        """Take back what the effects of this process did, the newest first, as far as they have a ``compensate``.
+
+        Each is an effect of its own with a few attempts; those that cannot be made are left, visibly. Raises
+        ``ObligationStuck`` if any is. Safe to call again: what was taken back is not taken back twice.
+        """
+        process: Process = self  # type: ignore[assignment]  # a mixin of it
+        await compensate(process)
+
+
+class EffectStep(Generic[P, T]):
+    """A function that is an effect wherever it is called: ``await refund(process, 5)``. Made by ``@effect``."""
+
+    def __init__(self, call: Callable[P, Any], name: str, how: Mapping[str, Any]) -> None:
+        self.call = call
+        """The function itself, for tests."""
+        self.name = name
+        self._how = how
+        self.__doc__ = call.__doc__
+
+    def __call__(self, process: Process, *arguments: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
+        """The effect of ``process``; ``key=`` and ``business_key=`` are the effect's."""
+        return process.effect(self.name, self.call, *arguments, **{**self._how, **options})
+
+
+def effect(name: str | None = None, **how: Any) -> Callable[[Callable[..., Any]], EffectStep[..., Any]]:
+    """Make an effect of a function; its name is the function's unless given, ``how`` is as of ``process.effect``.
+
+    ``@effect(semantics=Effect.AT_MOST_ONCE, reconcile=find_refund)`` over ``async def refund(amount, *,
+    idempotency_key)``; then ``await refund(process, 5, business_key="order-4711")``.
+    """
+
+    def made(call: Callable[..., Any]) -> EffectStep[..., Any]:
+        return EffectStep(call, name or call.__name__, how)
+
+    return made

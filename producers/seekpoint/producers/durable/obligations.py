@@ -1,0 +1,110 @@
+"""Obligations: what is owed if a process is cancelled or fails: each effect's compensation, the last one first.
+
+A compensation is an effect of its own, ``undo/KEY``, with a key of its own and a bounded number of attempts. One that
+cannot be made is stuck: it stays in the state for a person to see, and the ones before it are made all the same.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from seekpoint.producers.durable.desk import Place
+from seekpoint.producers.durable.digest import text_digest
+from seekpoint.producers.durable.effect_knowledge import CONNECTOR, Wanted
+from seekpoint.producers.durable.effect_runs import EffectRun
+from seekpoint.producers.durable.retries import Retry
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.calls import Obligation
+from seekpoint.schemas.errors import EffectFailed, EffectUnknown, ObligationStuck, UnknownConnector
+from seekpoint.schemas.values import load
+
+if TYPE_CHECKING:
+    from seekpoint.producers.process import Process
+
+__all__ = ["COMPENSATION_RETRY", "UNDO", "compensate"]
+
+logger = logging.getLogger("seekpoint.producers")
+
+UNDO = "undo/"
+"""What the key of a compensation begins with; the effect's own key follows."""
+COMPENSATION_RETRY = Retry(attempts=5, backoff_s=0.5, backoff_max_s=30.0)
+
+
+async def compensate(process: Process) -> None:
+    """Make all compensations that are owed, the newest effect's first. Raises ``ObligationStuck`` if any is left."""
+    left: list[str] = []
+    cause: Exception | None = None
+    for obligation in reversed(process.written.obligations):
+        try:
+            await _pay(process, obligation)
+        except (EffectUnknown, EffectFailed, UnknownConnector) as exc:
+            logger.warning("%s: the compensation of %s is still owed: %s", process.process_id, obligation.key, exc)
+            left.append(obligation.key)
+            cause = cause or exc
+    if left:
+        raise ObligationStuck(
+            "compensations are still owed", process_id=process.process_id, keys=left
+        ) from cause  # fmt: skip
+
+
+async def _pay(process: Process, obligation: Obligation) -> None:
+    effect = process.written.calls.get(obligation.key)
+    if effect is not None and effect.status == "failed":
+        await process.append(b.ObligationSettled(key=obligation.key, outcome="dropped"))
+        return
+    try:
+        if effect is not None and effect.status != "succeeded":
+            raise EffectUnknown(
+                "nobody can tell whether there is anything to take back",
+                process_id=process.process_id, key=obligation.key, status=effect.status,
+            )  # fmt: skip
+        await _run(process, obligation)
+    except (EffectUnknown, EffectFailed):
+        if obligation.status != "stuck":
+            await process.append(b.ObligationSettled(key=obligation.key, outcome="stuck"))
+        raise
+    await process.append(b.ObligationSettled(key=obligation.key, outcome="done"))
+
+
+async def _run(process: Process, obligation: Obligation) -> None:
+    told = load(obligation.arguments_json)
+    asked, output = load(told["asked"]), load(told["output"])
+    arguments, options = (asked["arguments"], asked["options"]) if isinstance(asked, dict) else (asked, {})
+    connector = obligation.name.removeprefix(CONNECTOR) if obligation.name.startswith(CONNECTOR) else None
+    key = f"{UNDO}{obligation.key}"
+    wanted = Wanted(
+        name=obligation.name,
+        call=None if connector else _callable(process, obligation),
+        arguments=tuple(arguments),
+        options=options,
+        arguments_json=told["asked"],
+        digest=text_digest(key, told["asked"]),
+        connector=connector,
+        compensates=obligation.key,
+        retry=COMPENSATION_RETRY,
+        handed={"output": output},
+    )
+    place = Place(key, 0, process.written.calls.get(key), process.desk.main)  # it stands aside: no order binds it
+    await EffectRun(process, place, wanted).through()
+
+
+def _callable(process: Process, obligation: Obligation) -> Callable[..., Any]:
+    """The function: the one this run's code named, else the one that is imported under that name. Nothing is imported
+    for what a journal says."""
+    found = process.outside.owed.get(obligation.key)
+    if callable(found):
+        return found
+    module, _, path = obligation.name.partition(":")
+    made: Any = sys.modules.get(module)
+    for part in path.split("."):
+        made = getattr(made, part, None)
+    if not callable(made):
+        raise UnknownConnector(
+            "the compensation of an effect is not known here", process_id=process.process_id, key=obligation.key,
+            compensation=obligation.name,
+            hint="import the module that defines it before the process is opened, or name a connector",
+        )  # fmt: skip
+    return made  # type: ignore[no-any-return]  # callable, as just seen

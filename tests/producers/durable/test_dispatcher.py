@@ -1,0 +1,228 @@
+"""The dispatcher: owners write down, dispatchers call, each intent once. In memory; an outside ledger counts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from outside_ledger import Ledger
+from seekpoint.producers import Node, Process
+from seekpoint.producers.durable.connectors import Connector, Connectors, NotDone
+from seekpoint.producers.durable.dispatcher import Dispatcher
+from seekpoint.producers.durable.dispatches import Dispatch
+from seekpoint.producers.durable.outside import JournalValues
+from seekpoint.producers.durable.resolution import Answer, Effect
+from seekpoint.schemas import MemoryLog
+from seekpoint.schemas.errors import EffectUnknown
+
+ONCE = Effect.AT_MOST_ONCE
+
+
+@pytest.fixture
+async def node() -> AsyncIterator[Node]:
+    async with Node.in_memory(MemoryLog(partitions=2)) as node:
+        yield node
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return Ledger()
+
+
+def bank(ledger: Ledger, **how: Any) -> Connectors:
+    known = Connectors()
+    known.register(Connector("bank", ledger.pay, outbox=True, **how))
+    return known
+
+
+@asynccontextmanager
+async def opened(node: Node, known: Connectors, process_id: str = "p") -> AsyncIterator[Process]:
+    process = await node.open(process_id, take_over=True)
+    process.outside.connectors = known
+    try:
+        yield process
+    finally:
+        process.let_go()
+
+
+@asynccontextmanager
+async def paying(node: Node, known: Connectors, **how: Any) -> AsyncIterator[asyncio.Task[Any]]:
+    """An owner that waits for its effect to be called; its intent is in the journal."""
+    async with opened(node, known) as process:
+        effect = asyncio.create_task(process.effect("pay", None, 5, connector="bank", **how))
+        async with asyncio.timeout(10):
+            while not (await node.recover("p")).state.calls:  # noqa: ASYNC110  # the log gives no event
+                await asyncio.sleep(0.001)
+        yield effect
+        effect.cancel()
+        await asyncio.gather(effect, return_exceptions=True)
+
+
+async def die_in_call(node: Node, known: Connectors, ledger: Ledger) -> None:
+    """A dispatcher claims, calls, and is gone before it can tell."""
+    ledger.gate = asyncio.Event()
+    async with Dispatcher(node, known=known, poll_s=0.01):
+        await ledger.entered.wait()
+    ledger.gate = None
+    ledger.entered.clear()
+
+
+async def test_the_owner_writes_down_and_the_dispatcher_calls(node: Node, ledger: Ledger) -> None:
+    """The outcome comes back as a verdict by which the owner settles."""
+    known = bank(ledger)
+    async with Dispatcher(node, known=known, poll_s=0.01), opened(node, known) as process:
+        assert await process.effect("pay", None, 5, connector="bank", semantics=ONCE) == "paid 5"
+        assert process.state.calls["pay:1"].status == "succeeded"
+        assert not process.state.mailbox
+    assert ledger.calls == {"p/pay:1": 1}
+
+
+async def test_an_effect_is_called_though_its_owner_is_gone(node: Node, ledger: Ledger) -> None:
+    """The next owner finds the verdict; nothing is in doubt."""
+    known = bank(ledger)
+    async with paying(node, known, semantics=ONCE):
+        pass
+    assert await Dispatcher(node, known=known).catch_up() == 1
+    async with opened(node, known) as process:
+        assert await process.effect("pay", None, 5, connector="bank", semantics=ONCE) == "paid 5"
+    assert ledger.calls == {"p/pay:1": 1}
+
+
+async def test_several_dispatchers_at_once_call_each_intent_once(node: Node, ledger: Ledger) -> None:
+    """The first claim in the log has it."""
+    known = bank(ledger)
+
+    async def pay(number: int) -> Any:
+        async with opened(node, known, f"p{number}") as process:
+            return await process.effect("pay", None, number, connector="bank", semantics=ONCE)
+
+    async with (
+        Dispatcher(node, known=known, poll_s=0.01, name="a"),
+        Dispatcher(node, known=known, poll_s=0.01, name="b"),
+        Dispatcher(node, known=known, poll_s=0.01, name="c"),
+    ):
+        assert await asyncio.gather(*map(pay, range(12))) == [f"paid {number}" for number in range(12)]
+    assert ledger.calls == {f"p{number}/pay:1": 1 for number in range(12)}
+
+
+async def test_a_failure_comes_back_as_it_was(node: Node, ledger: Ledger) -> None:
+    """Of the same class, as if the owner itself had called."""
+    known = bank(ledger)
+    ledger.fails = [NotDone("declined")]
+    async with Dispatcher(node, known=known, poll_s=0.01), opened(node, known) as process:
+        with pytest.raises(NotDone, match="declined"):
+            await process.effect("pay", None, 5, connector="bank", semantics=ONCE)
+
+
+async def test_an_idempotent_call_is_tried_again_up_to_the_connectors_maximum(node: Node, ledger: Ledger) -> None:
+    """With the same key; then its last failure is the outcome."""
+    known = bank(ledger, max_attempts=2)
+    node.clock = _Impatient(node.clock)
+    ledger.fails = [ConnectionError("one"), ConnectionError("two"), ConnectionError("three")]
+    async with Dispatcher(node, known=known, poll_s=0.01), opened(node, known) as process:
+        with pytest.raises(ConnectionError, match="two"):
+            await process.effect("pay", None, 5, connector="bank")
+    assert ledger.calls == {"p/pay:1": 2}
+
+
+class _Impatient:
+    """A clock that waits a hundredth of what it is asked to."""
+
+    def __init__(self, clock: Any) -> None:
+        self._clock = clock
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._clock, name)
+
+    async def sleep(self, seconds: float) -> None:
+        await self._clock.sleep(seconds / 100)
+
+
+async def test_a_dispatcher_that_died_is_followed_by_another_with_the_same_key(node: Node, ledger: Ledger) -> None:
+    """Once its claim stood still for takeover_s, not before."""
+    known = bank(ledger)
+    async with paying(node, known) as effect:
+        await die_in_call(node, known, ledger)
+        patient = Dispatcher(node, known=known, takeover_s=60)
+        assert await patient.catch_up() == 0
+        async with Dispatcher(node, known=known, poll_s=0.01, takeover_s=0.1):
+            assert await asyncio.wait_for(effect, 10) == "paid 5"
+    assert ledger.calls == {"p/pay:1": 2}
+
+
+async def test_what_a_dead_dispatcher_left_in_doubt_is_not_called_again_at_most_once(
+    node: Node, ledger: Ledger
+) -> None:
+    """The next one asks the reconciler; without an answer the owner is told that nobody can tell."""
+    known = bank(ledger, reconcile=ledger.find)
+    ledger.answers = [Answer.ABSENT, Answer.ABSENT]
+    async with paying(node, known, semantics=ONCE) as effect:
+        await die_in_call(node, known, ledger)
+        async with Dispatcher(node, known=known, poll_s=0.01, takeover_s=0.1):
+            with pytest.raises(EffectUnknown):
+                await asyncio.wait_for(effect, 10)
+    assert ledger.calls == {"p/pay:1": 1}
+
+
+async def test_a_long_call_keeps_its_claim(node: Node, ledger: Ledger) -> None:
+    """It moves while the call lasts, so nobody takes it for dead."""
+    known = bank(ledger)
+    ledger.gate = asyncio.Event()
+    async with (
+        paying(node, known) as effect,
+        Dispatcher(node, known=known, poll_s=0.01, takeover_s=0.3, name="a"),
+        Dispatcher(node, known=known, poll_s=0.01, takeover_s=0.3, name="b"),
+    ):
+        await asyncio.sleep(1.0)
+        assert ledger.calls == {"p/pay:1": 1}
+        ledger.gate.set()
+        assert await asyncio.wait_for(effect, 10) == "paid 5"
+    assert ledger.calls == {"p/pay:1": 1}
+
+
+async def test_what_nobody_waits_for_is_not_called(node: Node, ledger: Ledger) -> None:
+    """A person's verdict came first; a forged or stale intent was never applied."""
+    known = bank(ledger)
+    async with paying(node, known) as effect:
+        await node.verdict("p", "pay:1", "succeeded", output="by hand", actor="ann")
+        assert await effect == "by hand"
+    assert await Dispatcher(node, known=known).catch_up() == 0
+    assert not ledger.calls
+
+
+async def test_a_dispatcher_that_slept_after_its_claim_looks_again_before_it_calls(node: Node, ledger: Ledger) -> None:
+    """Another one has taken over meanwhile: it does not call."""
+    known = bank(ledger)
+    async with paying(node, known):
+        finder = Dispatcher(node, known=known)
+        await finder._look()
+        [intent] = finder._due.values()
+        sleeper, other = (Dispatch(node, JournalValues(node), known["bank"], intent, who, 60) for who in ("a", "b"))
+        assert await sleeper.claim(0, None)
+        assert not await other.claim(0, None), "the first in the log has it"
+        assert await other.claim(*await other.read())
+        sleeper._seen_s -= 60
+        assert not await sleeper.through()
+        assert not ledger.calls
+        assert await other.through()
+    assert ledger.calls == {"p/pay:1": 1}
+
+
+async def test_progress_is_kept_so_that_the_next_dispatcher_does_not_read_all_again(node: Node, ledger: Ledger) -> None:
+    """It begins at the oldest intent that is not over."""
+    known = bank(ledger)
+    async with Dispatcher(node, known=known, poll_s=0.01), opened(node, known) as process:
+        for _ in range(3):
+            await process.effect("pay", None, 5, connector="bank")
+    first = Dispatcher(node, known=known)
+    await first.catch_up()
+    await first.catch_up()
+    again = Dispatcher(node, known=known)
+    await again._look()
+    assert not again._due
+    assert again._saved == first._saved
+    assert max(again._saved.values()) > 3

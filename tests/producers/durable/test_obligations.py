@@ -1,0 +1,152 @@
+"""Compensations: owed once an effect has succeeded, made last one first, each an effect of its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from outside_ledger import Died, Ledger
+from seekpoint.producers import Node
+from seekpoint.producers.durable import obligations
+from seekpoint.producers.durable.connectors import Connector, Connectors, NotDone
+from seekpoint.producers.durable.resolution import Effect
+from seekpoint.producers.durable.retries import Retry
+from seekpoint.schemas import MemoryLog
+from seekpoint.schemas.errors import ObligationStuck
+
+MADE: list[str] = []
+
+
+async def unbook(room: str, *, output: str, idempotency_key: str) -> None:
+    """A compensation at the top of a module: found again by its name."""
+    MADE.append(f"{room} {output} {idempotency_key}")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compensations are tried again at once."""
+    monkeypatch.setattr(obligations, "COMPENSATION_RETRY", Retry(attempts=3, backoff_s=0.0, jitter=0.0))
+    MADE.clear()
+
+
+@pytest.fixture
+async def node() -> AsyncIterator[Node]:
+    async with Node.in_memory(MemoryLog(partitions=2)) as node:
+        yield node
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return Ledger()
+
+
+async def pay_twice(process: Any, ledger: Ledger) -> None:
+    for amount in (5, 7):
+        await process.effect("pay", ledger.pay, amount, compensate=ledger.pay_back)
+
+
+async def test_what_was_done_is_taken_back_last_one_first(node: Node, ledger: Ledger) -> None:
+    """Each with the arguments and the output of its effect, and a key of its own; afterwards nothing is owed."""
+    async with node.open("p") as process:
+        await pay_twice(process, ledger)
+        assert [one.key for one in process.state.obligations] == ["pay:1", "pay:2"]
+        await process.compensate()
+        assert ledger.taken_back == ["7 of 'paid 7'", "5 of 'paid 5'"]
+        assert not process.state.obligations
+        await process.compensate()
+    assert ledger.calls == {"p/pay:1": 1, "p/pay:2": 1, "p/undo/pay:1": 1, "p/undo/pay:2": 1}
+
+
+async def test_nothing_is_owed_for_what_was_not_done(node: Node, ledger: Ledger) -> None:
+    """A failed effect has no compensation."""
+    ledger.fails = [NotDone("declined")]
+    async with node.open("p") as process:
+        with pytest.raises(NotDone):
+            await process.effect("pay", ledger.pay, 5, compensate=ledger.pay_back)
+        assert not process.state.obligations
+        await process.compensate()
+    assert not ledger.taken_back
+
+
+async def test_compensating_goes_on_where_a_crash_ended_it(node: Node, ledger: Ledger) -> None:
+    """What was taken back is not taken back twice; what is in doubt is called again with its key."""
+    process = await node.open("p")
+    await pay_twice(process, ledger)
+    ledger.fails = [None, Died()]
+    with pytest.raises(Died):
+        await process.compensate()
+    process.let_go()
+    async with node.open("p", take_over=True) as process:
+        await pay_twice(process, ledger)
+        await process.compensate()
+    assert ledger.taken_back == ["7 of 'paid 7'", "5 of 'paid 5'"]
+    assert ledger.calls == {"p/pay:1": 1, "p/pay:2": 1, "p/undo/pay:2": 1, "p/undo/pay:1": 2}
+
+
+async def test_a_compensation_that_cannot_be_made_is_stuck_and_the_others_are_made(node: Node, ledger: Ledger) -> None:
+    """After a bounded number of attempts; it stays visible, and a person's word ends it."""
+    async with node.open("p") as process:
+        await pay_twice(process, ledger)
+        ledger.fails = [ConnectionError("down")] * 3
+        with pytest.raises(ObligationStuck) as caught:
+            await process.compensate()
+        assert caught.value.keys == ["pay:2"]
+        assert ledger.taken_back == ["5 of 'paid 5'"]
+        assert [(one.key, one.status) for one in process.state.obligations] == [("pay:2", "stuck")]
+        assert process.state.calls["undo/pay:2"].status == "stuck"
+        assert ledger.calls["p/undo/pay:2"] == 3
+        with pytest.raises(ObligationStuck):
+            await process.compensate()
+        assert ledger.calls["p/undo/pay:2"] == 3
+        await node.verdict("p", "undo/pay:2", "succeeded", reason="paid back in cash", actor="ann")
+        await process.compensate()
+        assert not process.state.obligations
+
+
+async def test_a_compensation_that_refuses_is_stuck_too(node: Node, ledger: Ledger) -> None:
+    """There is no failing at what is owed."""
+    async with node.open("p") as process:
+        await process.effect("pay", ledger.pay, 5, compensate=ledger.pay_back)
+        ledger.fails = [NotDone("the account is closed")]
+        with pytest.raises(ObligationStuck):
+            await process.compensate()
+        assert process.state.calls["undo/pay:1"].status == "stuck"
+
+
+async def test_a_compensation_is_found_by_name_where_its_code_does_not_run_again(node: Node, ledger: Ledger) -> None:
+    """A function of a module that is imported; a connector; else an error that says what to do."""
+    known = Connectors()
+    known.register(Connector("bank", ledger.pay_back))
+    async with node.open("p") as process:
+        await process.effect("book", lambda room: f"no. {room}", "12", compensate=unbook)
+        await process.effect("pay", ledger.pay, 5, compensate="bank")
+        await process.effect("pay", ledger.pay, 7, compensate=lambda amount: None)
+        names = [one.name for one in process.state.obligations]
+        assert names[0].endswith("test_obligations:unbook")
+        assert names[1] == "connector/bank"
+    async with node.open("p") as process:
+        process.outside.connectors = known
+        with pytest.raises(ObligationStuck) as caught:
+            await process.compensate()
+        assert caught.value.keys == ["pay:2"]
+        assert "import the module" in str(caught.value.__cause__)
+        assert [one.status for one in process.state.obligations] == ["open"]
+    assert MADE == ["12 no. 12 p/undo/book:1"]
+    assert ledger.taken_back == ["5 of 'paid 5'"]
+
+
+async def test_an_effect_that_is_settled_later_is_owed_from_then_on(node: Node, ledger: Ledger) -> None:
+    """By a reconciler, evidence or a person: what was done has to be taken back, whoever knows of it."""
+    process = await node.open("p")
+    ledger.fails = [Died()]
+    with pytest.raises(Died):
+        await process.effect("pay", ledger.pay, 5, semantics=Effect.AT_MOST_ONCE, compensate=ledger.pay_back)
+    process.let_go()
+    async with node.open("p", take_over=True) as process:
+        await process.effect(
+            "pay", ledger.pay, 5, semantics=Effect.AT_MOST_ONCE, compensate=ledger.pay_back, reconcile=ledger.find
+        )
+        await process.compensate()
+    assert ledger.taken_back == ["5 of 'paid 5'"]
