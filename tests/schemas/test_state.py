@@ -372,13 +372,18 @@ def test_the_repr_of_a_state_says_where_it_stands() -> None:
     assert an_id(1).hex()[-4:] in repr(FULL)
 
 
+def shared_set(expected_version: int, value: str, number: int) -> Entry:
+    """Somebody sets a shared value."""
+    entry = external(b.SharedSet("a", expected_version, value), number)
+    return entry._replace(process_id="shared:a")
+
+
 def test_the_hash_tells_a_shared_value() -> None:
     """Log order decides: the second one that was computed from version 0 comes too late."""
-    first = folded(external(b.SharedSet(0, '"a"'), 1))
-    second = folded(external(b.SharedSet(0, '"a"'), 1), external(b.SharedSet(0, '"b"'), 2))
-    assert second.hash == first.hash
+    first = folded(shared_set(0, '"a"', 1))
+    second = folded(shared_set(0, '"a"', 1), shared_set(0, '"b"', 2))
     assert (second.shared, second.shared_version, second.refused_externals) == ("a", 1, 1)
-    third = folded(external(b.SharedSet(0, '"a"'), 1), external(b.SharedSet(1, '"b"'), 2))
+    third = folded(shared_set(0, '"a"', 1), shared_set(1, '"b"', 2))
     assert (third.shared, third.shared_version) == ("b", 2)
     assert third.hash != first.hash
     assert State.from_bytes(third.to_bytes()) == third

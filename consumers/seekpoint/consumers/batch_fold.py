@@ -103,6 +103,8 @@ def fold_batch(
             one.mail = True
         elif verdict is Verdict.STALE and type(body) is b.EffectSettled:
             one.mail = True  # what a former owner knows of an effect in doubt
+        elif verdict is Verdict.REFUSED and type(entry.body) is b.SharedSet:
+            one.mail = True  # its id is remembered: refused once, refused for ever
         elif verdict is Verdict.FORGED:
             poison.append((record, UndecodableRecord(verdict.value, process_id=key.decode())))  # type: ignore[union-attr]
     return touched, poison

@@ -19,6 +19,7 @@ from typing import Any
 from seekpoint.consumers.scan import entry_of
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.budget import Budget
+from seekpoint.schemas.calls import times_forgotten
 from seekpoint.schemas.codec import encode, is_entry
 from seekpoint.schemas.entry import Entry, process_key
 from seekpoint.schemas.errors import (
@@ -148,7 +149,7 @@ class Handle:
 
     def times_forgotten(self, key: str) -> int:
         """How often a rewind forgot the call ``key``: asked at each call, so without a snapshot."""
-        return self._ahead.forgotten.get(key, 0)
+        return times_forgotten(self._ahead.forgotten, key)
 
     @property
     def ahead_lifecycle(self) -> Lifecycle:

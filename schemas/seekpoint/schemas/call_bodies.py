@@ -353,9 +353,10 @@ class ContentBatch(Body):
 
 @dataclass(frozen=True, slots=True)
 class SharedSet(Body):
-    """Somebody sets a shared value; log order decides."""
+    """Somebody sets a shared value; log order decides. Its process is called ``shared:NAME``, and nobody's."""
 
     KIND = "shared_set"
     EXTERNAL = True
+    name: str = ""
     expected_version: int = -1
     value: Json = "null"

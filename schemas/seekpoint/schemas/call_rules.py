@@ -76,13 +76,15 @@ def _answered(draft: Draft, body: Any, kind: str, output: str, limits: Limits) -
     old = draft.calls.get(body.key)
     if old is None or old.kind != kind or old.status != "started" or old.attempt != body.attempt:
         return _illegal(f"{body.key[:80]} is not under way so")
+    if old.error is not None:
+        return _illegal(f"{body.key[:80]} waits for its next attempt")  # this one has ended: once
     seq, error = draft.seq + 1, body.error
     if body.outcome == "succeeded":
         call = old._replace(status="succeeded", seq=seq, output=output, error=None, detail=None)
     elif body.outcome == "failed":
         call = old._replace(status="failed", seq=seq, error=error, detail=None)
     elif body.outcome == "retry":
-        call = old._replace(seq=seq, error=error, detail=_facts({"retry_at_us": body.retry_at_us}))
+        call = old._replace(seq=seq, error=error or "null", detail=_facts({"retry_at_us": body.retry_at_us}))
     else:
         return _illegal(f"no call ends {body.outcome[:40]}")
     return _charged(draft, body, call, limits)
@@ -129,6 +131,10 @@ def _set_timer(draft: Draft, body: b.TimerSet, limits: Limits) -> Misfit:
 
 
 def _fire_timer(draft: Draft, body: b.TimerFired, limits: Limits) -> Misfit:
+    call = draft.calls.get(body.key)
+    due = None if call is None else call.facts.get("fires_at_us")
+    if type(due) is int and body.fired_at_us < due:
+        return _illegal(f"{body.key[:80]} is not due yet")
     return _close(draft, body.key, "timer", "succeeded", "null", None, limits)
 
 
@@ -261,13 +267,11 @@ def _end_turn(draft: Draft, body: b.TurnEnded, limits: Limits) -> Misfit:
     gone = [key for key, call in draft.calls.items() if key.startswith(prefix) and not _stays(call)]
     grown = draft.content_bytes + frame_width(frame) - frame_width(draft.turn_frame)
     grown -= sum(call_width(key, draft.calls[key]) for key in gone)
-    grown -= sum(text_width(key) + 8 for key in gone if key in draft.forgotten)
     misfit = too_big(grown, limits)
     if misfit is None:
         calls = draft.own_calls()
         for key in gone:
             del calls[key]
-        draft.forgotten = {key: times for key, times in draft.forgotten.items() if key not in gone}
         draft.turn, draft.turn_frame, draft.content_bytes = body.number, frame, grown
     return misfit
 

@@ -26,6 +26,8 @@ __all__ = [
     "Obligation",
     "call_of",
     "call_row",
+    "times_forgotten",
+    "turn_of",
     "write_digest",
     "write_position",
 ]
@@ -142,6 +144,21 @@ def write_digest(body: Body) -> str:
 
 _NOT_ASKED = frozenset({"call", "duration_us", "traceback"})
 _NAMES: dict[str, tuple[str, ...]] = {}
+
+
+def turn_of(key: str) -> int:
+    """The number of the turn that the call ``key`` belongs to; 0: to none."""
+    head, slash, _ = key.partition("/")
+    return int(head) if slash and head.isascii() and head.isdigit() and len(head) <= 18 else 0
+
+
+def times_forgotten(forgotten: Mapping[str, int], key: str) -> int:
+    """How often rewinds forgot ``key``: itself, or with its turn. ``N/`` stands for turn N and all behind it."""
+    times = forgotten.get(key, 0)
+    turn = turn_of(key)
+    if turn and forgotten:
+        times += sum(n for mark, n in forgotten.items() if mark.endswith("/") and 0 < turn_of(mark) <= turn)
+    return times
 
 
 def write_position(key: str) -> int | None:

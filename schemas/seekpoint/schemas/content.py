@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import orjson
 
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.calls import UNSETTLED
+from seekpoint.schemas.calls import UNSETTLED, turn_of
 from seekpoint.schemas.entry import process_key
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.lifecycle import Lifecycle, may_follow
@@ -197,13 +197,20 @@ def _keep_effects(draft: Draft, restored: Draft) -> None:
     without a place. What else is forgotten is counted: its next idempotency key is another one.
     """
     restored.forgotten = dict(draft.forgotten)
+    turns_lost = draft.turn > restored.turn
+    if turns_lost:
+        _forget(restored, f"{restored.turn + 1}/")  # all of this turn and of those behind it, known here or not
     for key, call in draft.calls.items():
         if call.kind == "effect":
             status = "inherited" if call.status in UNSETTLED else call.status
             position = call.position if key in restored.calls else 0
             restored.calls[key] = call._replace(status=status, position=position)
-        elif key not in restored.calls and call.kind in _KEYED:
-            restored.forgotten[key] = restored.forgotten.get(key, 0) + 1
+        elif key not in restored.calls and call.kind in _KEYED and not (turns_lost and turn_of(key) > restored.turn):
+            _forget(restored, key)
+
+
+def _forget(restored: Draft, key: str) -> None:
+    restored.forgotten[key] = restored.forgotten.get(key, 0) + 1
 
 
 _KEYED = frozenset({"step", "decision"})

@@ -26,6 +26,7 @@ __all__ = [
     "MAILBOX_BYTES_MAX",
     "MAILBOX_ITEMS_MAX",
     "REMEMBERED_IDS_MAX",
+    "SHARED_PREFIX",
     "Verdict",
     "advance",
     "advance_owned",
@@ -33,6 +34,8 @@ __all__ = [
     "try_own",
 ]
 
+SHARED_PREFIX = "shared:"
+"""What the id of a shared value's process begins with: nobody ever owns one."""
 REMEMBERED_IDS_MAX = 1_024
 MAILBOX_ITEMS_MAX = 1_000
 MAILBOX_BYTES_MAX = 1_048_576
@@ -182,7 +185,7 @@ _RULES: Mapping[type[b.Body], Rule] = {
 def _claim(draft: Draft, entry: Entry) -> Verdict:
     body = entry.body
     assert isinstance(body, b.Claim)
-    if body.expected_epoch != draft.epoch or draft.finished or draft.shared_version or not _may_claim(draft, body):
+    if body.expected_epoch != draft.epoch or draft.finished or _is_shared(entry) or not _may_claim(draft, body):
         draft.lost_claims += 1
         return Verdict.CLAIM_LOST
     draft.epoch += 1
@@ -248,21 +251,28 @@ def _evidence(entry: Entry, body: b.EffectSettled) -> MailItem:
 
 
 def _share(draft: Draft, entry: Entry) -> Verdict:
-    """A shared value is set: first in the log wins. Only a process that nobody ever owned holds one."""
+    """A shared value is set: first in the log wins. What was refused once stays refused, however often it comes."""
     body = entry.body
     assert isinstance(body, b.SharedSet)
+    if not _is_shared(entry):
+        draft.refused_externals += 1
+        return Verdict.REFUSED
     if entry.id in draft.remembered:
         draft.duplicate_entries += 1
         return Verdict.DUPLICATE
-    if draft.epoch > 0 or body.expected_version not in (-1, draft.shared_version):
+    _remember(draft, entry.id)
+    if body.expected_version not in (-1, draft.shared_version):
         draft.refused_externals += 1
         return Verdict.REFUSED
-    _remember(draft, entry.id)
     draft.content_bytes += text_width(body.value) - (0 if draft.shared_json is None else text_width(draft.shared_json))
     draft.shared_version += 1
     draft.shared_json = body.value
     draft.last_kind = body.KIND
     return Verdict.DELIVERED
+
+
+def _is_shared(entry: Entry) -> bool:
+    return entry.process_id.startswith(SHARED_PREFIX)
 
 
 def _mail_item(entry: Entry) -> MailItem | None:

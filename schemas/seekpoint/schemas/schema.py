@@ -9,7 +9,7 @@ from typing import Any
 
 __all__ = ["SCHEMA_FINGERPRINT", "schema_json"]
 
-SCHEMA_FINGERPRINT = bytes.fromhex("e4d58e4a8a98aba4")
+SCHEMA_FINGERPRINT = bytes.fromhex("f2f4e3103fa462b8")
 """CRC-64-AVRO of the current schema's parsing canonical form, little-endian; a test compares it with fastavro's."""
 
 _NAMESPACE = "seekpoint"
