@@ -216,6 +216,19 @@ async def test_a_task_is_the_branch_that_begins_as_it_does() -> None:
     again.check_read()
 
 
+async def test_a_branch_of_which_nothing_landed_is_a_new_one() -> None:
+    """The first task's start never left, the second one's did: each is what it was."""
+    records = remembered(("~2/b:1", 1))
+    again = desk(records)
+
+    async def branch(name: str) -> Place:
+        return place(again, name)
+
+    first, second = await together(branch("a"), branch("b"))
+    assert (first.key, first.record) == ("~1/a:1", None)
+    assert second.record is records["~2/b:1"]
+
+
 async def test_a_branch_that_begins_otherwise_diverges() -> None:
     """No remembered branch begins so: its first call is compared with the first that is left."""
     again = desk(remembered(("~1/a:1", 1)))

@@ -403,3 +403,18 @@ async def test_writes_in_branches_are_replayed_each_in_its_own_order(node: Node,
     assert sorted(world.done) == ["quick", "slow"]
     calls = [body.call for body in entries(log) if isinstance(body, b.ContextUpdated)]
     assert len(calls) == len(set(calls)) == 4
+
+
+async def test_content_is_not_written_inside_a_step(node: Node) -> None:
+    """The step is remembered by its result; what it wrote would be missing when its agent runs again."""
+
+    @agent("inner")
+    async def run(process: Process, input: Any) -> Any:
+        async def body() -> None:
+            await asyncio.create_task(process.update("a", 1))  # type: ignore[arg-type]
+
+        with pytest.raises(Refused, match="inside the body"):
+            await process.step("write", body)
+        await process.update("a", 2)
+
+    await node.run(run, "p")

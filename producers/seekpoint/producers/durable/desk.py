@@ -70,6 +70,7 @@ class Desk:
         strict: bool = True,
         task: asyncio.Task[object] | None = None,
         on_difference: Callable[[Difference], object] | None = None,
+        on_call: Callable[[Place], object] | None = None,
     ) -> None:
         self.process_id = process_id
         self.records = records
@@ -79,6 +80,7 @@ class Desk:
         self.turn = 0
         """The turn the main code is in; 0 before the first one."""
         self._on_difference = on_difference
+        self._on_call = on_call
         self._read: set[str] = set()
         self._ended: set[str] = set()
         self._aside = {key for key, call in records.items() if call.position == 0}
@@ -91,18 +93,30 @@ class Desk:
     def place(self, kind: str, name: str, digest: str = "", key: str | None = None) -> Place:
         """Take the next place of the scope this code runs in. Call it synchronously, in program order.
 
-        Raises ``ReplayDivergence``, and ``Refused`` for a key that was used before in its scope.
+        Raises ``ReplayDivergence``, ``Refused`` for a key used before in its scope, and what ``on_call`` raises.
         """
         scope = self._scope()
         if key is None:
             ordinal = scope.ordinals.get(name, 0) + 1
             scope.ordinals[name] = ordinal
-            return self._placed(scope, kind, f"{escaped_name(name)}:{ordinal}", digest)
-        return self._placed(scope, kind, escaped_key(key), digest)
+            place = self._placed(scope, kind, f"{escaped_name(name)}:{ordinal}", digest)
+        else:
+            place = self._placed(scope, kind, escaped_key(key), digest)
+        if self._on_call is not None:
+            self._on_call(place)
+        return place
 
     def place_write(self, digest: str) -> Place:
-        """The place of a content write: its key is its position."""
+        """The place of a content write: its key is its position.
+
+        ``Refused`` inside the body of another call: that is remembered by its result, and would not write again.
+        """
         scope = self._scope()
+        if scope.in_body:
+            raise Refused(
+                "content is not written inside the body of a step", process_id=self.process_id, scope=scope.prefix,
+                hint="return it from the step, and write it behind",
+            )  # fmt: skip
         return self._placed(scope, "write", f"{WRITE}{scope.position + 1}", digest)
 
     def _placed(self, scope: Scope, kind: str, suffix: str, digest: str) -> Place:
@@ -233,24 +247,30 @@ class Desk:
         return self._by_scope
 
     def _claim_branch(self, scope: Scope, kind: str, suffix: str, digest: str) -> None:
-        """Which branch of the history a task is: the first one left that begins with the same call.
+        """Which branch of the history a task is: by the order of first calls, which the program decides.
 
-        If none does, it is the next one in order, and the comparison of its first call says what differs.
+        One that nothing is remembered of had not begun. If the remembered one begins otherwise, the loop may have
+        started the tasks in another order: then it is the first one left that begins alike. If none does, the
+        comparison of its first call says what differs.
         """
         parent = scope.parent
         assert parent is not None
         if parent.prefix is None:
             self._claim_branch(parent, kind, suffix, digest)
-        recorded = [] if not self._left else self._branches_under(parent.prefix or "")
-        left = [prefix for prefix in recorded if prefix not in parent.branches]
-        alike = (prefix for prefix in left if self._begins(prefix, kind, suffix, digest))
-        scope.prefix = next(alike, None) or next(iter(left), None) or _next_branch(parent, recorded)
-        parent.branches.add(scope.prefix)
+        number = 1
+        while (prefix := f"{parent.prefix}{BRANCH}{number}/") in parent.branches:
+            number += 1
+        if self._left and prefix in self._index() and not self._begins(prefix, kind, suffix, digest):
+            recorded = self._branches_under(parent.prefix or "")
+            left = (other for other in recorded if other not in parent.branches)
+            prefix = next((other for other in left if self._begins(other, kind, suffix, digest)), prefix)
+        scope.prefix = prefix
+        parent.branches.add(prefix)
 
     def _branches_under(self, prefix: str) -> list[str]:
         begin = prefix + BRANCH
         found = [scope for scope in self._index() if scope.startswith(begin) and scope[len(begin) : -1].isdigit()]
-        return sorted(found, key=_branch_number)
+        return sorted(found, key=lambda scope: int(scope[len(begin) : -1]))
 
     def _begins(self, prefix: str, kind: str, suffix: str, digest: str) -> bool:
         record = self.records.get(prefix + suffix)
@@ -306,7 +326,7 @@ class Desk:
         """
         scope = Scope(
             self, f"{place.key}/", task=asyncio.current_task(), parent=place.scope, outer=CURRENT.get(),
-            records=self.records if records is None else records, lenient_below_seq=lenient_below_seq,
+            records=self.records if records is None else records, lenient_below_seq=lenient_below_seq, in_body=True,
         )  # fmt: skip
         token = CURRENT.set(scope)
         try:
@@ -408,12 +428,3 @@ def _applies(mark: str, change: str, turn: int) -> bool:
         return turn == 0
     number, slash, name = mark.partition("/")
     return bool(slash) and name == change and number.isdigit() and 0 < int(number) <= turn
-
-
-def _branch_number(scope: str) -> int:
-    return int(scope[:-1].rpartition(BRANCH)[2])
-
-
-def _next_branch(parent: Scope, recorded: list[str]) -> str:
-    number = max(map(_branch_number, (*parent.branches, *recorded)), default=0) + 1
-    return f"{parent.prefix}{BRANCH}{number}/"

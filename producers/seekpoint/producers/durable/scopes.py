@@ -30,8 +30,8 @@ class Scope:
     """One order of calls. ``prefix`` is what its keys begin with, None until a task made its first call."""
 
     __slots__ = (
-        "branches", "closed", "desk", "keys", "lenient_below_seq", "ordinals", "outer", "parent", "position", "prefix",
-        "records", "task",
+        "branches", "closed", "desk", "in_body", "keys", "lenient_below_seq", "ordinals", "outer", "parent", "position",
+        "prefix", "records", "task",
     )  # fmt: skip
 
     def __init__(
@@ -44,6 +44,7 @@ class Scope:
         parent: Scope | None = None,
         outer: Scope | None = None,
         lenient_below_seq: int | None = None,
+        in_body: bool = False,
     ) -> None:
         self.desk = desk
         self.prefix = prefix
@@ -54,6 +55,8 @@ class Scope:
         """What the context variable held before: of this desk or of another one's."""
         self.lenient_below_seq = lenient_below_seq
         """A further attempt of a body: what succeeded is kept, what failed up to this seq is repeated."""
+        self.in_body = in_body or (parent is not None and parent.in_body)
+        """Whether a call's body runs here, or a task that one started."""
         self.position = 0
         self.ordinals: dict[str, int] = {}
         self.keys: set[str] = set()
