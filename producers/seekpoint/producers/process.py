@@ -15,6 +15,7 @@ from seekpoint.consumers.report import LastCheckpoint
 from seekpoint.producers.confirm import Confirmer
 from seekpoint.producers.durable.conduct import Conduct
 from seekpoint.producers.durable.effects import EffectCalls
+from seekpoint.producers.durable.kept_effects import content_to_rewind_to
 from seekpoint.producers.durable.memory import Memory
 from seekpoint.producers.handle import Cause, Handle, Status
 from seekpoint.producers.invocation import Invocation
@@ -200,7 +201,10 @@ class Process(ContentWrites, Memory, EffectCalls):
             )  # fmt: skip
         await self.confirm()
         past = (await self._recovery.recover(self.process_id, at_seq=to_seq)).state
-        rewound = await self.append(b.Rewound(to_seq, past.content_json()))
+        content = await self.node.in_thread(
+            lambda: content_to_rewind_to(self.node.reader, self.process_id, past, self.written)
+        )
+        rewound = await self.append(b.Rewound(to_seq, content))
         self._desk = None  # what was asked before counts no more: calls begin anew, as if it were opened again
         return rewound
 

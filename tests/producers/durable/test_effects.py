@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from outside_ledger import Died, Ledger
-from seekpoint.producers import Node, Process
+from seekpoint.producers import Node, Process, agent
 from seekpoint.producers.durable.connectors import Connector, Connectors, NotDone, Reconciled
 from seekpoint.producers.durable.effects import effect
 from seekpoint.producers.durable.resolution import Answer, Effect
@@ -501,6 +501,32 @@ async def test_a_rewind_fires_no_effect_again(node: Node, ledger: Ledger) -> Non
     async with node.open("p") as process:
         assert await process.effect("pay", ledger.pay, 5) == "paid 5"
     assert ledger.calls == {"p/pay:1": 1}
+
+
+async def test_a_rewind_across_turns_fires_no_effect_again(node: Node, ledger: Ledger) -> None:
+    """I11: the effects of turns that are over have left the state; the rewind brings them back from the history."""
+    ends = [4]
+
+    @agent("payer")
+    async def run(process: Process, input: Any) -> None:
+        async for turn in process.turns():
+            await process.step("look", lambda: None)
+            await process.effect("pay", ledger.pay, turn.number)
+            if turn.number == ends[0]:
+                raise ValueError("stop here")
+
+    with pytest.raises(ValueError, match="stop here"):
+        await node.run(run, "p")
+    before = (await node.recover("p")).state
+    assert (before.turn, list(before.calls)) == (3, ["4/look:1", "4/pay:1"])
+    async with node.open("p") as process:
+        entries = [one.entry async for one in node._recovery.entries("p", kinds={"turn_ended"})]
+        await process.rewind(entries[0].seq or 0)
+        assert process.state.turn == 1
+    ends[0] = 5
+    with pytest.raises(ValueError, match="stop here"):
+        await node.run(run, "p")
+    assert ledger.calls == {f"p/{number}/pay:1": 1 for number in range(1, 5)} | {"p/5/pay:1~1": 1}
 
 
 async def test_a_fork_only_looks_at_what_its_parent_left_in_doubt(node: Node, ledger: Ledger) -> None:

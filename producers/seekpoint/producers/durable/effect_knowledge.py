@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from seekpoint.producers.process import Process
     from seekpoint.schemas.calls import Call
 
-__all__ = ["CONNECTOR", "Knowledge", "Wanted", "compensation_name"]
+__all__ = ["CONNECTOR", "UNDO", "Knowledge", "Wanted", "compensation_name"]
+
+UNDO = "undo/"
+"""What the key of a compensation begins with; the key of its effect follows."""
 
 CONNECTOR = "connector/"
 """What the journal's name of a compensation begins with where it is a connector's."""
@@ -45,7 +48,7 @@ class Wanted:
     """The key of the effect that this one takes back."""
     retry: Retry = ONCE
     timeout_s: float | None = None
-    estimate: Json | None = None
+    estimate: Mapping[str, Any] | None = None
     irreversible: bool = False
     handed: Mapping[str, Any] = field(default_factory=dict)
     """Handed to a callable that has a parameter of the name."""
@@ -67,6 +70,14 @@ class Knowledge:
         self.error: Exception | None = None
         self.found: Reconciled | None = None
         self.no_answer: Exception | None = None
+
+    @property
+    def is_taken_back(self) -> bool:
+        """Whether it was compensated, and that is over: a run that has yet to take back more must get there again."""
+        written = self._process.written
+        undone = written.calls.get(UNDO + self.key)
+        over = written.cancelled is None and all(one.status == "stuck" for one in written.obligations)
+        return over and undone is not None and undone.status == Status.SUCCEEDED
 
     def begin_attempt(self) -> None:
         """A new intent of our own is in the journal: nothing is known of its call yet."""

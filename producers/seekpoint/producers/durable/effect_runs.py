@@ -12,6 +12,7 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from seekpoint.producers.durable.budgets import admit
 from seekpoint.producers.durable.connectors import NotDone, Reconciled, handed
 from seekpoint.producers.durable.effect_knowledge import Knowledge, Wanted, compensation_name
 from seekpoint.producers.durable.failures import failure_text, remembered_failure, same_failure
@@ -83,6 +84,11 @@ class EffectRun:
         record, process, error = self._known.record, self._process, self._known.error
         assert record is not None
         process.desk.ended(self._place)
+        if self._known.is_taken_back:
+            raise EffectFailed(
+                "the effect was taken back: its process has failed", process_id=process.process_id,
+                key=self._place.key, hint="do it anew as another process: fork this one from before the effect",
+            )  # fmt: skip
         if self._wanted.compensate is not None and record.status == Status.SUCCEEDED:
             process.outside.owed[self._place.key] = self._wanted.compensate
         if record.error is None:
@@ -99,13 +105,16 @@ class EffectRun:
         if known.error is not None:
             await process.clock.sleep(wanted.retry.wait_s(known.attempt, random.random()))
         holder = await self._taken_by_another()
+        if wanted.compensates is None and holder is None:  # what is owed is paid whatever it costs
+            await admit(process, self._place, self._costs)
         await process.append(
             b.EffectIntended(
                 key=self._place.key, position=self._place.position, name=wanted.name, digest=wanted.digest,
                 semantics=known.semantics, connector=None if holder else wanted.connector,
                 business_key=wanted.business_key, idempotency_key=known.idempotency_key,
                 arguments=wanted.arguments_json, attempt=known.attempt + 1, compensates=wanted.compensates,
-                irreversible=wanted.irreversible, started_at_us=process.clock.now_us(), estimate=wanted.estimate,
+                irreversible=wanted.irreversible, started_at_us=process.clock.now_us(),
+                estimate=None if wanted.estimate is None else dump(wanted.estimate),
             )
         )  # fmt: skip
         known.begin_attempt()
@@ -113,6 +122,11 @@ class EffectRun:
             await self._confirm()
         else:
             await self._settle("failed", by="call", error=failure_text(self._duplicate(holder)))
+
+    @property
+    def _costs(self) -> dict[str, Any]:
+        count = {"irreversible_effects": 1} if self._wanted.irreversible else {}
+        return {**count, **(self._wanted.estimate or {})}
 
     async def _confirm(self) -> None:
         """Wait until the intent is seen applied. A Kafka that is silent only makes it wait, as an append does."""

@@ -16,7 +16,6 @@ from seekpoint.producers.durable.resolution import Effect
 from seekpoint.producers.durable.retries import ONCE, Retry
 from seekpoint.producers.durable.steps import seconds
 from seekpoint.schemas.errors import Refused
-from seekpoint.schemas.values import dump
 
 if TYPE_CHECKING:
     from seekpoint.producers.process import Process
@@ -41,8 +40,8 @@ class EffectCalls:
         semantics: Effect | str = Effect.IDEMPOTENT, key: str | None = None,
         reconcile: Callable[..., Any] | None = None, connector: str | None = None, business_key: str | None = None,
         compensate: Callable[..., Any] | str | None = None, retry: Retry | None = None,
-        timeout: float | timedelta | None = None, estimate: Any = None, irreversible: bool | None = None,
-        **options: Any,
+        timeout: float | timedelta | None = None, estimate: Mapping[str, Any] | None = None,
+        irreversible: bool | None = None, **options: Any,
     ) -> Coroutine[Any, Any, Any]:  # fmt: skip
         """Change the world outside: ``call(*arguments, **options)``, once an intent is confirmed, as this owner.
 
@@ -55,10 +54,12 @@ class EffectCalls:
         names a registered ``Connector``, whose ``dispatch`` is called unless ``call`` is given. ``business_key`` is
         unique per connector (without one: per ``name``) across the journal. ``compensate`` (a function that gets the
         same arguments, and ``output=`` if it takes it, or a connector's name) is owed from the moment the effect
-        succeeded. ``irreversible`` is for budgets; by default what is at most once and has no compensation.
+        succeeded. ``estimate`` is held against the budget before, as is ``irreversible``: by default what is at most
+        once and has no compensation.
 
         Raises what ``call`` raised; ``EffectUnknown`` while nobody can tell: let it end the run, and run again once it
-        is settled. ``EffectDuplicate``, ``EffectFailed``, ``UnknownConnector``, ``ReplayDivergence``.
+        is settled. ``EffectDuplicate``, ``EffectFailed``, ``UnknownConnector``, ``BudgetExceeded``,
+        ``ReplayDivergence``.
         """
         process: Process = self  # type: ignore[assignment]  # a mixin of it
         semantics = Effect(semantics)
@@ -72,7 +73,7 @@ class EffectCalls:
             name=name, call=call, arguments=arguments, options=options, arguments_json=text,
             digest=text_digest(name, text), semantics=semantics, reconcile=reconcile, connector=connector,
             business_key=business_key, compensate=compensate, retry=retry or ONCE, timeout_s=seconds(timeout),
-            estimate=None if estimate is None else dump(estimate, process.limits),
+            estimate=estimate,
             irreversible=(at_most_once and compensate is None) if irreversible is None else irreversible,
         )  # fmt: skip
         return EffectRun(process, process.desk.place("effect", name, wanted.digest, key), wanted).through()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from seekpoint.producers.durable.desk import Place
 from seekpoint.producers.durable.digest import text_digest
-from seekpoint.producers.durable.effect_knowledge import CONNECTOR, Wanted
+from seekpoint.producers.durable.effect_knowledge import CONNECTOR, UNDO, Wanted
 from seekpoint.producers.durable.effect_runs import EffectRun
 from seekpoint.producers.durable.retries import Retry
 from seekpoint.schemas import bodies as b
@@ -24,12 +24,10 @@ from seekpoint.schemas.values import load
 if TYPE_CHECKING:
     from seekpoint.producers.process import Process
 
-__all__ = ["COMPENSATION_RETRY", "UNDO", "compensate"]
+__all__ = ["COMPENSATION_RETRY", "compensate"]
 
 logger = logging.getLogger("seekpoint.producers")
 
-UNDO = "undo/"
-"""What the key of a compensation begins with; the effect's own key follows."""
 COMPENSATION_RETRY = Retry(attempts=5, backoff_s=0.5, backoff_max_s=30.0)
 
 
