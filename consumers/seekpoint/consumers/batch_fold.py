@@ -188,6 +188,7 @@ _MARKS: Mapping[type[b.Body], Callable[[Touched, Any], None]] = {
     **dict.fromkeys(_CALLS, _call),
     b.Rewound: _everything,
     b.Forked: _everything,
+    b.Seeded: _everything,
     b.Finished: _everything,
 }
 """Bodies beyond these change only what every write brings along: a test holds them to it."""

@@ -276,6 +276,16 @@ class Forked(Body):
     content: str = "{}"  # JSON text, but no dynamic value: the fold reads it itself
 
 
+@dataclass(frozen=True, slots=True)
+class Seeded(Body):
+    """A replayed process starts from the state it had where the replay starts; counts as its very first entry only."""
+
+    KIND = "seeded"
+    EXTERNAL = True
+    OWNERSHIP = True
+    state: str = "{}"  # JSON text, as ``State.to_bytes`` gives it: the fold reads it itself
+
+
 BODIES: tuple[type[Body], ...] = (
     Claim,
     Signal,
@@ -322,6 +332,7 @@ BODIES: tuple[type[Body], ...] = (
     BudgetNoted,
     ContentBatch,
     SharedSet,
+    Seeded,
 )
 
 KINDS: Mapping[str, type[Body]] = {body.KIND: body for body in BODIES}

@@ -23,7 +23,7 @@ from seekpoint.schemas.state import Draft, restore_content
 from seekpoint.schemas.values import check, dump, load, merge_patch
 from seekpoint.schemas.widths import content_width, invocation_width, message_width, text_width, value_width
 
-__all__ = ["CONTENT_RULES", "Misfit", "Rule", "too_big"]
+__all__ = ["CONTENT_RULES", "Misfit", "Rule", "dynamic_texts", "too_big"]
 
 Misfit: TypeAlias = tuple[str, str] | None
 Rule: TypeAlias = Callable[[Draft, Any, Limits], Misfit]
@@ -164,7 +164,7 @@ def _restore(
     restored = Draft()
     try:
         restore_content(restored, orjson.loads(content))
-        for text in _dynamic_texts(restored):
+        for text in dynamic_texts(restored):
             check(text, limits)
     except (LookupError, TypeError, ValueError, AttributeError, SeekpointError) as exc:
         return "illegal_content", repr(exc)
@@ -217,7 +217,8 @@ _KEYED = frozenset({"step", "decision"})
 """Calls whose idempotency key others may have seen."""
 
 
-def _dynamic_texts(draft: Draft) -> list[b.Json]:
+def dynamic_texts(draft: Draft) -> list[b.Json]:
+    """Every dynamic value of a state's content, as JSON text."""
     texts = [*draft.values_json.values()]
     for said in draft.conversation.bodies():
         texts += [text for text in (said.parts, said.tool_calls) if text is not None]

@@ -19,6 +19,7 @@ from seekpoint.schemas.content import CONTENT_RULES, Misfit, Rule, too_big
 from seekpoint.schemas.entry import Entry
 from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.parts import Degraded, MailItem
+from seekpoint.schemas.seed import plant
 from seekpoint.schemas.state import Draft, State
 from seekpoint.schemas.widths import item_width, text_width
 
@@ -290,4 +291,18 @@ def _mail_item(entry: Entry) -> MailItem | None:
     return None  # an owner's body without a seq: nobody who owns the process wrote it
 
 
-_EXTERNALS: dict[type[b.Body], Callable[[Draft, Entry], Verdict]] = {b.Claim: _claim, b.SharedSet: _share}
+def _seed(draft: Draft, entry: Entry) -> Verdict:
+    """A replayed process begins: before anything else of it, or not at all."""
+    body = entry.body
+    assert isinstance(body, b.Seeded)
+    if plant(draft, body.state):
+        return Verdict.APPLIED
+    draft.forged_entries += 1
+    return Verdict.FORGED
+
+
+_EXTERNALS: dict[type[b.Body], Callable[[Draft, Entry], Verdict]] = {
+    b.Claim: _claim,
+    b.SharedSet: _share,
+    b.Seeded: _seed,
+}
