@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from seekpoint.producers import Node, Process
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.errors import HandleClosed, SeekpointError
 
-FAST = {"producer_drain_s": 0.01}
+FAST: dict[str, Any] = {"producer_drain_s": 0.01}
 
 
 async def _open(node: Node) -> Process:

@@ -14,7 +14,7 @@ from seekpoint.schemas import Entry, MemoryLog, bodies, encode, new_id
 from seekpoint.schemas.errors import AppendTimeout, HandleClosed, JournalUnavailable, ProcessDegraded
 from seekpoint.schemas.log import Batch
 
-FAST = {"append_timeout_s": 0.1, "heal_timeout_s": 5.0, "producer_drain_s": 0.01}
+FAST: dict[str, Any] = {"append_timeout_s": 0.1, "heal_timeout_s": 5.0, "producer_drain_s": 0.01}
 
 
 async def leave_a_gap(log: MemoryLog, node: Node) -> None:

@@ -117,7 +117,8 @@ async def test_a_stream_is_recorded_whole() -> None:
         for text in ("On ", "its way"):
             yield {"delta": text}
 
-    log, seen = MemoryLog(), []
+    log = MemoryLog()
+    seen: list[Any] = []
     for _ in range(2):
         async with Node.in_memory(log) as node, node.open("p") as process:
             whole = await process.decide("plan", stream, REQUEST, on_chunk=seen.append)
@@ -159,7 +160,9 @@ async def test_a_failed_model_call_is_tried_again_and_remembered() -> None:
 
 async def test_a_wrapped_model_and_a_wrapped_tool_are_calls() -> None:
     """For frameworks that own the loop: options, or one request."""
-    log, asked, used = MemoryLog(), [], []
+    log = MemoryLog()
+    asked: list[Any] = []
+    used: list[Any] = []
 
     def create(**options: Any) -> Any:
         asked.append(options)
