@@ -98,7 +98,8 @@ def inside(process: Process, actions: Any, ledger: Ledger) -> Any:
     """A body that makes calls of its own."""
 
     async def body(_: int) -> Any:
-        await perform(process, actions, ledger, mine := [])
+        mine: list[Any] = []
+        await perform(process, actions, ledger, mine)
         return mine
 
     return body

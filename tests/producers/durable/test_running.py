@@ -411,7 +411,7 @@ async def test_content_is_not_written_inside_a_step(node: Node) -> None:
     @agent("inner")
     async def run(process: Process, input: Any) -> Any:
         async def body() -> None:
-            await asyncio.create_task(process.update("a", 1))  # type: ignore[arg-type]
+            await asyncio.create_task(process.update("a", 1))
 
         with pytest.raises(Refused, match="inside the body"):
             await process.step("write", body)

@@ -30,4 +30,8 @@ def arguments_text(arguments: tuple[Any, ...], options: Mapping[str, Any], limit
 
 def text_digest(name: str, text: Json) -> str:
     """BLAKE2b-128 of a call's name and the canonical text of what it was asked, in hex: 32 characters."""
-    return blake2b(f"{name}\0{text}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    try:
+        asked = f"{name}\0{text}".encode()
+    except UnicodeEncodeError:  # a name that no entry can carry: it is refused there
+        asked = f"{name}\0{text}".encode("utf-8", "surrogatepass")
+    return blake2b(asked, digest_size=16).hexdigest()

@@ -55,7 +55,7 @@ class Scope:
         """What the context variable held before: of this desk or of another one's."""
         self.lenient_below_seq = lenient_below_seq
         """A further attempt of a body: what succeeded is kept, what failed up to this seq is repeated."""
-        self.in_body = in_body or (parent is not None and parent.in_body)
+        self.in_body: bool = in_body or (parent is not None and parent.in_body)
         """Whether a call's body runs here, or a task that one started."""
         self.position = 0
         self.ordinals: dict[str, int] = {}

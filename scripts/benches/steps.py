@@ -1,0 +1,252 @@
+"""Durable steps: one after the other, short runs at once, remembered ones replayed, and a hundred thousand in turns.
+
+fsync on, beside a raw idempotent producer's acknowledged record and, where its packages are installed, LangGraph's
+SQLite saver (one node a step, a checkpoint each), all in the same run. The turns run without fsync: what counts there
+is that the last steps cost what the first ones did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from _table import Table, arguments, p50, p99, progress, times_raw
+from append import FSYNC, Raw, journal
+from runs import AT_ONCE, BARS, LINGER_MS, RUNS, STEPS
+from runs import Raw as RawChains
+from seekpoint.compose import LocalCluster, create_topics
+from seekpoint.producers import Agent, Node, Process, agent
+from seekpoint.schemas import MemoryLog
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.codec import encode
+from seekpoint.schemas.entry import Entry, new_id
+
+SERIAL, ROUNDS, REPLAYED, IN_TURNS, A_TURN = 1_500, 5, 100_000, 100_000, 10
+WINDOW = 1_000
+"""How many steps around the hundredth turn's, and at the end, are compared."""
+
+
+async def main() -> int:
+    """Run it."""
+    parser = arguments(__doc__)
+    parser.add_argument("--only", choices=("serial", "runs", "replay", "turns"), help="one part of it")
+    options = parser.parse_args()
+    parts = {"serial": serial, "runs": runs, "replay": replay, "turns": turns}
+    logging.getLogger("seekpoint").setLevel(logging.ERROR)
+    table = Table("steps")
+    async with LocalCluster(brokers=1) as cluster:
+        for name, part in parts.items():
+            if options.only in (None, name):
+                await part(cluster, table)
+    return table.finish(json=options.json)
+
+
+async def look_up(order: str) -> dict[str, Any]:
+    """A step's body that costs nothing."""
+    return {"order": order, "found": True}
+
+
+# --- one after the other
+async def serial(cluster: LocalCluster, table: Table) -> None:
+    """One process, a step and a raw record in turn."""
+    settings = await journal(cluster, "steps", fsync=True, partitions=1)
+    raw, value = Raw(settings), b"x" * 200
+    ours, theirs = [], []
+    async with Node.connect(settings) as node, node.open("case") as process:
+        for index in range(SERIAL):
+            began = time.perf_counter()
+            await process.step("look_up", look_up, f"order {index}")
+            taken = time.perf_counter() - began
+            taken_raw = raw.one(value)
+            if index > 200:
+                ours.append(taken * 1000)
+                theirs.append(taken_raw * 1000)
+            if index % 100 == 0:
+                progress(f"serial {index}/{SERIAL}")
+    ratio = times_raw(p50(ours), p50(theirs))
+    table.row(what="step, serial, fsync", p50_ms=p50(ours), p99_ms=p99(ours), raw_p50_ms=p50(theirs), times_raw=ratio)
+    table.at_most("durable step with fsync, p50, ms", bar=0.9, value=p50(ours))
+    await langgraph(table, p50(ours))
+
+
+async def langgraph(table: Table, ours_ms: float) -> None:
+    """The same number of steps as nodes of a graph with the SQLite saver; a row that says so where it is absent."""
+    try:
+        from _langgraph import step_ms
+    except ImportError as exc:
+        table.row(what=f"LangGraph, SQLite saver: absent ({exc.name})")
+        return
+    progress("LangGraph")
+    with tempfile.TemporaryDirectory(prefix="seekpoint-bench-") as folder:
+        taken = await step_ms(Path(folder) / "saver.sqlite", 500)
+    table.row(
+        what="LangGraph, SQLite saver, step", p50_ms=p50(taken), p99_ms=p99(taken), times_ours=p50(taken) / ours_ms
+    )
+
+
+# --- short runs
+@agent("short")
+async def short(process: Process, input: Any) -> Any:
+    """Three steps."""
+    for step in range(STEPS):
+        await process.step("look_up", look_up, f"order {step}")
+    return {"done": True}
+
+
+async def runs(cluster: LocalCluster, table: Table) -> None:
+    """Runs of an agent, 50 at once, on 8 partitions and on 2; a raw client's chains of as many records."""
+    for partitions, bar in BARS.items():
+        settings = cluster.settings(
+            journal=f"steps-{partitions}", partitions=partitions, topic=FSYNC, linger_ms=LINGER_MS
+        )
+        await create_topics(settings)
+        raw = RawChains(settings, partitions)
+        ours, theirs = [], []
+        async with Node.connect(settings) as node:
+            for number in range(ROUNDS + 1):
+                progress(f"{partitions} partitions: round {number}/{ROUNDS}")
+                ours.append(RUNS / await timed_runs(node, f"round-{number}"))
+                theirs.append(RUNS / await asyncio.to_thread(raw.timed))
+        rate, raw_rate = p50(ours[1:]), p50(theirs[1:])  # the first round warms up
+        table.row(
+            what=f"{RUNS} runs x {STEPS} steps, {AT_ONCE} at once, {partitions} partitions, fsync",
+            runs_per_s=rate, raw_runs_per_s=raw_rate, times_raw=times_raw(rate, raw_rate),
+        )  # fmt: skip
+        table.at_least(f"runs a second on {partitions} partitions", bar=bar, value=rate)
+
+
+async def timed_runs(node: Node, name: str) -> float:
+    """Seconds that 300 runs take, 50 at once."""
+    names = iter([f"{name}-{index}" for index in range(RUNS)])
+
+    async def work(names: Iterator[str]) -> None:
+        for one in names:
+            await node.run(short, one, {"order": 1})
+
+    began = time.perf_counter()
+    await asyncio.gather(*(work(names) for _ in range(AT_ONCE)))
+    return time.perf_counter() - began
+
+
+# --- remembered steps
+async def replay(cluster: LocalCluster, table: Table) -> None:
+    """Steps that an earlier owner made are asked for again by the agent's code. In memory: no Kafka is in it."""
+    taken: list[float] = []
+
+    @agent("replayed")
+    async def replayed(process: Process, input: Any) -> None:
+        began = time.perf_counter()
+        for index in range(REPLAYED):
+            await process.step("work", look_up, index)
+        taken.append(time.perf_counter() - began)
+
+    progress(f"writing a history of {REPLAYED} steps")
+    log = MemoryLog(partitions=1)
+    await write_history(log, REPLAYED)
+    async with Node.in_memory(log) as node:
+        began = time.perf_counter()
+        await node.run(replayed, "case", take_over=True)
+        whole = time.perf_counter() - began
+    table.row(what=f"{REPLAYED} remembered steps replayed", replay_s=taken[0], us_a_step=taken[0] / REPLAYED * 1e6)
+    table.row(what="the same with claim and a scan of the whole log", resume_s=whole)
+    table.at_most(f"replay of {REPLAYED} remembered steps, s", bar=1.0, value=taken[0])
+
+
+async def write_history(log: MemoryLog, steps: int) -> None:
+    """The entries of an agent that made so many steps, without running it."""
+    from seekpoint.producers.durable.digest import arguments_text, text_digest
+
+    async with Node.in_memory(log) as node:
+        process = await node.open("case")
+        for to in ("starting", "running"):
+            await process.transition(to)
+        await process.append(b.AgentStarted("replayed", "1", "", "null"))
+        state = process.state
+    seq = state.seq
+    for index in range(steps):
+        text = arguments_text((index,), {})
+        key = f"work:{index + 1}"
+        started = b.StepStarted(
+            key=key, position=index + 1, name="work", digest=text_digest("work", text), arguments=text
+        )
+        for body in (started, b.StepEnded(key=key, outcome="succeeded", output=f"{index}")):
+            seq += 1
+            entry = Entry(new_id(), "case", seq, state.epoch, state.owner, None, 0, None, None, None, body)
+            log.append(0, b"case", encode(entry))
+
+
+# --- turns
+class Stop(Exception):
+    """The benchmark stops the agent here."""
+
+
+async def turns(cluster: LocalCluster, table: Table) -> None:
+    """Steps in turns of ten: the latency of the last ones beside the hundredth's, and what a resume takes then."""
+    settings = await journal(cluster, "turns", fsync=False, partitions=1)
+    late, first = [], []
+    async with Node.connect(settings) as node:
+        times = await stopped_after(node, WINDOW + 100)
+        first = times[100:]
+        early_resume = await resume_ms(node)
+        times = await stopped_after(node, IN_TURNS - WINDOW - 100)
+        late = times[-WINDOW:]
+        late_resume = await resume_ms(node)
+    ratio = p50(late) / p50(first)
+    table.row(
+        what=f"{IN_TURNS} steps in turns of {A_TURN}: steps from the 100th on, and the last {WINDOW}",
+        p50_ms=p50(first), last_p50_ms=p50(late), times_first=ratio,
+    )  # fmt: skip
+    table.row(
+        what="resumed to its next step, early and late, through a checkpoint",
+        p50_ms=early_resume, last_p50_ms=late_resume, times_first=late_resume / early_resume,
+    )  # fmt: skip
+    table.at_most("the last steps' p50, times the first ones'", bar=1.3, value=ratio)
+    table.at_most("the late resume, times the early one", bar=1.5, value=late_resume / early_resume)
+
+
+def endless(steps: int, times: list[float]) -> Agent:
+    """An agent that works in turns, and is stopped after so many steps."""
+
+    @agent("endless")
+    async def run(process: Process, input: Any) -> None:
+        async for _ in process.turns():
+            for index in range(A_TURN):
+                if len(times) == steps:
+                    raise Stop
+                began = time.perf_counter()
+                await process.step("look_up", look_up, f"order {index}")
+                times.append((time.perf_counter() - began) * 1000)
+                if len(times) % 5_000 == 0:
+                    progress(f"turns: {len(times)}/{steps}")
+
+    return run
+
+
+async def stopped_after(node: Node, steps: int) -> list[float]:
+    """Milliseconds of each of so many steps."""
+    times: list[float] = []
+    try:
+        await node.run(endless(steps, times), "case")
+    except Stop:
+        return times
+    raise AssertionError("it has no end")
+
+
+async def resume_ms(node: Node, rounds: int = 11) -> float:
+    """Milliseconds from the run to its next step's end, on a node that is warm."""
+    taken = []
+    for _ in range(rounds):
+        began = time.perf_counter()
+        await stopped_after(node, 1)
+        taken.append((time.perf_counter() - began) * 1000)
+    return p50(taken)
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))
