@@ -13,6 +13,7 @@ from seekpoint.console import (
     checkpoints,
     cluster,
     doctor,
+    effects,
     history,
     lag,
     letters,
@@ -40,7 +41,7 @@ app = typer.Typer(
     rich_markup_mode="rich" if sys.stdout.isatty() else None,  # loading Rich takes 60 ms, for nothing in a pipe
 )
 for _commands in (
-    *(cluster, topics, processes, history, recoveries, checkpoints, lag, trim, replay),
+    *(cluster, topics, processes, history, recoveries, checkpoints, lag, trim, replay, effects),
     *(letters, serve, schema, doctor, rehearsal),
 ):
     _commands.register(app)

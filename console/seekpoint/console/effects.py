@@ -1,0 +1,237 @@
+"""``seekpoint effects ls | show | resolve``: what is in doubt outside, and what a person knows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import uuid4
+
+import typer
+
+from seekpoint.console.commands import AsJson, command, group
+from seekpoint.console.output import Column, clean, emit, emit_json, emit_table, say
+from seekpoint.console.processes import ProcessId, scan_processes
+from seekpoint.console.target import Target
+
+if TYPE_CHECKING:
+    from seekpoint.consumers.history import Logged
+    from seekpoint.schemas.calls import Call
+    from seekpoint.schemas.state import State
+
+__all__ = ["effect_facts", "effects_of", "entry_facts", "register"]
+
+_COLUMNS = (
+    Column("process"),
+    Column("effect"),
+    Column("status"),
+    Column("semantics"),
+    Column("connector"),
+    Column("business key"),
+    Column("attempts", right=True),
+    Column("owed"),
+)
+_SETTLED = ("succeeded", "failed")
+_KINDS = ("effect_intended", "effect_settled", "effect_verdict")
+
+EffectKey = Annotated[str, typer.Argument(metavar="KEY", help="The effect, as ls shows it.", show_default=False)]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    effects = group(app, "effects", "Look at what processes did outside, and say what nobody else knows.")
+    command(effects, "ls")(ls)
+    command(effects, "show")(show)
+    command(effects, "resolve")(resolve)
+
+
+def ls(
+    target: Target,
+    process_id: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="Of one process only.", show_default=False)
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Those that are settled too.")] = False,
+    json: AsJson = False,
+) -> None:
+    """List the effects that are in doubt, and the compensations that are owed."""
+    found = [
+        facts
+        for name, state in _states(target, process_id)
+        for facts in effects_of(name, state)
+        if everything or facts["status"] not in _SETTLED or facts["owed"]
+    ]
+    if json:
+        emit_json({"journal": target.settings.journal, "effects": found})
+    elif found:
+        emit_table(_COLUMNS, [_row(facts) for facts in found])
+    else:
+        say("no effect is in doubt, and nothing is owed")
+
+
+def show(target: Target, process_id: ProcessId, key: EffectKey, json: AsJson = False) -> None:
+    """Show one effect: what is known of it, and every entry about it."""
+    from seekpoint.consumers.history import history
+
+    state = target.recoverer.recover(process_id).state
+    facts = effect_facts(process_id, key, _call(process_id, key, state), state)
+    entries = [
+        entry_facts(logged)
+        for batch in history(target.recoverer, process_id, kinds=_KINDS)
+        for logged in batch
+        if logged.entry.body.key == key  # type: ignore[attr-defined]  # all of these kinds have one
+    ]
+    if json:
+        emit_json({**facts, "entries": entries})
+        return
+    for name, value in facts.items():
+        if value is not None:
+            emit(clean(f"{name.replace('_', ' '):<18}{value}"))
+    for entry in entries:
+        told = ", ".join(f"{name} {value}" for name, value in entry.items() if value is not None)
+        emit(clean(f"  {told}"))
+
+
+def resolve(
+    target: Target,
+    process_id: ProcessId,
+    key: EffectKey,
+    succeeded: Annotated[
+        str | None, typer.Option("--succeeded", metavar="JSON", help="It happened; what it gave (null: nothing).")
+    ] = None,
+    failed: Annotated[
+        str | None, typer.Option("--failed", metavar="REASON", help="It did not happen, and will not; why.")
+    ] = None,
+    who: Annotated[str | None, typer.Option("--who", metavar="NAME", help="Who says so; you, if not given.")] = None,
+    why: Annotated[str | None, typer.Option("--why", metavar="TEXT", help="How you know.")] = None,
+) -> None:
+    """Say what became of an effect in doubt. Its process goes on by it: at once, or when it is run again."""
+    import asyncio
+
+    if (succeeded is None) == (failed is None):
+        raise typer.BadParameter("either it happened, or it did not", param_hint="--succeeded or --failed")
+    output = None if succeeded is None else _value(succeeded)
+    state = target.recoverer.recover(process_id).state
+    facts = effect_facts(process_id, key, _unresolved(process_id, key, state), state)
+    actor = who or _me()
+    outcome = "failed" if succeeded is None else "succeeded"
+    reason = ": ".join(part for part in (failed, why) if part) or None
+    asyncio.run(_tell(target, process_id, key, outcome, output, reason, actor, facts["idempotency_key"] or ""))
+    say(f"{process_id} {key}: {outcome}, as {actor} says; its process settles it when it comes to it")
+
+
+# --- facts ------------------------------------------------------------------------------------------------------------
+def effects_of(process_id: str, state: State) -> Iterator[dict[str, Any]]:
+    """The facts of each effect that the state remembers, in the order they were begun."""
+    effects = [(key, call) for key, call in state.calls.items() if call.kind == "effect"]
+    for key, call in sorted(effects, key=lambda one: one[1].seq):
+        yield effect_facts(process_id, key, call, state)
+
+
+def effect_facts(process_id: str, key: str, call: Call, state: State) -> dict[str, Any]:
+    """One effect as plain data: an object of ``seekpoint effects ls --json``."""
+    facts = call.facts
+    owed = next((one.status for one in state.obligations if one.key == key), None)
+    return {
+        "process_id": process_id,
+        "key": key,
+        "status": call.status,
+        "name": facts.get("name"),
+        "semantics": facts.get("semantics"),
+        "connector": facts.get("connector"),
+        "business_key": facts.get("business_key"),
+        "idempotency_key": facts.get("idempotency_key"),
+        "compensates": facts.get("compensates"),
+        "attempts": call.attempt,
+        "seq": call.seq,
+        "output": None if call.output is None else _plain(call.output),
+        "error": None if call.error is None else _plain(call.error),
+        "owed": owed,
+    }
+
+
+def entry_facts(logged: Logged) -> dict[str, Any]:
+    """An entry about an effect, as plain data."""
+    from dataclasses import asdict
+
+    entry = logged.entry
+    told = {name: value for name, value in asdict(entry.body).items() if name in _TOLD and value not in (None, "")}
+    return {"offset": logged.offset, "kind": entry.kind, "seq": entry.seq, "actor": entry.actor, **told}
+
+
+_TOLD = ("attempt", "outcome", "settled_by", "arguments", "output", "error", "reason", "idempotency_key")
+
+
+def _row(facts: dict[str, Any]) -> list[object]:
+    names = ("process_id", "key", "status", "semantics", "connector", "business_key", "attempts", "owed")
+    return ["-" if facts[name] is None else facts[name] for name in names]
+
+
+def _plain(text: str) -> Any:
+    import orjson
+
+    return orjson.loads(text)
+
+
+# --- what they need ---------------------------------------------------------------------------------------------------
+def _states(target: Target, process_id: str | None) -> Iterator[tuple[str, State]]:
+    if process_id is not None:
+        yield process_id, target.recoverer.recover(process_id).state
+        return
+    for name, _, state in scan_processes(target):
+        yield name, state
+
+
+def _call(process_id: str, key: str, state: State) -> Call:
+    from seekpoint.schemas.errors import EXIT_FAULT, Refused
+
+    call: Call | None = state.calls.get(key)
+    if call is None or call.kind != "effect":
+        error = Refused(
+            "the process remembers no such effect", process_id=process_id, key=key,
+            hint=f"see which there are: seekpoint effects ls {process_id} --all",
+        )  # fmt: skip
+        error.exit_code = EXIT_FAULT  # type: ignore[misc]  # as for a process that is not there
+        raise error
+    return call
+
+
+def _unresolved(process_id: str, key: str, state: State) -> Call:
+    from seekpoint.schemas.errors import Refused
+
+    call = _call(process_id, key, state)
+    if call.status in _SETTLED:
+        raise Refused(
+            f"the effect is settled: {call.status}", process_id=process_id, key=key,
+            hint="what is settled is never settled anew",
+        )  # fmt: skip
+    return call
+
+
+def _value(text: str) -> Any:
+    from seekpoint.schemas.errors import SeekpointError
+    from seekpoint.schemas.values import load
+
+    try:
+        return load(text)
+    except SeekpointError:
+        raise typer.BadParameter(f"{text[:60]!r} is no JSON", param_hint="--succeeded") from None
+
+
+def _me() -> str:
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a user without a name
+        raise typer.BadParameter("say who you are", param_hint="--who") from None
+
+
+async def _tell(
+    target: Target, process_id: str, key: str, outcome: str, output: Any, reason: str | None, actor: str, meant: str
+) -> None:
+    from dataclasses import replace
+
+    from seekpoint.producers import Node
+
+    settings = replace(target.settings, node_id=f"console-{uuid4().hex[:12]}")
+    async with Node.connect(settings) as node:
+        await node.verdict(process_id, key, outcome, output=output, reason=reason, actor=actor, idempotency_key=meant)
