@@ -10,9 +10,11 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from seekpoint.consumers.kafka import KafkaReader
 from seekpoint.consumers.kafka_client import (
     AdminClient,
     ConfigResource,
@@ -27,12 +29,15 @@ from seekpoint.consumers.kafka_client import (
     TopicPartition,
 )
 from seekpoint.consumers.kafka_errors import END_OF_PARTITION, OUT_OF_RANGE, passes, translated
+from seekpoint.consumers.points import Point
+from seekpoint.consumers.recoverer import Recoverer
 from seekpoint.consumers.staging.capture import CaptureFile, CaptureTarget
 from seekpoint.consumers.staging.places import Place
 from seekpoint.consumers.staging.ports import OnDelivery, Source, Stretch, Target, TopicFacts
 from seekpoint.schemas.clusters import Cluster, cluster_of
 from seekpoint.schemas.errors import JournalGap, JournalUnavailable, ReplayRefused, SeekpointError
 from seekpoint.schemas.log import Watermarks
+from seekpoint.schemas.state import State
 
 __all__ = ["AUDIT_TOPIC", "KafkaTopic", "open_source", "open_target"]
 
@@ -57,9 +62,9 @@ _READER: Mapping[str, Any] = {
 }
 _READS: Mapping[str, Any] = {
     # What waits in the client: so much memory a replay takes, whatever the topic's size.
-    "queued.max.messages.kbytes": 16_384,
-    "queued.min.messages": 50_000,
-    "fetch.max.bytes": 8_388_608,
+    "queued.max.messages.kbytes": 8_192,
+    "queued.min.messages": 10_000,
+    "fetch.max.bytes": 4_194_304,
     "fetch.queue.backoff.ms": 5,
     "fetch.wait.max.ms": 100,
 }
@@ -69,7 +74,7 @@ _WRITER: Mapping[str, Any] = {
     "acks": "all",
     "message.timeout.ms": 0,
     "message.max.bytes": 16_777_216,  # the topic holds the limit
-    "queue.buffering.max.messages": 50_000,
+    "queue.buffering.max.messages": 20_000,
     "queue.buffering.max.kbytes": 16_384,
     "allow.auto.create.topics": False,
     "logger": _logger,
@@ -165,7 +170,7 @@ class KafkaTopic:
             except JournalUnavailable:
                 if time.monotonic() > deadline:
                     raise
-                self.close()
+                self.__dict__.pop("_admin", None)
                 time.sleep(_RETRY_S)
 
     # --- reading
@@ -208,6 +213,18 @@ class KafkaTopic:
                     raise JournalUnavailable("a topic cannot be read to its end", topic=self.topic)
         finally:
             reading.close()
+
+    def state_at(self, process_id: str, offset: int) -> State | None:
+        """By recovery, from a checkpoint where one can be used; never from the view, and no dead letter is written."""
+        recoverer, point = self._recoverer, Point(offset=offset)
+        found = recoverer.recover(process_id, point=point, missing_ok=True)
+        return found.state if found.known else None
+
+    @cached_property
+    def _recoverer(self) -> Recoverer:
+        settings = replace(self._settings, journal=self.topic.removesuffix(_JOURNAL), redis_url=None)
+        reader = KafkaReader(settings)
+        return Recoverer(reader, None, checkpoints=reader.checkpoints())
 
     # --- writing
     def sender(self, *, linger_ms: float) -> KafkaSender:
@@ -270,8 +287,10 @@ class KafkaTopic:
             sender.close()
 
     def close(self) -> None:
-        """Clients end with their last use."""
+        """Give up readers; other clients end with their last use."""
         self.__dict__.pop("_admin", None)
+        if "_recoverer" in self.__dict__:
+            self.__dict__.pop("_recoverer").log.close()
 
     # --- the client
     @cached_property

@@ -26,7 +26,8 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.codec import Codec, encode
 from seekpoint.schemas.entry import Entry, new_id
 from seekpoint.schemas.errors import InvalidSetting, ReplayRefused, UndecodableRecord
-from seekpoint.schemas.state import new_state
+from seekpoint.schemas.parts import Lineage, MailItem
+from seekpoint.schemas.state import State, new_state
 from seekpoint.schemas.values import check, dump, load
 
 KEY = b"a key of thirty-two bytes, or so"
@@ -167,7 +168,7 @@ WRAPPERS: tuple[Callable[[Any], Any], ...] = (
     lambda value: json.dumps(value).replace("-", "\\u002d"),
     lambda value: [None, 1, value, True],
     lambda value: {"k": value},
-    lambda value: f"see {value}" if isinstance(value, str) else [value],
+    lambda value: f"see {value}" if isinstance(value, str) and CANARY in value else [value],
     lambda value: {"$tuple": [value]},
 )
 hidden = st.builds(
@@ -196,7 +197,12 @@ def unfolded(text: str) -> str:
 # --- entries
 STATE = new_state().thaw()
 STATE.values_json = {"email": f'"{CANARY}"', "n": "1"}
-CONTENT = STATE.freeze().content_json()
+STATE.mailbox = {bytes(16): MailItem(bytes(16), "signal", CANARY, f'"{CANARY}"', CANARY)}
+STATE.lineage = Lineage(CANARY, 1)
+STATE.result_json = f'["{CANARY}"]'
+STATE.owner_node = CANARY
+CONTENT = STATE.snapshot().content_json()
+STATE_JSON = STATE.freeze().to_bytes().decode()
 
 
 @pytest.mark.parametrize(
@@ -223,6 +229,11 @@ CONTENT = STATE.freeze().content_json()
         b.Claim(0, CANARY, CANARY),
         b.Rewound(1, CONTENT),
         b.Forked(CANARY, 1, CONTENT),
+        b.Seeded(STATE_JSON),
+        b.ContentBatch(False, {CANARY: "1", "n": f'"{CANARY}"'}, f'["{CANARY}"]', f'[["user","{CANARY}"]]'),
+        b.StepEnded("a", 1, "ok", f'"{CANARY}"', f'{{"message":"{CANARY}"}}'),
+        b.ChildSpawned("a", 1, "n", "d", CANARY, CANARY, CANARY, f'"{CANARY}"'),
+        b.GateResolved("a", "yes", None, f'"{CANARY}"', CANARY, CANARY),
     ],
     ids=lambda body: body.KIND,
 )
@@ -252,6 +263,18 @@ def test_one_name_reaches_a_value_in_every_kind_that_carries_it() -> None:
         assert CANARY.encode() not in encode(masks.entry(entry(body))), body.KIND
     kept = masks.entry(entry(b.ContextUpdated("other", f'"{CANARY}"')))
     assert CANARY.encode() in encode(kept)
+
+
+def test_a_masked_seed_is_a_state() -> None:
+    """Of the same epoch, seq and owner; with the context's names and as many messages."""
+    seed = EntryMasks(rules({"path": "**.email", "do": "redact"}, {"regex": CANARY, "do": "hash"})).entry(
+        entry(b.Seeded(STATE_JSON))
+    )
+    assert isinstance(seed.body, b.Seeded)
+    found, before = (State.from_bytes(text.encode()) for text in (seed.body.state, STATE_JSON))
+    assert found.context == {"email": "***", "n": 1}
+    assert (found.epoch, found.seq, found.owner) == (before.epoch, before.seq, before.owner)
+    assert len(found.mailbox) == 1
 
 
 def test_masking_everything_keeps_what_the_fold_needs() -> None:

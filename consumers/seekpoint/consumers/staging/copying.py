@@ -97,6 +97,7 @@ class Flow:
     sent: int = 0
     acknowledged: int = 0
     already_there: int = 0
+    seeded: int = 0
     restamped: int = 0
     """Records whose time (0, or none) Kafka's client cannot carry."""
     lateness: Lateness = field(default_factory=Lateness)
@@ -110,7 +111,7 @@ class Flow:
 
     def counters(self) -> dict[str, int]:
         """What a resumed replay goes on counting."""
-        names = ("read", "restamped", "missing_offsets")
+        names = ("read", "seeded", "restamped", "missing_offsets")
         return {name: getattr(self, name) for name in names}
 
 

@@ -2,7 +2,7 @@
 
 context.KEY...                context_updated, context_updated_many, context_patched, context_deleted
 message.content, .parts...    message_said
-context..., message...        also within rewound and forked, which carry a whole state's content
+context..., message...        also within rewound, forked and seeded, which carry a state
 FIELD...                      any other field of any other kind: payload, result, reason, error, ...
 actor, correlation_id         of every entry
 process_id                    of every entry, and its Kafka key; always replaced as a whole, by a pseudonym
@@ -31,6 +31,7 @@ _MESSAGE_JSON = frozenset({"parts", "tool_calls"})
 
 
 _CONTENT = frozenset({"context", "conversation", "invocation", "invocations", "lifecycle"})
+_OWNERSHIP = frozenset({"epoch", "owner", "seq", "finished", "result", "last_kind", "mailbox", "remembered", "lineage"})
 _HARMLESS = (bool, int, bytes, NoneType)
 """Fields of these types hold counts, times and ids."""
 
@@ -97,11 +98,28 @@ class EntryMasks:
             return {"content": self._content(mask, body.content)}
         if isinstance(body, b.Forked):
             return {"parent_id": self.process_id(body.parent_id), "content": self._content(mask, body.content)}
+        if isinstance(body, b.Seeded):
+            return {"state": self._state(mask, body.state)}
         if isinstance(body, b.ContentBatch):
             return {"values": _context(mask, body.values), **_batched(mask, body)}
         if isinstance(body, b.ChildSpawned):
             return {"child_id": self.process_id(body.child_id)}
         return {}
+
+    def _state(self, mask: Mask, text: str) -> str:
+        """A whole state: its content, and what lies in its mailbox, is owed, or came out of it."""
+        whole = json.loads(text)
+        whole["content"] = json.loads(self._content(mask, dumped(whole["content"])))
+        ownership = whole["ownership"]
+        ownership["mailbox"] = [_mail(mask, item) for item in ownership["mailbox"]]
+        if ownership["lineage"]["parent_id"] is not None:
+            ownership["lineage"]["parent_id"] = self.process_id(ownership["lineage"]["parent_id"])
+        if ownership["result"] is not None:
+            ownership["result"] = _json(mask, ownership["result"], ("result",))
+        for name in ownership.keys() - _OWNERSHIP:
+            found = mask.tree(ownership[name], (name,))
+            ownership[name] = None if found is DROPPED else found
+        return dumped(whole)
 
     def _content(self, mask: Mask, text: str) -> str:
         """What a rewind or a fork restores."""
@@ -128,6 +146,13 @@ def _context(mask: Mask, values: Mapping[str, str], *, keep: bool = False) -> di
         elif keep:
             masked[mask.name(key, ("context",))] = "null"
     return masked
+
+
+def _mail(mask: Mask, item: list[Any]) -> list[Any]:
+    """One item of a mailbox: id, kind, name, payload, actor."""
+    id_hex, kind, name, payload, actor = item
+    named = _text(mask, name, ("name",))
+    return [id_hex, kind, named, _json(mask, payload, ("payload",)), _text_or_none(mask, actor, ("actor",))]
 
 
 def _batched(mask: Mask, body: b.ContentBatch) -> dict[str, str]:

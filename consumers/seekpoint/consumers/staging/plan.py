@@ -84,12 +84,13 @@ class ReplayReport:
     read: int
     """Records read from the source."""
     replayed: int
-    """Records that belong into the target: those of earlier runs of this job too."""
+    """Records that belong into the target: seeded entries, and those of earlier runs of this job too."""
     sent: int
     """Records sent by this run; each was acknowledged."""
     already_there: int
     """Records an earlier run of this job had sent without keeping a note of it."""
     seeded: int
+    """Of those, entries that carry a state."""
     bytes: int
     """Of keys and values of what was replayed."""
     left_out: Mapping[str, int]

@@ -133,6 +133,8 @@ class Replay:
                 on_progress=lambda flow: on_progress(flow, trip.stretches),
                 silence_max_s=self._silence_max_s,
             )
+            if self.plan.seeded:
+                trip.seeds(treatment).send(_Nowhere(), flow, None)
             complete = copier.run()
         finally:
             reading.close()
@@ -237,8 +239,9 @@ class Replay:
 
         try:
             if self.plan.seeded and not progress.seeded:
-                trip.seeds().send(sender, trip, flow, delivered)
-                progress.seeded = True
+                trip.seeds(treatment).send(sender, flow, delivered)
+                progress.seeded, progress.tallies, progress.counters = True, flow.tallies.copy(), flow.counters()
+                self._file.save(progress)
             copier = Copier(
                 [each for each in left if each.start < each.stop],
                 reading,
@@ -338,7 +341,7 @@ class Replay:
             replayed=flow.tallies.records,
             sent=0 if dry_run else flow.sent,
             already_there=flow.already_there,
-            seeded=trip.seeded,
+            seeded=flow.seeded,
             bytes=flow.tallies.bytes,
             left_out=left_out,
             gaps=(*trip.gaps, *flow.holes),
@@ -364,18 +367,17 @@ class _Trip:
         self.facts, self.to = replay._source.facts(), replay._target.facts()
         refuse_target(self.facts, self.to, is_staging=replay._is_staging, cluster=replay._names[1].partition("/")[0])
         self._schemas = replay._source.schemas()
-        is_journal = MANIFEST_KEY in self._schemas
+        self.is_journal = MANIFEST_KEY in self._schemas
         self.partitioner: Partitioner = choose(
             plan.partitions,
             self.facts.partitions,
             self.to.partitions,
             keys_change=bool(plan.prefix) or plan.masks is not None,
-            is_journal=is_journal,
+            is_journal=self.is_journal,
         )
         if isinstance(replay._target, CaptureTarget):
             replay._target.renumbers = not self.partitioner.keeps
         self.headers = HeaderRules(plan.strip_headers)
-        self.seeded = 0
         self.progress = self._fresh() if known is None else self._same(known)
         self.stretches = self.progress.stretches
         self.gaps = [Gap(*gap) for gap in self.progress.gaps]
@@ -428,9 +430,22 @@ class _Trip:
             plan.selection, self.headers, self.codec(), masks=plan.masks, prefix=plan.prefix, on_masked=on_masked
         )
 
-    def seeds(self) -> Seeds:
-        """The states that processes start from."""
-        raise NotImplementedError
+    def seeds(self, treatment: Treatment | None) -> Seeds:
+        """The states that processes start from. Raises ``ReplayRefused`` if the source is no journal."""
+        replay, codec = self._replay, self.codec()
+        if not self.is_journal:
+            raise ReplayRefused("only processes of a journal can be seeded", topic=self.facts.topic)
+        return Seeds(
+            source=replay._source,
+            codec=codec,
+            treatment=treatment or Treatment(replay.plan.selection, self.headers, codec),
+            partitioner=self.partitioner,
+            provenance=self.provenance,
+            stretches=self.stretches,
+            processes=replay.plan.selection.processes,
+            partitions=self.facts.partitions,
+            silence_max_s=replay._silence_max_s,
+        )
 
 
 class _Nowhere:
