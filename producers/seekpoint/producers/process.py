@@ -95,8 +95,9 @@ class Process(ContentWrites, Memory, EffectCalls):
 
         While an agent's code runs again, its content is what it was then: ``written`` has what became of it.
         """
-        view = self._writes and self._writes.view
-        return view.state if view else self._handle.state
+        kept, writes = self._kept, self._writes
+        view = kept.view if kept is not None else writes.view if writes is not None else None
+        return self._handle.state if view is None else view.state(self._handle.state)
 
     @property
     def written(self) -> State:
@@ -156,8 +157,8 @@ class Process(ContentWrites, Memory, EffectCalls):
     async def receive(self, name: str | None = None, *, timeout_s: float | None = None) -> MailItem:
         """Take the oldest external entry (or the oldest signal called ``name``) out of the mailbox; wait for one.
 
-        The journal names what was received, so that a replay sees what the agent saw. While Kafka is silent it waits
-        on. Raises ``TimeoutError``.
+        What tells of an effect stays there for it. The journal names what was received, so that a replay sees what the
+        agent saw. While Kafka is silent it waits on. Raises ``TimeoutError``.
         """
         async with asyncio.timeout(timeout_s):
             item = await self._await_mail(name)
@@ -170,7 +171,7 @@ class Process(ContentWrites, Memory, EffectCalls):
                 self._handle.check_open()
                 self._handle.mail_changed.clear()
                 for item in self._handle.mail:
-                    if name is None or (item.kind == b.Signal.KIND and item.name == name):
+                    if _is_wanted(item, name):
                         return item
                 try:
                     async with asyncio.timeout(_MAIL_LOOK_S):
@@ -205,11 +206,13 @@ class Process(ContentWrites, Memory, EffectCalls):
             lambda: content_to_rewind_to(self.node.reader, self.process_id, past, self.written)
         )
         rewound = await self.append(b.Rewound(to_seq, content))
+        self._kept = None
         self._desk = None  # what was asked before counts no more: calls begin anew, as if it were opened again
         return rewound
 
     async def confirm(self) -> None:
         """Return once everything acknowledged so far was seen applied. Raises ``Fenced``, ``ConfirmTimeout``."""
+        await self.flush()
         await self._confirm(self._handle.last_offset)
 
     async def checkpoint(self, *, timeout_s: float = 30.0) -> int:
@@ -218,6 +221,7 @@ class Process(ContentWrites, Memory, EffectCalls):
         Reads the checkpoint topic, not Redis. Needs a projector that runs: ``CheckpointTimeout`` without one; the
         request stays in the log all the same.
         """
+        await self.flush()
         asked = await self.append(b.Custom(CHECKPOINT_REQUEST))
         try:
             async with asyncio.timeout(timeout_s):
@@ -234,6 +238,8 @@ class Process(ContentWrites, Memory, EffectCalls):
 
     async def release(self, reason: str | None = None) -> None:
         """Give the process up: confirmed, so that whoever opens it next need not wait. Closes this handle."""
+        if self.is_open:
+            await self.flush()
         await self._end(b.Released(reason))
 
     async def finish(self, result: Any = None) -> None:
@@ -267,6 +273,10 @@ class Process(ContentWrites, Memory, EffectCalls):
         """What an entry of the past is answered with: where it lies is not kept (offset -1)."""
         return Acknowledged(seq, -1)
 
+    async def acknowledged_now(self) -> Acknowledged:
+        """What a change that is kept back is answered with: the newest entry there is."""
+        return Acknowledged(self._handle.acknowledged_seq, self._handle.last_offset)
+
     def _push(self, body: b.Body, future: asyncio.Future[int] | None) -> int:
         pending = self._handle.prepare(new_id(), now_us(), body, self._cause, future)
         self._outbox.push(pending)
@@ -299,6 +309,13 @@ class Process(ContentWrites, Memory, EffectCalls):
         self.children.abandon()
         self._handle.let_go()
         self._on_let_go(self._handle)
+
+
+def _is_wanted(item: MailItem, name: str | None) -> bool:
+    """Words on effects are the effects' own, whoever asks for anything that comes."""
+    if name is None:
+        return item.kind not in ("evidence", b.EffectVerdict.KIND)
+    return item.kind == b.Signal.KIND and item.name == name
 
 
 def _covers(saved: LastCheckpoint | None, offset: int) -> bool:

@@ -353,6 +353,16 @@ async def test_a_verdict_of_failure_is_a_typed_error_with_the_reason(node: Node,
                 await process.effect("pay", ledger.pay, 5, semantics=ONCE, reconcile=ledger.find)
 
 
+async def test_a_word_on_an_effect_is_not_received_by_anybody_else(node: Node, ledger: Ledger) -> None:
+    """``receive()`` takes whatever comes, but that."""
+    await die_in_call(node, ledger, semantics=ONCE)
+    await node.verdict("p", "pay:1", "succeeded", output="seen", actor="ann")
+    await node.signal("p", "hello")
+    async with reopened(node) as process:
+        assert (await process.receive(timeout_s=5)).name == "hello"
+        assert await process.effect("pay", ledger.pay, 5, semantics=ONCE) == "seen"
+
+
 async def test_a_verdict_on_another_key_settles_nothing(node: Node, ledger: Ledger) -> None:
     """It names the idempotency key it means."""
     await die_in_call(node, ledger, semantics=ONCE)

@@ -1,0 +1,33 @@
+"""I8 with real processes: agents killed and stopped at random moments; an outside ledger counts. Kafka is real."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ledger_run import Judged, conduct, judge
+from seekpoint.schemas import Settings
+
+pytestmark = pytest.mark.cluster
+
+
+def test_kills_at_random_moments_repeat_nothing_that_was_answered(journal: Settings, tmp_path: Path) -> None:
+    """Completed calls 0 more times, in doubt at most once more a takeover, at most once never twice; all runs end."""
+    settings = replace(journal, owner_timeout_s=2.0, heartbeat_interval_s=0.3)
+    judged = conduct(settings, tmp_path, runs=40, seed=20261122, deadline_s=120)
+    assert judged.faults == [], (tmp_path / "agents.log").read_text()[-3000:]
+    assert (judged.finished, judged.kills + judged.stops >= 4) == (40, True)
+    assert judged.takeovers > 40, "nobody was disturbed at work: the test proved nothing"
+
+
+def test_the_judge_sees_what_must_not_happen(journal: Settings, tmp_path: Path) -> None:
+    """A call after its answer, one too many, an at-most-once call made twice, runs that never end."""
+    ledger = tmp_path / "ledger.jsonl"
+    lines = [("call", "run-1/one:1"), ("returned", "run-1/one:1"), ("call", "run-1/one:1"), ("call", "run-1/once:1")]
+    lines += [("call", "run-1/once:1")]
+    ledger.write_text("".join(f'{{"what": "{what}", "key": "{key}"}}\n' for what, key in lines))
+    judged = Judged(runs=1)
+    judge(journal, ledger, judged)
+    assert len(judged.faults) == 4

@@ -1,0 +1,197 @@
+"""Agents killed and stopped at random moments, an outside ledger that counts what they did, and a judge of both (I8).
+
+``python ledger_run.py --runs 1000 --seed 7`` does it on a cluster of its own. The judge reads the ledger's file and the
+journal by fastavro: it shares no code with what it judges.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agents import decode, environment, read_records
+from seekpoint.producers import Node
+from seekpoint.schemas import Settings
+
+__all__ = ["Judged", "conduct", "judge"]
+
+_HERE = Path(__file__).parent
+_AT_ONCE = 40
+
+
+@dataclass
+class Judged:
+    """What the ledger and the journal say together."""
+
+    runs: int = 0
+    finished: int = 0
+    kills: int = 0
+    stops: int = 0
+    takeovers: int = 0
+    calls: int = 0
+    repeated: int = 0
+    """Calls that were made again in doubt."""
+    parked: int = 0
+    faults: list[str] = field(default_factory=list)
+
+
+def conduct(settings: Settings, folder: Path, runs: int, seed: int, deadline_s: float) -> Judged:
+    """Run ``runs`` processes through kills and stops to their end, and judge what came of it."""
+    chance, judged, ledger = random.Random(seed), Judged(runs=runs), folder / "ledger.jsonl"
+    give_up = time.monotonic() + deadline_s
+    with _server(ledger) as port:
+        for first in range(0, runs, _AT_ONCE):
+            _batch(settings, folder, port, first, min(_AT_ONCE, runs - first), chance, judged, give_up)
+    judge(settings, ledger, judged)
+    return judged
+
+
+@contextmanager
+def _server(ledger: Path) -> Iterator[int]:
+    command = [sys.executable, str(_HERE / "ledger_server.py"), str(ledger)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            yield int(server.stdout.readline())
+        finally:
+            server.kill()
+
+
+def _batch(
+    settings: Settings, folder: Path, port: int, first: int, count: int, chance: random.Random, judged: Judged,
+    give_up: float,
+) -> None:  # fmt: skip
+    """Start the agent again and again; killed, or stopped and woken behind its successor's back, till it is through."""
+    zombies: list[subprocess.Popen[bytes]] = []
+    try:
+        for attempt in range(1_000):
+            assert time.monotonic() < give_up, "the runs do not come to an end"
+            agent = _agent(settings, folder, port, first, count)
+            zombies = _wake(zombies)
+            # At first it is disturbed at any moment of its work; later ones are left alone, or nothing would ever end.
+            patience_s = chance.uniform(0.4, 1.6) if attempt < 6 else 60.0
+            if _came_through(agent, patience_s):
+                if not asyncio.run(_resolve(settings, first, count)):
+                    return
+            elif chance.random() < 0.3:
+                agent.send_signal(signal.SIGSTOP)
+                zombies.append(agent)
+                judged.stops += 1
+            else:
+                agent.kill()
+                agent.wait()
+                judged.kills += 1
+    finally:
+        for agent in zombies:
+            agent.kill()
+            agent.wait()
+
+
+def _agent(settings: Settings, folder: Path, port: int, first: int, count: int) -> subprocess.Popen[bytes]:
+    command = [sys.executable, str(_HERE / "ledger_agent.py"), str(port), str(first), str(count)]
+    with (folder / "agents.log").open("ab") as log:
+        return subprocess.Popen(command, env=environment(settings), stdout=log, stderr=log)
+
+
+def _wake(zombies: list[subprocess.Popen[bytes]]) -> list[subprocess.Popen[bytes]]:
+    """The stopped ones go on while their successor works; those of before are over."""
+    for agent in zombies:
+        agent.send_signal(signal.SIGCONT)
+    return [agent for agent in zombies if agent.poll() is None]
+
+
+def _came_through(agent: subprocess.Popen[bytes], patience_s: float) -> bool:
+    try:
+        return agent.wait(patience_s) == 0
+    except subprocess.TimeoutExpired:
+        return False
+
+
+async def _resolve(settings: Settings, first: int, count: int) -> int:
+    """A person decides what nobody can tell; how many there were."""
+    parked = 0
+    async with Node.connect(settings) as node:
+        for number in range(first, first + count):
+            state = (await node.recover(f"run-{number}")).state
+            for key, call in state.calls.items():
+                if call.status == "unknown":
+                    parked += 1
+                    await node.verdict(f"run-{number}", key, "failed", reason="not there", actor="a person")
+    return parked
+
+
+# --- the judge --------------------------------------------------------------------------------------------------------
+def judge(settings: Settings, ledger: Path, judged: Judged) -> None:
+    """I8, in the ledger's own order: nothing after its answer, once more a takeover, at most once never twice."""
+    owners, finished = _owners(settings)
+    judged.finished = len(finished)
+    judged.takeovers = sum(owners.values()) - len(owners)
+    calls: Counter[str] = Counter()
+    returned: set[str] = set()
+    for line in ledger.read_text().splitlines():
+        said = json.loads(line)
+        key = said["key"]
+        if said["what"] == "returned":
+            returned.add(key)
+        elif said["what"] == "parked":
+            judged.parked += 1
+        elif said["what"] == "call":
+            calls[key] += 1
+            if key in returned:
+                judged.faults.append(f"{key} was called after its answer was given")
+    for key, times in calls.items():
+        most = 1 if key.endswith("/once:1") else owners[key.partition("/")[0]]
+        if times > most:
+            judged.faults.append(f"{key} was called {times} times, {most} are allowed")
+    judged.calls, judged.repeated = sum(calls.values()), sum(times - 1 for times in calls.values())
+    if judged.finished < judged.runs:
+        judged.faults.append(f"{judged.runs - judged.finished} runs are not finished")
+
+
+def _owners(settings: Settings) -> tuple[Counter[str], set[str]]:
+    """How many owners each process had, and which are finished: by the judge's own reading of the journal."""
+    epochs: Counter[str] = Counter()
+    finished: set[str] = set()
+    for partition in range(settings.partitions):
+        for message in read_records(settings, partition):
+            entry = decode(message.value())
+            name, body = entry["body"]
+            process_id = entry["process_id"]
+            if name == "seekpoint.Claim" and body["expected_epoch"] == epochs[process_id]:
+                epochs[process_id] += 1
+            elif name == "seekpoint.Finished" and entry["epoch"] == epochs[process_id]:
+                finished.add(process_id)
+    return epochs, finished
+
+
+def main() -> None:
+    """On a cluster of its own, with a seed that can be given again."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=1_000)
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))
+    parser.add_argument("--deadline-s", type=float, default=3_600.0)
+    options = parser.parse_args()
+    from seekpoint.compose import LocalCluster, create_topics_sync
+
+    with tempfile.TemporaryDirectory() as folder, LocalCluster(Path(folder) / "cluster") as cluster:
+        settings = cluster.settings(journal="ledger", owner_timeout_s=2.0, heartbeat_interval_s=0.3)
+        create_topics_sync(settings)
+        judged = conduct(settings, Path(folder), options.runs, options.seed, options.deadline_s)
+    print(json.dumps({"seed": options.seed, **judged.__dict__}, indent=2))
+    raise SystemExit(1 if judged.faults else 0)
+
+
+if __name__ == "__main__":
+    main()
