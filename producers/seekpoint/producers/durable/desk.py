@@ -114,13 +114,18 @@ class Desk:
 
         ``Refused`` inside the body of another call: that is remembered by its result, and would not write again.
         """
+        scope = self.check_not_in_body()
+        return self._placed(scope, "write", f"{WRITE}{scope.position + 1}", digest)
+
+    def check_not_in_body(self) -> Scope:
+        """The scope this code runs in. ``Refused`` inside the body of a call."""
         scope = self._scope()
         if scope.in_body:
             raise Refused(
                 "content is not written inside the body of a step", process_id=self.process_id, scope=scope.prefix,
                 hint="return it from the step, and write it behind",
             )  # fmt: skip
-        return self._placed(scope, "write", f"{WRITE}{scope.position + 1}", digest)
+        return scope
 
     def _placed(self, scope: Scope, kind: str, suffix: str, digest: str) -> Place:
         if self.divergence is not None:

@@ -6,11 +6,13 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.producers.durable.budgets import BudgetCalls
-from seekpoint.producers.durable.conduct import Conduct, Replay
+from seekpoint.producers.durable.conduct import Conduct, Detail, Replay
 from seekpoint.producers.durable.decisions import DecisionCalls
 from seekpoint.producers.durable.desk import Desk, Difference
+from seekpoint.producers.durable.kept import Kept
 from seekpoint.producers.durable.steps import StepCalls
 from seekpoint.producers.durable.turns import TurnCalls
+from seekpoint.producers.durable.views import View
 from seekpoint.producers.durable.writes import Writes
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.values import dump
@@ -28,6 +30,7 @@ class Memory(StepCalls, DecisionCalls, BudgetCalls, TurnCalls):
     conduct: Conduct
     _desk: Desk | None = None
     _writes: Writes | None = None
+    _kept: Kept | None = None
 
     @property
     def _process(self) -> Process:
@@ -49,7 +52,7 @@ class Memory(StepCalls, DecisionCalls, BudgetCalls, TurnCalls):
     def _new_desk(self) -> Desk:
         process = self._process
         return Desk(
-            process.process_id, dict(process.written.calls), strict=self.conduct.replay is Replay.STRICT,
+            process.process_id, process.written.calls.copy(), strict=self.conduct.replay is Replay.STRICT,
             task=process.task, on_difference=self._note,
         )  # fmt: skip
 
@@ -78,21 +81,55 @@ class Memory(StepCalls, DecisionCalls, BudgetCalls, TurnCalls):
         """From here on an agent's code runs: its content writes are calls, and it sees the content as it was then."""
         process = self._process
         self._desk = self._new_desk()
-        self._writes = Writes(self._desk, process.written, process.limits, process.append, process.acknowledged)
+        live = process.written
+        self._writes = Writes(self._desk, live, process.limits, process.append, process.acknowledged)
+        if self.conduct.detail is not Detail.FULL:
+            self._kept = Kept(View(live, live.start_frame, process.limits), self.conduct.detail)
 
     def end_replay(self) -> None:
-        """The agent's code has ended: what is written now is written by others."""
-        self._writes = None
+        """The agent's code has ended: what is written now is written by others. What it left is made again by it."""
+        self._writes = self._kept = None
 
     def begin_turn(self, number: int) -> None:
         """From here on turn ``number`` is under way."""
+        live, resumed = self._process.written, not self.desk.turn
         self.desk.begin_turn(number)
         if self._writes is not None:
             self._writes.begin_turn(number)
+            if self._kept is not None and resumed and live.turn_frame is not None:
+                self._kept = Kept(View(live, live.turn_frame, self._process.limits), self.conduct.detail)
 
     def write(self, body: Any) -> Coroutine[Any, Any, Acknowledged]:
         """Write content: by an agent's code as a call, which takes its place now; else as any entry."""
+        if self.conduct.detail is Detail.FULL:
+            return self._process.append(body) if self._writes is None else self._writes.write(body)
+        return self._write_kept(body)
+
+    def _write_kept(self, body: Any) -> Coroutine[Any, Any, Acknowledged]:
+        process = self._process
+        if self._kept is None:
+            self._kept = Kept(View(process.written, None, process.limits), self.conduct.detail)
+        if self._writes is not None:
+            self.desk.check_not_in_body()
+        if self._kept.takes(body):
+            self._kept.write(body)
+            return process.acknowledged_now()
+        batch = self._kept.batch() if isinstance(body, b.InvocationEnded) else None
+        parts = [self._journal(one) for one in (batch, body) if one is not None]
+        return self._in_order(parts, body)
+
+    def _journal(self, body: Any) -> Coroutine[Any, Any, Acknowledged]:
         return self._process.append(body) if self._writes is None else self._writes.write(body)
 
+    async def _in_order(self, parts: list[Coroutine[Any, Any, Acknowledged]], body: Any) -> Acknowledged:
+        for part in parts:
+            done = await part
+        if self._kept is not None:
+            self._kept.view.write(body)
+        return done
+
     async def flush(self) -> None:
-        """Journal the content that is still kept back."""
+        """Journal the content that is still kept back, as one entry."""
+        batch = None if self._kept is None else self._kept.batch()
+        if batch is not None:
+            await self._journal(batch)

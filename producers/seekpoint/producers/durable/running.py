@@ -78,8 +78,8 @@ class _Run:
     async def _result(self, asked: Any) -> b.Json:
         process = self.process
         result = await self.agent.run(process, asked)
-        process.desk.check_read()
         await process.flush()
+        process.desk.check_read()
         text = dump(result, process.limits)
         if len(text) > process.limits.record_bytes - _ENVELOPE_BYTES:
             raise LimitExceeded(

@@ -65,8 +65,8 @@ class Turns:
     async def _end(self) -> None:
         """Sent, not awaited: the next turn's first step waits for it anyway. One turn's end at most is on its way."""
         process = self._process
-        process.desk.check_read(f"{self._number}/")
         await process.flush()
+        process.desk.check_read(f"{self._number}/")
         if self._ending is not None:
             await self._ending
         self._ending = process.sent(b.TurnEnded(self._number))

@@ -25,17 +25,25 @@ class View:
     def __init__(self, live: State, frame: Frame | None, limits: Limits) -> None:
         self._draft = live.thaw()
         self._limits = limits
+        self._live: State | None = None
         self._snapshot: State | None = None
         if frame is not None:
             _restore(self._draft, frame)
-        self._draft.content_bytes = 0  # what was journaled did fit
+            self._draft.content_bytes = 0  # what was journaled did fit
 
-    @property
-    def state(self) -> State:
-        """As of now, frozen."""
-        if self._snapshot is None:
-            self._snapshot = self._draft.snapshot()
+    def state(self, live: State) -> State:
+        """``live`` with this content, frozen."""
+        if self._snapshot is None or self._live is not live:
+            draft = live.thaw()
+            for name in _CONTENT:
+                setattr(draft, name, getattr(self._draft, name))
+            draft.values_json = self._draft.values_json.copy()
+            self._live, self._snapshot = live, draft.freeze()
         return self._snapshot
+
+    def text_of(self, key: str) -> b.Json | None:
+        """The text of one context value."""
+        return self._draft.values_json.get(key)
 
     def write(self, body: b.Body) -> tuple[str, str] | None:
         """A content body, made (again) by the code. Why it does not fit, if it does not."""
@@ -44,6 +52,9 @@ class View:
             self._draft.lifecycle = Lifecycle(body.to)
             return None
         return try_own(self._draft, self._draft.seq, body, self._limits)
+
+
+_CONTENT = ("conversation", "lifecycle", "invocation", "invocations")
 
 
 def _restore(draft: Draft, frame: Frame) -> None:
