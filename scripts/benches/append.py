@@ -8,7 +8,6 @@ loop there keeps 500 records of the same bytes in flight.
 from __future__ import annotations
 
 import asyncio
-import gc
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -69,9 +68,6 @@ async def main() -> int:
         await serial(cluster, table)
         await many(cluster, table, "plain")
         await many(cluster, table, "fsync")
-        gc.freeze()  # an application's to choose: what lives as long as it does is not looked at again
-        gc.set_threshold(50_000, 50, 50)
-        await many(cluster, table, "gc-frozen")
     return table.finish(json=options.json)
 
 
