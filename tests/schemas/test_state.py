@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from entry_examples import an_id, claim, external, own
 from seekpoint.schemas import bodies as b
+from seekpoint.schemas.calls import Call
 from seekpoint.schemas.conversation import Conversation, Message
 from seekpoint.schemas.entry import Entry
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat
@@ -57,8 +58,6 @@ FULL_HISTORY: tuple[Entry, ...] = (
     claim(9, 4),
     external(b.Signal(), 7),
 )
-PARTS = tuple(name for name in _SLOTS if name != "calls_shared")
-"""Every slot that says something of the process; the other one says who may write on the table of calls."""
 
 
 def folded(*entries: Entry, first_offset: int = 0) -> State:
@@ -76,14 +75,14 @@ FULL = folded(*FULL_HISTORY)
 def test_the_full_state_has_something_in_every_part() -> None:
     """So that the tests below would notice a forgotten one."""
     bare = new_state()
-    same = {name for name in PARTS if getattr(FULL, name) == getattr(bare, name)}
+    same = {name for name in _SLOTS if getattr(FULL, name) == getattr(bare, name)}
     assert same == {"finished", "result_json", "refused_externals", "shared_version", "shared_json"}
 
 
 def test_a_state_comes_back_from_its_bytes() -> None:
     """Every slot, the ones that are recomputed too."""
     back = State.from_bytes(FULL.to_bytes())
-    assert [getattr(back, name) for name in PARTS] == [getattr(FULL, name) for name in PARTS]
+    assert [getattr(back, name) for name in _SLOTS] == [getattr(FULL, name) for name in _SLOTS]
     assert back == FULL
     assert back.to_bytes() == FULL.to_bytes()
     finished = folded(claim(1), own(1, b.Finished('{"$tuple":[1]}')))
@@ -103,12 +102,12 @@ def test_a_draft_that_was_thawed_has_every_slot() -> None:
     """thaw and snapshot forget none, and share nothing that is written on."""
     draft = FULL.thaw()
     assert type(draft) is Draft
-    assert [getattr(draft, name) for name in PARTS] == [getattr(FULL, name) for name in PARTS]
+    assert [getattr(draft, name) for name in _SLOTS] == [getattr(FULL, name) for name in _SLOTS]
     snapshot = draft.snapshot()
     draft.values_json["more"] = "1"
     draft.mailbox.clear()
     draft.remembered.clear()
-    draft.own_calls().clear()
+    draft.calls.put("other:1", Call("step", 9, "d", "started", 1, 9))
     draft.forgotten.clear()
     assert snapshot == FULL
 
@@ -164,7 +163,7 @@ def test_the_hash_ignores_offsets_and_counters() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in PARTS if name not in {"offset", "first_offset", "shared_json", *COUNTERS}]
+    "name", [name for name in _SLOTS if name not in {"offset", "first_offset", "shared_json", *COUNTERS}]
 )
 def test_the_hash_tells_every_other_part(name: str) -> None:
     """A changed slot is a changed hash; only the widths follow from the rest."""

@@ -153,8 +153,7 @@ def _turn(one: Touched, body: b.TurnEnded) -> None:
     """Its calls are gone: those the batch made are marked already."""
     one.frames = True
     if one.base is not None:
-        prefix = f"{body.number}/"
-        one.call_keys.update(key for key in one.base.calls if key.startswith(prefix))
+        one.call_keys.update(one.base.calls.of_turn(body.number))
 
 
 def _batch(one: Touched, body: b.ContentBatch) -> None:

@@ -17,6 +17,7 @@ from seekpoint.consumers.view_store import (
     ViewMeta,
     summary_of,
 )
+from seekpoint.schemas.call_table import CallsDraft
 from seekpoint.schemas.errors import ViewUnavailable
 from seekpoint.schemas.state import State, new_state
 
@@ -239,9 +240,8 @@ def _changed(before: _Kept | None, change: Change) -> _Kept:
     draft = state.thaw()
     draft.values_json = {key: text for key, text in old.values_json.items() if key not in change.context_keys}
     draft.values_json |= {key: state.values_json[key] for key in change.context_keys if key in state.values_json}
-    draft.calls = {key: call for key, call in old.calls.items() if key not in change.call_keys}
-    draft.calls |= {key: state.calls[key] for key in change.call_keys if key in state.calls}
-    draft.calls_shared = False
+    calls = {key: call for key, call in old.calls.items() if key not in change.call_keys}
+    draft.calls = CallsDraft({**calls, **{key: state.calls[key] for key in change.call_keys if key in state.calls}})
     if not change.frames:
         draft.start_frame, draft.turn_frame = old.start_frame, old.turn_frame
     draft.conversation = old.conversation

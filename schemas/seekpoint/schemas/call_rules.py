@@ -37,7 +37,7 @@ def _put(draft: Draft, key: str, call: Call, limits: Limits, then: Callable[[], 
         grown -= call_width(key, old)
     misfit = too_big(grown, limits)
     if misfit is None:
-        draft.own_calls()[key] = call
+        draft.calls.put(key, call)
         draft.content_bytes = grown
         if then is not None:
             then()
@@ -263,15 +263,13 @@ def _end_turn(draft: Draft, body: b.TurnEnded, limits: Limits) -> Misfit:
     """The turn's calls leave the state, but effects of which nobody knows whether they happened."""
     if body.number != draft.turn + 1:
         return _illegal(f"turn {draft.turn + 1} has to end next")
-    prefix, frame = f"{body.number}/", frame_of(draft)
-    gone = [key for key, call in draft.calls.items() if key.startswith(prefix) and not _stays(call)]
+    frame, made = frame_of(draft), draft.calls.of_turn(body.number)
+    stays = {key: call for key, call in made.items() if _stays(call)}
     grown = draft.content_bytes + frame_width(frame) - frame_width(draft.turn_frame)
-    grown -= sum(call_width(key, draft.calls[key]) for key in gone)
+    grown -= sum(call_width(key, call) for key, call in made.items() if key not in stays)
     misfit = too_big(grown, limits)
     if misfit is None:
-        calls = draft.own_calls()
-        for key in gone:
-            del calls[key]
+        draft.calls.end_turn(body.number, stays)
         draft.turn, draft.turn_frame, draft.content_bytes = body.number, frame, grown
     return misfit
 
@@ -401,7 +399,7 @@ def note_write(draft: Draft, key: str, body: b.Body, limits: Limits, write: Rule
         draft.content_bytes += width
         misfit = write(draft, body, limits)
         if misfit is None:
-            draft.own_calls()[key] = call
+            draft.calls.put(key, call)
         else:
             draft.content_bytes -= width
     return misfit

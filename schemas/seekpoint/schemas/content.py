@@ -180,7 +180,7 @@ def _restore(
 
 _RESTORED = (
     *("values_json", "conversation", "lifecycle", "invocations", "invocation"),
-    *("calls", "calls_shared", "turn", "patches", "start_frame", "turn_frame", "forgotten"),
+    *("calls", "turn", "patches", "start_frame", "turn_frame", "forgotten"),
 )
 
 
@@ -204,7 +204,7 @@ def _keep_effects(draft: Draft, restored: Draft) -> None:
         if call.kind == "effect":
             status = "inherited" if call.status in UNSETTLED else call.status
             position = call.position if key in restored.calls else 0
-            restored.calls[key] = call._replace(status=status, position=position)
+            restored.calls.put(key, call._replace(status=status, position=position))
         elif key not in restored.calls and call.kind in _KEYED and not (turns_lost and turn_of(key) > restored.turn):
             _forget(restored, key)
 

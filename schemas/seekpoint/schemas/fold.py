@@ -161,7 +161,7 @@ def _finish(draft: Draft, body: b.Finished, limits: Limits) -> Misfit:
 _BURIED = (
     *("owner", "owner_node", "owner_boot", "values_json", "conversation", "invocation", "invocations"),
     *("mailbox", "remembered", "lineage", "degraded", "content_bytes", "mailbox_bytes"),
-    *("agent", "calls", "calls_shared", "turn", "start_frame", "turn_frame", "obligations", "patches", "cancelled"),
+    *("agent", "calls", "turn", "start_frame", "turn_frame", "obligations", "patches", "cancelled"),
     *("budget", "forgotten", "shared_version", "shared_json"),
 )
 

@@ -15,6 +15,7 @@ import orjson
 
 from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.budget import Budget
+from seekpoint.schemas.call_table import Calls, CallsDraft
 from seekpoint.schemas.calls import IN_DOUBT, AgentRun, Call, Frame, Obligation
 from seekpoint.schemas.conversation import Conversation
 from seekpoint.schemas.entry import id_text
@@ -71,7 +72,6 @@ _SLOTS = (
     "degraded",
     "agent",
     "calls",
-    "calls_shared",
     "turn",
     "start_frame",
     "turn_frame",
@@ -113,9 +113,7 @@ class Draft:
     lineage: Lineage
     degraded: Degraded | None
     agent: AgentRun | None
-    calls: dict[str, Call]
-    calls_shared: bool
-    """Whether another draft or state looks at the same table: it is copied before it is written on."""
+    calls: CallsDraft
     turn: int
     start_frame: Frame | None
     turn_frame: Frame | None
@@ -153,8 +151,7 @@ class Draft:
         self.lineage = _NO_LINEAGE
         self.degraded = None
         self.agent = None
-        self.calls = {}
-        self.calls_shared = False
+        self.calls = CallsDraft()
         self.turn = 0
         self.start_frame = self.turn_frame = None
         self.obligations = ()
@@ -176,13 +173,6 @@ class Draft:
     def snapshot(self) -> State:
         """A state as of now; the draft goes on."""
         return _copy(self).freeze()
-
-    def own_calls(self) -> dict[str, Call]:
-        """The table of calls to write on: this draft's alone from now on."""
-        if self.calls_shared:
-            self.calls = self.calls.copy()
-            self.calls_shared = False
-        return self.calls
 
 
 _NO_LINEAGE = Lineage()
@@ -225,9 +215,10 @@ class State(Draft):
         return MappingProxyType(_remembered_slot.__get__(self))
 
     @property
-    def calls(self) -> Mapping[str, Call]:  # type: ignore[override]  # read-only on purpose
+    def calls(self) -> Calls:  # type: ignore[override]  # read-only on purpose
         """What is remembered of the calls the agent's code made, by key; read-only."""
-        return MappingProxyType(_calls_slot.__get__(self))
+        written: CallsDraft = _calls_slot.__get__(self)
+        return written.window()
 
     @property
     def forgotten(self) -> Mapping[str, int]:  # type: ignore[override]  # read-only on purpose
@@ -313,7 +304,6 @@ class State(Draft):
 _OPEN = frozenset({"started", *IN_DOUBT})
 _values_slot: Any = Draft.values_json
 _calls_slot: Any = Draft.calls
-_calls_shared_slot: Any = Draft.calls_shared
 _forgotten_slot: Any = Draft.forgotten
 _mailbox_slot: Any = Draft.mailbox
 _remembered_slot: Any = Draft.remembered
@@ -352,9 +342,7 @@ def _copy(source: Draft) -> Draft:
     copy.lineage = source.lineage
     copy.degraded = source.degraded
     copy.agent = source.agent
-    copy.calls = _calls_slot.__get__(source)
-    copy.calls_shared = True
-    _calls_shared_slot.__set__(source, True)  # a state is frozen for its holder; this says who may write on the table
+    copy.calls = _calls_slot.__get__(source).draft()
     copy.turn = source.turn
     copy.start_frame = source.start_frame
     copy.turn_frame = source.turn_frame

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from seekpoint.schemas.bodies import MessageSaid
 from seekpoint.schemas.budget import Budget
+from seekpoint.schemas.call_table import CallsDraft
 from seekpoint.schemas.calls import UNSETTLED, AgentRun, Call, Frame, Obligation, call_of, call_row
 from seekpoint.schemas.conversation import Conversation
 from seekpoint.schemas.entry import id_text
@@ -158,8 +159,7 @@ def _restore_content(draft: Draft, content: Any) -> None:
     draft.lifecycle = Lifecycle(_is(str, content["lifecycle"]))
     draft.invocations = _is(int, content["invocations"])
     draft.invocation = _invocation(content["invocation"])
-    draft.calls = {key: call_of(row) for key, row in _is(dict, content.get("calls", {})).items()}
-    draft.calls_shared = False
+    draft.calls = CallsDraft.of_rows(_is(dict, content.get("calls", {})))
     draft.turn = _is(int, content.get("turn", 0))
     draft.patches = tuple(_is(str, one) for one in _is(list, content.get("patches", [])))
     draft.start_frame, draft.turn_frame = map(_frame, _is(list, content.get("frames", [None, None])))
@@ -201,7 +201,8 @@ def _restore_ownership(draft: Draft, ownership: dict[str, Any]) -> None:
 def _restore_owed(draft: Draft, ownership: dict[str, Any]) -> None:
     agent, shared = ownership.get("agent"), ownership.get("shared")
     draft.agent = None if agent is None else AgentRun(*(_is(str, part) for part in _is(list, agent)))
-    draft.calls |= {key: call_of(row) for key, row in _is(dict, ownership.get("effects", {})).items()}
+    for key, row in _is(dict, ownership.get("effects", {})).items():
+        draft.calls.put(key, call_of(row))
     owed = [_is(list, one) for one in _is(list, ownership.get("obligations", []))]
     draft.obligations = tuple(Obligation(*(_is(str, part) for part in one)) for one in owed)
     draft.cancelled = _optional(str, ownership.get("cancelled"))
