@@ -12,6 +12,9 @@ from typing import Protocol
 
 __all__ = ["Clock", "SystemClock", "VirtualClock"]
 
+_LOOK_S = 60.0
+"""How often who waits for a moment looks at the wall clock."""
+
 
 class Clock(Protocol):
     """Wall time, monotonic time, and waiting."""
@@ -24,6 +27,9 @@ class Clock(Protocol):
 
     async def sleep(self, seconds: float) -> None:
         """Return after ``seconds`` of monotonic time."""
+
+    async def until(self, due_us: int) -> None:
+        """Return once ``now_us()`` is at least ``due_us``, never before, however the wall clock jumps."""
 
     def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
         """``async with`` it: what takes longer is cancelled and becomes ``TimeoutError``; None: no limit."""
@@ -43,6 +49,11 @@ class SystemClock:
     async def sleep(self, seconds: float) -> None:
         """Wait."""
         await asyncio.sleep(seconds)
+
+    async def until(self, due_us: int) -> None:
+        """Wait; after a jump of the wall clock, or a machine's sleep, for a minute at most too long."""
+        while (left_us := due_us - self.now_us()) > 0:  # noqa: ASYNC110  # no event tells that a wall clock was set
+            await asyncio.sleep(min(left_us / 1_000_000, _LOOK_S))
 
     def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
         """As ``asyncio.timeout``."""
@@ -82,6 +93,11 @@ class VirtualClock:
         heapq.heappush(self._sleepers, (self._now + seconds, next(self._order), woken))
         self._watch()
         await woken
+
+    async def until(self, due_us: int) -> None:
+        """Return once the clock has moved so far."""
+        while (left_us := due_us - self.now_us()) > 0:
+            await self.sleep(left_us / 1_000_000)
 
     def advance(self, seconds: float) -> None:
         """Move the clock by hand; whoever should have woken by then wakes."""

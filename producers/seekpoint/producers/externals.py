@@ -6,12 +6,13 @@ import asyncio
 from concurrent.futures import Executor
 from typing import Any
 
+from seekpoint.producers.durable.shared import SHARED_PREFIX
 from seekpoint.producers.outbox import Outbox
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.clock import now_us
 from seekpoint.schemas.codec import encode
 from seekpoint.schemas.entry import Entry, new_id, process_key
-from seekpoint.schemas.errors import LimitExceeded, TryAgain, UndecodableRecord
+from seekpoint.schemas.errors import LimitExceeded, Refused, TryAgain, UndecodableRecord
 from seekpoint.schemas.log import LogReader
 from seekpoint.schemas.partition import partition_of
 from seekpoint.schemas.values import dump
@@ -44,8 +45,19 @@ class Externals:
         self, process_id: str, body: b.Body, actor: str | None = None, entry_id: bytes | None = None
     ) -> bytes:
         """Append any external entry, once however often Kafka has to be asked; its id."""
+        sent_id = entry_id or new_id()
+        await self.append(process_id, body, actor, sent_id)
+        return sent_id
+
+    async def append(self, process_id: str, body: b.Body, actor: str | None, entry_id: bytes) -> int:
+        """The same; its offset. A shared value takes no other entry than being set, and only it takes that."""
         key = process_key(process_id)
-        entry = Entry(entry_id or new_id(), process_id, None, 0, None, None, now_us(), actor, None, None, body)
+        if isinstance(body, b.SharedSet) != process_id.startswith(SHARED_PREFIX):
+            raise Refused(
+                "a shared value is set, and nothing else is", process_id=process_id, kind=body.KIND,
+                hint="node.shared(NAME).set(...), or seekpoint shared set NAME; a process needs another id",
+            )  # fmt: skip
+        entry = Entry(entry_id, process_id, None, 0, None, None, now_us(), actor, None, None, body)
         value = encode(entry)
         if len(value) + len(key) > self._reader.limits.record_bytes:
             raise LimitExceeded(
@@ -55,26 +67,26 @@ class Externals:
         began = (await self._run(self._reader.watermarks, partition)).high
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                await self._outbox.push_external(partition, key, value)
-                break
+                return await self._outbox.push_external(partition, key, value)
             except TryAgain:
                 # In doubt: whoever retries first reads from where it began, so that one signal is one entry.
-                if await self._run(self._landed, partition, key, began, entry.id):
-                    break
+                landed: int | None = await self._run(self._landed, partition, key, began, entry.id)
+                if landed is not None:
+                    return landed
                 if attempt == _ATTEMPTS:
                     raise
-        return entry.id
+        raise AssertionError("an append is answered, or raises")
 
-    def _landed(self, partition: int, key: bytes, began: int, entry_id: bytes) -> bool:
+    def _landed(self, partition: int, key: bytes, began: int, entry_id: bytes) -> int | None:
         high = self._reader.watermarks(partition).high
         for batch in self._reader.read(partition, began, high, {key}):
             for record in batch.records:
                 try:
                     if self._reader.codec.decode(record.value).id == entry_id:
-                        return True
+                        return record.offset
                 except UndecodableRecord:
                     continue
-        return False
+        return None
 
     async def _run(self, call: Any, *arguments: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._executor, call, *arguments)

@@ -16,7 +16,9 @@ from seekpoint.consumers import Recovered, Recovery, Report
 from seekpoint.consumers.heartbeats import Verdict as Looks
 from seekpoint.producers.claiming import Watch
 from seekpoint.producers.confirm import Confirmer
+from seekpoint.producers.durable.cancelling import stop
 from seekpoint.producers.durable.conduct import PLAIN, Conduct
+from seekpoint.producers.durable.shared import check_ownable
 from seekpoint.producers.handle import Cause, Handle, Status
 from seekpoint.producers.identity import Identity
 from seekpoint.producers.lane import Lane
@@ -27,13 +29,15 @@ from seekpoint.producers.tailer import Tailer
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.clock import now_us
 from seekpoint.schemas.codec import encode
-from seekpoint.schemas.entry import Entry, new_id, process_key
+from seekpoint.schemas.entry import Entry, new_id
 from seekpoint.schemas.errors import (
     AlreadyOpen,
+    Cancelled,
     ClaimLost,
     JournalGap,
     JournalUnavailable,
     LimitExceeded,
+    ObligationStuck,
     OwnerAlive,
     ProcessDegraded,
     ProcessFinished,
@@ -91,9 +95,11 @@ class Opening:
         assert process is not None
         try:
             if process.is_open:
-                if error is not None and not isinstance(error, Reopen | asyncio.CancelledError):
-                    await process.record_error(error, _traceback(error))
+                owed = await _ended(process, error)
+                await process.children.leave()
                 await process.release()
+                if owed is not None:
+                    raise owed from error
             elif error is None:
                 process.check()  # fenced after its last call: leaving quietly would hide it
         except (Reopen, TryAgain):
@@ -102,6 +108,18 @@ class Opening:
             # The agent's own exception says more than what kept it from being written down.
         finally:
             process.let_go()
+
+
+async def _ended(process: Process, error: BaseException | None) -> ObligationStuck | None:
+    """Record what was raised; bring a process that was cancelled to its end. What it could not take back."""
+    if isinstance(error, Cancelled) and process.cancelling.is_accepted:
+        try:
+            await stop(process)
+        except ObligationStuck as owed:
+            return owed
+    elif error is not None and not isinstance(error, Reopen | asyncio.CancelledError):
+        await process.record_error(error, _traceback(error))
+    return None
 
 
 def _traceback(error: BaseException) -> str:
@@ -137,7 +155,7 @@ class Opener:
 
     def opening(self, wish: Wish) -> Opening:
         """What ``Node.open`` and ``Node.fork`` hand out."""
-        process_key(wish.process_id)
+        check_ownable(wish.process_id)
         return Opening(self, wish)
 
     async def open(self, wish: Wish) -> Process:

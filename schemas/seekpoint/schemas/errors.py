@@ -21,6 +21,8 @@
     │   ├── AlreadyOpen          the process is open on this node
     │   ├── OwnerAlive           the process's owner looks alive
     │   ├── ProcessFinished      the process is finished; its id is taken for ever
+    │   ├── Cancelled            the process was asked to stop, and does nothing more
+    │   ├── VersionConflict      a shared value was set by somebody else meanwhile
     │   ├── UnknownProcess       no such process, on proof
     │   ├── UnknownPoint         the process has no such point in its past
     │   ├── TierUnavailable      a forced recovery tier is not there
@@ -59,6 +61,7 @@ __all__ = [
     "BudgetExceeded",
     "CallAPerson",
     "CheckpointTimeout",
+    "Cancelled",
     "ClaimLost",
     "ClusterFailed",
     "ConfirmTimeout",
@@ -98,6 +101,7 @@ __all__ = [
     "UnserializableValue",
     "ViewRefused",
     "ViewUnavailable",
+    "VersionConflict",
 ]
 
 EXIT_FAULT, EXIT_USAGE, EXIT_UNREACHABLE, EXIT_REFUSED = 1, 2, 3, 4
@@ -261,6 +265,19 @@ class ProcessFinished(Refused):
 
 class UnknownProcess(Refused):
     """No such process: the whole log was read and it is not there."""
+class Cancelled(Refused):
+    """The process was asked to stop (``reason``): nothing more is begun for it, and it never runs on. Raised out of
+    what the code waits for, and at each further call; let it end the run."""
+
+    hint = "let it end the run; to go on from where it was, fork the process to a new id"
+
+
+class VersionConflict(Refused):
+    """A shared value does not have the version that was expected; ``version`` is the one it has. Nothing was set."""
+
+    hint = "get it again, decide again, and set it with the version it has"
+
+
 
     hint = "check the id and the journal's name: seekpoint ps"
     exit_code = EXIT_FAULT

@@ -13,6 +13,7 @@ from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.errors import (
     AppendTimeout,
     BudgetExceeded,
+    Cancelled,
     ConfirmTimeout,
     EffectUnknown,
     LimitExceeded,
@@ -27,7 +28,7 @@ from seekpoint.schemas.values import dump, load
 
 __all__ = ["failure_text", "is_failure", "remembered_failure", "same_failure"]
 
-_NO_FAILURES = (Reopen, ReplayDivergence, AppendTimeout, ConfirmTimeout, EffectUnknown, BudgetExceeded)
+_NO_FAILURES = (Reopen, ReplayDivergence, AppendTimeout, ConfirmTimeout, EffectUnknown, BudgetExceeded, Cancelled)
 """The process is over, its code is wrong, or a person has to look: the call itself stays in doubt."""
 _MESSAGE_CHARACTERS_MAX = 4_000
 _DATA_CHARACTERS_MAX = 16_000

@@ -13,6 +13,7 @@ from seekpoint.producers.durable.kept import Kept
 from seekpoint.producers.durable.steps import StepCalls
 from seekpoint.producers.durable.turns import TurnCalls
 from seekpoint.producers.durable.views import View
+from seekpoint.producers.durable.waits import WaitCalls
 from seekpoint.producers.durable.writes import Writes
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.values import dump
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Memory"]
 
 
-class Memory(StepCalls, DecisionCalls, BudgetCalls, TurnCalls):
+class Memory(StepCalls, DecisionCalls, BudgetCalls, WaitCalls, TurnCalls):
     """What a process remembers of the code that runs as it."""
 
     conduct: Conduct
@@ -53,7 +54,7 @@ class Memory(StepCalls, DecisionCalls, BudgetCalls, TurnCalls):
         process = self._process
         return Desk(
             process.process_id, process.written.calls.copy(), strict=self.conduct.replay is Replay.STRICT,
-            task=process.task, on_difference=self._note,
+            task=process.task, on_difference=self._note, on_call=self.cancelling.check_call,
         )  # fmt: skip
 
     def _note(self, difference: Difference) -> None:

@@ -6,6 +6,7 @@ created, failed, … -> starting -> running -> (the code) -> stopping -> stopped
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,8 +16,12 @@ from seekpoint.producers.durable.agents import Agent
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import (
     BudgetExceeded,
+    Cancelled,
+    EffectDuplicate,
+    EffectFailed,
     EffectUnknown,
     LimitExceeded,
+    ObligationStuck,
     ProcessFinished,
     Refused,
     Reopen,
@@ -65,9 +70,21 @@ class _Run:
     async def through(self, given: Any) -> Any:
         """The result, once it is confirmed."""
         self._check(given)
+        cancelling = self.process.cancelling
+        if cancelling.accept() and (cancelling.is_over or not cancelling.needs_code):
+            raise cancelling.error()
         try:
             text = await self._result(self._begin(given))
+            if cancelling.is_accepted:
+                raise cancelling.error()  # the code caught it and went on; the process does not
+        except asyncio.CancelledError:
+            if cancelling.ends(asyncio.current_task()):
+                raise cancelling.error() from None
+            raise
         except Exception as exc:
+            if cancelling.is_accepted and not isinstance(exc, Cancelled | Reopen | TryAgain):
+                raise cancelling.error() from exc
+            await self._take_back(exc)
             self._note(exc)
             raise
         finally:
@@ -78,6 +95,7 @@ class _Run:
     async def _result(self, asked: Any) -> b.Json:
         process = self.process
         result = await self.agent.run(process, asked)
+        await process.children.settle()
         await process.flush()
         process.desk.check_read()
         text = dump(result, process.limits)
@@ -92,7 +110,8 @@ class _Run:
     def _begin(self, given: Any) -> Any:
         """Journal what is new about this run; the input the code gets."""
         process, written = self.process, self.process.written
-        self._move(_WAYS_UP)
+        if not process.cancelling.is_accepted:
+            self._move(_WAYS_UP)
         if written.agent is None:
             text = dump(None if given is RECORDED else given, process.limits)
             process.send(b.AgentStarted(self.agent.name, self.agent.version, self.agent.definition, text))
@@ -126,10 +145,17 @@ class _Run:
         self._move(_WAYS_DOWN)
         await self.process.finish_with(text)
 
+    async def _take_back(self, error: Exception) -> None:
+        """A run whose code failed owes what its effects did; one that can go on later owes nothing yet."""
+        failed = not isinstance(error, SeekpointError) or isinstance(error, EffectFailed | EffectDuplicate)
+        if failed and self.process.is_open and self.process.written.obligations:
+            with suppress(ObligationStuck):  # they stay in the state, and the agent's own error says more
+                await self.process.compensate()
+
     def _note(self, error: Exception) -> None:
         """What the lifecycle says of it. The error itself is recorded as the process is left."""
         process = self.process
-        if isinstance(error, Reopen | TryAgain) or not process.is_open:
+        if isinstance(error, Reopen | TryAgain) or not process.is_open or process.cancelling.is_accepted:
             return
         if isinstance(error, BudgetExceeded) and process.ahead_lifecycle is Lifecycle.SUSPENDED:
             return

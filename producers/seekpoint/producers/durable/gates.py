@@ -1,0 +1,159 @@
+"""Gates: where the code waits for a signal, or for a person's yes or no.
+
+A signal called as the gate is, or by the gate's key, answers it; it may have come first. One name may be used many
+times: each gate takes one signal, in the order of the log. The entry that closes a gate names the signal (rule O1).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
+
+from seekpoint.producers.durable.desk import Place
+from seekpoint.producers.durable.digest import text_digest
+from seekpoint.producers.durable.timers import microseconds
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.bodies import Json
+from seekpoint.schemas.state import MailItem
+from seekpoint.schemas.values import dump, load
+
+if TYPE_CHECKING:
+    from seekpoint.producers.process import Process
+
+__all__ = ["GateAnswer", "GateCalls", "verdict_payload"]
+
+
+class GateAnswer(NamedTuple):
+    """How a gate was answered. True only if somebody said yes: ``approved``.
+
+    ``outcome`` is approved, denied, signalled (a signal that is neither) or timed_out; ``payload`` what the signal
+    carried; ``actor`` who sent it; ``reason`` why, where that was said.
+    """
+
+    outcome: str
+    payload: Any = None
+    actor: str | None = None
+    reason: str | None = None
+
+    def __bool__(self) -> bool:
+        return self.outcome == "approved"
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether nobody answered in time."""
+        return self.outcome == "timed_out"
+
+
+class GateCalls:
+    """What a process offers: ``gate``."""
+
+    def gate(
+        self, name: str, *, timeout: float | timedelta | None = None, prompt: Any = None, key: str | None = None
+    ) -> Coroutine[Any, Any, GateAnswer]:
+        """Wait for a signal called ``name``, from anywhere; ``node.approve`` and ``seekpoint approve`` send one.
+
+        ``prompt`` is what a person is shown (any value), and part of what is asked: code that asks something else does
+        not get the answer. ``timeout`` (seconds) counts from when the gate was first opened, also through a crash: what
+        is in the log by then counts. A signal that carries ``True``, ``False`` or ``{"approved": …}`` says yes or no.
+        The process is ``awaiting`` meanwhile. Raises ``Cancelled``, ``ReplayDivergence``.
+        """
+        process: Process = self  # type: ignore[assignment]  # a mixin of it
+        timeout_us = None if timeout is None else microseconds(timeout, "a gate's timeout")
+        text = dump(prompt, process.limits)
+        digest = text_digest(name, text)
+        place = process.desk.place("gate", name, digest, key)
+        record = place.record
+        if record is not None:
+            if record.status == "succeeded":
+                return _answered(record.output or "{}")
+            return _Gate(process, place, name, record.facts.get("deadline_us")).through()
+        deadline_us = None if timeout_us is None else process.clock.now_us() + timeout_us
+        opened = b.GateOpened(
+            key=place.key, position=place.position, name=name, digest=digest, deadline_us=deadline_us, prompt=text
+        )
+        return _Gate(process, place, name, deadline_us).opened_by(opened)
+
+
+def verdict_payload(is_approved: bool, reason: str | None) -> dict[str, Any]:
+    """The payload of a signal that says yes or no."""
+    return {"approved": is_approved} if reason is None else {"approved": is_approved, "reason": reason}
+
+
+async def _answered(text: Json) -> GateAnswer:
+    return _answer(text)
+
+
+def _answer(text: Json) -> GateAnswer:
+    told = orjson.loads(text)
+    return GateAnswer(told["outcome"], load(told["payload"]), told["actor"], told["reason"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Gate:
+    """One open gate."""
+
+    process: Process
+    place: Place
+    name: str
+    deadline_us: int | None
+
+    async def opened_by(self, opened: b.GateOpened) -> GateAnswer:
+        """Journal that it is open, before it waits; then its answer."""
+        if self._signal() is None:
+            queue = self._queue()
+            await self.process.append(opened)
+            return await self._through(queue)
+        self.process.send(opened)
+        return await self.through()
+
+    async def through(self) -> GateAnswer:
+        """Its answer, once that is journaled."""
+        return await self._through(self._queue())
+
+    async def _through(self, queue: deque[str]) -> GateAnswer:
+        waiting = self.process.waiting
+        try:
+            item = await waiting.until(self._signal, self.deadline_us)
+            closed = self._resolved(item)
+            done = self.process.sent(closed)  # takes the signal out of the mailbox before anybody else looks
+        finally:
+            queue.remove(self.place.key)
+            waiting.look_again()
+        await done
+        answer = {"outcome": closed.outcome, "payload": closed.payload, "actor": closed.actor, "reason": closed.reason}
+        return _answer(orjson.dumps(answer).decode())
+
+    def _queue(self) -> deque[str]:
+        queue = self.process.waiting.queues.setdefault(self.name, deque())
+        queue.append(self.place.key)
+        return queue
+
+    def _signal(self) -> MailItem | None:
+        """The oldest signal for this gate: by its key; by its name if no gate of that name was opened before it."""
+        queue = self.process.waiting.queues.get(self.name)
+        names = {self.place.key} if queue and queue[0] != self.place.key else {self.place.key, self.name}
+        signals = (item for item in self.process.waiting.mail if item.kind == b.Signal.KIND)
+        return next((item for item in signals if item.name in names), None)
+
+    def _resolved(self, item: MailItem | None) -> b.GateResolved:
+        if item is None:
+            return b.GateResolved(key=self.place.key, outcome="timed_out")
+        outcome, reason = _verdict(item.payload)
+        return b.GateResolved(
+            key=self.place.key, outcome=outcome, external_id=item.id, payload=item.payload_json, actor=item.actor,
+            reason=reason,
+        )  # fmt: skip
+
+
+def _verdict(payload: Any) -> tuple[str, str | None]:
+    """What a signal says: a yes, a no, or something else; and why."""
+    said, reason = payload, None
+    if isinstance(payload, dict):
+        said, reason = payload.get("approved"), payload.get("reason")
+    outcome = "signalled" if type(said) is not bool else "approved" if said else "denied"
+    return outcome, reason if isinstance(reason, str) and outcome != "signalled" else None
