@@ -15,12 +15,15 @@
 
 from seekpoint.producers.clocks import Clock, SystemClock, VirtualClock
 from seekpoint.producers.durable.agents import Agent, agent
+from seekpoint.producers.durable.children import Child
 from seekpoint.producers.durable.conduct import Detail, Replay
 from seekpoint.producers.durable.connectors import Connector, Connectors, NotDone, Reconciled, connectors
 from seekpoint.producers.durable.dispatcher import Dispatcher
 from seekpoint.producers.durable.effects import EffectStep, effect
+from seekpoint.producers.durable.gates import GateAnswer
 from seekpoint.producers.durable.resolution import Answer, Effect
 from seekpoint.producers.durable.retries import Retry
+from seekpoint.producers.durable.shared import ProcessShared, Shared, Versioned
 from seekpoint.producers.durable.steps import Step, step
 from seekpoint.producers.durable.turns import Turn
 from seekpoint.producers.invocation import Invocation
@@ -31,6 +34,7 @@ __all__ = [
     "Acknowledged",
     "Agent",
     "Answer",
+    "Child",
     "Clock",
     "Connector",
     "Connectors",
@@ -38,16 +42,20 @@ __all__ = [
     "Dispatcher",
     "Effect",
     "EffectStep",
+    "GateAnswer",
     "Invocation",
     "Node",
     "NotDone",
     "Process",
+    "ProcessShared",
     "Reconciled",
     "Replay",
     "Retry",
+    "Shared",
     "Step",
     "SystemClock",
     "Turn",
+    "Versioned",
     "VirtualClock",
     "agent",
     "connectors",
