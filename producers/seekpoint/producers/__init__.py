@@ -15,6 +15,7 @@
 
 from seekpoint.producers.clocks import Clock, SystemClock, VirtualClock
 from seekpoint.producers.durable.agents import Agent, agent
+from seekpoint.producers.durable.checking import Divergence, ReplayCheck, check_replay
 from seekpoint.producers.durable.children import Child
 from seekpoint.producers.durable.conduct import Detail, Replay
 from seekpoint.producers.durable.connectors import Connector, Connectors, NotDone, Reconciled, connectors
@@ -40,6 +41,7 @@ __all__ = [
     "Connectors",
     "Detail",
     "Dispatcher",
+    "Divergence",
     "Effect",
     "EffectStep",
     "GateAnswer",
@@ -50,6 +52,7 @@ __all__ = [
     "ProcessShared",
     "Reconciled",
     "Replay",
+    "ReplayCheck",
     "Retry",
     "Shared",
     "Step",
@@ -58,6 +61,7 @@ __all__ = [
     "Versioned",
     "VirtualClock",
     "agent",
+    "check_replay",
     "connectors",
     "effect",
     "step",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from contextvars import copy_context
 from datetime import datetime
 from types import TracebackType
@@ -359,6 +359,10 @@ class Node:
         return Shared(self, self._externals, self._following, name)
 
     # --- inside
+    def push(self, partition: int, key: bytes, values: Iterable[bytes]) -> list[asyncio.Future[int]]:
+        """Append records as they are, in this order; their offsets, once they are in the log. What an import does."""
+        return [self._outbox.push_external(partition, key, value) for value in values]
+
     def _open_handles(self) -> list[Handle]:
         return [handle for handle in self._handles.values() if handle and handle.status is not Status.CLOSED]
 

@@ -6,7 +6,7 @@ square of it. A request's first messages that are those of the decision before a
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
@@ -17,7 +17,7 @@ from seekpoint.schemas.entry import Entry
 from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.values import dump, load
 
-__all__ = ["Prompts", "Shortened", "first_difference", "requests_in"]
+__all__ = ["Prompts", "Shortened", "first_difference", "requests_in", "whole_request"]
 
 _MESSAGES = "messages"
 _SHOWN_CHARACTERS_MAX = 120
@@ -57,14 +57,20 @@ async def requests_in(entries: AsyncIterator[Entry]) -> dict[str, Any]:
     """Every decision's whole request by key, from the ``DecisionStarted`` entries of one process in log order."""
     whole: dict[str, Any] = {}
     async for entry in entries:
-        body = entry.body
-        if isinstance(body, b.DecisionStarted):
-            request = load(body.request)
-            if body.shared_with is not None:
-                known = whole.get(body.shared_with, {}).get(_MESSAGES, [])
-                request[_MESSAGES] = [*known[: body.shared_messages], *request[_MESSAGES]]
-            whole[body.key] = request
+        if isinstance(entry.body, b.DecisionStarted):
+            whole_request(entry.body, whole)
     return whole
+
+
+def whole_request(body: b.DecisionStarted, whole: dict[str, Any], read: Callable[[Json], Any] = load) -> Any:
+    """What a decision asked, the messages it shares included. ``whole`` has the requests before it, by key; now this
+    one too. ``read`` makes a value of a JSON text."""
+    request = read(body.request)
+    if body.shared_with is not None:
+        known = whole.get(body.shared_with, {}).get(_MESSAGES, [])
+        request[_MESSAGES] = [*known[: body.shared_messages], *request[_MESSAGES]]
+    whole[body.key] = request
+    return request
 
 
 def first_difference(expected: Any, actual: Any, path: str = "$") -> str | None:

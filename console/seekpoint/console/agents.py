@@ -1,0 +1,202 @@
+"""``seekpoint run | replay-check``: an agent's code on this machine, and against a recorded history."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from seekpoint.console.commands import AsJson, command
+from seekpoint.console.output import clean, emit, emit_json, say
+from seekpoint.console.processes import ProcessId
+from seekpoint.console.target import Target
+
+if TYPE_CHECKING:
+    from seekpoint.consumers.history import Logged
+    from seekpoint.producers import Agent, Node, ReplayCheck
+    from seekpoint.schemas.state import State
+
+__all__ = ["load_agent", "register"]
+
+_PROGRESS_S = 1.0
+
+AgentName = Annotated[str, typer.Option("--agent", metavar="MODULE:FUNCTION", help="The agent, as it is imported.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    command(app, "run")(run)
+    command(app, "replay-check")(replay_check)
+
+
+def load_agent(name: str) -> Agent:
+    """The agent ``module:function``, imported with the working directory first. ``BadParameter`` if it is none."""
+    from importlib import import_module
+
+    from seekpoint.producers import Agent
+
+    module, colon, path = name.partition(":")
+    if not (module and colon and path):
+        raise typer.BadParameter(f"{name!r} is not MODULE:FUNCTION", param_hint="--agent")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found: Any = import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as exc:
+        raise typer.BadParameter(f"{name} cannot be imported: {exc}", param_hint="--agent") from exc
+    if not isinstance(found, Agent):
+        kind = type(found).__name__
+        raise typer.BadParameter(f"{name} is a {kind}, not an agent: put @agent(NAME) above it", param_hint="--agent")
+    return found
+
+
+# --- run
+def run(
+    target: Target,
+    process_id: ProcessId,
+    agent: AgentName,
+    input: Annotated[str | None, typer.Option("--input", metavar="JSON", help="What it is given.")] = None,
+    take_over: Annotated[bool, typer.Option("--take-over", help="Though its owner looks alive: it is fenced.")] = False,
+    json: AsJson = False,
+) -> int:
+    """Run an agent as a process; its result goes to stdout.
+
+    From its beginning, or from where it was; progress goes to stderr.
+    """
+    import asyncio
+
+    target.require_kafka()
+    wanted, given = load_agent(agent), _json(input)
+    result = asyncio.run(_run(target, process_id, wanted, given, take_over))
+    if json:
+        emit_json({"process_id": process_id, "result": _plain(result)})
+    else:
+        emit_json(_plain(result))
+    return 0
+
+
+def _json(text: str | None) -> Any:
+    from seekpoint.producers.durable.running import RECORDED
+    from seekpoint.schemas.errors import UnserializableValue
+    from seekpoint.schemas.values import load
+
+    if text is None:
+        return RECORDED
+    import orjson
+
+    try:
+        orjson.loads(text)
+        return load(text)
+    except (orjson.JSONDecodeError, UnserializableValue, ValueError) as exc:
+        raise typer.BadParameter(f"no JSON: {exc}", param_hint="--input") from exc
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it: what JSON lacks as the tagged objects of the journal."""
+    import orjson
+
+    from seekpoint.schemas.values import dump
+
+    return orjson.loads(dump(value))
+
+
+async def _run(target: Target, process_id: str, agent: Agent, given: Any, take_over: bool) -> Any:
+    import asyncio
+
+    from seekpoint.producers import Node
+
+    async with Node.connect(target.settings) as node:
+        telling = asyncio.create_task(_tell(node, process_id))
+        try:
+            result = await node.run(agent, process_id, given, take_over=take_over, wait_s=0 if take_over else 5)
+        finally:
+            telling.cancel()
+            await asyncio.wait({telling})
+        say(f"{process_id}: finished")
+        return result
+
+
+async def _tell(node: Node, process_id: str) -> None:
+    """What came of it so far, on stderr, whenever that has changed."""
+    import asyncio
+
+    told = None
+    while True:
+        await asyncio.sleep(_PROGRESS_S)
+        try:
+            state = (await node.recover(process_id, missing_ok=True)).state
+        except Exception as exc:  # progress is a service; the run itself tells what is wrong
+            say(clean(f"{process_id}: {exc}"))
+            continue
+        line = _progress(process_id, state)
+        if line != told:
+            say(line)
+            told = line
+
+
+def _progress(process_id: str, state: State) -> str:
+    turn = f", turn {state.turn + 1}" if state.turn or state.turn_frame else ""
+    waits = [key for key, call in state.calls.items() if call.status in ("started", "pending", "unknown")]
+    at = f", at {waits[0]}" if waits else ""
+    return clean(f"{process_id}: {state.lifecycle}{turn}, {len(state.calls)} calls remembered{at}")
+
+
+# --- replay check
+def replay_check(
+    target: Target,
+    agent: AgentName,
+    process_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="The process.", show_default=False)] = None,
+    history: Annotated[
+        Path | None, typer.Option("--history", metavar="FILE", help="An exported process, instead of the journal's.")
+    ] = None,
+    detail: Annotated[str, typer.Option("--detail", help="What it ran with: full, checkpoint or none.")] = "full",
+    json: AsJson = False,
+) -> int:
+    """Hold code against a recorded history; nothing is run.
+
+    Exits with 1 at the first divergence.
+    """
+    import asyncio
+
+    from seekpoint.producers import Detail, check_replay
+    from seekpoint.schemas.errors import EXIT_FAULT
+
+    if (process_id is None) is (history is None):
+        raise typer.BadParameter("name a process, or an exported one by --history", param_hint="ID")
+    if detail not in list(Detail):
+        raise typer.BadParameter(f"{detail} is none of {', '.join(Detail)}", param_hint="--detail")
+    wanted = load_agent(agent)
+    found = asyncio.run(check_replay(wanted, _entries(target, process_id, history), detail=detail))
+    if json:
+        emit_json(found.to_dict())
+    else:
+        _show(found)
+    return 0 if found.ok else EXIT_FAULT
+
+
+def _entries(target: Target, process_id: str | None, file: Path | None) -> Iterable[Logged]:
+    if file is not None:
+        from seekpoint.consumers.staging.process_file import ProcessFile
+
+        return ProcessFile(file).entries
+    from seekpoint.consumers.history import history
+
+    assert process_id is not None
+    return [one for batch in history(target.recoverer, process_id) for one in batch]
+
+
+def _show(found: ReplayCheck) -> None:
+    emit(clean(f"{found.process_id}: {found}"))
+    if found.divergence is not None:
+        for name in ("kind", "key", "seq", "expected", "actual", "difference"):
+            value = getattr(found.divergence, name)
+            if value not in (None, ""):
+                emit(clean(f"{name:<12}{value}"))
+    if found.version != found.recorded_version:
+        say(clean(f"recorded by {found.agent} {found.recorded_version}, checked with {found.version}"))

@@ -1,0 +1,185 @@
+"""``seekpoint export | import``: a process as one file, and decisions as a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+
+import typer
+
+from seekpoint.console.commands import AsJson, command
+from seekpoint.console.output import counted, emit_json, say, warn
+from seekpoint.console.target import Target
+
+if TYPE_CHECKING:
+    from seekpoint.producers.importing import Imported
+    from seekpoint.schemas.entry import Entry
+    from seekpoint.schemas.errors import SeekpointError
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to ``app``."""
+    command(app, "export")(export)
+    command(app, "import")(import_)
+
+
+def export(
+    target: Target,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="ID FILE", help="The process, and the file.", show_default=False)
+    ] = None,
+    dataset: Annotated[
+        Path | None, typer.Option("--dataset", metavar="FILE", help="Decisions as JSON lines; then only IDs follow.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="The decisions of every process.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Put a process into a file, or decisions into a data set.
+
+    A decision is a line of JSON: request, response, usage, cost.
+    """
+    given = names or []
+    if dataset is not None:
+        if every is bool(given):
+            raise typer.BadParameter("name processes, or take --all", param_hint="ID")
+        facts = _dataset(target, dataset, None if every else given)
+    elif every or len(given) != 2:
+        raise typer.BadParameter("it takes a process and a file: seekpoint export ID FILE", param_hint="ID FILE")
+    else:
+        facts = _export(target, given[0], Path(given[1]))
+    if json:
+        emit_json(facts)
+    else:
+        what = "decision" if dataset is not None else "record"
+        say(f"{counted(facts[f'{what}s'], what)} in {facts['file']}")
+
+
+def _export(target: Target, process_id: str, file: Path) -> dict[str, Any]:
+    from seekpoint.consumers.staging.process_file import ProcessFile
+
+    count = ProcessFile.write(target.log, process_id, file)
+    return {"process_id": process_id, "file": str(file), "records": count}
+
+
+# --- a data set
+def _dataset(target: Target, file: Path, process_ids: list[str] | None) -> dict[str, Any]:
+    """Written beside its name; the file appears when it is whole."""
+    import orjson
+
+    part = file.with_name(file.name + ".part")
+    rows = _everybodys(target) if process_ids is None else _theirs(target, process_ids)
+    count = 0
+    try:
+        with _opened(part) as out:
+            for row in rows:
+                out.write(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
+                count += 1
+        part.replace(file)
+    finally:
+        part.unlink(missing_ok=True)
+    return {"file": str(file), "decisions": count}
+
+
+def _opened(part: Path) -> BinaryIO:
+    try:
+        return part.open("wb")
+    except OSError as exc:
+        raise typer.BadParameter(f"{part} cannot be written: {exc.strerror}", param_hint="--dataset") from exc
+
+
+def _theirs(target: Target, process_ids: list[str]) -> Iterator[dict[str, Any]]:
+    from seekpoint.console.calls import entries_of
+    from seekpoint.producers.durable.asked import decisions
+
+    for process_id in process_ids:
+        yield from decisions(entries_of(target, process_id))
+
+
+def _everybodys(target: Target) -> Iterator[dict[str, Any]]:
+    """Every process's, with one read of each partition."""
+    from seekpoint.console.progress import Progress
+
+    marks = [target.log.watermarks(partition) for partition in range(target.log.partitions)]
+    with Progress("reading", sum(mark.high - mark.low for mark in marks)) as progress:
+        for partition, mark in enumerate(marks):
+            yield from _Partition(target).decisions(partition, mark.low, mark.high, progress)
+
+
+class _Partition:
+    """The decisions of all processes of one partition."""
+
+    def __init__(self, target: Target) -> None:
+        self._log = target.log
+        self._found: dict[str, Any] = {}
+        self._gone: set[str] = set()
+
+    def decisions(self, partition: int, low: int, high: int, progress: Any) -> Iterator[dict[str, Any]]:
+        """As they lie in the log."""
+        from seekpoint.schemas.errors import JournalGap, UndecodableRecord
+
+        for batch in self._log.read(partition, low, high):
+            for record in batch.records:
+                try:
+                    entry = self._log.codec.decode(record.value)
+                    found = self._decision(record.offset, entry)
+                except UndecodableRecord:
+                    continue
+                except JournalGap as exc:
+                    self._leave_out(exc)
+                    continue
+                if found is not None:
+                    yield found
+            progress.advance(batch.scanned)
+
+    def _decision(self, offset: int, entry: Entry) -> dict[str, Any] | None:
+        from seekpoint.producers.durable.asked import Decisions
+        from seekpoint.producers.durable.recorded import Admission
+
+        process_id = entry.process_id
+        if process_id in self._gone:
+            return None
+        if process_id not in self._found:
+            self._found[process_id] = Admission(self._log.limits), Decisions()
+        admission, decisions = self._found[process_id]
+        found: dict[str, Any] | None = decisions.take(entry) if admission.admits(offset, entry) else None
+        return found
+
+    def _leave_out(self, error: SeekpointError) -> None:
+        process_id = str(error.facts.get("process_id"))
+        warn(f"{process_id} is left out: {error.message}")
+        self._gone.add(process_id)
+
+
+# --- into a journal
+def import_(
+    target: Target,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="An exported process.", show_default=False)],
+    as_id: Annotated[str | None, typer.Option("--as", metavar="NEW_ID", help="Under another id.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Put an exported process into the journal.
+
+    Under its own id or another one, which nobody used there.
+    """
+    import asyncio
+
+    from seekpoint.consumers.staging.process_file import ProcessFile
+
+    target.require_kafka()
+    found = asyncio.run(_import(target, ProcessFile(file), as_id))
+    if json:
+        emit_json({"process_id": found.process_id, "entries": found.entries, "known": found.known})
+    else:
+        before = f", {counted(found.known, 'entry')} were there before" if found.known else ""
+        say(f"{found.process_id}: {counted(found.entries, 'entry')} appended{before}")
+
+
+async def _import(target: Target, file: Any, as_id: str | None) -> Imported:
+    from seekpoint.producers import Node
+    from seekpoint.producers.importing import import_process
+
+    async with Node.connect(target.settings) as node:
+        return await import_process(node, file.entries, as_id)

@@ -1,0 +1,133 @@
+"""One process in one file: a capture with the entries of that process alone, as they lie in the journal.
+
+The file describes itself: an Avro object container with the raw records and their coordinates, and the writer schemas
+of their entries. Any capture is read, if it holds one process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from seekpoint.consumers.history import Logged
+from seekpoint.consumers.staging.capture import CaptureFile, CaptureTarget
+from seekpoint.consumers.staging.headers import JOB, OFFSET, SOURCE, TIMESTAMP
+from seekpoint.consumers.staging.ports import TopicFacts
+from seekpoint.schemas.codec import Codec
+from seekpoint.schemas.entry import process_key
+from seekpoint.schemas.errors import JournalGap, ReplayRefused, UndecodableRecord, UnknownProcess
+from seekpoint.schemas.limits import DEFAULT_LIMITS
+from seekpoint.schemas.log import LogReader, Record
+from seekpoint.schemas.manifest import MANIFEST_KEY, Manifest
+from seekpoint.schemas.partition import partition_of
+
+__all__ = ["ProcessFile"]
+
+_FINGERPRINT_DIGITS = 16
+
+
+class ProcessFile:
+    """The history of one process, from a file. Raises ``ReplayRefused`` if the file holds none, or several."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._capture = CaptureFile(path)
+        self.entries = list(self._read())
+        """In log order, with the places they had."""
+        ids = {one.entry.process_id for one in self.entries}
+        if len(ids) != 1:
+            raise ReplayRefused(
+                "the file holds no process" if not ids else "the file holds more than one process",
+                path=str(path), processes=len(ids), hint="make it with seekpoint export ID FILE",
+            )  # fmt: skip
+        (self.process_id,) = ids
+
+    @classmethod
+    def write(cls, log: LogReader, process_id: str, path: str | Path) -> int:
+        """Put a process into a file, as of now; how many records. The file appears when it is whole. Blocks.
+
+        Raises ``UnknownProcess``, ``JournalGap`` if a part of the log was trimmed (its beginning could be missing),
+        ``ReplayRefused`` if the file cannot be written.
+        """
+        key = process_key(process_id)
+        partition = partition_of(key, log.partitions)
+        marks = log.watermarks(partition)
+        target = CaptureTarget(path, _facts(log))
+        target.put_schemas(log.table("schemas").items())
+        sender = target.sender(linger_ms=0)
+        try:
+            count = 0
+            for batch in log.read(partition, marks.low, marks.high, {key}):
+                for record in batch.records:
+                    _check_first(log, record, count, marks.low)
+                    sender.produce(
+                        record.value, record.key, partition, _delivered, record.timestamp_ms, _origin(log, record)
+                    )
+                    count += 1
+            _check_any(log, process_id, partition, count, marks.low)
+            sender.finish()
+        finally:
+            target.close()
+        return count
+
+    def _read(self) -> Iterator[Logged]:
+        codec = self._codec()
+        for row in self._capture.rows():
+            try:
+                yield Logged(row["offset"], row["timestamp_ms"], codec.decode(row["value"]))
+            except UndecodableRecord:  # poison in the journal, that no reader of it counts either
+                continue
+
+    def _codec(self) -> Codec:
+        schemas = self._capture.schemas()
+        limits = Manifest.from_bytes(schemas[MANIFEST_KEY]).limits if MANIFEST_KEY in schemas else DEFAULT_LIMITS
+        return Codec(limits, _by_fingerprint(schemas))
+
+
+def _facts(log: LogReader) -> TopicFacts:
+    return TopicFacts(cluster_id="", topic=f"{log.name}.journal", topic_id=log.topic_id, partitions=log.partitions)
+
+
+def _delivered(error: object, message: object) -> None:
+    """A file answers by itself."""
+
+
+def _origin(log: LogReader, record: Record) -> list[tuple[str, bytes]]:
+    """Where the record lay, as a capture takes it."""
+    source = f"/{log.name}.journal/{record.partition}"
+    told = {JOB: "export", SOURCE: source, OFFSET: str(record.offset), TIMESTAMP: str(record.timestamp_ms)}
+    return [(name, text.encode()) for name, text in told.items()]
+
+
+def _check_first(log: LogReader, record: Record, count: int, low: int) -> None:
+    """A history is whole, or it is no history: what an owner wrote first is a claim of epoch 0, or nobody owned it."""
+    if count or not low:
+        return
+    try:
+        entry = log.codec.decode(record.value)
+    except UndecodableRecord:
+        return
+    if getattr(entry.body, "expected_epoch", 0) > 0 or entry.seq is not None:
+        raise JournalGap(
+            "the beginning of the history is gone", process_id=entry.process_id, low=low,
+            hint="replay its checkpointed content: seekpoint replay --seeded --process ID",
+        )  # fmt: skip
+
+
+def _check_any(log: LogReader, process_id: str, partition: int, count: int, low: int) -> None:
+    if count:
+        return
+    if low:
+        raise JournalGap("its history is gone from the log, or there was none", process_id=process_id, low=low)
+    raise UnknownProcess("no such process", journal=log.name, process_id=process_id, partition=partition)
+
+
+def _by_fingerprint(records: Mapping[bytes, bytes]) -> dict[bytes, str]:
+    found = {}
+    for key, value in records.items():
+        if len(key) == _FINGERPRINT_DIGITS:
+            try:
+                found[bytes.fromhex(key.decode())] = value.decode()
+            except ValueError:  # a key of another kind
+                continue
+    return found
