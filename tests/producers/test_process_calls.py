@@ -14,13 +14,14 @@ from seekpoint.consumers.checkpoints import FLOOR_KEY, Checkpoint, Floor
 from seekpoint.consumers.memory_checkpoints import MemoryCheckpoints
 from seekpoint.producers import Node, Process
 from seekpoint.schemas import MemoryLog, Settings, fold, new_state, partition_of
-from seekpoint.schemas.bodies import Custom
+from seekpoint.schemas.bodies import Custom, StepEnded, StepStarted
 from seekpoint.schemas.errors import (
     AlreadyOpen,
     CheckpointTimeout,
     ClaimLost,
     Fenced,
     HandleClosed,
+    IllegalCall,
     IllegalTransition,
     InvalidName,
     JournalUnavailable,
@@ -523,3 +524,15 @@ async def test_a_partition_that_cannot_be_read_keeps_no_other_owner_from_being_t
         log.read = read  # type: ignore[method-assign]
         stuck.let_go()
         told.let_go()
+
+
+async def test_an_entry_that_does_not_fit_the_calls_is_refused_and_nothing_is_written(log: MemoryLog) -> None:
+    """Not as a transition: whoever writes such entries by hand learns which rule it was."""
+    async with Node.in_memory(log) as node, node.open("p") as process:
+        with pytest.raises(IllegalCall, match="not under way"):
+            await process.append(StepEnded(key="a:1", attempt=1, outcome="succeeded"))
+        with pytest.raises(IllegalCall, match="attempt 2"):
+            process.send(StepStarted(key="a:1", position=1, name="a", digest="d", attempt=2))
+        assert process.state.seq == 0
+        await process.update("still", "open")
+        assert refold(log, "p").seq == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -102,6 +103,27 @@ def test_an_attempt_in_doubt_is_followed_by_the_next() -> None:
     assert not fits(after(step(), end()), step(attempt=2))
     retried = after(step(), end(outcome="retry"), step(attempt=2), end(attempt=2))
     assert retried.calls["a:1"].attempt == 2
+
+
+@pytest.mark.parametrize("attempt", [0, 2, 3])
+def test_attempts_are_counted_from_one(attempt: int) -> None:
+    """The first of a step or a decision is 1, and none is left out: who counts otherwise does not know the journal."""
+    assert not fits(after(), step(attempt=attempt))
+    assert not fits(after(), b.DecisionStarted(key="m:1", position=1, digest="d", attempt=attempt))
+    assert fits(after(step()), step(attempt=2))
+    assert not fits(after(step()), step(attempt=3))
+
+
+def test_the_outcome_of_a_call_is_of_the_newest_intent() -> None:
+    """What the call itself gave names its attempt; what others saw of the effect does not need to."""
+    state = after(effect(), replace(effect(), attempt=2))
+    for attempt in (0, 1, 3):
+        assert not fits(state, b.EffectSettled(key="pay:1", attempt=attempt, outcome="succeeded"))
+    assert fits(state, b.EffectSettled(key="pay:1", attempt=2, outcome="succeeded"))
+    for by in ("evidence", "person", "reconciler", "dispatcher"):
+        told = after(b.EffectSettled(key="pay:1", attempt=9, outcome="succeeded", settled_by=by), start=state)
+        assert (told.calls["pay:1"].status, told.calls["pay:1"].attempt) == ("succeeded", 2)
+    assert not fits(state, b.EffectSettled(key="pay:1", attempt=2, outcome="succeeded", settled_by="nobody"))
 
 
 def test_another_question_under_the_same_key_does_not_fit() -> None:

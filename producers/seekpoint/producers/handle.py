@@ -25,6 +25,7 @@ from seekpoint.schemas.entry import Entry, process_key
 from seekpoint.schemas.errors import (
     Fenced,
     HandleClosed,
+    IllegalCall,
     IllegalTransition,
     LimitExceeded,
     LogTruncated,
@@ -47,6 +48,9 @@ ATTEMPTS_MAX = 3
 
 _COUNTED = frozenset({Verdict.APPLIED, Verdict.MISFIT})
 """The verdicts by which an owner's entry takes its seq."""
+
+_REFUSALS = {"state_limit": LimitExceeded, "illegal_call": IllegalCall}
+"""What a misfit is to who asked for it; any other is an ``IllegalTransition``."""
 
 
 class Status(Enum):
@@ -177,7 +181,8 @@ class Handle:
     ) -> Pending:
         """Check ``body`` against everything sent so far, give it its seq, encode it.
 
-        Raises ``IllegalTransition`` or ``LimitExceeded`` (nothing changed), or why the handle is closed.
+        Raises ``IllegalTransition``, ``IllegalCall`` or ``LimitExceeded`` (nothing changed), or why the handle is
+        closed.
         """
         self.check_open()
         seq = self._ahead.seq + 1
@@ -218,8 +223,7 @@ class Handle:
 
     def _refusal(self, misfit: tuple[str, str]) -> SeekpointError:
         reason, detail = misfit
-        kind = LimitExceeded if reason == "state_limit" else IllegalTransition
-        return kind(detail, process_id=self.process_id, seq=self._ahead.seq)
+        return _REFUSALS.get(reason, IllegalTransition)(detail, process_id=self.process_id, seq=self._ahead.seq)
 
     # --- acknowledgements (O3: told only when all lower seqs were)
     def acknowledge(self, pending: Pending, offset: int) -> None:

@@ -49,8 +49,10 @@ def _begin(draft: Draft, body: Any, limits: Limits, kind: str, status: str, fact
     old, attempt = draft.calls.get(body.key), getattr(body, "attempt", 1)
     if not body.key or body.position < 0 or attempt < 1:
         return _illegal("a call has a key, a position and an attempt")
-    if old is not None and not _is_next_attempt(old, kind, body.digest, attempt):
-        return _illegal(f"{body.key[:80]} does not begin again")
+    if old is not None and not _begins_again(old, kind, body.digest, attempt):
+        return _illegal(f"{body.key[:80]} does not begin again so")
+    if kind in _COUNTED and attempt != (1 if old is None else old.attempt + 1):
+        return _illegal(f"attempt {attempt} of {body.key[:80]} is not the next one")
     call = Call(kind, body.position, body.digest, status, attempt, draft.seq + 1, None, None, _facts(facts))
     budget = _reserved(draft.budget, body)
     if budget is _WRONG:
@@ -61,7 +63,11 @@ def _begin(draft: Draft, body: Any, limits: Limits, kind: str, status: str, fact
     return misfit
 
 
-def _is_next_attempt(old: Call, kind: str, digest: str, attempt: int) -> bool:
+_COUNTED = ("step", "decision")
+"""Calls each attempt of which is journaled. An effect's may have been a former owner's, and count for nobody."""
+
+
+def _begins_again(old: Call, kind: str, digest: str, attempt: int) -> bool:
     is_open = old.status == "started" or old.status in IN_DOUBT
     return old.kind == kind and old.digest == digest and is_open and attempt > old.attempt
 
@@ -185,6 +191,7 @@ def _take_mail(draft: Draft, external_id: bytes | None) -> None:
 # --- effects ----------------------------------------------------------------------------------------------------------
 _SEMANTICS = ("idempotent", "at_most_once", "observe_only")
 _OUTCOMES = ("succeeded", "failed", "unknown", "stuck")
+_SETTLERS = ("call", "reconciler", "evidence", "person", "dispatcher")
 
 
 def _intend(draft: Draft, body: b.EffectIntended, limits: Limits) -> Misfit:
@@ -200,10 +207,12 @@ def _intend(draft: Draft, body: b.EffectIntended, limits: Limits) -> Misfit:
 
 def _settle(draft: Draft, body: b.EffectSettled, limits: Limits) -> Misfit:
     old = open_effect(draft, body.key)
-    if old is None or body.outcome not in _OUTCOMES:
+    if old is None or body.outcome not in _OUTCOMES or body.settled_by not in _SETTLERS:
         return _illegal(f"{body.key[:80]} is no effect in doubt")
+    if body.settled_by == "call" and body.attempt != old.attempt:
+        return _illegal(f"attempt {body.attempt} of {body.key[:80]} is not the present one")
     call = old._replace(
-        status=body.outcome, attempt=max(old.attempt, body.attempt), seq=draft.seq + 1,
+        status=body.outcome, seq=draft.seq + 1,
         output=body.output if body.outcome == "succeeded" else None,
         error=body.error,  # of one that succeeded too: an output that could not be journaled
     )  # fmt: skip

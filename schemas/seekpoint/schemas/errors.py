@@ -18,6 +18,7 @@
     │   ├── LimitExceeded        a value, a record or a state beyond the journal's limits
     │   ├── InvalidName          a process id, key, journal name or kind that is not allowed
     │   ├── IllegalTransition    a lifecycle transition that does not exist
+    │   ├── IllegalCall          an entry that does not fit the calls of its process
     │   ├── AlreadyOpen          the process is open on this node
     │   ├── OwnerAlive           the process's owner looks alive
     │   ├── ProcessFinished      the process is finished; its id is taken for ever
@@ -60,8 +61,8 @@ __all__ = [
     "AppendTimeout",
     "BudgetExceeded",
     "CallAPerson",
-    "CheckpointTimeout",
     "Cancelled",
+    "CheckpointTimeout",
     "ClaimLost",
     "ClusterFailed",
     "ConfirmTimeout",
@@ -70,6 +71,7 @@ __all__ = [
     "EffectUnknown",
     "Fenced",
     "HandleClosed",
+    "IllegalCall",
     "IllegalTransition",
     "InvalidName",
     "InvalidSetting",
@@ -99,9 +101,9 @@ __all__ = [
     "UnknownPoint",
     "UnknownProcess",
     "UnserializableValue",
+    "VersionConflict",
     "ViewRefused",
     "ViewUnavailable",
-    "VersionConflict",
 ]
 
 EXIT_FAULT, EXIT_USAGE, EXIT_UNREACHABLE, EXIT_REFUSED = 1, 2, 3, 4
@@ -245,6 +247,13 @@ class IllegalTransition(Refused):
     hint = "see the lifecycle table in the README"
 
 
+class IllegalCall(Refused):
+    """An entry that does not fit what its process has called: an end without its start, a second end, an attempt out
+    of order, a budget that is none. Nothing was written."""
+
+    hint = "let process.step, decide, effect and the like write these entries; if they did, please report it"
+
+
 class AlreadyOpen(Refused):
     """The process is open on this node already; one handle at a time."""
 
@@ -263,8 +272,6 @@ class ProcessFinished(Refused):
     hint = "read its result with seekpoint state ID, or fork it to a new id"
 
 
-class UnknownProcess(Refused):
-    """No such process: the whole log was read and it is not there."""
 class Cancelled(Refused):
     """The process was asked to stop (``reason``): nothing more is begun for it, and it never runs on. Raised out of
     what the code waits for, and at each further call; let it end the run."""
@@ -278,6 +285,8 @@ class VersionConflict(Refused):
     hint = "get it again, decide again, and set it with the version it has"
 
 
+class UnknownProcess(Refused):
+    """No such process: the whole log was read and it is not there."""
 
     hint = "check the id and the journal's name: seekpoint ps"
     exit_code = EXIT_FAULT
