@@ -19,7 +19,8 @@ from seekpoint.consumers.projection import PartitionProjection
 from seekpoint.consumers.source import Source
 from seekpoint.consumers.view_store import Change
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.errors import JournalGap, LogTruncated, UndecodableRecord
+from seekpoint.schemas.errors import FoldUnavailable, JournalGap, LogTruncated, UndecodableRecord
+from seekpoint.schemas.folds import UserFold, only
 from seekpoint.schemas.log import MemoryLog, Record
 from seekpoint.schemas.settings import Settings
 
@@ -453,3 +454,69 @@ def test_an_append_to_a_long_conversation_writes_one_message(bench: Bench) -> No
     [change] = written
     assert [said.content for said in change.messages] == ["one more"]
     assert (change.whole, change.mail, change.context_keys) == (False, False, frozenset())
+
+
+# --- folds of users ---------------------------------------------------------------------------------------------------
+def _count(value: int, kind: str, payload: Any) -> int:
+    return value + 1
+
+
+COUNT = UserFold("count", 1, "0", _count)
+
+
+def test_a_fold_goes_into_the_view_and_the_checkpoint() -> None:
+    """With each custom entry, and what is written is what a reader finds."""
+    bench = Bench()
+    with only(COUNT):
+        bench.owner.claim()
+        projection = bench.projection()
+        for _ in range(3):
+            bench.owner.own(b.Custom("note", "1"))
+            assert bench.project(projection)
+        seen = bench.view.see(0, b"case-17").state
+        assert seen is not None
+        assert seen.folded("count") == 3
+        bench.save(projection)
+        end = bench.kept.end(0)
+        values = [value for _, key, value in bench.kept.records(0, 0, end) if key == b"case-17" and value]
+        assert Checkpoint.from_bytes(values[-1]).verified("case-17", TOPIC).folded("count") == 3
+
+
+def test_a_new_folds_past_is_read_from_the_log_once_the_process_goes_on() -> None:
+    """A projector that starts with a fold, or a version, that it did not have: the view is told, too."""
+    bench = Bench()
+    bench.owner.claim()
+    bench.owner.own(b.Custom("note", "1"))
+    assert bench.project(bench.projection())
+    with only(COUNT):
+        projection = bench.projection()
+        bench.owner.update("a", "1")
+        assert bench.project(projection)
+        seen = bench.view.see(0, b"case-17").state
+        assert seen is not None
+        assert seen.folded("count") == 1
+        bench.owner.own(b.Custom("note", "1"))
+        assert bench.project(projection)
+        seen = bench.view.see(0, b"case-17").state
+        assert seen is not None
+        assert seen.folded("count") == 2
+
+
+def test_a_new_folds_past_that_was_trimmed_is_never_made_up() -> None:
+    """The projection goes on; the value is not to be had, and the rest is as it was."""
+    bench = Bench()
+    bench.owner.claim()
+    bench.owner.own(b.Custom("note", "1"))
+    projection = bench.projection()
+    assert bench.project(projection)
+    bench.save(projection)
+    bench.log.trim(0, 2)
+    with only(COUNT):
+        projection = bench.projection()
+        bench.owner.own(b.Custom("note", "1"))
+        assert bench.project(projection)
+        seen = bench.view.see(0, b"case-17").state
+        assert seen is not None
+        assert seen.seq == 2
+        with pytest.raises(FoldUnavailable):
+            seen.folded("count")

@@ -20,6 +20,7 @@ from seekpoint.schemas.conversation import Conversation, Message
 from seekpoint.schemas.entry import Entry
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat
 from seekpoint.schemas.fold import fold
+from seekpoint.schemas.folds import UserFold, only
 from seekpoint.schemas.parts import Degraded, Invocation
 from seekpoint.schemas.state import _SLOTS, COUNTERS, FOLD_VERSION, Draft, State, new_state
 
@@ -50,14 +51,16 @@ FULL_HISTORY: tuple[Entry, ...] = (
     own(20, b.PatchMarked("ask-first")),
     own(21, b.CancelAccepted(None, "enough")),
     external(b.Signal("wake", '"now"'), 7, "ann"),
-    own(22, b.LifecycleChanged("nowhere")),
-    own(22),
-    own(23, epoch=0),
-    own(24, epoch=5),
-    own(25),
+    own(22, b.Custom("paid", "3")),
+    own(23, b.LifecycleChanged("nowhere")),
+    own(23),
+    own(24, epoch=0),
+    own(25, epoch=5),
+    own(26),
     claim(9, 4),
     external(b.Signal(), 7),
 )
+"""Every slot says something of the process."""
 
 
 def folded(*entries: Entry, first_offset: int = 0) -> State:
@@ -68,7 +71,8 @@ def folded(*entries: Entry, first_offset: int = 0) -> State:
     return state
 
 
-FULL = folded(*FULL_HISTORY)
+with only(UserFold("count", 1, "0", lambda value, kind, payload: value + 1)):
+    FULL = folded(*FULL_HISTORY)
 """A state with something in every part."""
 
 
@@ -134,7 +138,7 @@ def test_what_is_handed_out_can_be_changed_without_changing_the_state() -> None:
     assert FULL.context is not FULL.context
 
 
-@pytest.mark.parametrize("name", ["values_json", "mailbox", "remembered", "calls", "forgotten"])
+@pytest.mark.parametrize("name", ["values_json", "mailbox", "remembered", "calls", "forgotten", "folds"])
 def test_what_is_not_a_copy_is_read_only(name: str) -> None:
     """A window on the state's own: it can be looked through, not reached through."""
     window: Any = getattr(FULL, name)
@@ -163,7 +167,8 @@ def test_the_hash_ignores_offsets_and_counters() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in _SLOTS if name not in {"offset", "first_offset", "shared_json", *COUNTERS}]
+    "name",
+    [name for name in _SLOTS if name not in {"offset", "first_offset", "shared_json", "folds", "customs", *COUNTERS}],
 )
 def test_the_hash_tells_every_other_part(name: str) -> None:
     """A changed slot is a changed hash; only the widths follow from the rest."""
@@ -286,8 +291,8 @@ def test_a_part_of_the_wrong_form_is_a_mismatch(way: tuple[Any, ...], value: Any
 
 def test_the_full_state_is_degraded_twice() -> None:
     """The gap keeps what was before it, through bytes too."""
-    misfit = Degraded("illegal_transition", 22, 22, "starting does not lead to nowhere")
-    assert FULL.degraded == Degraded("gap", 23, 25, "", misfit)
+    misfit = Degraded("illegal_transition", 23, 23, "starting does not lead to nowhere")
+    assert FULL.degraded == Degraded("gap", 24, 26, "", misfit)
     assert FULL.invocation == Invocation("webhook", '{"n":2}', started=True)
 
 
@@ -366,7 +371,7 @@ def test_a_conversation_has_no_hash() -> None:
 
 def test_the_repr_of_a_state_says_where_it_stands() -> None:
     """Short, and without values: it may end up in a log."""
-    assert repr(FULL).startswith("State(lifecycle='starting', seq=22, epoch=1, owner=00000000-0000")
+    assert repr(FULL).startswith("State(lifecycle='starting', seq=23, epoch=1, owner=00000000-0000")
     assert "Where is my order" not in repr(FULL)
     assert an_id(1).hex()[-4:] in repr(FULL)
 

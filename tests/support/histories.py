@@ -27,6 +27,7 @@ ACTIONS = (
     *("say",) * 3,
     *("claim",) * 3,
     *("run",) * 8,
+    *("custom",) * 3,
     "stale_outcome",
     "verdict",
     "rewind",
@@ -136,6 +137,7 @@ class _Writer:
         return {
             "update": b.ContextUpdated(f"key-{number % 5}", str(number)),
             "say": b.MessageSaid("user", f"message {number}"),
+            "custom": b.Custom("paid" if number % 3 else "note", str(number)),
             "release": b.Released("done"),
             "move": b.LifecycleChanged("starting"),
             "illegal_move": b.LifecycleChanged("awaiting"),

@@ -11,6 +11,8 @@ import orjson
 
 from seekpoint.console.output import Column, counted
 from seekpoint.schemas.entry import id_text
+from seekpoint.schemas.errors import FoldUnavailable
+from seekpoint.schemas.folds import registered
 from seekpoint.schemas.state import COUNTERS, State
 from seekpoint.schemas.values import dump
 
@@ -144,6 +146,9 @@ def state_facts(process_id: str, found: Recovered) -> dict[str, Any]:
         },
         "mailbox": _mailbox(state),
         "lineage": asdict(state.lineage),
+        "in_doubt": list(state.in_doubt),
+        "first_in_doubt": state.first_in_doubt,
+        "folds": {name: _folded(state, name) for name in sorted({*state.folds, *registered()})},
         "degraded": None if state.degraded is None else asdict(state.degraded),
         "counters": {name: getattr(state, name) for name in COUNTERS},
         "hash": state.hash,
@@ -159,6 +164,7 @@ def state_lines(facts: Mapping[str, Any]) -> list[str]:
         lines += ["", f"result  {_text(facts['result'])}"]
     lines += _section("context", [f"{key} = {_text(value)}" for key, value in facts["context"].items()])
     lines += _section("conversation", [_said(message) for message in facts["conversation"]])
+    lines += _section("folds", [f"{name} = {_fold_text(one)}" for name, one in facts["folds"].items()])
     lines += _section("mailbox", [_mail(item) for item in facts["mailbox"]])
     return lines
 
@@ -175,10 +181,31 @@ def report_lines(report: Report, state: State) -> list[str]:
         "last kind": report.last_kind or "none",
         "hash": state.hash,
     }
+    if report.first_in_doubt is not None:
+        facts["in doubt"] = report.first_in_doubt
     if report.poison:
         facts["poison"] = f"{counted(report.poison, 'record')}: seekpoint dlq ls"
     notes = [f"note        {note}" for note in report.notes]
     return [f"{name:<12}{value}" for name, value in facts.items()] + notes
+
+
+def _folded(state: State, name: str) -> dict[str, Any]:
+    """What a fold makes of it, or why that cannot be told here; a fold of others is shown as it is kept."""
+    kept = state.folds.get(name)
+    if name not in registered() and kept is not None:
+        why = f"not registered here; as of {kept.customs} of {state.customs} custom entries"
+        return {"version": kept.version, "value": orjson.loads(kept.value_json), "problem": why}
+    version = registered()[name].version
+    try:
+        return {"version": version, "value": orjson.loads(dump(state.folded(name))), "problem": None}
+    except FoldUnavailable as exc:
+        return {"version": version, "value": None, "problem": exc.message}
+
+
+def _fold_text(fold: Mapping[str, Any]) -> str:
+    if fold["problem"] is None:
+        return _text(fold["value"])
+    return f"({fold['problem']})" if fold["value"] is None else f"{_text(fold['value'])} ({fold['problem']})"
 
 
 def _context(state: State) -> dict[str, Any]:
@@ -218,6 +245,9 @@ def _noticed(facts: Mapping[str, Any]) -> list[str]:
     if degraded := facts["degraded"]:
         seqs = f"expected seq {degraded['expected_seq']}, found {degraded['found_seq']}"
         lines.append(f"degraded: {degraded['reason']} ({', '.join(filter(None, (seqs, degraded['detail'])))})")
+    if facts["in_doubt"]:
+        others = f" and {len(facts['in_doubt']) - 1} more" if len(facts["in_doubt"]) > 1 else ""
+        lines.append(f"in doubt: {facts['first_in_doubt']}{others}, without an outcome: a resume goes on there")
     counted = [f"{count} {name.replace('_', ' ')}" for name, count in facts["counters"].items() if count]
     if counted:
         lines.append(f"noticed: {', '.join(counted)}")

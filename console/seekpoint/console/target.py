@@ -129,7 +129,9 @@ class Target:
     def recoverer(self) -> Recoverer:
         """Finds states by any tier; poison on the way becomes a dead letter."""
         from seekpoint.consumers.recoverer import Recoverer
+        from seekpoint.schemas.folds import import_folds
 
+        import_folds(self.settings.folds)
         return Recoverer(self.log, self.dead_letters, view=self.view, checkpoints=self.checkpoints)
 
     def scrub(self, text: str) -> str:

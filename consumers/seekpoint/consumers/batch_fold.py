@@ -37,6 +37,7 @@ class Touched:
     said: int = 0
     is_urgent: bool = False
     frames: bool = False
+    folds: bool = False
     keys: set[str] = field(default_factory=set)
     call_keys: set[str] = field(default_factory=set)
 
@@ -48,7 +49,7 @@ class Touched:
         messages = state.conversation.newest(self.said) if self.said else ()
         return Change(
             key=key, state=state, context_keys=frozenset(self.keys), call_keys=frozenset(self.call_keys),
-            frames=self.frames, messages=messages, mail=self.mail,
+            frames=self.frames, folds=self.folds, messages=messages, mail=self.mail,
         )  # fmt: skip
 
 
@@ -145,6 +146,10 @@ def _call_and_mailbox(one: Touched, body: Any) -> None:
     one.mail = True
 
 
+def _custom(one: Touched, body: b.Custom) -> None:
+    one.folds = True
+
+
 def _frame(one: Touched, body: b.AgentStarted) -> None:
     one.frames = True
 
@@ -183,6 +188,7 @@ _MARKS: Mapping[type[b.Body], Callable[[Touched, Any], None]] = {
     b.GateResolved: _call_and_mailbox,
     b.EffectSettled: _call_and_mailbox,
     b.AgentStarted: _frame,
+    b.Custom: _custom,
     b.TurnEnded: _turn,
     **dict.fromkeys(_CALLS, _call),
     b.Rewound: _everything,

@@ -7,6 +7,7 @@ from itertools import islice
 
 from seekpoint.consumers.bases import Base, Bases, Search, Unusable, view_problem
 from seekpoint.consumers.checkpoint_index import Located
+from seekpoint.consumers.fold_renewal import fold_reason
 from seekpoint.consumers.tiers import Tier
 from seekpoint.consumers.view_store import ViewMeta
 from seekpoint.schemas.errors import JournalMismatch, TierUnavailable, ViewRefused, ViewUnavailable
@@ -87,7 +88,8 @@ class Bulk:
         if tier in (None, Tier.VIEW):
             reason = self._by_view(marks)
             if not reason:
-                return self._applied + 1
+                self._renew(marks, tier)
+                return min((base.seek_point for base in self.bases.values()), default=self._applied + 1)
             if tier is None and self._meta is not None:
                 self.notes.append(f"view: {reason}")
         if tier in (None, Tier.CHECKPOINT):
@@ -113,6 +115,16 @@ class Bulk:
         }
         self._others = Tier.VIEW
         return ""
+
+    def _renew(self, marks: Watermarks, tier: Tier | None) -> None:
+        """Scan for those whose folds are behind, while the log is whole; a tier that is forced stays what it is."""
+        for key, base in list(self.bases.items()):
+            stale = fold_reason(base.state)
+            if stale is None:
+                continue
+            self.notes.append(f"{base.tier}: {stale}")
+            if tier is None and not marks.low:
+                self.bases[key] = _scan()
 
     def _by_checkpoints(self, marks: Watermarks, tier: Tier | None) -> str:
         """Why not, or nothing. Without a forced tier a process whose checkpoint is no use is scanned for."""
@@ -142,6 +154,7 @@ class Bulk:
                 self.bases[key] = _scan()
         if floor is not None:
             self._others = Tier.CHECKPOINT
+        self._renew(marks, tier)
         starts = [base.seek_point for base in self.bases.values()] + ([floor.offset] if floor is not None else [])
         self._start = min(starts, default=0)
         return ""

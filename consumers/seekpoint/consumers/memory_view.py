@@ -244,6 +244,8 @@ def _changed(before: _Kept | None, change: Change) -> _Kept:
     draft.calls = CallsDraft({**calls, **{key: state.calls[key] for key in change.call_keys if key in state.calls}})
     if not change.frames:
         draft.start_frame, draft.turn_frame = old.start_frame, old.turn_frame
+    if not change.folds:
+        draft.folds = old.folds
     draft.conversation = old.conversation
     for message in change.messages:
         draft.conversation = draft.conversation.append(message)

@@ -20,6 +20,7 @@ from seekpoint.consumers.cadence import Dirty
 from seekpoint.consumers.checkpoint_writer import Save
 from seekpoint.consumers.checkpoints import Checkpoint, Floor
 from seekpoint.consumers.epochs import Epochs, stands, untrue
+from seekpoint.consumers.fold_renewal import renew_folds
 from seekpoint.consumers.rebuild import rebuild
 from seekpoint.consumers.saved import SavedPartition, read_saved
 from seekpoint.consumers.source import Source
@@ -76,6 +77,8 @@ class PartitionProjection:
         self._wanted: dict[bytes, int] = {}
         self._write: _Write | None = None
         self._epochs = Epochs(source.log, partition)
+        self._renewed: frozenset[bytes] = frozenset()
+        """Of the last bases: those whose folds were made anew, which the view has to be told."""
         self.pending: Save | None = None
         """What was proposed and is neither committed nor refused."""
 
@@ -207,6 +210,7 @@ class PartitionProjection:
     def _bases(self, keys: set[bytes]) -> dict[bytes, State | None] | None:
         """The states to fold on (P2). None: the view is elsewhere."""
         bases: dict[bytes, State | None] = {}
+        self._renewed = frozenset()
         missing = []
         for key in keys:
             known = self.cache.get(key)
@@ -221,11 +225,14 @@ class PartitionProjection:
                 self.reload()
                 return None
             bases.update(loaded[1])
+            self._renewed = renew_folds(self._source.log, self.partition, bases, self.position)
         return bases
 
     def _fold(self, records: Sequence[Record], bases: Mapping[bytes, State | None]) -> tuple[list[_Folded], Poison]:
         source = self._source
         touched, poison = fold_batch(records, bases, source.log, source.cadence.after_invocation)
+        for key in self._renewed & touched.keys():
+            touched[key].folds = True
         folded = []
         for key, one in touched.items():
             change = one.change(key)

@@ -15,6 +15,7 @@ from seekpoint.consumers.cadence import Cadence
 from seekpoint.consumers.checkpoints import Partition, read_partition
 from seekpoint.consumers.deadletters import DeadLetters
 from seekpoint.schemas.errors import InvalidSetting, JournalUnavailable, SeekpointError
+from seekpoint.schemas.folds import import_folds
 from seekpoint.schemas.settings import Settings
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Projector:
     def __init__(self, settings: Settings, *, cadence: Cadence | None = None) -> None:
         if settings.redis_url is None:
             raise InvalidSetting("a projector needs a Redis to keep the view in", setting="redis_url")
+        import_folds(settings.folds)
         self.settings = settings
         self._cadence = cadence or Cadence.of(settings)
         self._stop = threading.Event()

@@ -11,12 +11,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from seekpoint.consumers.bases import Base, Bases, Search, Unusable, checkpoint_of
 from seekpoint.consumers.bulk import Bulk
 from seekpoint.consumers.checkpoints import CheckpointReader, seek_point
 from seekpoint.consumers.deadletters import DeadLetters
+from seekpoint.consumers.fold_renewal import fold_reason
 from seekpoint.consumers.points import NOW, Point, timestamp_ms
 from seekpoint.consumers.report import LastCheckpoint, Recovered, Report
 from seekpoint.consumers.scan import Cost, scan, scan_all
@@ -172,9 +174,14 @@ class Recoverer:
         for note in search.notes:
             self._warn(search.partition, note)
         missing: dict[Tier, str] = {}
+        behind: Base | None = None
         for way_tier, way in self.bases.ways(search, marks, tier):
             try:
                 base = way(search, marks)
+                stale = fold_reason(base.state)
+                if stale is not None and tier is None:
+                    behind = behind or base
+                    raise Unusable(stale)
                 if (
                     tier is None
                     and base.tier is Tier.CHECKPOINT
@@ -190,6 +197,9 @@ class Recoverer:
             reasons = f"{tier}: {missing[tier]}"
             raise TierUnavailable(f"no such way to recover ({reasons})", tier=str(tier), process_id=search.process_id)
         if marks.low > 0:
+            if behind is not None:  # all that is not of users' folds is as good as ever
+                with suppress(Unusable):
+                    return self._from(behind, search, marks, stop, began)
             raise self._gap(marks, search.partition, search.process_id, missing.values())
         return self._from(_SCAN, search, marks, stop, began)
 
@@ -316,6 +326,7 @@ def _recovered(
     duration_s: float,
     notes: Mapping[str, None],
 ) -> Recovered:
+    state = draft.freeze()
     report = Report(
         tier=tier,
         seek_point=start,
@@ -327,9 +338,10 @@ def _recovered(
         duration_s=duration_s,
         last_kind=draft.last_kind,
         poison=cost.poison.get(key, 0),
+        first_in_doubt=state.first_in_doubt,
         notes=tuple(notes),
     )
-    return Recovered(state=draft.freeze(), report=report, known=is_known(draft))
+    return Recovered(state=state, report=report, known=is_known(state))
 
 
 def _facts(marks: Watermarks) -> dict[str, Any]:

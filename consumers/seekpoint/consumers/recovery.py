@@ -20,6 +20,7 @@ from seekpoint.consumers.threads import Threads
 from seekpoint.consumers.tiers import Tier
 from seekpoint.consumers.verification import Verification, verify, verify_all
 from seekpoint.consumers.view_store import ViewStore
+from seekpoint.schemas.folds import import_folds
 from seekpoint.schemas.log import LogReader, MemoryLog
 from seekpoint.schemas.settings import Settings
 
@@ -88,6 +89,7 @@ class Recovery:
             from seekpoint.consumers.redis_view import RedisView  # as above
 
             view = RedisView(settings)
+        import_folds(settings.folds)
         recovery = cls(reader, settings, view=view, checkpoints=reader.checkpoints())
         recovery._own_view = view
         recovery.blocking.bases.is_starting = is_starting

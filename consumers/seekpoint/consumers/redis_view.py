@@ -12,7 +12,16 @@ import msgpack
 
 from seekpoint.consumers import view_scripts as scripts
 from seekpoint.consumers.redis_ import RedisScripts
-from seekpoint.consumers.view_rows import call_fields, frame_fields, head_of, mail_of, message_row, state_of, summary_in
+from seekpoint.consumers.view_rows import (
+    call_fields,
+    fold_fields,
+    frame_fields,
+    head_of,
+    mail_of,
+    message_row,
+    state_of,
+    summary_in,
+)
 from seekpoint.consumers.view_store import Change, Page, Pointer, Seen, ViewMeta
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat, ViewUnavailable
 from seekpoint.schemas.settings import Settings
@@ -240,6 +249,8 @@ def _row(change: Change) -> list[Any]:
     if change.whole:
         return _whole_row(change.key, state)
     changed: list[str | bytes] = frame_fields(state) if change.frames else []
+    if change.folds:
+        changed += fold_fields(state)
     removed: list[str | bytes] = []
     for key in change.context_keys:
         if key in values:
@@ -255,7 +266,7 @@ def _row(change: Change) -> list[Any]:
 
 def _whole_row(key: bytes, state: State) -> list[Any]:
     context: list[str | bytes] = [part for pair in state.values_json.items() for part in pair]
-    context += frame_fields(state)
+    context += frame_fields(state) + fold_fields(state)
     call_fields(state, state.calls, context, [])
     said = [message_row(message) for message in state.conversation.bodies()]
     return [key, head_of(state), str(state.offset), True, context, [], said, mail_of(state)]

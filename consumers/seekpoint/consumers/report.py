@@ -33,6 +33,8 @@ class Report:
     """The kind of the process's last entry; None for a new process."""
     poison: int = 0
     """Records under the process's key that were no entries: see ``seekpoint dlq ls``."""
+    first_in_doubt: str | None = None
+    """The key of the first call that began and has no outcome, in the order they began: where a resume goes on."""
     notes: tuple[str, ...] = ()
     """What was not as usual."""
 

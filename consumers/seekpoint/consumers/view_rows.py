@@ -22,9 +22,9 @@ from seekpoint.schemas.entry import id_text
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat
 from seekpoint.schemas.lifecycle import Lifecycle
 from seekpoint.schemas.state import COUNTERS, FOLD_VERSION, Draft, State
-from seekpoint.schemas.state_json import frame_row, owed_of, restore_whole
+from seekpoint.schemas.state_json import fold_row, frame_row, owed_of, restore_whole
 
-__all__ = ["call_fields", "frame_fields", "head_of", "mail_of", "message_row", "state_of", "summary_in"]
+__all__ = ["call_fields", "fold_fields", "frame_fields", "head_of", "mail_of", "message_row", "state_of", "summary_in"]
 
 _OPTIONAL = ("first_offset", "owner_node", "owner_boot", "result_json", "last_kind")
 _COUNTS = ("epoch", "seq", "invocations", *COUNTERS)
@@ -34,7 +34,7 @@ _NO_LINEAGE = Draft().lineage  # that very one, which most have: comparing it ta
 _dumps = orjson.dumps
 
 Row = Sequence[Any]
-_CALL, _FRAME = b"\xff", b"\xfe"
+_CALL, _FRAME, _FOLD = b"\xff", b"\xfe", b"\xfd"
 """How the names of fields begin that are no context value's: no UTF-8 text has these bytes."""
 
 
@@ -54,6 +54,8 @@ def head_of(state: State) -> bytes:
         head["messages"] = messages
     if state.calls:
         head["calls"] = len(state.calls)
+    if state.customs:
+        head["customs"] = state.customs
     if state.turn or state.patches or state.start_frame is not None:
         head["run"] = {"turn": state.turn, "patches": list(state.patches)}
     if owed := owed_of(state):
@@ -94,6 +96,11 @@ def frame_fields(state: State) -> list[str | bytes]:
     ]
 
 
+def fold_fields(state: State) -> list[str | bytes]:
+    """The fields of what users' folds made of it: field, value, ..."""
+    return [part for name, one in state.folds.items() for part in (_FOLD + name.encode(), _dumps(fold_row(one)))]
+
+
 def message_row(said: MessageSaid) -> bytes:
     """One message: a JSON list of role, text, parts, tool calls, tool call id and name, without nulls at its end."""
     parts, calls, call_id, name = said.parts, said.tool_calls, said.tool_call_id, said.name
@@ -119,6 +126,8 @@ def state_of(head: bytes, mail: bytes | None, context: Sequence[bytes], messages
             "offset": row["offset"],
             "first_offset": row.get("first_offset"),
             "counters": {name: row.get(name, 0) for name in COUNTERS},
+            "customs": row.get("customs", 0),
+            "folds": content.pop("folds"),
         }
         found = (len(content["context"]), len(content["conversation"]), len(content["calls"]))
         if found != (row.get("values", 0), row.get("messages", 0), row.get("calls", 0)):
@@ -167,11 +176,14 @@ def _content(row: dict[str, Any], context: Sequence[bytes], messages: Iterable[b
     texts: list[str] = []
     calls: dict[str, Any] = {}
     frames: dict[bytes, Any] = {}
+    folds: dict[str, Any] = {}
     for name, value in zip(context[::2], context[1::2], strict=True):
         if name.startswith(_CALL):
             calls[name[1:].decode()] = orjson.loads(value)
         elif name.startswith(_FRAME):
             frames[name[1:]] = orjson.loads(value)
+        elif name.startswith(_FOLD):
+            folds[name[1:].decode()] = orjson.loads(value)
         else:
             texts += [name.decode(), value.decode()]
     run = row.get("run", {})
@@ -186,6 +198,7 @@ def _content(row: dict[str, Any], context: Sequence[bytes], messages: Iterable[b
         "turn": run.get("turn", 0),
         "patches": run.get("patches", []),
         "frames": [frames.get(b"start"), frames.get(b"turn")],
+        "folds": folds,
     }
 
 

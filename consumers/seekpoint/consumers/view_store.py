@@ -59,6 +59,8 @@ class Change:
     """Calls that were made, answered or forgotten (as they are in ``state``)."""
     frames: bool = False
     """Write what a resume starts from: an agent began, or one of its turns ended."""
+    folds: bool = False
+    """Write what users' folds made of it: a custom entry was applied, or results were made anew."""
     messages: Sequence[MessageSaid] = ()
     """Messages that were added at the conversation's end."""
     mail: bool = True

@@ -34,7 +34,7 @@ gravestone
 (1, True, <Lifecycle.CREATED: 'created'>)
 """
 
-from seekpoint.schemas import bodies, errors
+from seekpoint.schemas import bodies, errors, folds
 from seekpoint.schemas.bodies import BODIES, KINDS, Body
 from seekpoint.schemas.codec import SCHEMA_FINGERPRINT, Codec, encode, schema_json
 from seekpoint.schemas.conversation import Conversation, Message
@@ -78,6 +78,7 @@ __all__ = [
     "encode",
     "errors",
     "fold",
+    "folds",
     "id_text",
     "new_id",
     "new_state",

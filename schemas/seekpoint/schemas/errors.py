@@ -39,6 +39,7 @@
         ├── BudgetExceeded       one more call would use more than the process may
         ├── EffectUnknown        nobody can tell whether an effect happened
         ├── ObligationStuck      a compensation was tried to its last attempt, and is still owed
+        ├── FoldUnavailable      what a fold of yours makes of a process cannot be told here
         ├── ViewRefused          a Redis that no view may be kept in: it evicts
         ├── JournalMismatch      the topics are not those of this journal
         ├── JournalGap           history below an offset is gone
@@ -70,6 +71,7 @@ __all__ = [
     "EffectFailed",
     "EffectUnknown",
     "Fenced",
+    "FoldUnavailable",
     "HandleClosed",
     "IllegalCall",
     "IllegalTransition",
@@ -386,6 +388,14 @@ class ObligationStuck(CallAPerson):
     names the effects."""
 
     hint = "settle them by hand, then say so: seekpoint effects ls ID"
+    exit_code = EXIT_REFUSED
+
+
+class FoldUnavailable(CallAPerson):
+    """The value of a fold of yours cannot be told from this state: it is not registered here, or what is kept of it is
+    behind, of another version, or failed. An old value is never handed out."""
+
+    hint = "name its module in the setting folds, of projectors too; or recover from the log: --tier scan"
     exit_code = EXIT_REFUSED
 
 

@@ -17,6 +17,7 @@ from seekpoint.schemas.call_rules import CALL_RULES, note_write, open_effect
 from seekpoint.schemas.codec import Owned
 from seekpoint.schemas.content import CONTENT_RULES, Misfit, Rule, too_big
 from seekpoint.schemas.entry import Entry
+from seekpoint.schemas.folds import advance_folds
 from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.parts import Degraded, MailItem
 from seekpoint.schemas.seed import plant
@@ -162,8 +163,14 @@ _BURIED = (
     *("owner", "owner_node", "owner_boot", "values_json", "conversation", "invocation", "invocations"),
     *("mailbox", "remembered", "lineage", "degraded", "content_bytes", "mailbox_bytes"),
     *("agent", "calls", "turn", "start_frame", "turn_frame", "obligations", "patches", "cancelled"),
-    *("budget", "forgotten", "shared_version", "shared_json"),
+    *("budget", "forgotten", "shared_version", "shared_json", "folds", "customs"),
 )
+
+
+def _custom(draft: Draft, body: b.Custom, limits: Limits) -> Misfit:
+    """It changes nothing but what users' folds make of it."""
+    advance_folds(draft, draft.seq + 1, body.kind, body.payload)
+    return None
 
 
 def _receive(draft: Draft, body: b.Received, limits: Limits) -> Misfit:
@@ -176,6 +183,7 @@ def _receive(draft: Draft, body: b.Received, limits: Limits) -> Misfit:
 _RULES: Mapping[type[b.Body], Rule] = {
     **CONTENT_RULES,
     **CALL_RULES,
+    b.Custom: _custom,
     b.Received: _receive,
     b.Released: _release,
     b.Finished: _finish,

@@ -86,6 +86,11 @@ def _switch(text: str) -> bool:
     return words[text.strip().lower()]
 
 
+def _is_modules(value: object) -> bool:
+    return isinstance(value, tuple | list) and all(isinstance(one, str) and _MODULE.fullmatch(one) for one in value)
+
+
+_MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 _SECONDS = _number("a number of seconds above 0", lambda value: 0 < value < inf)
 _BROKER = r"(?:[A-Za-z_]+://)?(?:\[[0-9A-Fa-f:.%]+\]|[^\s,:/@\[\]]+)(?::\d{1,5})?"
 
@@ -115,5 +120,10 @@ FORMS: Mapping[str, Form] = {
     "checkpoint_age_max_s": _SECONDS,
     "checkpoint_bytes_min": _whole(0, 1_000_000_000),
     "checkpoint_after_invocation": Form("true or false", lambda value: type(value) is bool, _switch),
+    "folds": Form(
+        "names of Python modules, with commas",
+        _is_modules,
+        lambda text: tuple(part.strip() for part in text.split(",") if part.strip()),
+    ),
 }
 """The form of each setting that is not a group of options."""

@@ -60,6 +60,7 @@ class Settings:
     checkpoint_age_max_s: float = 30.0
     checkpoint_bytes_min: int = 16_384
     checkpoint_after_invocation: bool = False
+    folds: tuple[str, ...] = ()
     kafka: Mapping[str, str] = _options()
     kafka_producer: Mapping[str, str] = _options()
     kafka_consumer: Mapping[str, str] = _options()
@@ -77,6 +78,7 @@ class Settings:
     def __post_init__(self) -> None:
         for name, form in FORMS.items():
             form.checked(name, getattr(self, name))
+        object.__setattr__(self, "folds", tuple(self.folds))
         for group in REFUSED:
             given = getattr(self, group)
             if not isinstance(given, Mapping):

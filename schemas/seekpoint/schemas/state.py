@@ -20,6 +20,7 @@ from seekpoint.schemas.calls import IN_DOUBT, AgentRun, Call, Frame, Obligation
 from seekpoint.schemas.conversation import Conversation
 from seekpoint.schemas.entry import id_text
 from seekpoint.schemas.errors import JournalMismatch
+from seekpoint.schemas.folds import Folded, folded
 from seekpoint.schemas.lifecycle import Lifecycle
 from seekpoint.schemas.migrations import converted
 from seekpoint.schemas.parts import Degraded, Invocation, Lineage, MailItem
@@ -27,6 +28,7 @@ from seekpoint.schemas.state_json import (
     COUNTERS,
     content_of,
     counters_of,
+    folds_of,
     ownership_of,
     restore_content,
     restore_whole,
@@ -82,6 +84,8 @@ _SLOTS = (
     "forgotten",
     "shared_version",
     "shared_json",
+    "folds",
+    "customs",
     "content_bytes",
     "mailbox_bytes",
     *COUNTERS,
@@ -124,6 +128,10 @@ class Draft:
     forgotten: dict[str, int]
     shared_version: int
     shared_json: Json | None
+    folds: Mapping[str, Folded]
+    """Never written on: a fold that goes on puts another mapping there."""
+    customs: int
+    """Custom entries that were applied, which is what the folds have to have seen."""
     content_bytes: int
     mailbox_bytes: int
     stale_entries: int
@@ -161,6 +169,8 @@ class Draft:
         self.forgotten = {}
         self.shared_version = 0
         self.shared_json = None
+        self.folds = _NO_FOLDS
+        self.customs = 0
         self.content_bytes = self.mailbox_bytes = 0
         self.stale_entries = self.duplicate_entries = self.forged_entries = 0
         self.abandoned_entries = self.lost_claims = self.refused_externals = 0
@@ -176,6 +186,7 @@ class Draft:
 
 
 _NO_LINEAGE = Lineage()
+_NO_FOLDS: Mapping[str, Folded] = MappingProxyType({})
 
 
 class State(Draft):
@@ -226,10 +237,28 @@ class State(Draft):
         return MappingProxyType(_forgotten_slot.__get__(self))
 
     @property
+    def folds(self) -> Mapping[str, Folded]:  # type: ignore[override]  # read-only on purpose
+        """What folds of users made of it, as it is kept: current or not. ``folded`` tells the value; read-only."""
+        return MappingProxyType(_folds_slot.__get__(self))
+
+    def folded(self, name: str) -> Any:
+        """The value of the fold ``name``, as every other reader has it; a fresh copy.
+
+        ``FoldUnavailable`` where it is not registered, failed, or what is kept is not current: never an old value.
+        """
+        return folded(self, name)
+
+    @property
     def in_doubt(self) -> Mapping[str, Call]:
         """The calls that began and have no outcome, by key: where a resume goes on."""
         calls = _calls_slot.__get__(self)
         return {key: call for key, call in calls.items() if call.status in _OPEN}
+
+    @property
+    def first_in_doubt(self) -> str | None:
+        """The key of the earliest of them; None if every call has its outcome."""
+        open_calls = self.in_doubt
+        return min(open_calls, key=lambda key: open_calls[key].seq, default=None)
 
     @property
     def shared(self) -> Any:
@@ -268,6 +297,7 @@ class State(Draft):
             "offset": self.offset,
             "first_offset": self.first_offset,
             "counters": counters_of(self),
+            **folds_of(self),
         }
         return orjson.dumps(whole, option=orjson.OPT_SORT_KEYS)
 
@@ -305,6 +335,7 @@ _OPEN = frozenset({"started", *IN_DOUBT})
 _values_slot: Any = Draft.values_json
 _calls_slot: Any = Draft.calls
 _forgotten_slot: Any = Draft.forgotten
+_folds_slot: Any = Draft.folds
 _mailbox_slot: Any = Draft.mailbox
 _remembered_slot: Any = Draft.remembered
 
@@ -353,6 +384,8 @@ def _copy(source: Draft) -> Draft:
     copy.forgotten = source.forgotten.copy()
     copy.shared_version = source.shared_version
     copy.shared_json = source.shared_json
+    copy.folds = _folds_slot.__get__(source)
+    copy.customs = source.customs
     copy.content_bytes = source.content_bytes
     copy.mailbox_bytes = source.mailbox_bytes
     copy.stale_entries = source.stale_entries

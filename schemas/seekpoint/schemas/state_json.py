@@ -16,6 +16,7 @@ from seekpoint.schemas.call_table import CallsDraft
 from seekpoint.schemas.calls import UNSETTLED, AgentRun, Call, Frame, Obligation, call_of, call_row
 from seekpoint.schemas.conversation import Conversation
 from seekpoint.schemas.entry import id_text
+from seekpoint.schemas.folds import Folded
 from seekpoint.schemas.lifecycle import Lifecycle
 from seekpoint.schemas.parts import Degraded, Invocation, Lineage, MailItem
 from seekpoint.schemas.widths import content_width, mailbox_width
@@ -27,6 +28,9 @@ __all__ = [
     "COUNTERS",
     "content_of",
     "counters_of",
+    "fold_of",
+    "fold_row",
+    "folds_of",
     "frame_row",
     "owed_of",
     "ownership_of",
@@ -146,6 +150,27 @@ def counters_of(state: Draft) -> dict[str, int]:
     return {name: getattr(state, name) for name in COUNTERS}
 
 
+def folds_of(state: Draft) -> dict[str, Any]:
+    """What folds of users made of it, and how many entries they were to see; in neither hash. Nothing of most."""
+    if not state.customs:
+        return {}
+    return {"customs": state.customs, "folds": {name: fold_row(one) for name, one in state.folds.items()}}
+
+
+def fold_row(one: Folded) -> list[Any]:
+    """A fold's result as a short list."""
+    return list(one if one.failed_seq is not None else one[:3])
+
+
+def fold_of(row: Any) -> Folded:
+    """What ``fold_row`` gave. Raises as ``restore_content`` does."""
+    version, customs, value_json, *failed = _is(list, row)
+    seq, failure = failed or (None, None)
+    return Folded(
+        _is(int, version), _is(int, customs), _is(str, value_json), _optional(int, seq), _optional(str, failure)
+    )
+
+
 def restore_content(draft: Draft, content: Any) -> None:
     """Put what ``content_of`` gave into ``draft``. ``ValueError``, ``LookupError`` or ``TypeError`` if it is none."""
     _restore_content(draft, content)
@@ -176,6 +201,8 @@ def restore_whole(draft: Draft, whole: Mapping[str, Any]) -> None:
         raise ValueError("other counters than a state has")
     for name, count in counters.items():
         setattr(draft, name, _is(int, count))
+    draft.customs = _is(int, whole.get("customs", 0))
+    draft.folds = {name: fold_of(row) for name, row in _is(dict, whole.get("folds", {})).items()}
 
 
 def _restore_ownership(draft: Draft, ownership: dict[str, Any]) -> None:

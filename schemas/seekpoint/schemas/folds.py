@@ -1,0 +1,207 @@
+"""Folds of users' own: what a pure function makes of a process's custom entries, kept wherever its state is kept.
+
+    @fold("spent", initial=0)
+    def spent(value, kind, payload):
+        return value + payload["cents"] if kind == "paid" else value
+
+Every reader that has the function registered folds it; one that has not goes on with the rest and leaves the result as
+it was. How many custom entries a result has seen is kept beside it: a result that is behind is never taken for current.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from seekpoint.schemas.bodies import Json
+from seekpoint.schemas.errors import FoldUnavailable, InvalidSetting, SeekpointError
+from seekpoint.schemas.values import dump, load
+
+if TYPE_CHECKING:
+    from seekpoint.schemas.state import Draft
+
+__all__ = [
+    "FOLDS_MAX",
+    "FOLD_BYTES_MAX",
+    "Folded",
+    "UserFold",
+    "advance_folds",
+    "fold",
+    "fold_problem",
+    "folded",
+    "import_folds",
+    "only",
+    "registered",
+    "stale_folds",
+]
+
+FOLD_BYTES_MAX = 16_384
+"""The most that the text of one result may take: a state with all of them still fits into a checkpoint."""
+FOLDS_MAX = 16
+"""How many folds may be registered, and how many results one process keeps."""
+
+Function = Callable[[Any, str, Any], Any]
+"""(value, kind, payload) -> the next value. Pure: no clock, no chance, no other state."""
+_F = TypeVar("_F", bound=Function)
+
+
+class Folded(NamedTuple):
+    """What one fold made of a process's custom entries so far."""
+
+    version: int
+    customs: int
+    """How many of them it has seen: fewer than the process has, and it is behind."""
+    value_json: Json
+    failed_seq: int | None = None
+    """The entry that its function could not fold; it stays so until there is a new version."""
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UserFold:
+    """A registered fold."""
+
+    name: str
+    version: int
+    initial_json: Json
+    function: Function
+
+    def after(self, found: Folded, seq: int, kind: str, payload_json: Json) -> Folded:
+        """What comes of one custom entry more. Whatever the function raises is kept: nothing else stops for it."""
+        customs = found.customs + 1
+        if found.failed_seq is not None:
+            return found._replace(customs=customs)
+        try:
+            text = dump(self.function(load(found.value_json), kind, load(payload_json)))
+            if len(text.encode()) > FOLD_BYTES_MAX:
+                raise OverflowError
+        except Exception as exc:  # a stranger's code: its message may name addresses, and every reader must agree
+            return Folded(self.version, customs, found.value_json, seq, type(exc).__name__)
+        return Folded(self.version, customs, text)
+
+
+_registered: dict[str, UserFold] = {}
+
+
+def fold(name: str, *, version: int = 1, initial: Any = None) -> Callable[[_F], _F]:
+    """Register a pure function (value, kind, payload) -> value under ``name``; ``initial`` is the first value.
+
+    It sees the process's applied custom entries in order; rewinding takes none back, a fork starts anew. Another
+    ``version`` (raise it when the function changes) is folded anew from the log. Values are JSON, at most 16 KiB.
+    A function that raises fails its own result from that entry on, and nothing else. ``InvalidSetting`` for a name
+    that is taken by another function, or a version or a number of folds that is none.
+    """
+    if not name or len(name) > 200 or type(version) is not int or version < 1:
+        raise InvalidSetting("a fold has a name of 1 to 200 characters and a version from 1 on", fold=name)
+    initial_json = dump(initial)
+    if len(initial_json.encode()) > FOLD_BYTES_MAX:
+        raise InvalidSetting(f"a fold's value takes at most {FOLD_BYTES_MAX} bytes", fold=name)
+
+    def register(function: _F) -> _F:
+        known = _registered.get(name)
+        if known is not None and _place(known.function) != _place(function):
+            raise InvalidSetting("two folds of one name", fold=name, hint="give one of them another name")
+        if known is None and len(_registered) >= FOLDS_MAX:
+            raise InvalidSetting(f"no more than {FOLDS_MAX} folds may be registered", fold=name)
+        _registered[name] = UserFold(name, version, initial_json, function)
+        return function
+
+    return register
+
+
+def _place(function: Function) -> tuple[str, str]:
+    """Where a function is written: a module that is loaded again registers it again."""
+    return function.__module__, getattr(function, "__qualname__", repr(function))
+
+
+def registered() -> Mapping[str, UserFold]:
+    """The folds of this interpreter, by name."""
+    return _registered.copy()
+
+
+@contextmanager
+def only(*folds: UserFold) -> Iterator[None]:
+    """For tests: within it just these are registered, in all threads; what was registered is back afterwards."""
+    kept = _registered.copy()
+    _registered.clear()
+    _registered.update({one.name: one for one in folds})
+    try:
+        yield
+    finally:
+        _registered.clear()
+        _registered.update(kept)
+
+
+def import_folds(modules: tuple[str, ...]) -> None:
+    """Import what registers folds. ``InvalidSetting`` naming the module that cannot be imported, and why."""
+    for name in modules:
+        try:
+            import_module(name)
+        except SeekpointError:
+            raise
+        except Exception as exc:  # a stranger's module may raise anything
+            why = f"{type(exc).__name__}: {exc}"[:200]
+            hint = "it must be installed, or be on PYTHONPATH"
+            raise InvalidSetting(f"no folds can be had of {name}: {why}", setting="folds", hint=hint) from exc
+
+
+def advance_folds(draft: Draft, seq: int, kind: str, payload_json: Json) -> None:
+    """One more custom entry of the process was applied. Results that are behind stay behind: they are never mixed."""
+    before = draft.customs
+    draft.customs = before + 1
+    if not _registered:
+        return
+    made = dict(draft.folds)
+    for name, one in _registered.items():
+        found = made.get(name)
+        if found is None and not before and len(made) < FOLDS_MAX:
+            found = Folded(one.version, 0, one.initial_json)
+        if found is not None and (found.version, found.customs) == (one.version, before):
+            made[name] = one.after(found, seq, kind, payload_json)
+    draft.folds = made
+
+
+def fold_problem(draft: Draft, one: UserFold) -> str | None:
+    """Why the result of ``one`` that ``draft`` carries may not be used; None if it may, or if there is none to have."""
+    if not draft.customs:  # also a finished process: nothing of it is left
+        return None
+    found = draft.folds.get(one.name)
+    if found is None:
+        return "it was not folded along"
+    if found.version != one.version:
+        return f"it is of version {found.version}, not {one.version}"
+    if found.customs != draft.customs:
+        return f"it has seen {found.customs} of {draft.customs} custom entries"
+    return None
+
+
+def stale_folds(draft: Draft) -> dict[str, str]:
+    """By name: the registered folds whose result here is missing, behind or of another version, and why."""
+    if not draft.customs or not _registered:
+        return {}
+    problems = {name: fold_problem(draft, one) for name, one in _registered.items()}
+    return {name: why for name, why in problems.items() if why is not None}
+
+
+def folded(draft: Draft, name: str) -> Any:
+    """The value of a registered fold, a fresh copy. ``FoldUnavailable`` rather than one that is not current."""
+    one = _registered.get(name)
+    if one is None:
+        hint = "import its module here, or name it in the setting folds"
+        raise FoldUnavailable("no fold of this name is registered here", fold=name, hint=hint)
+    if draft.finished:
+        raise FoldUnavailable("of a finished process only its result is left", fold=name, seq=draft.seq)
+    problem = fold_problem(draft, one)
+    if problem is not None:
+        raise FoldUnavailable(f"what is kept of the fold is not current: {problem}", fold=name, version=one.version)
+    found = draft.folds.get(name)
+    if found is None:
+        return load(one.initial_json)
+    if found.failed_seq is not None:
+        facts = {"fold": name, "version": one.version, "seq": found.failed_seq, "failure": found.failure}
+        hint = "correct the function, raise its version"
+        raise FoldUnavailable(f"its function failed at an entry ({found.failure})", hint=hint, **facts)
+    return load(found.value_json)
