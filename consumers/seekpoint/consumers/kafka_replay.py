@@ -116,7 +116,8 @@ class KafkaTopic:
             with self._ours():
                 described = self._described(self.topic)
                 cluster = self._answer(self._admin.describe_cluster(request_timeout=self._timeout_s))
-                config = self._config()
+                # What a source keeps and for how long is of no concern, and asking needs a right of its own.
+                config = self._config() if self.cluster.is_staging else {}
             self._facts = TopicFacts(
                 cluster_id=str(cluster.cluster_id),
                 topic=self.topic,

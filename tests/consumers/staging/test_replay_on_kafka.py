@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -246,8 +247,11 @@ def test_the_targets_broker_dies_meanwhile(tmp_path: Path) -> None:
         ]
 
 
-def test_production_is_left_alone(world: StagingWorld) -> None:
-    """I12: while others write there, a replay changes no topic, no group, no record of theirs."""
+def test_production_is_left_alone(world: StagingWorld, cluster: LocalCluster) -> None:
+    """I12: while others write there, a replay changes no topic, no group, no record, no key in Redis."""
+    kept = redis.Redis.from_url(cluster.redis_url)
+    kept.set("somebody's", "value")
+    keys = {key: kept.dump(key) for key in kept.keys()}
     topic, target = world.topic(), world.topic()
     world.write(topic, rows(2_000))
     before = everything(world.admin, without=(topic, target, AUDIT_TOPIC))
@@ -269,6 +273,8 @@ def test_production_is_left_alone(world: StagingWorld) -> None:
     assert report.checked
     assert report.replayed >= 2_000
     assert everything(world.admin, without=(topic, target, AUDIT_TOPIC)) == before
+    assert {key: kept.dump(key) for key in kept.keys()} == keys
+    kept.close()
     found = world.read(topic)
     assert len(found) == 2_000 + written[0]
     assert not any("seekpoint-replay" in name for row in found for name, _ in row[5])

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
 
-from seekpoint.consumers.staging.headers import Origin
+from seekpoint.consumers.staging.headers import JOB, OFFSET, TIMESTAMP, Origin
 from seekpoint.consumers.staging.ports import Headers
 from seekpoint.schemas.errors import ReplayMismatch
 
@@ -104,36 +104,53 @@ class Arrivals:
     """The first places where a source's records are not in its order, or one is twice there."""
     _newest: dict[tuple[int, int], int] = field(default_factory=dict)
     _runs: dict[int, Run] = field(default_factory=dict)
+    _partitions: dict[bytes, int] = field(default_factory=dict)
+    _job_header: tuple[str, bytes] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._job_header = (JOB, self.job.encode())
 
     def add(self, message: Any) -> None:
-        """Count one record of the target, if it is the job's."""
+        """Count one record of the target, if it is the job's. Most have our four headers last: a look at those first."""
         headers = message.headers()
-        origin = Origin.of(headers)
-        if origin is None or origin.job != self.job:
+        if headers is None:
             return
+        last = headers[-4:]
+        if len(last) == 4 and last[0] == self._job_header and last[3][0] == TIMESTAMP and last[2][0] == OFFSET:
+            source, offset, stamp = last[1][1], int(last[2][1]), int(last[3][1])
+            partition = self._partitions.get(source)
+            if partition is None:
+                partition = self._partitions[source] = int(source.rpartition(b"/")[2])
+            self._count(message, headers[:-4] if len(headers) > 4 else (), partition, offset, stamp, False)
+            return
+        origin = Origin.of(headers)
+        if origin is not None and origin.job == self.job:
+            kept = [header for header in headers if not header[0].startswith("seekpoint-replay-")]
+            self._count(message, kept, origin.partition, origin.offset, origin.timestamp_ms, origin.seeded)
+
+    def _count(self, message: Any, kept: Headers, source: int, offset: int, stamp: int, seeded: bool) -> None:
         key, value, partition = message.key(), message.value(), message.partition()
-        kept = [header for header in headers if not header[0].startswith("seekpoint-replay-")]
-        tally = self.tallies.of(partition)
+        tally = self.tallies.by_partition.get(partition) or self.tallies.of(partition)
         tally[0] += 1
-        tally[1] += len(key or b"") + len(value or b"")
+        tally[1] += (0 if key is None else len(key)) + (0 if value is None else len(value))
         # A time that Kafka's client cannot carry (0) was stamped anew; its header still says it.
-        stamp = message.timestamp()[1] if origin.timestamp_ms > 0 else origin.timestamp_ms
-        tally[2] += record_sum(origin.offset, key, value, stamp, kept)
-        if origin.seeded:
+        found = message.timestamp()[1] if stamp > 0 else stamp
+        tally[2] += record_sum(offset, key, value, found, kept)
+        if seeded:
             self.seeded += 1
         else:
-            self._place(origin, partition, message.offset())
+            self._place(source, offset, partition, message.offset())
 
-    def _place(self, origin: Origin, partition: int, offset: int) -> None:
-        lane = (origin.partition, partition)
-        if origin.offset <= self._newest.get(lane, -1) and len(self.disorder) < 10:
-            self.disorder.append(f"{origin.partition}:{origin.offset} again or too late at {partition}:{offset}")
-        self._newest[lane] = origin.offset
+    def _place(self, source: int, source_offset: int, partition: int, offset: int) -> None:
+        lane = (source, partition)
+        if source_offset <= self._newest.get(lane, -1) and len(self.disorder) < 10:
+            self.disorder.append(f"{source}:{source_offset} again or too late at {partition}:{offset}")
+        self._newest[lane] = source_offset
         run = self._runs.get(partition)
-        if run is None or not run.takes(origin.partition, origin.offset, partition, offset):
+        if run is None or not run.takes(source, source_offset, partition, offset):
             if run is not None:
                 self.on_run(run)
-            self._runs[partition] = Run(origin.partition, origin.offset, partition, offset)
+            self._runs[partition] = Run(source, source_offset, partition, offset)
 
     def finish(self) -> None:
         """Nothing more comes: tell of the last runs."""
