@@ -19,13 +19,15 @@ from seekpoint.schemas.errors import EffectFailed, EffectUnknown
 __all__: list[str] = []
 
 PORT = int(sys.argv[1])
+LIFE = int(os.environ["AGENT_LIFE"])
+"""Which start of the agent this is: later ones have higher numbers."""
 
 
 async def ask(what: str, key: str, takes_s: float = 0.0) -> dict[str, Any]:
     """One question to the ledger."""
     reader, writer = await asyncio.open_connection("127.0.0.1", PORT)
     try:
-        asked = {"what": what, "key": key, "by": os.getpid(), "takes_s": takes_s}
+        asked = {"what": what, "key": key, "by": LIFE, "takes_s": takes_s}
         writer.write(json.dumps(asked).encode() + b"\n")
         return dict(json.loads(await reader.readline()))
     finally:
@@ -34,7 +36,7 @@ async def ask(what: str, key: str, takes_s: float = 0.0) -> dict[str, Any]:
 
 async def work(number: int, *, idempotency_key: str) -> int:
     """Done outside, by key."""
-    await ask("call", idempotency_key, 0.02)
+    await ask("call", idempotency_key, 0.05)
     return number
 
 
@@ -71,7 +73,7 @@ async def one(node: Node, number: int, room: asyncio.Semaphore) -> None:
 async def main(first: int, count: int) -> None:
     """All of them, twenty at once."""
     room = asyncio.Semaphore(20)
-    async with Node.connect(Settings.load()) as node:
+    async with Node.connect(Settings.load(node_id=f"life-{LIFE}")) as node:
         outcomes = await asyncio.gather(
             *(one(node, first + index, room) for index in range(count)), return_exceptions=True
         )

@@ -28,7 +28,7 @@ from seekpoint.schemas import Settings
 __all__ = ["Judged", "conduct", "judge"]
 
 _HERE = Path(__file__).parent
-_AT_ONCE = 40
+_AT_ONCE = 20
 
 
 @dataclass
@@ -36,6 +36,8 @@ class Judged:
     """What the ledger and the journal say together."""
 
     runs: int = 0
+    lives: int = 0
+    """Starts of the agent."""
     finished: int = 0
     kills: int = 0
     stops: int = 0
@@ -78,10 +80,12 @@ def _batch(
     try:
         for attempt in range(1_000):
             assert time.monotonic() < give_up, "the runs do not come to an end"
-            agent = _agent(settings, folder, port, first, count)
+            judged.lives += 1
+            agent = _agent(settings, folder, port, first, count, judged.lives)
+            _until_at_work(agent, judged.lives, folder / "ledger.jsonl")
             zombies = _wake(zombies)
             # At first it is disturbed at any moment of its work; later ones are left alone, or nothing would ever end.
-            patience_s = chance.uniform(0.4, 1.6) if attempt < 6 else 60.0
+            patience_s = chance.uniform(0.0, 0.4) if attempt < 4 else 60.0
             if _came_through(agent, patience_s):
                 if not asyncio.run(_resolve(settings, first, count)):
                     return
@@ -99,10 +103,19 @@ def _batch(
             agent.wait()
 
 
-def _agent(settings: Settings, folder: Path, port: int, first: int, count: int) -> subprocess.Popen[bytes]:
+def _agent(settings: Settings, folder: Path, port: int, first: int, count: int, life: int) -> subprocess.Popen[bytes]:
     command = [sys.executable, str(_HERE / "ledger_agent.py"), str(port), str(first), str(count)]
     with (folder / "agents.log").open("ab") as log:
-        return subprocess.Popen(command, env=environment(settings), stdout=log, stderr=log)
+        return subprocess.Popen(command, env=environment(settings) | {"AGENT_LIFE": str(life)}, stdout=log, stderr=log)
+
+
+def _until_at_work(agent: subprocess.Popen[bytes], life: int, ledger: Path) -> None:
+    """Return once the agent has done anything, or is through."""
+    deadline = time.monotonic() + 30
+    mine = f'"by": {life},'
+    while agent.poll() is None and mine not in (ledger.read_text() if ledger.exists() else ""):
+        assert time.monotonic() < deadline, "the agent does not begin to work"
+        time.sleep(0.02)
 
 
 def _wake(zombies: list[subprocess.Popen[bytes]]) -> list[subprocess.Popen[bytes]]:
@@ -135,24 +148,24 @@ async def _resolve(settings: Settings, first: int, count: int) -> int:
 # --- the judge --------------------------------------------------------------------------------------------------------
 def judge(settings: Settings, ledger: Path, judged: Judged) -> None:
     """I8, in the ledger's own order: nothing after its answer, once more a takeover, at most once never twice."""
-    owners, finished = _owners(settings)
-    judged.finished = len(finished)
-    judged.takeovers = sum(owners.values()) - len(owners)
+    found = _read(settings)
+    judged.finished = len(found.finished)
+    judged.takeovers = sum(found.owners.values()) - len(found.owners)
     calls: Counter[str] = Counter()
-    returned: set[str] = set()
+    answered: dict[str, int] = {}
     for line in ledger.read_text().splitlines():
         said = json.loads(line)
-        key = said["key"]
-        if said["what"] == "returned":
-            returned.add(key)
+        key, life = said["key"], said["by"]
+        if said["what"] == "returned" and life >= found.settled.get(key, 1 << 62):
+            answered.setdefault(key, life)  # not what a fenced owner was told: its entry does not count
         elif said["what"] == "parked":
             judged.parked += 1
         elif said["what"] == "call":
             calls[key] += 1
-            if key in returned:
+            if life >= answered.get(key, 1 << 62):  # an earlier life's was under way: in doubt, not done again
                 judged.faults.append(f"{key} was called after its answer was given")
     for key, times in calls.items():
-        most = 1 if key.endswith("/once:1") else owners[key.partition("/")[0]]
+        most = 1 if key.endswith("/once:1") else found.owners[key.partition("/")[0]]
         if times > most:
             judged.faults.append(f"{key} was called {times} times, {most} are allowed")
     judged.calls, judged.repeated = sum(calls.values()), sum(times - 1 for times in calls.values())
@@ -160,20 +173,32 @@ def judge(settings: Settings, ledger: Path, judged: Judged) -> None:
         judged.faults.append(f"{judged.runs - judged.finished} runs are not finished")
 
 
-def _owners(settings: Settings) -> tuple[Counter[str], set[str]]:
-    """How many owners each process had, and which are finished: by the judge's own reading of the journal."""
-    epochs: Counter[str] = Counter()
-    finished: set[str] = set()
+@dataclass
+class _Journal:
+    """The journal by the judge's own reading: owners a process, lives that settled a call, processes that ended."""
+
+    owners: Counter[str] = field(default_factory=Counter)
+    lives: dict[str, int] = field(default_factory=dict)
+    settled: dict[str, int] = field(default_factory=dict)
+    finished: set[str] = field(default_factory=set)
+
+
+def _read(settings: Settings) -> _Journal:
+    found = _Journal()
     for partition in range(settings.partitions):
         for message in read_records(settings, partition):
             entry = decode(message.value())
             name, body = entry["body"]
             process_id = entry["process_id"]
-            if name == "seekpoint.Claim" and body["expected_epoch"] == epochs[process_id]:
-                epochs[process_id] += 1
-            elif name == "seekpoint.Finished" and entry["epoch"] == epochs[process_id]:
-                finished.add(process_id)
-    return epochs, finished
+            if name == "seekpoint.Claim" and body["expected_epoch"] == found.owners[process_id]:
+                found.owners[process_id] += 1
+                found.lives[process_id] = int(body["node_id"].rpartition("-")[2])
+            elif entry["seq"] is not None and entry["epoch"] == found.owners[process_id]:
+                if name == "seekpoint.Finished":
+                    found.finished.add(process_id)
+                elif name in ("seekpoint.StepEnded", "seekpoint.EffectSettled") and body["outcome"] == "succeeded":
+                    found.settled[f"{process_id}/{body['key']}"] = found.lives[process_id]
+    return found
 
 
 def main() -> None:
@@ -185,7 +210,7 @@ def main() -> None:
     options = parser.parse_args()
     from seekpoint.compose import LocalCluster, create_topics_sync
 
-    with tempfile.TemporaryDirectory() as folder, LocalCluster(Path(folder) / "cluster") as cluster:
+    with tempfile.TemporaryDirectory() as folder, LocalCluster(directory=Path(folder) / "cluster") as cluster:
         settings = cluster.settings(journal="ledger", owner_timeout_s=2.0, heartbeat_interval_s=0.3)
         create_topics_sync(settings)
         judged = conduct(settings, Path(folder), options.runs, options.seed, options.deadline_s)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 __all__: list[str] = []
@@ -20,18 +21,16 @@ async def main(path: Path) -> None:
     with path.open("a", buffering=1) as file:
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            while line := await reader.readline():
-                asked = json.loads(line)
-                file.write(json.dumps(asked) + "\n")
-                was_done = asked["key"] in done
-                if asked["what"] == "call":
-                    done.add(asked["key"])
-                    await asyncio.sleep(asked.get("takes_s", 0))
-                writer.write(json.dumps({"done": was_done}).encode() + b"\n")
-                try:
+            with suppress(ConnectionError):  # whoever asked was killed
+                while (line := await reader.readline()).endswith(b"\n"):
+                    asked = json.loads(line)
+                    file.write(json.dumps(asked) + "\n")
+                    was_done = asked["key"] in done
+                    if asked["what"] == "call":
+                        done.add(asked["key"])
+                        await asyncio.sleep(asked.get("takes_s", 0))
+                    writer.write(json.dumps({"done": was_done}).encode() + b"\n")
                     await writer.drain()
-                except ConnectionError:  # whoever asked was killed
-                    break
             writer.close()
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
