@@ -10,6 +10,9 @@ from typing import Annotated
 import typer
 
 from seekpoint.console import (
+    agents,
+    budgets,
+    calls,
     checkpoints,
     cluster,
     doctor,
@@ -17,6 +20,7 @@ from seekpoint.console import (
     history,
     lag,
     letters,
+    portable,
     processes,
     recoveries,
     rehearsal,
@@ -42,6 +46,7 @@ app = typer.Typer(
 )
 for _commands in (
     *(cluster, topics, processes, history, recoveries, checkpoints, lag, trim, replay, effects),
+    *(agents, calls, budgets, portable),
     *(letters, serve, schema, doctor, rehearsal),
 ):
     _commands.register(app)
