@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from outside_ledger import Died, Ledger
-from seekpoint.producers import Node
+from seekpoint.producers import Node, Process, agent
 from seekpoint.producers.durable import obligations
 from seekpoint.producers.durable.connectors import Connector, Connectors, NotDone
 from seekpoint.producers.durable.resolution import Effect
 from seekpoint.producers.durable.retries import Retry
 from seekpoint.schemas import MemoryLog
-from seekpoint.schemas.errors import ObligationStuck
+from seekpoint.schemas.errors import EffectFailed, EffectUnknown, ObligationStuck
 
 MADE: list[str] = []
 
@@ -150,3 +150,37 @@ async def test_an_effect_that_is_settled_later_is_owed_from_then_on(node: Node, 
         )
         await process.compensate()
     assert ledger.taken_back == ["5 of 'paid 5'"]
+
+
+async def test_a_run_whose_code_fails_takes_back_what_it_did(node: Node, ledger: Ledger) -> None:
+    """The newest effect first, then the run is failed with the code's own error; run again it is told so."""
+
+    @agent("payer")
+    async def run(process: Process, input: Any) -> None:
+        await pay_twice(process, ledger)
+        raise ValueError("no room left")
+
+    with pytest.raises(ValueError, match="no room left"):
+        await node.run(run, "p")
+    assert ledger.taken_back == ["7 of 'paid 7'", "5 of 'paid 5'"]
+    state = (await node.recover("p")).state
+    assert (state.lifecycle, list(state.obligations)) == ("failed", [])
+    with pytest.raises(EffectFailed, match="taken back"):
+        await node.run(run, "p")
+    assert ledger.calls["p/pay:1"] == 1
+
+
+async def test_a_run_that_can_go_on_takes_nothing_back(node: Node, ledger: Ledger) -> None:
+    """Nobody can tell of an effect: it waits for a person."""
+
+    @agent("payer")
+    async def run(process: Process, input: Any) -> None:
+        await pay_twice(process, ledger)
+        ledger.fails = [ConnectionError("reset")]
+        await process.effect("pay", ledger.pay, 9, semantics=Effect.AT_MOST_ONCE)
+
+    with pytest.raises(EffectUnknown):
+        await node.run(run, "p")
+    assert not ledger.taken_back
+    state = (await node.recover("p")).state
+    assert (state.lifecycle, len(state.obligations)) == ("awaiting", 2)
