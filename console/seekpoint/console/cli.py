@@ -17,6 +17,7 @@ from seekpoint.console import (
     cluster,
     doctor,
     effects,
+    gates,
     history,
     lag,
     letters,
@@ -27,6 +28,7 @@ from seekpoint.console import (
     replay,
     schema,
     serve,
+    shared,
     topics,
     trim,
 )
@@ -45,7 +47,7 @@ app = typer.Typer(
     rich_markup_mode="rich" if sys.stdout.isatty() else None,  # loading Rich takes 60 ms, for nothing in a pipe
 )
 for _commands in (
-    *(cluster, topics, processes, history, recoveries, checkpoints, lag, trim, replay, effects),
+    *(cluster, topics, processes, history, recoveries, checkpoints, lag, trim, replay, effects, gates, shared),
     *(agents, calls, budgets, portable),
     *(letters, serve, schema, doctor, rehearsal),
 ):
