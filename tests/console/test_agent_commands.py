@@ -42,6 +42,11 @@ async def changed(process, input):
     return await process.step("touch", touch, input["name"] + "-2")
 
 
+@agent("breaker")
+async def breaking(process, input):
+    raise ValueError("no such order")
+
+
 async def plain(process, input):
     return None
 """
@@ -402,6 +407,15 @@ def test_an_agent_is_run_and_its_history_checked(seekpoint: Shell, log: MemoryLo
     found = seekpoint("replay-check", "p", "--agent", "touching:changed", "--json")
     assert (found.code, found.json["ok"], found.json["divergence"]["key"]) == (1, False, "touch:1")
     assert not list(Path().glob("made*"))
+
+
+def test_an_agent_that_fails_is_told_as_such(seekpoint: Shell, log: MemoryLog) -> None:
+    """As its own failure, not as a fault of Seekpoint's; it is recorded, and the check ends there."""
+    failed = seekpoint("run", "p", "--agent", "touching:breaking")
+    assert (failed.code, "the agent failed: ValueError: no such order" in failed.err) == (1, True)
+    assert "report" not in failed.err
+    assert on(log, lambda node: node.recover("p")).state.lifecycle == "failed"
+    assert "to the recorded failure" in seekpoint("replay-check", "p", "--agent", "touching:breaking").out
 
 
 def test_an_export_is_checked_without_a_journal(

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seekpoint.console.commands import AsJson, command
-from seekpoint.console.output import clean, emit, emit_json, say
+from seekpoint.console.faults import is_debug
+from seekpoint.console.output import clean, emit, emit_json, fail, say
 from seekpoint.console.processes import ProcessId
 from seekpoint.console.target import Target
 
@@ -71,9 +72,19 @@ def run(
     """
     import asyncio
 
+    from seekpoint.schemas.errors import EXIT_FAULT, SeekpointError
+
     target.require_kafka()
     wanted, given = load_agent(agent), _json(input)
-    result = asyncio.run(_run(target, process_id, wanted, given, take_over))
+    try:
+        result = asyncio.run(_run(target, process_id, wanted, given, take_over))
+    except SeekpointError:
+        raise
+    except Exception as exc:  # the agent's own
+        if is_debug():
+            raise
+        fail(f"{process_id}: the agent failed: {type(exc).__name__}: {exc}; that is recorded, run it again to resume")
+        return EXIT_FAULT
     if json:
         emit_json({"process_id": process_id, "result": _plain(result)})
     else:

@@ -418,6 +418,50 @@ async def test_a_cancelled_process_is_checked_to_where_it_was_told(node: Node) -
     assert told == [True, True]
 
 
+async def test_what_was_taken_back_later_was_done_when_the_code_came_by(node: Node) -> None:
+    """An effect that its failing process compensated is answered as it was then."""
+    world = World()
+
+    async def code(process: Process, input: Any) -> Any:
+        await process.effect("book", world.do, 1, compensate=undo)
+        try:
+            await process.step("fails", world.fails)
+        except LookupError:
+            await process.compensate()
+            raise
+
+    entries = await ran(node, code)
+    assert any(isinstance(one.entry.body, b.ObligationSettled) for one in entries)
+    runs = world.runs
+    found = await checked(code, entries)
+    assert (found.ok, found.ended_by, found.calls) == (True, "error", 2), str(found)
+    owed = next(at for at, one in enumerate(entries) if isinstance(one.entry.body, b.ObligationSettled))
+    found = await checked(code, entries[: owed - 1])
+    assert (found.ok, found.ended_at) == (True, "compensate")
+    assert (world.runs, undone) == (runs, [1])
+
+
+undone: list[int] = []
+
+
+async def undo(what: int) -> None:
+    undone.append(what)
+
+
+async def test_mail_is_not_remembered(node: Node) -> None:
+    """Who receives instead of opening a gate waits for new mail in every run: the check says so, in its turn."""
+
+    async def code(process: Process, input: Any) -> Any:
+        async for _ in process.turns():
+            await process.receive("go")
+            return
+
+    await node.signal("p", "go")
+    found = await checked(code, await ran(node, code))
+    assert found.divergence is not None
+    assert (found.divergence.kind, found.ended_at) == ("length", "1/receive")
+
+
 # --- what cannot be checked
 async def test_a_trimmed_history_is_refused(node: Node, log: MemoryLog) -> None:
     """What the code asked there is not known."""

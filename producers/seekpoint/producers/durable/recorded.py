@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
 
+from seekpoint.producers.durable.effect_knowledge import UNDO
 from seekpoint.producers.durable.scopes import turn_of
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies import Json
@@ -110,7 +111,8 @@ class RecordedRun:
     def starting_state(self) -> State:
         """The state a run of the whole history begins with: it remembers every call, and no turn is over yet."""
         draft = self.state.thaw()
-        draft.calls = CallsDraft(self.records)
+        # What was taken back at the end was not, when the code came by.
+        draft.calls = CallsDraft({key: call for key, call in self.records.items() if not key.startswith(UNDO)})
         draft.turn, draft.turn_frame = self.first_turn, self.first_frame
         return draft.freeze()
 

@@ -21,6 +21,7 @@ from seekpoint.producers.durable.recorded import RecordedRun
 from seekpoint.producers.durable.scopes import Scope
 from seekpoint.producers.durable.shared import ProcessShared, Versioned
 from seekpoint.producers.durable.writes import Writes
+from seekpoint.producers.handle import Cause
 from seekpoint.producers.process import Acknowledged, Process
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.entry import process_key
@@ -139,7 +140,8 @@ class Rehearsal(Process):
         self.conduct = Conduct(agent=agent, detail=detail)
         self.task = asyncio.current_task()
         self.node: Any = RehearsalNode(run)
-        self._handle: Any = SimpleNamespace(mail=[], error=None, mail_changed=asyncio.Event())
+        self._handle: Any = SimpleNamespace(mail=[], error=None, mail_changed=asyncio.Event(), check_open=lambda: None)
+        self._cause = Cause()
         self._confirmer: Any = None
 
     # --- what it looks like
@@ -229,13 +231,13 @@ class Rehearsal(Process):
 
     async def receive(self, name: str | None = None, *, timeout_s: float | None = None) -> MailItem:
         """A message that comes: none does."""
-        found: MailItem = await self.wait(HistoryEnds("receive", "mail", None))
+        found: MailItem = await self.wait(self._unkept("receive", "mail"))
         return found
 
     async def compensate(self) -> None:
         """What is owed stays owed."""
         if self._state.obligations:
-            await self.wait(HistoryEnds("compensate", "effect", None))
+            await self.wait(self._unkept("compensate", "effect"))
 
     async def release(self, reason: str | None = None) -> None:
         """Not by an agent."""
@@ -247,6 +249,11 @@ class Rehearsal(Process):
     def shared(self, name: str) -> ProcessShared:
         """A shared value, as it was seen."""
         return _RehearsalShared(self, self.node.shared(name))
+
+    def _unkept(self, asked: str, kind: str) -> HistoryEnds:
+        """The end of the history at something that no run remembers."""
+        turn = self.desk.turn
+        return HistoryEnds(f"{turn}/{asked}" if turn else asked, kind, None)
 
     # --- parking
     def parked(self, end: HistoryEnds, asked: str, arguments: tuple[Any, ...]) -> Any:
