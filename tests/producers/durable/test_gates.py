@@ -13,7 +13,9 @@ from cuts import bodies, cut_after, cuts, of_kind, on_node, until
 from seekpoint.producers import Agent, GateAnswer, Node, Process, VirtualClock, agent
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.errors import ReplayDivergence
+from seekpoint.schemas.codec import encode
+from seekpoint.schemas.entry import Entry, new_id
+from seekpoint.schemas.errors import LimitExceeded, ReplayDivergence
 
 START_US = 1_700_000_000_000_000
 HOUR_US = 3_600_000_000
@@ -123,6 +125,15 @@ async def test_gates_of_one_name_that_are_open_at_once_are_answered_in_their_ord
     assert [answer.payload for answer in answers] == ["one", "two", "three"]
 
 
+async def test_a_gate_that_could_not_be_opened_keeps_no_other_waiting(node: Node) -> None:
+    """Its place in the line is free again."""
+    async with node.open("p") as process:
+        with pytest.raises(LimitExceeded):
+            await process.gate("ok", prompt="x" * 1_048_500)
+        await node.signal("p", "ok", 1)
+        assert (await asyncio.wait_for(process.gate("ok"), 5)).payload == 1
+
+
 async def test_one_signal_answers_one_gate(node: Node, log: MemoryLog) -> None:
     """The gate that took it is closed by it; the other goes on waiting."""
     async with node.open("p") as process:
@@ -176,6 +187,20 @@ async def test_an_answer_in_the_log_counts_though_nobody_was_there_when_the_time
     clock = VirtualClock(START_US + 9 * HOUR_US, patience_s=0)
     result = await on_node(cut, lambda node: node.run(asker(timeout=3_600), "p", take_over=True), clock)
     assert result[:2] == [True, "approved"]
+
+
+async def test_an_answer_that_nobody_has_read_yet_comes_before_the_time(
+    node: Node, log: MemoryLog, clock: VirtualClock
+) -> None:
+    """In the log when the moment comes: it is read to its end before anybody says that nobody answered."""
+    async with node.open("p") as process:
+        gate = asyncio.ensure_future(process.gate("ok", timeout=60))
+        await opened(log)
+        await asyncio.sleep(0.05)
+        signal = Entry(new_id(), "p", None, 0, None, None, 0, None, None, None, b.Signal("ok", "1"))
+        log.append(0, b"p", encode(signal))
+        clock.advance(60)
+        assert (await asyncio.wait_for(gate, 5)).payload == 1
 
 
 async def test_code_that_asks_something_else_does_not_get_the_answer(node: Node) -> None:

@@ -58,8 +58,9 @@ async def test_a_sample_is_acknowledged_before_the_code_has_it(node: Node, log: 
         log.refuse_appends()
         sample = asyncio.ensure_future(process.uuid())
         await asyncio.sleep(0.05)
-        assert not sample.done()
+        was_early = sample.done()
         log.heal()
+        assert not was_early
         assert await asyncio.wait_for(sample, 5) is not None
 
 
@@ -108,6 +109,23 @@ async def test_a_sample_of_the_users_own_is_taken_once(node: Node) -> None:
             assert set(process.written.calls) == {"setting:1", "page:1", "deep:1", "deep:1/page:1"}
     assert results[0] == results[1] == [None, {"a": 2, "b": 2}, {"a": 3, "b": 2}]
     assert taken == ["setting", "page", "page"]
+
+
+async def test_what_is_asked_inside_a_sample_belongs_to_it(node: Node) -> None:
+    """Answered from the record, it asks nothing: what stands behind it is found where it was."""
+
+    async def work(process: Process) -> list[Any]:
+        async def body() -> float:
+            return await process.random()
+
+        return [await process.sample("around", body), await process.random(), await process.now()]
+
+    results = []
+    for _ in range(2):
+        async with node.open("p") as process:
+            results.append(await work(process))
+            assert set(process.written.calls) == {"around:1", "around:1/random:1", "random:1", "now:1"}
+    assert results[0] == results[1]
 
 
 async def test_a_sample_that_raises_is_taken_again(node: Node, log: MemoryLog) -> None:

@@ -76,7 +76,7 @@ class GateCalls:
         opened = b.GateOpened(
             key=place.key, position=place.position, name=name, digest=digest, deadline_us=deadline_us, prompt=text
         )
-        return _Gate(process, place, name, deadline_us).opened_by(opened)
+        return _Gate(process, place, name, deadline_us).through(opened)
 
 
 def verdict_payload(is_approved: bool, reason: str | None) -> dict[str, Any]:
@@ -102,22 +102,14 @@ class _Gate:
     name: str
     deadline_us: int | None
 
-    async def opened_by(self, opened: b.GateOpened) -> GateAnswer:
-        """Journal that it is open, before it waits; then its answer."""
-        if self._signal() is None:
-            queue = self._queue()
-            await self.process.append(opened)
-            return await self._through(queue)
-        self.process.send(opened)
-        return await self.through()
-
-    async def through(self) -> GateAnswer:
-        """Its answer, once that is journaled."""
-        return await self._through(self._queue())
-
-    async def _through(self, queue: deque[str]) -> GateAnswer:
-        waiting = self.process.waiting
+    async def through(self, opened: b.GateOpened | None = None) -> GateAnswer:
+        """Its answer, once that is journaled; that it is open is journaled before it waits."""
+        waiting, queue = self.process.waiting, self._queue()
         try:
+            if opened is not None and self._signal() is None:
+                await self.process.append(opened)
+            elif opened is not None:
+                self.process.send(opened)
             item = await waiting.until(self._signal, self.deadline_us)
             closed = self._resolved(item)
             done = self.process.sent(closed)  # takes the signal out of the mailbox before anybody else looks

@@ -91,4 +91,4 @@ async def _wait(process: Process, place: Place, due_us: int) -> None:
     """It is over when it has fired and that is journaled: who dies in between waits, not at all, and says it again."""
     if process.clock.now_us() < due_us:
         await process.waiting.until(lambda: None, due_us)
-    await process.append(b.TimerFired(key=place.key, fired_at_us=process.clock.now_us()))
+    await process.append(b.TimerFired(key=place.key, fired_at_us=max(process.clock.now_us(), due_us)))
