@@ -31,8 +31,8 @@ def cuts(log: MemoryLog) -> Iterator[MemoryLog]:
 
 
 async def until(found: Callable[[], object]) -> None:
-    """Once ``found`` says something. Raises ``TimeoutError`` after five seconds."""
-    async with asyncio.timeout(5):
+    """Once ``found`` says something. Raises ``TimeoutError`` after half a minute."""
+    async with asyncio.timeout(30):
         while not found():  # noqa: ASYNC110  # no log tells a test that it has grown
             await asyncio.sleep(0.005)
 

@@ -103,7 +103,7 @@ async def test_a_child_begins_once_its_parent_has_written_it_down(
         was_early = list(began)
         log.heal()
         assert not was_early
-        assert await asyncio.wait_for(child.result(), 5) == "a done"
+        assert await asyncio.wait_for(child.result(), 30) == "a done"
 
 
 async def test_a_family_survives_a_crash_anywhere() -> None:
@@ -150,9 +150,9 @@ async def test_a_child_that_ended_elsewhere_is_answered_from_what_it_left(node: 
     assert (await node.recover("c")).state.owner is None
     await node.approve("c", "go")
     async with Node.in_memory(log, clock=VirtualClock()) as other:
-        assert await asyncio.wait_for(other.run(family.child(), "c"), 5) == "waits done"
+        assert await asyncio.wait_for(other.run(family.child(), "c"), 30) == "waits done"
     done, fails = list(family.done), False
-    assert await asyncio.wait_for(node.run(run, "p"), 5) == "waits done"
+    assert await asyncio.wait_for(node.run(run, "p"), 30) == "waits done"
     assert family.done == done
 
 
@@ -178,7 +178,7 @@ async def test_a_parents_cancel_is_its_childrens(node: Node, log: MemoryLog) -> 
     await until(lambda: of_kind(log, b.GateOpened, "p.0") and len(of_kind(log, b.ChildEnded)) == 1)
     await node.cancel("p", "stop")
     with pytest.raises(Cancelled) as caught:
-        await asyncio.wait_for(run, 5)
+        await asyncio.wait_for(run, 30)
     assert caught.value.process_id == "p"
     assert family.done.count("unbook") == 1
     state = (await node.recover("p.0")).state
@@ -203,7 +203,7 @@ async def test_a_child_that_was_cancelled_by_itself_fails_for_its_parent(node: N
     task = asyncio.create_task(node.run(run, "p"))
     await until(lambda: of_kind(log, b.GateOpened, "c"))
     await node.cancel("c")
-    assert await asyncio.wait_for(task, 5) == ["c", "then done"]
+    assert await asyncio.wait_for(task, 30) == ["c", "then done"]
 
 
 async def test_children_end_before_their_turn_does(node: Node, log: MemoryLog) -> None:

@@ -54,12 +54,12 @@ def asker(**how: Any) -> Agent:
 async def test_a_person_says_yes_with_name_and_reason(node: Node, log: MemoryLog) -> None:
     """While it waits the process is awaiting; the entry that closes the gate names the signal."""
     run = asyncio.create_task(node.run(asker(prompt={"amount": 12}), "p"))
-    await opened(log)
+    await until(lambda: any(isinstance(body, b.LifecycleChanged) and body.to == "awaiting" for body in bodies(log)))
     state = (await node.recover("p")).state
     assert state.lifecycle == "awaiting"
     assert state.calls["refund:1"].facts == {"name": "refund", "prompt": '{"amount":12}'}
     signal = await node.approve("p", "refund", reason="he is right", actor="ann")
-    assert await asyncio.wait_for(run, 5) == [
+    assert await asyncio.wait_for(run, 30) == [
         True, "approved", {"approved": True, "reason": "he is right"}, "ann", "he is right"
     ]  # fmt: skip
     (closed,) = of_kind(log, b.GateResolved)
@@ -121,7 +121,7 @@ async def test_gates_of_one_name_that_are_open_at_once_are_answered_in_their_ord
         await node.signal("p", "ok:2", "two")
         await node.signal("p", "ok", "one")
         await node.signal("p", "ok", "three")
-        answers: list[GateAnswer] = await asyncio.wait_for(gates, 5)
+        answers: list[GateAnswer] = await asyncio.wait_for(gates, 30)
     assert [answer.payload for answer in answers] == ["one", "two", "three"]
 
 
@@ -131,7 +131,7 @@ async def test_a_gate_that_could_not_be_opened_keeps_no_other_waiting(node: Node
         with pytest.raises(LimitExceeded):
             await process.gate("ok", prompt="x" * 1_048_500)
         await node.signal("p", "ok", 1)
-        assert (await asyncio.wait_for(process.gate("ok"), 5)).payload == 1
+        assert (await asyncio.wait_for(process.gate("ok"), 30)).payload == 1
 
 
 async def test_one_signal_answers_one_gate(node: Node, log: MemoryLog) -> None:
@@ -140,11 +140,11 @@ async def test_one_signal_answers_one_gate(node: Node, log: MemoryLog) -> None:
         gates = [asyncio.ensure_future(process.gate("ok")) for _ in range(2)]
         await opened(log, 2)
         await node.signal("p", "ok")
-        await asyncio.wait_for(gates[0], 5)
+        await asyncio.wait_for(gates[0], 30)
         await asyncio.sleep(0.05)
         assert not gates[1].done()
         await node.signal("p", "ok")
-        await asyncio.wait_for(gates[1], 5)
+        await asyncio.wait_for(gates[1], 30)
     assert len({one.external_id for one in of_kind(log, b.GateResolved)}) == 2
 
 
@@ -157,10 +157,10 @@ async def test_a_gate_times_out(node: Node, log: MemoryLog, clock: VirtualClock)
         await asyncio.sleep(0.05)
         assert not gate.done()
         clock.advance(0.001)
-        answer = await asyncio.wait_for(gate, 5)
+        answer = await asyncio.wait_for(gate, 30)
         assert (answer.timed_out, bool(answer), answer.outcome) == (True, False, "timed_out")
         await node.signal("p", "ok", "late")
-        assert (await asyncio.wait_for(process.gate("ok", timeout=60), 5)).payload == "late"
+        assert (await asyncio.wait_for(process.gate("ok", timeout=60), 30)).payload == "late"
 
 
 @pytest.mark.parametrize("away_hours", [0, 5, 9])
@@ -200,7 +200,7 @@ async def test_an_answer_that_nobody_has_read_yet_comes_before_the_time(
         signal = Entry(new_id(), "p", None, 0, None, None, 0, None, None, None, b.Signal("ok", "1"))
         log.append(0, b"p", encode(signal))
         clock.advance(60)
-        assert (await asyncio.wait_for(gate, 5)).payload == 1
+        assert (await asyncio.wait_for(gate, 30)).payload == 1
 
 
 async def test_code_that_asks_something_else_does_not_get_the_answer(node: Node) -> None:
@@ -248,7 +248,7 @@ async def test_what_came_before_a_pause_is_not_repeated_after_it() -> None:
         assert done == ["reserve"]
         await node.approve("p", "pay")
         await node.deny("p", "pay", reason="enough")
-        answers = await asyncio.wait_for(node.run(careful(done), "p"), 5)
+        answers = await asyncio.wait_for(node.run(careful(done), "p"), 30)
     assert [answer[0] for answer in answers] == ["approved", "denied"]
     assert done == ["reserve", "pay"]
     assert len(of_kind(log, b.GateOpened)) == 2
@@ -282,7 +282,7 @@ async def test_a_gate_waits_on_while_the_log_cannot_be_read_or_written(node: Nod
     assert not run.done()
     log.heal()
     await node.approve("p", "refund")
-    assert (await asyncio.wait_for(run, 5))[1] == "approved"
+    assert (await asyncio.wait_for(run, 30))[1] == "approved"
 
 
 async def test_in_plain_mode_the_lifecycle_stays_whose_it_is(node: Node, log: MemoryLog) -> None:
@@ -291,5 +291,5 @@ async def test_in_plain_mode_the_lifecycle_stays_whose_it_is(node: Node, log: Me
         gate = asyncio.ensure_future(process.gate("ok"))
         await opened(log)
         await node.signal("p", "ok")
-        await asyncio.wait_for(gate, 5)
+        await asyncio.wait_for(gate, 30)
     assert not of_kind(log, b.LifecycleChanged)
