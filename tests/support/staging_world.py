@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from agents import until
 from seekpoint.schemas import Settings
 from seekpoint.schemas.clusters import Cluster
 
@@ -45,7 +46,17 @@ class StagingWorld:
             [NewTopic(name, num_partitions=partitions, replication_factor=1, config=config or {})], operation_timeout=20
         ).values()
         made.result(20)
+        until(lambda: len(self.admin.list_topics(name, timeout=20).topics[name].partitions) == partitions, 20)
+        until(lambda: self._is_described(name), 20)
         return name
+
+    def _is_described(self, name: str) -> bool:
+        """Whether the brokers agree that it is there."""
+        [asked] = self.admin.describe_topics(TopicCollection([name])).values()
+        try:
+            return len(asked.result(20).partitions) > 0
+        except KafkaException:
+            return False
 
     def write(self, topic: str, rows: Iterable[tuple[int, bytes | None, bytes | None, int, Any]]) -> None:
         """Append records: partition, key, value, time, headers."""

@@ -111,7 +111,7 @@ class Arrivals:
         self._job_header = (JOB, self.job.encode())
 
     def add(self, message: Any) -> None:
-        """Count one record of the target, if it is the job's. Most have our four headers last: a look at those first."""
+        """Count one record of the target, if it is the job's. Most have our four headers last."""
         headers = message.headers()
         if headers is None:
             return
