@@ -19,7 +19,7 @@ from seekpoint.schemas.fold import advance, fold
 from seekpoint.schemas.partition import partition_of
 from seekpoint.schemas.state import Draft, State, new_state
 
-__all__ = ["POISON", "Step", "Written", "expected_states", "steps", "write_history"]
+__all__ = ["ACTIONS", "POISON", "Step", "Written", "expected_states", "steps", "write_history"]
 
 PROCESS_IDS = ("case-17", "case-18", "ü", "zz")
 ACTIONS = (

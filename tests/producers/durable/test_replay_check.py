@@ -12,6 +12,7 @@ import pytest
 
 from seekpoint.consumers.history import Logged
 from seekpoint.producers import Agent, Effect, Node, Process, ReplayCheck, Retry, VirtualClock, agent, check_replay
+from seekpoint.producers.durable.rehearsing import Rehearsal
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import JournalGap, Refused
@@ -219,6 +220,22 @@ async def test_content_that_was_not_journaled_is_made_again(node: Node, detail: 
     await node.run(made(code), "p", detail=detail)
     found = await checked(code, await history(node), detail=detail)
     assert (found.ok, found.ended_by, found.turns) == (True, "result", 2)
+
+
+def test_whatever_a_process_offers_a_check_has_decided_about() -> None:
+    """A call that is added to a process answers from the record, is refused, or comes down to one that does."""
+    offered = {name for name in dir(Process) if not name.startswith("_")}
+    comes_down_to_others = {
+        # content: to write()
+        *("update", "update_many", "delete", "patch", "clear", "say", "transition", "suspend", "record"),
+        *("record_error", "invocation"),
+        # refused to an agent
+        *("rewind", "finish", "finish_with"),
+        # memory of the run, which is the rehearsal's own
+        *("begin_turn", "end_replay", "flush", "patched", "desk", "clock", "idempotency_key", "acknowledged"),
+        *("cancelling", "children", "outside", "waiting", "caused_by", "hold", "take_back"),
+    }
+    assert offered - vars(Rehearsal).keys() <= comes_down_to_others
 
 
 # --- what differs

@@ -1,0 +1,61 @@
+"""The commands about agents' runs on a real Kafka: what the twin in memory cannot show."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from seekpoint.schemas.settings import Settings
+from shells import Shell
+
+pytestmark = pytest.mark.cluster
+
+AGENT = """
+from seekpoint.producers import agent
+
+
+def ask(request):
+    return {"model": "m", "content": "yes", "usage": {"input_tokens": 3, "output_tokens": 1}}
+
+
+@agent("asker")
+async def asking(process, input):
+    await process.set_budget({"tokens": 10})
+    async for turn in process.turns():
+        await process.say("user", input)
+        await process.decide("answer", ask, {"messages": [message.text for message in process.state.conversation]})
+        if turn.number == 2:
+            break
+    return {"asked": await process.step("count", len, input)}
+"""
+
+
+def test_a_run_is_looked_at_checked_moved_and_traced(
+    shell: Shell, journal: Settings, point_at: Callable[[Settings], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From its first entry to its copy under another id, with the journal's own schemas in the file."""
+    point_at(journal)
+    Path("asker.py").write_text(AGENT)
+    monkeypatch.delitem(sys.modules, "asker", raising=False)
+    ran = shell("run", "p", "--agent", "asker:asking", "--input", '"four"')
+    assert (ran.code, ran.json) == (0, {"asked": 4}), ran.err
+    assert [call["key"] for call in shell("steps", "p", "--json").json["calls"]] == [
+        *("budget:1", "1/answer:1", "2/answer:1", "2/count:1")
+    ]
+    assert shell("replay-check", "p", "--agent", "asker:asking").code == 0
+    assert shell("export", "p", "p.spk").code == 0
+    assert shell("replay-check", "--history", "p.spk", "--agent", "asker:asking").code == 0
+    assert shell("import", "p.spk", "--as", "q").code == 0
+    assert shell("import", "p.spk", "--as", "q", "--json").json["entries"] == 0
+    assert shell("verify", "p", "q").code == 0
+    assert shell("state", "q", "--json").json["finished"] is True
+    assert shell("export", "--dataset", "all.jsonl", "--all", "--json").json["decisions"] == 4
+    rows = [json.loads(line) for line in Path("all.jsonl").read_text().splitlines()]
+    assert {row["process"] for row in rows} == {"p", "q"}
+    assert shell("trace", "p", "--json").json == shell("trace", "p", "--json").json
+    refused = shell("budget", "raise", "p", "tokens", "20")
+    assert (refused.code, "finished" in refused.err) == (4, True)
