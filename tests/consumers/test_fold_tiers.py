@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from histories import PROCESS_IDS, Step, Written, expected_states, steps, write_history
+from histories import ACTIONS, PROCESS_IDS, Step, Written, expected_states, write_history
 from owners import Owner
 from projected import Projected
 from seekpoint.consumers.points import Point
@@ -53,6 +53,14 @@ class Round(NamedTuple):
     projects: bool
 
 
+def steps() -> st.SearchStrategy[list[Step]]:
+    """Histories in which owners write custom entries more than anything else."""
+    actions = st.sampled_from(("custom",) * len(ACTIONS) + ACTIONS)
+    one = st.builds(Step, st.sampled_from(PROCESS_IDS), actions, st.integers(0, 30))
+    claims = [Step(process_id, "claim", 0) for process_id in PROCESS_IDS]
+    return st.lists(one, min_size=5, max_size=40).map(lambda found: claims + found)
+
+
 def rounds() -> st.SearchStrategy[list[Round]]:
     saved = st.frozensets(st.sampled_from(PROCESS_IDS))
     one = st.builds(Round, st.integers(0, 100), st.sampled_from(FLEETS), saved, st.booleans())
@@ -84,7 +92,7 @@ def plain(written: Sequence[Written], process_id: str) -> int | None:
 
 
 @settings(deadline=None)
-@given(steps(40), rounds(), st.booleans())
+@given(steps(), rounds(), st.booleans())
 def test_every_tier_gives_the_plain_folds_value_or_none(history: list[Step], plan: list[Round], trimmed: bool) -> None:
     """Whatever fleet projected and saved: unforced, while the log is whole, there always is the value; forced, or
     trimmed, there is the value or ``FoldUnavailable``. The rest of the state is what it is."""
@@ -111,7 +119,7 @@ def test_every_tier_gives_the_plain_folds_value_or_none(history: list[Step], pla
 
 
 @settings(deadline=None)
-@given(steps(40), rounds())
+@given(steps(), rounds())
 def test_many_at_once_have_their_values_too(history: list[Step], plan: list[Round]) -> None:
     """By one scan a partition, which begins where a process that is behind wants it."""
     projected = kept(history, plan)

@@ -13,6 +13,9 @@
 ({'status': 'checking'}, 'Where is my order?', 2)
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from seekpoint.producers.clocks import Clock, SystemClock, VirtualClock
 from seekpoint.producers.durable.agents import Agent, agent
 from seekpoint.producers.durable.checking import Divergence, ReplayCheck, check_replay
@@ -30,6 +33,10 @@ from seekpoint.producers.durable.turns import Turn
 from seekpoint.producers.invocation import Invocation
 from seekpoint.producers.node import Node
 from seekpoint.producers.process import Acknowledged, Process
+
+if TYPE_CHECKING:
+    from seekpoint.producers import testing
+    from seekpoint.producers.sync import SyncNode, SyncProcess
 
 __all__ = [
     "Acknowledged",
@@ -56,6 +63,8 @@ __all__ = [
     "Retry",
     "Shared",
     "Step",
+    "SyncNode",
+    "SyncProcess",
     "SystemClock",
     "Turn",
     "Versioned",
@@ -65,4 +74,16 @@ __all__ = [
     "connectors",
     "effect",
     "step",
+    "testing",
 ]
+
+_LATER = {"SyncNode": "sync", "SyncProcess": "sync", "testing": "testing"}
+"""What a node of a fleet never loads."""
+
+
+def __getattr__(name: str) -> Any:
+    """``SyncNode``, ``SyncProcess`` and ``testing``, loaded when first asked for."""
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module(f"{__name__}.{_LATER[name]}")
+    return module if name == _LATER[name] else getattr(module, name)

@@ -157,7 +157,7 @@ def advance_folds(draft: Draft, seq: int, kind: str, payload_json: Json) -> None
     made = dict(draft.folds)
     for name, one in _registered.items():
         found = made.get(name)
-        if found is None and not before and len(made) < FOLDS_MAX:
+        if found is None and len(made) < FOLDS_MAX:  # and there is nothing yet that it missed
             found = Folded(one.version, 0, one.initial_json)
         if found is not None and (found.version, found.customs) == (one.version, before):
             made[name] = one.after(found, seq, kind, payload_json)

@@ -10,16 +10,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from textwrap import dedent
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from seekpoint.producers.errands import in_own_thread
 from seekpoint.schemas.errors import InvalidName
 
 if TYPE_CHECKING:
+    from seekpoint.producers.errands import SyncProcess
     from seekpoint.producers.process import Process
 
 __all__ = ["Agent", "agent"]
 
 Run: TypeAlias = "Callable[[Process, Any], Awaitable[Any]]"
+Plain: TypeAlias = "Callable[[SyncProcess, Any], Any]"
 
 _LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING}
 _NAME_CHARACTERS_MAX = 200
@@ -45,8 +48,8 @@ class Agent:
         return blake2b(_source_of(self.run).encode("utf-8", "replace"), digest_size=16).hexdigest()
 
 
-def agent(name: str, version: str | int = "1", *, pinned: bool = False) -> Callable[[Run], Agent]:
-    """Make an agent of ``async def run(process, input)``.
+def agent(name: str, version: str | int = "1", *, pinned: bool = False) -> Callable[[Run | Plain], Agent]:
+    """Make an agent of ``async def run(process, input)``; a plain ``def`` runs in a thread, with a ``SyncProcess``.
 
     ``version`` is yours to count; claims record it, beside a digest of the code. ``pinned``: a process that began under
     another digest is not resumed.
@@ -60,12 +63,17 @@ def agent(name: str, version: str | int = "1", *, pinned: bool = False) -> Calla
     if type(name) is not str or not 1 <= len(name) <= _NAME_CHARACTERS_MAX or not name.isprintable():
         raise InvalidName("an agent's name is a text of 1 to 200 printable characters", name=repr(name)[:80])
 
-    def made(run: Run) -> Agent:
+    def made(run: Run | Plain) -> Agent:
         if not callable(run):
             raise InvalidName("an agent is made of a function", name=name, found=type(run).__name__)
-        return Agent(name, str(version), run, pinned)
+        return Agent(name, str(version), in_own_thread(run) if _is_plain(run) else cast(Run, run), pinned)
 
     return made
+
+
+def _is_plain(run: Run | Plain) -> bool:
+    """Whether it is a function that is not async. A callable object may do what it likes, and is awaited."""
+    return inspect.isroutine(run) and not inspect.iscoroutinefunction(run)
 
 
 def _source_of(run: Run) -> str:

@@ -1,0 +1,277 @@
+"""A plain thread's way to a process: what it asks for is done in one task of the event loop, one thing after the other.
+
+In one task, because the calls of a process are counted in the order of the task that makes them. No logic of a process
+is here: names are looked up on the object itself, and what it gives is awaited.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, contextmanager, suppress
+from contextvars import copy_context
+from datetime import datetime, timedelta
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+from uuid import UUID
+
+from seekpoint.schemas.errors import HandleClosed, Refused
+
+if TYPE_CHECKING:
+    from seekpoint.producers.durable.gates import GateAnswer
+    from seekpoint.producers.durable.retries import Retry
+    from seekpoint.producers.durable.turns import Turn
+    from seekpoint.producers.invocation import Invocation
+    from seekpoint.producers.process import Process
+    from seekpoint.schemas.state import State
+
+__all__ = ["Bridged", "Errands", "SyncProcess", "bridge", "in_own_thread"]
+
+T = TypeVar("T")
+
+_LEAVE_S = 10.0
+"""How long an interrupted thread waits until what it asked for is really over."""
+
+
+class _Errand:
+    """One thing that is asked for."""
+
+    __slots__ = ("answer", "is_called_off", "make")
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self.make = make
+        self.answer: Future[Any] = Future()
+        self.is_called_off = False
+
+
+class Errands:
+    """Made in the task that is to do them, which then awaits ``serve``; ``ask`` and ``end`` are the thread's."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+        self._asked: asyncio.Queue[_Errand | None] = asyncio.Queue()
+        self._now: _Errand | None = None
+        self._gone: BaseException | None = None
+        self._thread: int | None = None
+        self._result: Any = None
+        self._error: BaseException | None = None
+
+    # --- in the task
+    async def serve(self) -> Any:
+        """Do what is asked until the thread ends: what it ended with. Cancelled, whoever asks on is cancelled too."""
+        try:
+            while (errand := await self._asked.get()) is not None:
+                if not errand.is_called_off:
+                    await self._do(errand)
+        except asyncio.CancelledError:
+            self._close(asyncio.CancelledError("the run was cancelled"))
+            raise
+        finally:
+            self._close(HandleClosed("the process was let go", hint="open it again, or run the agent again"))
+        if self._error is not None:
+            raise self._error
+        return await self._result if inspect.isawaitable(self._result) else self._result
+
+    async def _do(self, errand: _Errand) -> None:
+        self._now = errand
+        try:
+            found = errand.make()
+            errand.answer.set_result(await found if inspect.isawaitable(found) else found)
+        except asyncio.CancelledError as exc:
+            if not errand.is_called_off:
+                errand.answer.set_exception(exc)
+                raise
+            if self._task is not None:
+                self._task.uncancel()  # only this was called off; the thread goes on, or leaves
+            errand.answer.set_exception(exc)
+        except Exception as exc:
+            errand.answer.set_exception(exc)
+        finally:
+            self._now = None
+
+    def _close(self, gone: BaseException) -> None:
+        self._gone = self._gone or gone
+        while not self._asked.empty():
+            left = self._asked.get_nowait()
+            if left is not None and not left.answer.done():
+                left.answer.set_exception(self._gone)
+
+    def _take(self, errand: _Errand | None) -> None:
+        if self._gone is None:
+            self._asked.put_nowait(errand)
+        elif errand is not None:
+            errand.answer.set_exception(self._gone)
+
+    def _call_off(self, errand: _Errand) -> None:
+        errand.is_called_off = True
+        if self._now is errand and self._task is not None:
+            self._task.cancel()
+        elif not errand.answer.done():
+            errand.answer.set_exception(asyncio.CancelledError())
+
+    # --- in the thread
+    def ask(self, make: Callable[[], Any]) -> Any:
+        """What ``make()`` gives in the task, awaited if it can be; waits for it. The first thread that asks is the one.
+
+        Raises what it raises; ``Refused`` in another thread: its calls would have no order. Interrupted (Ctrl-C), what
+        was asked for is called off first.
+        """
+        me = threading.get_ident()
+        self._thread = self._thread or me
+        if me != self._thread:
+            hint = "make the calls one after the other, or write the agent as async def and use asyncio.gather"
+            raise Refused("a synchronous process is one thread's: calls of several would have no order", hint=hint)
+        errand = _Errand(make)
+        self._post(errand)
+        try:
+            return errand.answer.result()
+        except BaseException:
+            if not errand.answer.done():  # so it was raised here: an interrupt
+                self._loop.call_soon_threadsafe(self._call_off, errand)
+                with suppress(BaseException):
+                    errand.answer.exception(_LEAVE_S)
+            raise
+
+    def end(self, result: Any = None, error: BaseException | None = None) -> None:
+        """Nothing more is asked: ``serve`` gives ``result``, or raises ``error``."""
+        self._result, self._error = result, error
+        with suppress(RuntimeError):  # the loop is over, and with it whoever served
+            self._loop.call_soon_threadsafe(self._take, None)
+
+    def _post(self, errand: _Errand) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._take, errand)
+        except RuntimeError as exc:
+            raise HandleClosed("the node was closed", hint="use a node that is open") from exc
+
+
+def bridge(ask: Callable[[Callable[[], Any]], Any], found: Any) -> Any:
+    """``found``, as a thread can use it: context managers, iterators and objects of the event loop are wrapped."""
+    if hasattr(found, "__aenter__") and hasattr(found, "__aexit__"):
+        return _context(ask, found)
+    if hasattr(found, "__aiter__"):
+        return _iterated(ask, found)
+    module = type(found).__module__
+    return Bridged(ask, found) if module.startswith("seekpoint.") and _has_coroutines(type(found)) else found
+
+
+def _has_coroutines(kind: type) -> bool:
+    return any(inspect.iscoroutinefunction(getattr(kind, name, None)) for name in dir(kind) if name[0] != "_")
+
+
+@contextmanager
+def _context(ask: Callable[[Callable[[], Any]], Any], manager: Any) -> Iterator[Any]:
+    entered = bridge(ask, ask(manager.__aenter__))
+    try:
+        yield entered
+    except BaseException as exc:
+        told = exc if isinstance(exc, Exception) else asyncio.CancelledError()
+        try:
+            swallowed = ask(partial(manager.__aexit__, type(told), told, told.__traceback__))
+        except asyncio.CancelledError:
+            raise exc from None
+        if not swallowed:
+            raise
+    else:
+        ask(partial(manager.__aexit__, None, None, None))
+
+
+def _iterated(ask: Callable[[Callable[[], Any]], Any], source: Any) -> Iterator[Any]:
+    items, ended = source.__aiter__(), object()
+
+    async def following() -> Any:
+        return await anext(items, ended)
+
+    try:
+        while (item := ask(following)) is not ended:
+            yield bridge(ask, item)
+    finally:
+        if hasattr(items, "aclose"):
+            ask(items.aclose)
+
+
+class Bridged:
+    """An object of the event loop, for a thread: the same names, and each call returns once it is done."""
+
+    def __init__(self, ask: Callable[[Callable[[], Any]], Any], target: Any) -> None:
+        self._ask = ask
+        self._target = target
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        found = self._ask(lambda: _Held(getattr(self._target, name))).value
+        return partial(self._call, found) if inspect.isroutine(found) else found
+
+    def _call(self, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        return bridge(self._ask, self._ask(partial(call, *arguments, **options)))
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._target!r}>"
+
+
+class _Held:
+    """A value that is handed over as it is, awaitable or not."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class SyncProcess(Bridged):
+    """A ``Process`` for code that is not async: the same calls, without ``await``; ``with`` and ``for`` instead of
+    ``async with`` and ``async for``. One thread's: bodies of steps that are plain functions run in others, and make no
+    calls of their own on it (``Refused``)."""
+
+    if TYPE_CHECKING:
+        process_id: str
+        state: State
+        is_open: bool
+
+        @overload
+        def step(
+            self, name: str, call: Callable[..., Awaitable[T]], *arguments: Any, key: str | None = None,
+            retry: Retry | None = None, timeout: float | None = None, **options: Any,
+        ) -> T: ...  # fmt: skip
+        @overload
+        def step(
+            self, name: str, call: Callable[..., T], *arguments: Any, key: str | None = None,
+            retry: Retry | None = None, timeout: float | None = None, **options: Any,
+        ) -> T: ...  # fmt: skip
+        def step(self, name: str, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any: ...
+        def turns(self) -> Iterator[Turn]: ...
+        def invocation(self, trigger: str, payload: Any = None) -> AbstractContextManager[Invocation]: ...
+        def gate(self, name: str, *, timeout: timedelta | float | None = None, prompt: Any = None) -> GateAnswer: ...
+        def sleep(self, duration: timedelta | float) -> None: ...
+        def now(self) -> datetime: ...
+        def uuid(self) -> UUID: ...
+        def random(self) -> float: ...
+
+
+def in_own_thread(run: Callable[[Any, Any], Any]) -> Callable[[Process, Any], Awaitable[Any]]:
+    """An agent's plain ``def run(process, input)`` as the coroutine that ``node.run`` awaits.
+
+    It runs in a thread of its own with a ``SyncProcess``. Where the run is cancelled its next call raises
+    ``CancelledError``; a thread that makes none runs on, unheard.
+    """
+
+    @wraps(run)
+    async def running(process: Process, input: Any) -> Any:  # the word users know
+        errands = Errands()
+
+        def work() -> None:
+            try:
+                result = run(SyncProcess(errands.ask, process), input)
+            except BaseException as exc:
+                errands.end(error=exc)
+            else:
+                errands.end(result)
+
+        name = f"seekpoint-agent {process.process_id}"
+        threading.Thread(target=copy_context().run, args=(work,), name=name, daemon=True).start()
+        return await errands.serve()
+
+    return running

@@ -1,0 +1,223 @@
+"""For tests of agents: a node that dies where you say and another that resumes, and a check of code against a history.
+
+    crash = crash_at(call="charge:1", when="unacknowledged")
+    assert await crash.run(support_agent, "case-17", {"order": 4711}) == "done"
+    await assert_replays(support_agent, crash.history())
+
+All of it in memory, by a clock that skips what is slept. No test framework is needed; the fixtures for pytest
+(``seekpoint_node``, ``seekpoint_clock``, ``seekpoint_cluster``) come with the package.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from seekpoint.producers.clocks import Clock, VirtualClock
+from seekpoint.producers.durable.agents import Agent
+from seekpoint.producers.durable.checking import ReplayCheck, check_replay
+from seekpoint.producers.durable.conduct import Detail
+from seekpoint.producers.durable.running import RECORDED
+from seekpoint.producers.node import Node
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.entry import Entry
+from seekpoint.schemas.errors import HandleClosed, Refused
+from seekpoint.schemas.log import Appender, Delivery, MemoryLog, Outgoing
+
+if TYPE_CHECKING:
+    from seekpoint.consumers.history import Logged
+
+__all__ = ["Crash", "When", "assert_replays", "crash_at", "history_of"]
+
+
+class When(StrEnum):
+    """How far the entry gets that a node dies at."""
+
+    UNSENT = "unsent"
+    """It never leaves the node."""
+    UNACKNOWLEDGED = "unacknowledged"
+    """It is in the log; the agent never hears of it."""
+    ACKNOWLEDGED = "acknowledged"
+    """It is in the log, and the agent was just about to hear of it and go on."""
+
+
+def crash_at(
+    *, seq: int | None = None, call: str | None = None, ended: bool = False, when: str = When.UNACKNOWLEDGED
+) -> Crash:
+    """A crash of the process's node at its entry ``seq``, or at the first entry of the call with the key ``call``.
+
+    ``ended``: at the first one that says how the call ended (or an attempt), not where it began; a call that ends
+    before it waits for anything has one entry for both. ``Refused`` unless exactly one of the two places is given.
+    """
+    if (seq is None) == (call is None) or (seq is not None and seq < 1):
+        raise Refused("a crash is at one seq, or at one call", seq=seq, call=call)
+    return Crash(_Point(seq, call, ended, When(when)))
+
+
+async def assert_replays(agent: Agent, history: Iterable[Logged | Entry], *, detail: str = Detail.FULL) -> ReplayCheck:
+    """Fail (``AssertionError``) where ``agent``, run against a process's ``history``, asks or gives something else.
+
+    Nothing is done and nothing written; see ``check_replay``. What was found, if the code does what the history says.
+    """
+    found = await check_replay(agent, history, detail=detail)
+    if not found.ok:
+        raise AssertionError(f"{agent.name} does not replay {found.process_id}: {found}")
+    return found
+
+
+def history_of(log: MemoryLog, process_id: str) -> list[Entry]:
+    """The entries of a process on a log in memory, in the order of the log."""
+    return [log.codec.decode(value) for value in _values(log, process_id)]
+
+
+def _values(log: MemoryLog, process_id: str) -> Iterator[bytes]:
+    for partition in range(log.partitions):
+        for batch in log.read(partition, 0, log.watermarks(partition).high, {process_id.encode()}):
+            yield from (record.value for record in batch.records if record.value is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Point:
+    """Where a node dies."""
+
+    seq: int | None
+    call: str | None
+    ended: bool
+    when: When
+
+    def __str__(self) -> str:
+        at = f"seq {self.seq}" if self.call is None else f"the {'end' if self.ended else 'start'} of call {self.call}"
+        return f"{at} ({self.when})"
+
+
+class Crash:
+    """A crash that is to happen; made by ``crash_at``. ``run`` lets it, once."""
+
+    def __init__(self, point: _Point) -> None:
+        self._point = point
+        self._process_id = ""
+        self.happened = False
+        self.log = MemoryLog(partitions=1)
+        """The journal, which outlives the crash."""
+
+    async def run(
+        self,
+        agent: Agent,
+        process_id: str,
+        input: Any = RECORDED,  # the word users know
+        *,
+        resumed_by: Agent | None = None,
+        clock: Clock | None = None,
+        settle: Callable[[Node], None] | None = None,
+        **how: Any,
+    ) -> Any:
+        """Run ``agent`` on a node that dies there, then (or ``resumed_by``, its new version) on another: its result.
+
+        What the code does in ``finally`` still runs as the first node dies, but reaches nobody through Seekpoint; a
+        call in a thread runs on. ``settle`` is told of each node before it runs anything (prices, connectors); ``how``
+        goes to ``Node.run``. ``AssertionError`` if the run ended without coming there.
+        """
+        clock = clock or VirtualClock(patience_s=0.0)
+        self._process_id = process_id
+        await self._doomed(agent, process_id, input, clock, settle, how)
+        async with Node.in_memory(self.log, clock=clock) as node:
+            if settle is not None:
+                settle(node)
+            return await node.run(resumed_by or agent, process_id, input, take_over=True, **how)
+
+    def history(self) -> list[Entry]:
+        """The process's entries so far."""
+        return history_of(self.log, self._process_id)
+
+    async def _doomed(
+        self, agent: Agent, process_id: str, input: Any, clock: Clock, settle: Callable[[Node], None] | None, how: Any
+    ) -> None:
+        writer = _Mortal(self.log, process_id, self._point)
+        node = Node.in_memory(self.log, clock=clock)
+        node = Node(self.log, writer, node.settings, clock=clock)
+        async with node:
+            if settle is not None:
+                settle(node)
+            running = asyncio.ensure_future(node.run(agent, process_id, input, **how))
+            writer.on_death = lambda: _kill(node, running)
+            await asyncio.wait([running])
+        self.happened = writer.is_dead
+        if not writer.is_dead:
+            ended = "was cancelled" if running.cancelled() else repr(running.exception() or running.result())[:200]
+            raise AssertionError(f"the run never came to {self._point}: it ended with {ended}")
+        if not running.cancelled():
+            running.exception()  # looked at: what a dying node's code says is nobody's
+
+
+def _kill(node: Node, running: asyncio.Future[Any]) -> None:
+    gone = HandleClosed("the node died here: crash_at")
+    running.cancel()
+    for handle in node._open_handles():
+        handle.fail(gone)
+
+
+_STARTS = (
+    *(b.StepStarted, b.DecisionStarted, b.EffectIntended, b.TimerSet, b.GateOpened, b.ChildSpawned),
+    b.ObligationRegistered,
+)
+
+
+class _Mortal:
+    """A writer that reaches the log until its node dies, and then nobody."""
+
+    def __init__(self, log: MemoryLog, process_id: str, point: _Point) -> None:
+        self.log = log
+        self.process_id = process_id
+        self.is_dead = False
+        self.on_death: Callable[[], None] = lambda: None
+        self._point = point
+
+    def appender(self, deliver: Callable[[Sequence[Delivery]], None]) -> Appender:
+        """What a node sends by."""
+        return _MortalAppender(self, self.log.appender(deliver), deliver)
+
+    def is_the_end(self, value: bytes) -> bool:
+        """Whether this is the entry to die at."""
+        entry = self.log.codec.decode(value)
+        if entry.process_id != self.process_id or entry.seq is None:
+            return False
+        if self._point.call is None:
+            return entry.seq == self._point.seq
+        named = getattr(entry.body, "key", None) if entry.body.call is None else entry.body.call
+        return named == self._point.call and not (self._point.ended and isinstance(entry.body, _STARTS))
+
+    def die(self) -> None:
+        """From now on nothing reaches the log; the node is told once the loop has done what it was about to do."""
+        self.is_dead = True
+        asyncio.get_running_loop().call_soon(self.on_death)
+
+
+class _MortalAppender:
+    """Hands over one record after the other, up to the last."""
+
+    def __init__(self, writer: _Mortal, inner: Appender, deliver: Callable[[Sequence[Delivery]], None]) -> None:
+        self._writer = writer
+        self._inner = inner
+        self._deliver = deliver
+
+    def send(self, records: Sequence[Outgoing]) -> int:
+        """Take them all, wherever they get."""
+        for record in records:
+            if self._writer.is_dead:
+                break
+            if not self._writer.is_the_end(record.value):
+                self._inner.send([record])
+                continue
+            if self._writer._point.when is When.UNACKNOWLEDGED:
+                self._writer.log.append(record.partition, record.key, record.value)
+            elif self._writer._point.when is When.ACKNOWLEDGED:
+                self._inner.send([record])
+            self._writer.die()
+        return len(records)
+
+    def retire(self, drain_s: float) -> None:
+        """Nothing is left to arrive."""
+        self._inner.retire(drain_s)
