@@ -203,6 +203,28 @@ async def test_each_branch_is_compared_as_far_as_it_came(node: Node) -> None:
     await asyncio.wait({running})
 
 
+async def test_what_lies_behind_a_call_in_doubt_is_counted(node: Node) -> None:
+    """Code that asks one after the other what was asked at once: nothing differs so far, and not all was compared."""
+    world = World()
+
+    async def at_once(process: Process, input: Any) -> Any:
+        await asyncio.gather(process.gate("approve"), process.step("a", world.do))
+
+    async def in_turn(process: Process, input: Any) -> Any:
+        await process.gate("approve")
+        await process.step("a", world.do)
+
+    running = asyncio.create_task(node.run(made(at_once), "p"))
+    await until(node, lambda state: any(call.status == "succeeded" for call in state.calls.values()))
+    entries = await history(node)
+    assert (await checked(at_once, entries)).unreached == 0
+    found = await checked(in_turn, entries)
+    assert (found.ok, found.calls, found.unreached, found.ended_at) == (True, 0, 1, "approve:1")
+    assert str(found) == "0 calls replayed, history ends at approve:1; 1 behind it not reached"
+    running.cancel()
+    await asyncio.wait({running})
+
+
 @pytest.mark.parametrize("detail", ["checkpoint", "none"])
 async def test_content_that_was_not_journaled_is_made_again(node: Node, detail: str) -> None:
     """As in a resume: the check is told what the process ran with."""
