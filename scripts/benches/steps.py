@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from _langgraph import step_ms
 from _table import Table, arguments, p50, p99, progress, times_raw
 from append import FSYNC, Raw, journal
 from runs import AT_ONCE, BARS, LINGER_MS, RUNS, STEPS
@@ -77,14 +78,13 @@ async def serial(cluster: LocalCluster, table: Table) -> None:
 
 async def langgraph(table: Table, ours_ms: float) -> None:
     """The same number of steps as nodes of a graph with the SQLite saver; a row that says so where it is absent."""
-    try:
-        from _langgraph import step_ms
-    except ImportError as exc:
-        table.row(what=f"LangGraph, SQLite saver: absent ({exc.name})")
-        return
     progress("LangGraph")
     with tempfile.TemporaryDirectory(prefix="seekpoint-bench-") as folder:
-        taken = await step_ms(Path(folder) / "saver.sqlite", 500)
+        try:
+            taken = await step_ms(Path(folder) / "saver.sqlite", 500)
+        except ImportError as exc:
+            table.row(what=f"LangGraph, SQLite saver: absent, there is no {exc.name}")
+            return
     table.row(
         what="LangGraph, SQLite saver, step", p50_ms=p50(taken), p99_ms=p99(taken), times_ours=p50(taken) / ours_ms
     )

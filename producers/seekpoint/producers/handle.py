@@ -151,6 +151,10 @@ class Handle:
             advance(self._told, offset, entry, self.limits)
         return self._told
 
+    def has_room(self, width: int) -> bool:
+        """Whether the state, with all that was sent, takes ``width`` bytes more."""
+        return self._ahead.content_bytes + width <= self.limits.state_bytes
+
     def times_forgotten(self, key: str) -> int:
         """How often a rewind forgot the call ``key``: asked at each call, so without a snapshot."""
         return times_forgotten(self._ahead.forgotten, key)

@@ -25,7 +25,7 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.budget import Budget
 from seekpoint.schemas.clock import now_us
 from seekpoint.schemas.entry import new_id
-from seekpoint.schemas.errors import CheckpointTimeout, Refused, Reopen, TryAgain
+from seekpoint.schemas.errors import CheckpointTimeout, Refused, Reopen, SeekpointError, TryAgain
 from seekpoint.schemas.lifecycle import Lifecycle
 from seekpoint.schemas.limits import Limits
 from seekpoint.schemas.state import MailItem, State
@@ -38,6 +38,8 @@ __all__ = ["Acknowledged", "Process"]
 
 logger = logging.getLogger("seekpoint.producers")
 
+_HELD_CHARACTERS_MAX, _HELD_BYTES_MAX = 65_536, 16_384
+"""The arguments of a start that is held, and the room it needs in the state: nobody is told later that it has none."""
 _MAIL_LOOK_S = 5.0
 _SAVED_POLL_S = 0.02
 
@@ -78,6 +80,7 @@ class Process(ContentWrites, Memory, EffectCalls):
         self.report = report
         """What finding the state cost when the process was opened."""
         self._loop = asyncio.get_running_loop()
+        self._held: dict[str, b.StepStarted] = {}
         self.node = node
         self.conduct = conduct
         self.task = asyncio.current_task()
@@ -263,6 +266,34 @@ class Process(ContentWrites, Memory, EffectCalls):
         """Write one entry and do not wait: its seq. A failure closes the handle, so every later call tells of it."""
         return self._push(body, None)
 
+    def hold(self, body: b.StepStarted) -> None:
+        """Write the start of a step before anything else of this process, or as soon as the event loop goes on.
+
+        Two records in a moment are two requests to the broker, and two writes to its disk: ``take_back`` it for an
+        entry that says both. One that may not fit is written at once.
+        """
+        if len(body.arguments) > _HELD_CHARACTERS_MAX or not self._handle.has_room(_HELD_BYTES_MAX):
+            self.send(body)
+            return
+        self._handle.check_open()
+        if not self._held:
+            self._loop.call_soon(self._send_held)
+        self._held[body.key] = body
+
+    def take_back(self, key: str) -> b.StepStarted | None:
+        """The start that is still held; None if it has left."""
+        return self._held.pop(key, None)
+
+    def _send_held(self) -> None:
+        held, self._held = self._held, {}
+        for key, body in held.items():
+            try:
+                self._push(body, None)
+            except Reopen:
+                return  # whatever is asked of the process next is told
+            except SeekpointError:
+                self._held[key] = body  # its end says it, or is refused too
+
     def sent(self, body: b.Body) -> asyncio.Future[int]:
         """Write one entry now; its offset can be waited for later."""
         future: asyncio.Future[int] = self._loop.create_future()
@@ -278,12 +309,15 @@ class Process(ContentWrites, Memory, EffectCalls):
         return Acknowledged(self._handle.acknowledged_seq, self._handle.last_offset)
 
     def _push(self, body: b.Body, future: asyncio.Future[int] | None) -> int:
+        if self._held and not isinstance(body, b.StepStarted):
+            self._send_held()
         pending = self._handle.prepare(new_id(), now_us(), body, self._cause, future)
         self._outbox.push(pending)
         return pending.seq
 
     async def _end(self, body: b.Body) -> None:
         self._handle.check_open()
+        self._send_held()
         future: asyncio.Future[int] = self._loop.create_future()
         pending = self._handle.prepare(new_id(), now_us(), body, self._cause, future)
         self._handle.ending = True

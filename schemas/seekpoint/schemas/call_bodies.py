@@ -68,7 +68,10 @@ class StepStarted(Body):
 
 @dataclass(frozen=True, slots=True)
 class StepEnded(Body):
-    """An attempt of a step ended: it succeeded, failed for good, or is tried again."""
+    """An attempt of a step ended: it succeeded, failed for good, or is tried again.
+
+    One that ended before its start had left says both: it has a ``position``, and ``began`` is the start it stands for.
+    """
 
     KIND = "step_ended"
     key: str = ""
@@ -81,6 +84,30 @@ class StepEnded(Body):
     duration_us: int = 0
     usage: Json | None = None
     cost_usd: str | None = None
+    position: int | None = None
+    name: str | None = None
+    digest: str | None = None
+    arguments: Json | None = None
+    idempotency_key: str | None = None
+    started_at_us: int | None = None
+    estimate: Json | None = None
+
+    @property
+    def began(self) -> StepStarted | None:
+        """The start that has no entry of its own; None where it has one."""
+        if self.position is None:
+            return None
+        return StepStarted(
+            key=self.key,
+            position=self.position,
+            name=self.name or "",
+            digest=self.digest or "",
+            arguments=self.arguments or "null",
+            attempt=self.attempt,
+            idempotency_key=self.idempotency_key or "",
+            started_at_us=self.started_at_us or 0,
+            estimate=self.estimate,
+        )
 
 
 @dataclass(frozen=True, slots=True)

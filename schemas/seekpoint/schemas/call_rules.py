@@ -46,13 +46,9 @@ def _put(draft: Draft, key: str, call: Call, limits: Limits, then: Callable[[], 
 
 def _begin(draft: Draft, body: Any, limits: Limits, kind: str, status: str, facts: dict[str, Any]) -> Misfit:
     """A call's first attempt, or its next one. A second start of what is answered does not fit."""
-    old, attempt = draft.calls.get(body.key), getattr(body, "attempt", 1)
-    if not body.key or body.position < 0 or attempt < 1:
-        return _illegal("a call has a key, a position and an attempt")
-    if old is not None and not _begins_again(old, kind, body.digest, attempt):
-        return _illegal(f"{body.key[:80]} does not begin again so")
-    if kind in _COUNTED and attempt != (1 if old is None else old.attempt + 1):
-        return _illegal(f"attempt {attempt} of {body.key[:80]} is not the next one")
+    misfit, attempt = _may_begin(draft, body, kind), getattr(body, "attempt", 1)
+    if misfit is not None:
+        return misfit
     call = Call(kind, body.position, body.digest, status, attempt, draft.seq + 1, None, None, _facts(facts))
     budget = _reserved(draft.budget, body)
     if budget is _WRONG:
@@ -61,6 +57,17 @@ def _begin(draft: Draft, body: Any, limits: Limits, kind: str, status: str, fact
     if misfit is None and budget is not None:
         draft.budget = budget
     return misfit
+
+
+def _may_begin(draft: Draft, body: Any, kind: str) -> Misfit:
+    old, attempt = draft.calls.get(body.key), getattr(body, "attempt", 1)
+    if not body.key or body.position < 0 or attempt < 1:
+        return _illegal("a call has a key, a position and an attempt")
+    if old is not None and not _begins_again(old, kind, body.digest, attempt):
+        return _illegal(f"{body.key[:80]} does not begin again so")
+    if kind in _COUNTED and attempt != (1 if old is None else old.attempt + 1):
+        return _illegal(f"attempt {attempt} of {body.key[:80]} is not the next one")
+    return None
 
 
 _COUNTED = ("step", "decision")
@@ -84,21 +91,27 @@ def _answered(draft: Draft, body: Any, kind: str, output: str, limits: Limits) -
         return _illegal(f"{body.key[:80]} is not under way so")
     if old.error is not None:
         return _illegal(f"{body.key[:80]} waits for its next attempt")  # this one has ended: once
-    seq, error = draft.seq + 1, body.error
+    return _charged(draft, body, _ended(old, body, output, draft.seq + 1), limits, draft.budget)
+
+
+def _ended(call: Call, body: Any, output: str, seq: int) -> Call | None:
+    """``call`` once its attempt ended; None for an outcome that no call has."""
     if body.outcome == "succeeded":
-        call = old._replace(status="succeeded", seq=seq, output=output, error=None, detail=None)
-    elif body.outcome == "failed":
-        call = old._replace(status="failed", seq=seq, error=error, detail=None)
-    elif body.outcome == "retry":
-        call = old._replace(seq=seq, error=error or "null", detail=_facts({"retry_at_us": body.retry_at_us}))
-    else:
+        return call._replace(status="succeeded", seq=seq, output=output, error=None, detail=None)
+    if body.outcome == "failed":
+        return call._replace(status="failed", seq=seq, error=body.error, detail=None)
+    if body.outcome == "retry":
+        facts = _facts({"retry_at_us": body.retry_at_us})
+        return call._replace(seq=seq, error=body.error or "null", detail=facts)
+    return None
+
+
+def _charged(draft: Draft, body: Any, call: Call | None, limits: Limits, budget: Budget | None) -> Misfit:
+    """Put ``call``, which ended, and charge what it used on ``budget``."""
+    if call is None:
         return _illegal(f"no call ends {body.outcome[:40]}")
-    return _charged(draft, body, call, limits)
-
-
-def _charged(draft: Draft, body: Any, call: Call, limits: Limits) -> Misfit:
     try:
-        budget = draft.budget and _charge(draft.budget, body, call)
+        budget = budget and _charge(budget, body, call)
     except (ValueError, LookupError, TypeError, ArithmeticError):
         return _illegal("a usage has amounts by name")
     misfit = _put(draft, body.key, call, limits)
@@ -113,7 +126,24 @@ def _start_step(draft: Draft, body: b.StepStarted, limits: Limits) -> Misfit:
 
 
 def _end_step(draft: Draft, body: b.StepEnded, limits: Limits) -> Misfit:
-    return _answered(draft, body, "step", body.output, limits)
+    if body.position is None:
+        return _answered(draft, body, "step", body.output, limits)
+    return _whole_step(draft, body, limits)
+
+
+def _whole_step(draft: Draft, body: b.StepEnded, limits: Limits) -> Misfit:
+    """An attempt whose start and end are one entry: what two would have done, or nothing."""
+    began = body.began
+    assert began is not None
+    misfit = _may_begin(draft, began, "step")
+    if misfit is not None:
+        return misfit
+    budget = _reserved(draft.budget, began)
+    if budget is _WRONG:
+        return _illegal("an estimate has amounts by dimension")
+    call = Call("step", began.position, began.digest, "started", body.attempt, draft.seq + 1)
+    ended = _ended(call, body, body.output, draft.seq + 1)
+    return _charged(draft, body, ended, limits, budget or draft.budget)
 
 
 def _start_decision(draft: Draft, body: b.DecisionStarted, limits: Limits) -> Misfit:
@@ -216,7 +246,7 @@ def _settle(draft: Draft, body: b.EffectSettled, limits: Limits) -> Misfit:
         output=body.output if body.outcome == "succeeded" else None,
         error=body.error,  # of one that succeeded too: an output that could not be journaled
     )  # fmt: skip
-    misfit = _charged(draft, body, call, limits)
+    misfit = _charged(draft, body, call, limits, draft.budget)
     if misfit is None:
         _take_mail(draft, body.external_id)
     return misfit

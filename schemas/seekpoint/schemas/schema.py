@@ -9,7 +9,7 @@ from typing import Any
 
 __all__ = ["SCHEMA_FINGERPRINT", "schema_json"]
 
-SCHEMA_FINGERPRINT = bytes.fromhex("062be382cc5b5f73")
+SCHEMA_FINGERPRINT = bytes.fromhex("1253da274ab4c2de")
 """CRC-64-AVRO of the current schema's parsing canonical form, little-endian; a test compares it with fastavro's."""
 
 _NAMESPACE = "seekpoint"

@@ -113,7 +113,7 @@ async def test_after_a_divergence_the_desk_gives_nothing_more() -> None:
     with pytest.raises(ReplayDivergence):
         place(again, "b")
     with pytest.raises(ReplayDivergence):
-        place(again, "a")
+        place(again, "c")
     with pytest.raises(ReplayDivergence):
         again.check_read()
 

@@ -205,3 +205,22 @@ async def test_content_is_not_kept_back_inside_a_step_either(node: Node) -> None
             await process.step("write", body)
 
     await node.run(run, "p", detail="checkpoint")
+
+
+async def test_what_a_failed_agent_left_unwritten_is_made_again_by_its_code(node: Node, log: MemoryLog) -> None:
+    """Written as it leaves, it would be there twice."""
+    fails = True
+
+    @agent("talker")
+    async def run(process: Process, input: Any) -> Any:
+        await process.say("user", "hi")
+        if fails:
+            raise ValueError("broken")
+        return len(process.state.conversation)
+
+    with pytest.raises(ValueError, match="broken"):
+        await node.run(run, "p", detail="checkpoint")
+    assert of_kind(log, b.ContentBatch) == []
+    fails = False
+    assert await node.run(run, "p", detail="checkpoint") == 1
+    assert [load(batch.messages)[0][1] for batch in of_kind(log, b.ContentBatch)] == ["hi"]

@@ -303,7 +303,7 @@ async def test_an_agent_is_resumed_after_a_rewind(node: Node, log: MemoryLog) ->
     world.break_at = None
     assert await node.run(run, "p") == {"paid": "pay done"}
     assert world.done == ["find", "pay", "pay"]
-    keys = [body.idempotency_key for body in entries(log) if isinstance(body, b.StepStarted)]
+    keys = [body.idempotency_key for body in entries(log) if isinstance(body, b.StepEnded)]
     assert keys == ["p/find:1", "p/pay:1", "p/pay:1~1"]
 
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pytest
@@ -58,7 +59,13 @@ def entries(log: MemoryLog, process_id: str = "p") -> list[b.Body]:
     for partition in range(log.partitions):
         for batch in log.read(partition, 0, log.watermarks(partition).high, {process_id.encode()}):
             found += [log.codec.decode(record.value).body for record in batch.records]
-    return found
+    return [part for body in found for part in spelled_out(body)]
+
+
+def spelled_out(body: b.Body) -> list[b.Body]:
+    """The start and the end of a step that left as one entry, as if they were two."""
+    began = body.began if isinstance(body, b.StepEnded) else None
+    return [body] if began is None else [began, body]
 
 
 def of_kind(log: MemoryLog, kind: type[Any]) -> list[Any]:
@@ -429,7 +436,7 @@ async def test_another_argument_diverges_and_nothing_runs(node: Node) -> None:
     async with node.open("p") as process:
         with pytest.raises(ReplayDivergence) as caught:
             await process.step("look", body, 1.0)
-        assert (caught.value.kind, caught.value.key, caught.value.seq) == ("input", "look:1", 2)
+        assert (caught.value.kind, caught.value.key, caught.value.seq) == ("input", "look:1", 1)
     assert body.runs == []
 
 
@@ -492,3 +499,51 @@ async def test_a_function_can_be_a_step_wherever_it_is_called(node: Node, log: M
     assert [one.key for one in of_kind(log, b.StepStarted)] == ["look_up:1", "plain:1"]
     assert look_up.__doc__ == "Look an order up."
     assert await look_up.call("1") == "1/10"
+
+
+async def test_a_body_that_never_waits_has_one_entry_for_start_and_end(node: Node, log: MemoryLog) -> None:
+    """One that waits has two; what was held leaves before anything else of its process."""
+
+    async def waits(process: Process) -> None:
+        await process.update("inside", True)
+
+    async def nests(process: Process) -> None:
+        await process.step("inner", Counted(2))
+
+    async with node.open("p") as process:
+        await process.step("quick", Counted(1), "asked")
+        await process.step("slow", partial(waits, process))
+        await process.step("nested", partial(nests, process))
+    records = [
+        record for part in (0, 1) for batch in log.read(part, 0, log.watermarks(part).high) for record in batch.records
+    ]
+    bodies = [log.codec.decode(record.value).body for record in records]
+    kinds = [(type(body).__name__, getattr(body, "key", "")) for body in bodies][1:-1]
+    assert kinds == [
+        ("StepEnded", "quick:1"),
+        ("StepStarted", "slow:1"), ("ContextUpdated", "inside"), ("StepEnded", "slow:1"),
+        ("StepStarted", "nested:1"), ("StepEnded", "nested:1/inner:1"), ("StepEnded", "nested:1"),
+    ]  # fmt: skip
+    assert isinstance(bodies[1], b.StepEnded)
+    began = bodies[1].began
+    assert began is not None
+    assert began == b.StepStarted(
+        key="quick:1", position=1, name="quick", digest=began.digest, arguments='["asked"]',
+        idempotency_key="p/quick:1", started_at_us=began.started_at_us,
+    )  # fmt: skip
+
+
+async def test_arguments_too_large_for_an_entry_are_refused_before_the_body_runs() -> None:
+    """As a start that leaves at once would be."""
+    async with Node.in_memory(MemoryLog(limits=Limits(record_bytes=100_000))) as node, node.open("p") as process:
+        body = Counted(1)
+        with pytest.raises(LimitExceeded):
+            await process.step("make", body, "x" * 200_000)
+        assert body.runs == []
+
+
+async def test_a_call_from_a_thread_is_refused(node: Node) -> None:
+    """A plain function's body has no event loop: the hint says what to do."""
+    async with node.open("p") as process:
+        with pytest.raises(Refused, match="event loop"):
+            await process.step("outer", lambda: process.step("inner", Counted(1)))

@@ -141,7 +141,7 @@ async def test_code_before_the_turns_must_be_as_it_was(node: Node) -> None:
     assert (caught.value.kind, caught.value.key) == ("length", "greet:1")
 
 
-async def test_a_turn_that_leaves_a_call_out_diverges_at_its_end(node: Node) -> None:
+async def test_a_turn_that_leaves_a_call_out_diverges_at_its_end(node: Node, log: MemoryLog) -> None:
     """Before the turn's records leave the state."""
     fails = True
 
@@ -165,6 +165,7 @@ async def test_a_turn_that_leaves_a_call_out_diverges_at_its_end(node: Node) -> 
     with pytest.raises(ReplayDivergence) as caught:
         await node.run(version(skip=True), "p")
     assert (caught.value.kind, caught.value.key) == ("length", "1/b:1")
+    assert of_kind(log, b.TurnEnded) == []
 
 
 async def test_turns_belong_into_the_main_code_once(node: Node) -> None:

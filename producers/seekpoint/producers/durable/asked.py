@@ -158,6 +158,8 @@ class _Table:
             kind, given, facts = begin
             text = getattr(body, given) if given else "null"
             return self._begin(entry, kind, orjson.loads(text), **{name: getattr(body, name) for name in facts})
+        if isinstance(body, b.StepEnded) and (began := body.began) is not None:
+            self._begin(entry._replace(body=began), "step", orjson.loads(began.arguments))
         end = _END.get(type(body))
         return None if end is None else self._end(entry, end)
 

@@ -174,7 +174,13 @@ class Desk:
         while scope is not None and scope.desk is not self:
             scope = scope.outer
         scope = scope or self.main
-        task = asyncio.current_task()
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:
+            raise Refused(
+                "a call from outside of the event loop", process_id=self.process_id,
+                hint="make the function that calls it async: a plain one runs in a thread",
+            ) from None  # fmt: skip
         if scope.task is not task:
             scope = Scope(self, None, task=task, records=scope.records, parent=scope, outer=CURRENT.get(),
                           lenient_below_seq=scope.lenient_below_seq)  # fmt: skip

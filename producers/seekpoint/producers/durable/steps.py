@@ -1,7 +1,8 @@
 """Steps: work that is done once and then remembered, results and failures alike.
 
-The start entry is sent and not awaited, the end entry is awaited: one acknowledgement a step. A step that was started
-and never ended is in doubt: whoever resumes runs it again, with the same idempotency key.
+The start entry is sent and not awaited, the end entry is awaited: one acknowledgement a step. The start leaves when the
+body first waits for something; a body that never does has one entry, which says both. A step that was started and never
+ended is in doubt: whoever resumes runs it again, with the same idempotency key.
 """
 
 from __future__ import annotations
@@ -143,6 +144,8 @@ class Attempts:
     attempts_max: int = 1
     asked: int = 0
     """How many calls the body of the last attempt made."""
+    begun: b.StepStarted | None = None
+    """The start of this attempt, if it was taken back: its end has to say it."""
     body: dict[str, Any] = field(default_factory=dict)
     """How the scope of the next attempt's body looks on what is remembered inside it."""
 
@@ -189,7 +192,7 @@ class Attempts:
     def _start(self) -> float:
         process, place, work = self.process, self.place, self.work
         began = process.clock.monotonic()
-        process.send(
+        process.hold(
             b.StepStarted(
                 key=place.key, position=place.position, name=work.name, digest=work.digest,
                 arguments=work.arguments_json, attempt=self.attempt, started_at_us=process.clock.now_us(),
@@ -217,12 +220,17 @@ class Attempts:
 
     async def _end(self, outcome: str, began: float, **more: Any) -> int:
         now_us, duration_s = self.process.clock.now_us(), self.process.clock.monotonic() - began
+        self.begun = self.process.take_back(self.place.key) or self.begun
+        if self.begun is not None:
+            more |= {name: getattr(self.begun, name) for name in _BEGUN}
         ended = b.StepEnded(
             key=self.place.key, attempt=self.attempt, outcome=outcome, ended_at_us=now_us,
             duration_us=max(0, round(duration_s * 1_000_000)),
             usage=dump(dict(self.work.counts)) if self.work.counts else None, **more,
         )  # fmt: skip
-        return (await self.process.append(ended)).seq
+        seq = (await self.process.append(ended)).seq
+        self.begun = None
+        return seq
 
     async def _fail(self, error: Exception, began: float) -> None:
         """Record it; return if there is another attempt, else raise what a replay will raise."""
@@ -241,6 +249,10 @@ class Attempts:
             self.body = {"records": process.written.calls, "lenient_below_seq": seq}
         await self._wait(wait_s)
         self.attempt += 1
+
+
+_BEGUN = ("position", "name", "digest", "arguments", "idempotency_key", "started_at_us", "estimate")
+"""What the end says as well, if the start has not left."""
 
 
 def dumped(value: Any, key: str, process: Process) -> Json:
