@@ -1,0 +1,83 @@
+"""The fixtures that come with the package: found by pytest without a line of configuration."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seekpoint.compose import LocalCluster
+from seekpoint.producers import Node, Process, SyncNode, SyncProcess, VirtualClock, agent
+from seekpoint.schemas import Settings
+
+
+@agent("patient")
+async def patient(process: Process, input: Any) -> Any:
+    """Waits a week for a word."""
+    answer = await process.gate("word", timeout=timedelta(days=7))
+    return [answer.timed_out, input]
+
+
+async def test_a_node_in_memory_skips_what_is_slept(seekpoint_node: Node, seekpoint_clock: VirtualClock) -> None:
+    """A week's time-out takes no time, by the clock that the test holds."""
+    before, began = seekpoint_clock.now_us(), time.monotonic()
+    assert await seekpoint_node.run(patient, "p", 7) == [True, 7]
+    assert seekpoint_clock.now_us() - before >= timedelta(days=7) / timedelta(microseconds=1)
+    assert time.monotonic() - began < 60
+
+
+def test_a_node_for_tests_that_are_not_async(seekpoint_sync_node: SyncNode) -> None:
+    """The same journal and clock, without a loop of the test's own."""
+    assert seekpoint_sync_node.run(patient, "p", 7) == [True, 7]
+    with seekpoint_sync_node.open("q") as process:
+        assert isinstance(process, SyncProcess)
+
+
+def test_nothing_is_loaded_before_it_is_asked_for() -> None:
+    """A plugin is loaded by every run of pytest, of projects too that have nothing to do with agents."""
+    shown = "[name for name in sys.modules if name.startswith('seekpoint.')]"
+    code = f"import sys, seekpoint.console.pytest_plugin; print({shown})"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout
+    assert set(eval(out)) <= {"seekpoint.console", "seekpoint.console.pytest_plugin"}
+
+
+def test_a_project_of_a_users_finds_them(tmp_path: Path) -> None:
+    """In a run of its own, with nothing but an installed package."""
+    (tmp_path / "test_mine.py").write_text(
+        "def test_mine(seekpoint_sync_node):\n"
+        "    with seekpoint_sync_node.open('p') as process:\n"
+        "        assert process.step('add', sum, [1, 2]) == 3\n"
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:asyncio",
+        "-W",
+        "error",
+        str(tmp_path),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120, check=False)
+    assert (done.returncode, "1 passed" in done.stdout) == (0, True), done.stdout + done.stderr
+
+
+@pytest.mark.cluster
+def test_a_journal_on_a_real_kafka(cluster: LocalCluster, request: pytest.FixtureRequest) -> None:
+    """Settings of its own, whose topics exist. The session's cluster stands in for a second one."""
+    from seekpoint.console import pytest_plugin
+
+    journal = pytest_plugin.seekpoint_journal.__wrapped__  # type: ignore[attr-defined]
+    settings: Settings = journal(cluster)
+    with SyncNode.connect(settings) as node:
+        with node.open("p") as process:
+            assert process.step("add", sum, [1, 2]) == 3
+        assert node.recover("p").state.owner is None
