@@ -18,16 +18,12 @@ from seekpoint.schemas.errors import EffectFailed, EffectUnknown
 
 __all__: list[str] = []
 
-PORT = int(sys.argv[1])
-LIFE = int(os.environ["AGENT_LIFE"])
-"""Which start of the agent this is: later ones have higher numbers."""
-
 
 async def ask(what: str, key: str, takes_s: float = 0.0) -> dict[str, Any]:
-    """One question to the ledger."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", PORT)
+    """One question to the ledger. It is told which start of the agent asks: later ones have higher numbers."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(sys.argv[1]))
     try:
-        asked = {"what": what, "key": key, "by": LIFE, "takes_s": takes_s}
+        asked = {"what": what, "key": key, "by": int(os.environ["AGENT_LIFE"]), "takes_s": takes_s}
         writer.write(json.dumps(asked).encode() + b"\n")
         return dict(json.loads(await reader.readline()))
     finally:
