@@ -69,7 +69,7 @@ async def one(node: Node, number: int, room: asyncio.Semaphore) -> None:
 async def main(first: int, count: int) -> None:
     """All of them, twenty at once."""
     room = asyncio.Semaphore(20)
-    async with Node.connect(Settings.load(node_id=f"life-{LIFE}")) as node:
+    async with Node.connect(Settings.load(node_id=f"life-{os.environ['AGENT_LIFE']}")) as node:
         outcomes = await asyncio.gather(
             *(one(node, first + index, room) for index in range(count)), return_exceptions=True
         )
