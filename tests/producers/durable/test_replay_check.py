@@ -580,6 +580,29 @@ async def test_rewound_and_forked_processes_are_checked(node: Node) -> None:
     assert forked.calls < found.calls
 
 
+async def test_turns_that_were_rewound_away_are_not_asked_for(node: Node) -> None:
+    """They were over, and are not any more."""
+    world = World()
+
+    def code(turns: int) -> Code:
+        async def run(process: Process, input: Any) -> Any:
+            async for turn in process.turns():
+                await process.step("a", world.do, turn.number)
+                if turn.number == turns:
+                    raise ValueError("stop")
+
+        return run
+
+    entries = await ran(node, code(4))
+    first = next(one.entry.seq or 0 for one in entries if getattr(one.entry.body, "key", "") == "1/a:1")
+    async with node.open("p") as process:
+        await process.rewind(first)
+    with pytest.raises(ValueError, match="stop"):
+        await node.run(made(code(1)), "p")
+    found = await checked(code(1), await history(node))
+    assert (found.ok, found.calls, found.turns) == (True, 1, 0), str(found)
+
+
 async def test_an_agent_that_reaches_for_its_node_is_told(node: Node) -> None:
     """A check has none: whatever it did there would be a side effect."""
 
