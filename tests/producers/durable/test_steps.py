@@ -547,3 +547,28 @@ async def test_a_call_from_a_thread_is_refused(node: Node) -> None:
     async with node.open("p") as process:
         with pytest.raises(Refused, match="event loop"):
             await process.step("outer", lambda: process.step("inner", Counted(1)))
+
+
+async def test_a_divergence_inside_a_step_is_no_failure_of_the_step(node: Node) -> None:
+    """It stays in doubt: the code is wrong, and the right code goes on."""
+    stuck, names = asyncio.Event(), ["inner", "renamed", "inner"]
+
+    async def outer(process: Process, name: str) -> str:
+        await process.step(name, Counted(1))
+        if not stuck.is_set():
+            stuck.set()
+            await asyncio.Event().wait()
+        return "done"
+
+    process = await node.open("p")
+    task = asyncio.create_task(process.step("outer", partial(outer, process, names[0])))
+    await stuck.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    await process.release()
+    async with node.open("p") as process:
+        with pytest.raises(ReplayDivergence):
+            await process.step("outer", partial(outer, process, names[1]))
+    assert (await node.recover("p")).state.calls["outer:1"].status == "started"
+    async with node.open("p") as process:
+        assert await process.step("outer", partial(outer, process, names[2])) == "done"
