@@ -26,6 +26,7 @@ from seekpoint.schemas import MemoryLog, bodies
 from seekpoint.schemas.bodies import BODIES, Custom, Signal
 from seekpoint.schemas.entry import Entry, new_id
 from seekpoint.schemas.fold import Verdict, advance
+from seekpoint.schemas.folds import UserFold, only
 from seekpoint.schemas.state import Draft
 
 NIL = bytes(16)
@@ -113,6 +114,43 @@ def test_a_finished_state_shows_its_result(log: MemoryLog, owner: Owner) -> None
     facts = state_facts("case-17", Recoverer(log).recover("case-17"))
     assert facts["result"] == {"refund": 12}
     assert 'result  {"refund":12}' in state_lines(facts)
+
+
+def _count(value: int, kind: str, payload: object) -> int:
+    return value + 1
+
+
+def test_a_state_names_the_first_call_in_doubt(log: MemoryLog, owner: Owner) -> None:
+    """In the order they began, not of their names; the recovery's report too."""
+    owner.claim()
+    for position, key in enumerate(("zebra:1", "apple:1", "done:1"), 1):
+        owner.own(bodies.StepStarted(key, position, key[:-2], "d" * 32))
+    owner.own(bodies.StepEnded("done:1", 1, "succeeded", "1"))
+    found = Recoverer(log).recover("case-17")
+    facts = state_facts("case-17", found)
+    assert (facts["first_in_doubt"], facts["in_doubt"]) == ("zebra:1", ["zebra:1", "apple:1"])
+    assert "in doubt: zebra:1 and 1 more, without an outcome: a resume goes on there" in state_lines(facts)
+    assert found.report.to_dict()["first_in_doubt"] == "zebra:1"
+    assert "in doubt    zebra:1" in report_lines(found.report, found.state)
+    owner.own(bodies.StepEnded("zebra:1", 1, "succeeded", "1"))
+    owner.own(bodies.StepEnded("apple:1", 1, "succeeded", "1"))
+    assert Recoverer(log).recover("case-17").report.first_in_doubt is None
+
+
+def test_folds_are_shown_with_what_is_wrong_with_them(log: MemoryLog, owner: Owner) -> None:
+    """A value of somebody else's fold as of when it is; what is not current here, with the reason."""
+    owner.claim()
+    owner.own(Custom("note", "1"))
+    with only(UserFold("count", 1, "0", _count), UserFold("theirs", 2, "0", _count)):
+        found = Recoverer(log).recover("case-17")
+        assert "  count = 1" in state_lines(state_facts("case-17", found))
+    with only(UserFold("count", 2, "0", _count)):
+        facts = state_facts("case-17", found)
+    orjson.dumps(facts)
+    assert facts["folds"]["theirs"]["value"] == 1
+    lines = "\n".join(state_lines(facts))
+    assert "count = (what is kept of the fold is not current: it is of version 1, not 2)" in lines
+    assert "theirs = 1 (not registered here; as of 1 of 1 custom entries)" in lines
 
 
 def test_a_report_says_what_the_recovery_cost(log: MemoryLog, owner: Owner) -> None:

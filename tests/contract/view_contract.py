@@ -15,6 +15,7 @@ from histories import Step, Written, expected_states, steps, write_history
 from seekpoint.consumers.view_store import Change, Pointer, Seen, ViewBrowser
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.conversation import Conversation
+from seekpoint.schemas.folds import Folded, UserFold, only
 from seekpoint.schemas.lifecycle import Lifecycle
 from seekpoint.schemas.parts import Degraded, Invocation, Lineage, MailItem
 from seekpoint.schemas.state import Draft, State, new_state
@@ -51,6 +52,8 @@ def full_state(offset: int = 7) -> State:
     for number, name in enumerate(("stale_entries", "duplicate_entries", "forged_entries", "lost_claims"), 1):
         setattr(draft, name, number)
     draft.abandoned_entries, draft.refused_externals = 2**40, 1
+    draft.customs = 6
+    draft.folds = {"spent": Folded(3, 5, " [1.0 ] "), "ü {1}": Folded(1, 6, '"ü"', 4, "KeyError")}
     return draft.freeze()
 
 
@@ -126,7 +129,12 @@ class ViewContract:
     @given(history=steps(40), cuts=st.lists(st.integers(1, 40), max_size=6))
     def test_batches_give_what_the_fold_gives(self, store: ViewBrowser, history: list[Step], cuts: list[int]) -> None:
         """Any history in any batches: the view's states are those of a plain fold from zero."""
-        journal = Journal(store)
+        with only(UserFold("trail", 1, "[]", lambda value, kind, payload: [*value[-3:], payload])):
+            self._batches_give_what_the_fold_gives(Journal(store), store, history, cuts)
+
+    def _batches_give_what_the_fold_gives(
+        self, journal: Journal, store: ViewBrowser, history: list[Step], cuts: list[int]
+    ) -> None:
         written = write_history(history, _appender(), 1)
         for batch in _cut([one for one in written if one.entry is not None], sorted(set(cuts))):
             keys = {one.key for one in batch if one.key is not None}
@@ -155,6 +163,22 @@ class ViewContract:
             )
         ])  # fmt: skip
         assert journal.state() == second
+
+    def test_folds_that_did_not_change_are_not_written(self, journal: Journal) -> None:
+        """A change without folds leaves what was there; one with them writes those that there are."""
+        first = full_state(7)
+        journal.write([Change(key=KEY, state=first, whole=True)])
+        draft = first.thaw()
+        draft.offset, draft.folds = 8, {**first.folds, "spent": Folded(3, 6, "2")}
+        journal.write([Change(key=KEY, state=draft.snapshot(), mail=False)])
+        seen = journal.state()
+        assert seen is not None
+        assert (seen.offset, dict(seen.folds)) == (8, dict(first.folds))
+        draft.offset = 9
+        journal.write([Change(key=KEY, state=draft.snapshot(), mail=False, folds=True)])
+        seen = journal.state()
+        assert seen is not None
+        assert (seen.offset, dict(seen.folds)) == (9, dict(draft.folds))
 
     def test_mail_that_did_not_change_is_not_written(self, journal: Journal) -> None:
         """A change without mail leaves what was there."""

@@ -215,6 +215,23 @@ async def test_a_plain_function_resumes_after_a_crash(when: When) -> None:
     assert found.ended_by == "result"
 
 
+async def test_plain_and_async_code_resume_each_other() -> None:
+    """They make the same entries."""
+
+    @agent("counting", 3)
+    async def awaits(process: Process, input: Any) -> Any:
+        first = await process.step("look", str.upper, "look")
+        await process.update("seen", first)
+        await process.sleep(3_600)
+        return [first, await process.step("send", str.upper, "send"), input, process.state.context]
+
+    calls: list[str] = []
+    assert await crash_at(call="send:1").run(awaits, "p", 7, resumed_by=counting(calls)) == DONE
+    assert "look" not in calls
+    assert await crash_at(call="send:1").run(counting(calls), "p", 7, resumed_by=awaits) == DONE
+    assert calls.count("look") == 1
+
+
 async def test_a_plain_function_that_changed_diverges() -> None:
     """As an async one does."""
     crash = crash_at(seq=1)

@@ -33,4 +33,10 @@ def _change(key: bytes, before: State | None, state: State, whole: bool) -> Chan
     changed = {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
     mail = list(before.mailbox) != list(state.mailbox) or list(before.remembered) != list(state.remembered)
     added = state.conversation.newest(len(state.conversation) - len(before.conversation))
-    return Change(key=key, state=state, context_keys=frozenset(changed), messages=added, mail=mail)
+    was, now = before.calls, state.calls
+    calls = {name for name in was.keys() | now.keys() if was.get(name) != now.get(name)}
+    frames = (before.start_frame, before.turn_frame) != (state.start_frame, state.turn_frame)
+    return Change(
+        key=key, state=state, context_keys=frozenset(changed), call_keys=frozenset(calls), frames=frames,
+        folds=before.folds != state.folds, messages=added, mail=mail,
+    )  # fmt: skip
