@@ -380,9 +380,12 @@ class Node:
                     handle.status = Status.OPEN
 
     async def in_body_thread(self, call: Callable[[], Any]) -> Any:
-        """Run a user's blocking call in a thread kept for such calls, with the context variables of who asks."""
+        """Run a user's blocking call in a thread kept for such calls, with the context variables of who asks.
+
+        A ``StopIteration`` of its own comes as a ``RuntimeError``, as out of a coroutine: no future can carry it.
+        """
         run = copy_context().run
-        return await asyncio.get_running_loop().run_in_executor(self._body_threads, run, call)
+        return await asyncio.get_running_loop().run_in_executor(self._body_threads, run, _without_stop, call)
 
     async def in_thread(self, call: Callable[[], Any]) -> Any:
         """Run a blocking call in the node's own threads."""
@@ -392,6 +395,13 @@ class Node:
     def liveness(self) -> Liveness:
         """What this node has seen of the others' heartbeats."""
         return self._pulse.liveness
+
+
+def _without_stop(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except StopIteration as exc:
+        raise RuntimeError("the call raised StopIteration") from exc
 
 
 def _embedded(settings: Settings) -> EmbeddedProjector:

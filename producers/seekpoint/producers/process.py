@@ -241,6 +241,9 @@ class Process(ContentWrites, Memory, EffectCalls):
 
     async def release(self, reason: str | None = None) -> None:
         """Give the process up: confirmed, so that whoever opens it next need not wait. Closes this handle."""
+        if self._writes is not None:
+            raise Refused("an agent's process is released when its code ends", process_id=self.process_id,
+                          hint="return, or raise")  # fmt: skip
         if self.is_open:
             await self.flush()
         await self._end(b.Released(reason))
@@ -270,9 +273,10 @@ class Process(ContentWrites, Memory, EffectCalls):
         """Write the start of a step before anything else of this process, or as soon as the event loop goes on.
 
         Two records in a moment are two requests to the broker, and two writes to its disk: ``take_back`` it for an
-        entry that says both. One that may not fit is written at once.
+        entry that says both. One that may not fit, or reserves of a budget, is written at once.
         """
-        if len(body.arguments) > _HELD_CHARACTERS_MAX or not self._handle.has_room(_HELD_BYTES_MAX):
+        reserves = body.estimate is not None and self.ahead_budget is not None  # the next call has to see that
+        if reserves or len(body.arguments) > _HELD_CHARACTERS_MAX or not self._handle.has_room(_HELD_BYTES_MAX):
             self.send(body)
             return
         self._handle.check_open()

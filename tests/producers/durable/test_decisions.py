@@ -271,6 +271,32 @@ async def test_a_tool_counts_each_attempt() -> None:
         assert process.state.budget.spent["tool_calls"] == 3
 
 
+async def test_tools_that_begin_at_once_do_not_share_what_is_left() -> None:
+    """``gather`` begins them in one moment: each one's start reserves before the next is admitted."""
+    ran: list[int] = []
+    async with Node.in_memory() as node, node.open("p") as process:
+        await process.set_budget({"tool_calls": 2})
+        ends = await asyncio.gather(*(process.tool("look", ran.append, i) for i in range(5)), return_exceptions=True)
+    assert [type(end) for end in ends].count(BudgetExceeded) == 3
+    assert sorted(ran) == [0, 1]
+
+
+async def test_what_is_no_tool_call_begins_where_no_tool_call_is_left() -> None:
+    """A limit of one call allows one call, and what follows it; of a model's call it is not known what it costs."""
+    model = Model()
+    async with Node.in_memory() as node:
+        node.prices = Prices({"m-1*": {"input": "100000", "output": "0"}})
+        async with node.open("p") as process:
+            await process.set_budget({"tool_calls": 1, "usd": "1"})
+            await process.tool("look", str, 1)
+            assert await process.step("keep", str, 2) == "2"
+            await process.decide("plan", model, REQUEST)
+            with pytest.raises(BudgetExceeded) as caught:
+                await process.decide("more", model, REQUEST)
+    assert caught.value.facts["dimension"] == "usd"
+    assert len(model.asked) == 1
+
+
 async def test_a_warning_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     """As an entry too, so that a recovered run does not repeat it."""
     async with Node.in_memory() as node, node.open("p") as process:

@@ -290,6 +290,34 @@ async def test_an_agent_does_not_end_or_rewind_its_process_itself(node: Node) ->
     assert await node.run(run, "p") == 2
 
 
+async def test_an_agent_does_not_release_its_process_itself(node: Node) -> None:
+    """Else every call behind it would be told that the process is closed."""
+
+    @agent("leaver")
+    async def leaver(process: Process, given: Any) -> Any:
+        with pytest.raises(Refused, match="released when its code ends"):
+            await process.release()
+        return await process.step("go on", str, 1)
+
+    assert await node.run(leaver, "p") == "1"
+
+
+async def test_what_is_no_agent_is_not_run(node: Node) -> None:
+    """A function without ``@agent``, as a run and as a child: said, not an AttributeError; nothing is claimed."""
+
+    async def bare(process: Process, given: Any) -> None: ...
+
+    @agent("parent")
+    async def parent(process: Process, given: Any) -> Any:
+        return await process.spawn(bare, "p/child").result()  # type: ignore[arg-type]
+
+    with pytest.raises(Refused, match="only an agent"):
+        await node.run(bare, "bare")  # type: ignore[arg-type]
+    with pytest.raises(Refused, match="only an agent"):
+        await node.run(parent, "p")
+    assert (await node.recover("bare", missing_ok=True)).state.epoch == 0
+
+
 async def test_an_agent_is_resumed_after_a_rewind(node: Node, log: MemoryLog) -> None:
     """What was forgotten runs again; what came before does not."""
     world = World()

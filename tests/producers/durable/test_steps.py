@@ -207,6 +207,21 @@ async def failing(process: Process, body: Any, **how: Any) -> str:
     return "fine"
 
 
+async def test_a_plain_function_that_stops_an_iteration_fails_and_hangs_nobody(log: MemoryLog) -> None:
+    """``next()`` of nothing, in a thread: no future can carry its StopIteration."""
+    ran: list[int] = []
+
+    def look() -> Any:
+        ran.append(1)
+        return next(iter(()))
+
+    for _ in range(2):
+        async with Node.in_memory(log) as node, node.open("p") as process:
+            with pytest.raises(RuntimeError, match="StopIteration"):
+                await asyncio.wait_for(process.step("look", look), 10)
+    assert ran == [1]
+
+
 async def test_a_failure_is_remembered_and_raised_again(node: Node, log: MemoryLog) -> None:
     """The same class, the same message; the body does not run again."""
     body = Counted(Declined("no money"))

@@ -13,13 +13,13 @@ from textwrap import dedent
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from seekpoint.producers.errands import in_own_thread
-from seekpoint.schemas.errors import InvalidName
+from seekpoint.schemas.errors import InvalidName, Refused
 
 if TYPE_CHECKING:
     from seekpoint.producers.errands import SyncProcess
     from seekpoint.producers.process import Process
 
-__all__ = ["Agent", "agent"]
+__all__ = ["Agent", "agent", "check_is_agent"]
 
 Run: TypeAlias = "Callable[[Process, Any], Awaitable[Any]]"
 Plain: TypeAlias = "Callable[[SyncProcess, Any], Any]"
@@ -69,6 +69,14 @@ def agent(name: str, version: str | int = "1", *, pinned: bool = False) -> Calla
         return Agent(name, str(version), in_own_thread(run) if _is_plain(run) else cast(Run, run), pinned)
 
     return made
+
+
+def check_is_agent(given: object) -> None:
+    """Raise ``Refused`` for what is no agent: a bare function, mostly."""
+    if not isinstance(given, Agent):
+        raise Refused(
+            "only an agent can be run", found=repr(given)[:80], hint="put @agent(name, version) over its function"
+        )
 
 
 def _is_plain(run: Run | Plain) -> bool:

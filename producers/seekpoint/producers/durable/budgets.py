@@ -34,6 +34,8 @@ logger = logging.getLogger("seekpoint.producers")
 
 _ZERO = Decimal(0)
 _DAY_US = 86_400_000_000
+_KNOWN_BEFORE = frozenset({"tool_calls", "model_calls", "irreversible_effects"})
+"""A call that counts as none of these uses none: it may begin where none are left."""
 
 
 class Excess(NamedTuple):
@@ -143,12 +145,13 @@ async def raise_budget(
 def excess_of(budget: Budget, key: str, wanted: Mapping[str, Decimal], day: int) -> Excess | None:
     """The first limit that the call ``key`` would pass; None if it fits.
 
-    What a call does not estimate, it may begin as long as anything is left of it.
+    What a call does not estimate, it may begin as long as anything is left of it; how many calls of which kind it is,
+    is known.
     """
     for scope, limits in (("run", budget.limits), ("day", budget.day_limits)):
         for dimension, limit in limits.items():
             used, more = _used(budget, key, dimension, scope, day), wanted.get(dimension, _ZERO)
-            if used + more > limit or (more == 0 and used >= limit):
+            if used + more > limit if more else used >= limit and dimension not in _KNOWN_BEFORE:
                 return Excess(dimension, scope, limit, used, more)
     return None
 

@@ -16,6 +16,7 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
+from seekpoint.producers.durable.agents import check_is_agent
 from seekpoint.producers.durable.desk import Place
 from seekpoint.producers.durable.digest import text_digest
 from seekpoint.producers.durable.failures import failure_text, is_failure, remembered_failure, same_failure
@@ -62,6 +63,7 @@ class ChildCalls:
         Raises ``ReplayDivergence``, ``UnserializableValue``, ``Refused`` for an id that is this process's own.
         """
         process: Process = self  # type: ignore[assignment]  # a mixin of it
+        check_is_agent(agent)
         if child_id == process.process_id:
             raise Refused("a process is not its own child", process_id=child_id)
         check_ownable(child_id)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from seekpoint.producers.durable.agents import Agent
+from seekpoint.producers.durable.agents import Agent, check_is_agent
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import (
     BudgetExceeded,
@@ -52,6 +52,7 @@ RECORDED: Final = _Recorded.INPUT
 
 async def run_agent(node: Node, opening: Opening, process_id: str, agent: Agent, given: Any) -> Any:
     """What ``Node.run`` does."""
+    check_is_agent(agent)
     async with AsyncExitStack() as stack:
         try:
             process = await stack.enter_async_context(opening)
