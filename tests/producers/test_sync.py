@@ -99,7 +99,7 @@ def test_a_process_is_one_threads(node: SyncNode) -> None:
             process.step("inner", str, 1)
 
         with pytest.raises(Refused, match="one thread"):
-            process.step("outer", body)
+            process.step("outer", body, timeout=5)
         assert process.step("after", str, 1) == "1"
 
 
@@ -137,14 +137,14 @@ def test_an_interrupt_leaves_the_process_released(log: MemoryLog) -> None:
 
     async def slow() -> str:
         ready.set()
-        await asyncio.sleep(60)
+        await asyncio.sleep(25)
         return "late"
 
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt), SyncNode.in_memory(log) as node, node.open("p") as process:
         interrupt_once(ready)
         process.step("slow", slow)
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 15
     assert [entry.body.KIND for entry in history_of(log, "p")][-1] == "released"
     assert "error_recorded" not in [entry.body.KIND for entry in history_of(log, "p")]
     with SyncNode.in_memory(log) as node, node.open("p") as process:
