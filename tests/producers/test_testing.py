@@ -89,6 +89,21 @@ async def test_what_a_dying_node_does_reaches_nobody() -> None:
     assert before[-1].body.call == "#1"
 
 
+@pytest.mark.parametrize(("when", "times"), [("unsent", 1), ("unacknowledged", 1), ("acknowledged", 2)])
+async def test_the_dying_nodes_code_goes_on_only_where_it_heard(when: str, times: int) -> None:
+    """Of the entry that it died at: it is told where the crash comes after the acknowledgement, else never."""
+    heard: list[int] = []
+
+    @agent("hears")
+    async def hears(process: Process, input: Any) -> Any:
+        await process.update("a", 1)
+        heard.append(1)
+        await process.update("b", 2)
+
+    await crash_at(call="#1", when=when).run(hears, "p")
+    assert len(heard) == times
+
+
 async def test_a_crash_that_never_came_is_a_failure() -> None:
     """Else a test of a point that is not there would pass for ever."""
     with pytest.raises(AssertionError, match=r"never came to the start of call sned:1"):

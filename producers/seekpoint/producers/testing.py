@@ -41,7 +41,7 @@ class When(StrEnum):
     UNACKNOWLEDGED = "unacknowledged"
     """It is in the log; the agent never hears of it."""
     ACKNOWLEDGED = "acknowledged"
-    """It is in the log, and the agent was just about to hear of it and go on."""
+    """It is in the log, and the agent has just heard of it; what it asks for next comes too late."""
 
 
 def crash_at(
@@ -192,7 +192,12 @@ class _Mortal:
     def die(self) -> None:
         """From now on nothing reaches the log; the node is told once the loop has done what it was about to do."""
         self.is_dead = True
-        asyncio.get_running_loop().call_soon(self.on_death)
+        loop = asyncio.get_running_loop()
+        if self._point.when is not When.ACKNOWLEDGED:
+            loop.call_soon(self.on_death)
+            return
+        # The delivery is told in the loop's next turn, whoever waits for it goes on in the one after.
+        loop.call_soon(loop.call_soon, loop.call_soon, self.on_death)
 
 
 class _MortalAppender:
