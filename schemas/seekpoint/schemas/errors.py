@@ -253,7 +253,7 @@ class IllegalCall(Refused):
     """An entry that does not fit what its process has called: an end without its start, a second end, an attempt out
     of order, a budget that is none. Nothing was written."""
 
-    hint = "let process.step, decide, effect and the like write these entries; if they did, please report it"
+    hint = "let process.step, decide, effect and the like write these entries, and await each before its turn ends"
 
 
 class AlreadyOpen(Refused):

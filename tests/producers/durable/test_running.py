@@ -302,6 +302,29 @@ async def test_an_agent_does_not_release_its_process_itself(node: Node) -> None:
     assert await node.run(leaver, "p") == "1"
 
 
+async def test_a_task_that_nobody_awaits_asks_before_its_run_is_told_to_have_ended_early(log: MemoryLog) -> None:
+    """Answered at once, the main code never waits; the task that once ran beside it has its turn all the same."""
+    broken = [1]
+
+    @agent("sloppy")
+    async def sloppy(process: Process, given: Any) -> Any:
+        async def beside() -> None:
+            await process.step("beside", str, 1)
+
+        task = asyncio.create_task(beside())
+        await process.step("main", str, 2)
+        await process.step("main", str, 3)
+        if broken:
+            raise ValueError(broken.pop())
+        return "done" if task else ""
+
+    async with Node.in_memory(log) as node:
+        with pytest.raises(ValueError, match="1"):
+            await node.run(sloppy, "p")
+    async with Node.in_memory(log) as node:
+        assert await node.run(sloppy, "p") == "done"
+
+
 async def test_what_is_no_agent_is_not_run(node: Node) -> None:
     """A function without ``@agent``, as a run and as a child: said, not an AttributeError; nothing is claimed."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -166,6 +167,35 @@ async def test_a_turn_that_leaves_a_call_out_diverges_at_its_end(node: Node, log
         await node.run(version(skip=True), "p")
     assert (caught.value.kind, caught.value.key) == ("length", "1/b:1")
     assert of_kind(log, b.TurnEnded) == []
+
+
+async def test_a_turns_task_that_nobody_awaits_asks_before_the_turn_is_over() -> None:
+    """Before the turns and in them: what is remembered of such a task is not taken for a call that was left out."""
+    log, broken = MemoryLog(), [1]
+
+    async def beside(process: Process, name: str) -> None:
+        await process.step(name, str, 1)
+
+    @agent("sloppy")
+    async def sloppy(process: Process, given: Any) -> Any:
+        tasks = [asyncio.create_task(beside(process, "before"))]
+        await process.step("main", str, 0)
+        async for turn in process.turns():
+            tasks.append(asyncio.create_task(beside(process, "in")))
+            await process.step("main", str, turn.number)
+            if turn.number == 1 and broken:
+                await asyncio.gather(*tasks)
+                raise ValueError(broken.pop())
+            if turn.number == 2:
+                await asyncio.gather(*tasks)
+                return len(tasks)
+        raise AssertionError
+
+    for _ in range(2):
+        async with Node.in_memory(log) as node:
+            with suppress(ValueError):
+                assert await node.run(sloppy, "p") == 3
+    assert not broken
 
 
 async def test_turns_belong_into_the_main_code_once(node: Node) -> None:

@@ -147,7 +147,7 @@ class _Check:
         process.begin_replay()
         result = await self._agent.run(process, load(input_json))
         await process.flush()
-        process.desk.check_read()
+        await process.check_read()
         return dump(result, self._limits)
 
     async def _settled(self, code: asyncio.Task[Json]) -> None:

@@ -401,10 +401,14 @@ class Desk:
         self.main = Scope(self, f"{number}/", task=self.main.task, records=self.records)
         self._patches.clear()
 
+    def unread_before_turns(self) -> list[str]:
+        """What is remembered of the code before the turns, and was not asked for."""
+        return [key for key in self.unread() if not turn_of(key)]
+
     def check_before_turns(self) -> None:
         """Everything remembered of the code before the turns must have been asked for."""
         if self._left and self.strict:
-            left = [key for key in self.unread() if not turn_of(key)]
+            left = self.unread_before_turns()
             if left:
                 self.check_read(min(left, key=lambda one: self.records[one].seq))
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+import asyncio
+from collections.abc import Callable, Collection, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.producers.durable.budgets import BudgetCalls
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from seekpoint.producers.process import Acknowledged, Process
 
 __all__ = ["Memory"]
+
+_QUIET_ROUNDS = 10
+"""Rounds of the event loop in which no task asked for anything: none will."""
 
 
 class Memory(StepCalls, DecisionCalls, BudgetCalls, WaitCalls, TurnCalls):
@@ -60,6 +64,20 @@ class Memory(StepCalls, DecisionCalls, BudgetCalls, WaitCalls, TurnCalls):
     def _note(self, difference: Difference) -> None:
         key, position, kind, expected, actual, _ = difference
         self._process.send(b.Diverged(key, position, kind, dump(expected), dump(actual)))
+
+    async def let_tasks_ask(self, unread: Callable[[], Collection[str]]) -> None:
+        """Return once tasks that have only begun have asked for what they can: answered at once, the main code is here
+        before they had a turn of the event loop."""
+        left, quiet = len(unread()) if self.desk.strict else 0, 0
+        while left and quiet < _QUIET_ROUNDS:
+            await asyncio.sleep(0)
+            now = len(unread())
+            left, quiet = now, quiet + 1 if now == left else 0
+
+    async def check_read(self, prefix: str = "") -> None:
+        """Raise ``ReplayDivergence`` (``length``) if something remembered under ``prefix`` was never asked for."""
+        await self.let_tasks_ask(lambda: self.desk.unread(prefix))
+        self.desk.check_read(prefix)
 
     def idempotency_key(self, key: str) -> str:
         """What the outside world is handed for the call ``key``: the same for every attempt and every owner."""

@@ -98,7 +98,7 @@ class _Run:
         result = await self.agent.run(process, asked)
         await process.children.settle()
         await process.flush()
-        process.desk.check_read()
+        await process.check_read()
         text = dump(result, process.limits)
         if len(text) > process.limits.record_bytes - _ENVELOPE_BYTES:
             raise LimitExceeded(

@@ -215,7 +215,7 @@ class Attempts:
             finally:
                 self.asked = scope.position
         if place.record is not None and not self.body:
-            process.desk.check_read(f"{place.key}/")
+            await process.check_read(f"{place.key}/")
         return value
 
     async def _end(self, outcome: str, began: float, **more: Any) -> int:

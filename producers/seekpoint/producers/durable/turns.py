@@ -50,15 +50,16 @@ class Turns:
         if self._number:
             await self._end()
         else:
-            self._begin_loop()
+            await self._begin_loop()
         self._number += 1
         process.begin_turn(self._number)
         return Turn(self._number)
 
-    def _begin_loop(self) -> None:
+    async def _begin_loop(self) -> None:
         desk = self._process.desk
         if desk.turn:
             raise Refused("a process has one loop of turns", process_id=desk.process_id, hint="end the first loop last")
+        await self._process.let_tasks_ask(desk.unread_before_turns)
         desk.check_before_turns()
         self._number = self._process.written.turn
 
@@ -67,7 +68,7 @@ class Turns:
         process = self._process
         await process.children.settle(f"{self._number}/")
         await process.flush()
-        process.desk.check_read(f"{self._number}/")
+        await process.check_read(f"{self._number}/")
         if self._ending is not None:
             await self._ending
         self._ending = process.sent(b.TurnEnded(self._number))
