@@ -257,7 +257,7 @@ def save_above_the_floor(kept: Kept) -> None:
         kept.owner.update("n", str(number))
     projector = kept.ready()
     assert kept.project(projector)
-    projector.dirty[KEY].is_urgent = True
+    projector.request({KEY: 0})
     Assignment("member", [projector], kept).save()
     assert kept.written() == ([Landmark(5, 2)], [Landmark(1, 0)])
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import wait
+from threading import Event, Timer
+from typing import Any
 
 import pytest
 
@@ -69,8 +72,12 @@ class Broker:
         self.group: Group
         self.kept = MemoryCheckpoints(1)
         self.refused = 0
+        self.begun, self.may_end = Event(), Event()
+        self.may_end.set()
 
     def commit(self, saves: Sequence[Save], membership: object) -> Positions:
+        self.begun.set()
+        assert self.may_end.wait(10)
         if membership != self.group.membership():
             self.refused += 1
             raise CommitFailed("an old generation", decided=True)
@@ -116,9 +123,16 @@ class Bench:
         self.loop.turn()
 
     def turns(self) -> None:
-        """As many as it takes to prepare, project and save."""
+        """As many as it takes to prepare, project and save; each transaction ends within its turn."""
         for _ in range(8):
-            self.loop._saved_at_s = 0.0
+            self.turns_beside(1)
+            if self.loop.assignment is not None:
+                wait([self.loop._transactions.submit(int)])  # the one before it has ended
+
+    def turns_beside(self, count: int = 8) -> None:
+        """Turns that wait for no transaction."""
+        for _ in range(count):
+            self.loop._save_at_s = 0.0
             for progress in self.loop._progress.values():
                 progress.retry_at_s = 0.0
             self.loop.turn()
@@ -178,4 +192,77 @@ def test_nothing_is_under_way_once_partitions_are_revoked(bench: Bench) -> None:
         assert bench.loop.projections == {}
         bench.group.assign()
         bench.turns()
+    bench.loop.close()
+
+
+def a_slow_transaction(bench: Bench) -> None:
+    """It is begun, and does not end before the broker is told."""
+    bench.group.assign()
+    bench.turns()
+    bench.owner.update("n", "1")
+    bench.broker.begun.clear()
+    bench.broker.may_end.clear()
+    bench.loop.turn()
+    assert bench.broker.begun.wait(10)
+
+
+def test_projecting_goes_on_beside_a_transaction(bench: Bench) -> None:
+    """What is folded meanwhile is in the view at once, and stays dirty when the transaction has ended."""
+    a_slow_transaction(bench)
+    bench.loop.is_forcing = False
+    before = bench.broker.kept.end(0)
+    bench.owner.update("n", "2")
+    bench.turns_beside()
+    state = bench.view.see(0, b"case-17").state
+    assert state is not None
+    assert state.context == {"n": 2}
+    assert bench.broker.kept.end(0) == before
+    bench.broker.may_end.set()
+    bench.turns()
+    assert bench.broker.kept.end(0) == before + 2
+    assert bench.loop.projections[0].dirty.keys() == {b"case-17"}
+    bench.loop.close()
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_transaction_ends_before_the_partitions_are_given_up(bench: Bench, is_lost: bool) -> None:
+    """The callback waits for it, however long: it never outlives the assignment it was begun under."""
+    a_slow_transaction(bench)
+    before = bench.broker.kept.end(0)
+    Timer(0.05, bench.broker.may_end.set).start()
+    bench.group.on_revoked(is_lost)
+    assert bench.broker.kept.end(0) == before + 2
+    assert bench.loop.projections == {}
+    bench.loop.close()
+
+
+def test_nothing_is_prepared_beside_a_transaction(bench: Bench) -> None:
+    """P1: what is saved would be read without the checkpoints that are on their way."""
+    a_slow_transaction(bench)
+    projection = bench.loop.projections[0]
+    projection.reload(anew=True)
+    bench.turns_beside()
+    assert not projection.is_ready
+    bench.broker.may_end.set()
+    bench.turns()
+    assert projection.is_ready
+    assert projection.floor == bench.log.watermarks(0).high
+    bench.loop.close()
+
+
+def test_a_call_of_the_view_has_a_thousand_entries_at_most(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many arrive at once: a call holds up everybody else's."""
+    spans: list[tuple[int, int]] = []
+    write = bench.view.write
+
+    def watched(partition: int, token: str, position: int, applied: int, *rest: Any) -> bool:
+        spans.append((position, applied + 1))
+        return write(partition, token, position, applied, *rest)
+
+    monkeypatch.setattr(bench.view, "write", watched)
+    for number in range(2_500):
+        bench.owner.update("n", str(number))
+    bench.group.assign()
+    bench.turns()
+    assert spans == [(0, 1_000), (1_000, 2_000), (2_000, 2_501)]
     bench.loop.close()

@@ -268,6 +268,25 @@ def test_a_skim_never_takes_what_decoding_refuses(entry: Entry, data: st.DataObj
     agree(bytes(broken) + b"\0", entry.process_id.encode())
 
 
+def test_a_skim_agrees_about_every_flipped_bit() -> None:
+    """A number that became negative, a branch that is none, another's id: whichever bit it is."""
+    entry = own(1, b.MessageSaid("user", "x"))
+    data, key = encode(entry), entry.process_id.encode()
+    assert agree(data, key)
+    for at in range(len(data)):
+        for bit in range(8):
+            broken = bytearray(data)
+            broken[at] ^= 1 << bit
+            agree(bytes(broken), key)
+
+
+@pytest.mark.parametrize("ts", [0, 1, 63, 64, -1, 1 << 20, (1 << 48) - 1, 1 << 48, (1 << 55) - 1, 1 << 55, -(1 << 60)])
+def test_a_time_stamp_may_have_any_number_of_bytes(ts: int) -> None:
+    """Those of our age have eight."""
+    entry = own(1, b.MessageSaid("user", "x"))._replace(ts=ts)
+    assert decode_or_none(encode(entry)) == entry
+
+
 def test_a_skim_knows_the_limits() -> None:
     """What is larger than a record may be, or nested deeper, is left to decoding, which refuses it."""
     large = encode(own(1, b.MessageSaid("user", "x" * 2_000)))

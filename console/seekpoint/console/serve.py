@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["HealthHost", "HealthPortNumber", "register"]
 
 _LOOK_INTERVAL_S = 1.0
+_COLLECT_AFTER, _COLLECT_OLDER = 50_000, 50
 
 HealthPortNumber = Annotated[
     int | None,
@@ -47,6 +48,7 @@ def projector(target: Target, health_port: HealthPortNumber = None, health_host:
     from seekpoint.consumers.projector import Projector
 
     worker, health = Projector(target.require_kafka()), ProjectorHealth()
+    collect_seldom()
 
     async def run() -> None:
         with ExitStack() as stack:
@@ -58,6 +60,18 @@ def projector(target: Target, health_port: HealthPortNumber = None, health_host:
             await _project_until_told(worker, health)
 
     asyncio.run(run())
+
+
+def collect_seldom() -> None:
+    """Have the garbage collector look less often: this process is ours, and what a projector drops is in no cycle.
+
+    States that are kept are most of what it would walk, over and over: an eighth of the time of an entry.
+    """
+    import gc
+
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_COLLECT_AFTER, _COLLECT_OLDER, _COLLECT_OLDER)
 
 
 async def _project_until_told(worker: Projector, health: ProjectorHealth) -> None:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
 
-from seekpoint.consumers.checkpoint_writer import CheckpointWriter, CommitFailed, Save
+from seekpoint.consumers.checkpoint_writer import CheckpointWriter, CommitFailed, Positions, Save
 from seekpoint.consumers.projection import PartitionProjection
 from seekpoint.schemas.errors import SeekpointError
 
 __all__ = ["Assignment"]
+
+
+@dataclass(frozen=True, slots=True)
+class _UnderWay:
+    """A transaction in another thread."""
+
+    saves: Sequence[Save]
+    outcome: Future[Positions]
 
 
 class Assignment:
@@ -24,6 +34,7 @@ class Assignment:
         self.projections: Mapping[int, PartitionProjection] = {one.partition: one for one in projections}
         self._membership = membership
         self._writer = writer
+        self._under_way: _UnderWay | None = None
 
     def save(self, *, force: bool = False) -> int:
         """Write the checkpoints that are due, with ``force`` all; how many there were.
@@ -53,11 +64,43 @@ class Assignment:
 
     def commit(self, saves: Sequence[Save]) -> None:
         """Write ``saves``, all but those whose partition was reloaded since."""
-        saves = [save for save in saves if self.projections[save.partition].pending is save]
-        if not saves:
-            return
+        saves = self._standing(saves)
+        if saves:
+            self._take(saves, lambda: self._writer.commit(saves, self._membership))
+
+    @property
+    def is_saving(self) -> bool:
+        """Whether a transaction was begun and ``finish`` has not told how it ended."""
+        return self._under_way is not None
+
+    def begin(self, saves: Sequence[Save], transactions: Executor) -> None:
+        """Have ``saves`` written in another thread, while projecting goes on; ``finish`` tells how that ended.
+
+        One at a time. Nothing is prepared meanwhile: it would read what is saved while more is on its way (P1).
+        """
+        assert self._under_way is None
+        saves = self._standing(saves)
+        if saves:
+            outcome = transactions.submit(self._writer.commit, saves, self._membership)
+            self._under_way = _UnderWay(saves, outcome)
+
+    def finish(self, *, wait: bool = False) -> bool:
+        """Take in how the transaction that was begun has ended; False: it has not, or none was. Raises as ``save``."""
+        under_way = self._under_way
+        if under_way is None or not (wait or under_way.outcome.done()):
+            return False
         try:
-            positions = self._writer.commit(saves, self._membership)
+            self._take(under_way.saves, under_way.outcome.result)
+        finally:
+            self._under_way = None
+        return True
+
+    def _standing(self, saves: Sequence[Save]) -> list[Save]:
+        return [save for save in saves if self.projections[save.partition].pending is save]
+
+    def _take(self, saves: Sequence[Save], outcome: Callable[[], Positions]) -> None:
+        try:
+            positions = outcome()
         except CommitFailed as exc:
             for save in saves:
                 self._give_up(save, exc)
@@ -73,6 +116,6 @@ class Assignment:
             projection.reload(anew=True)
 
     def drop(self) -> None:
-        """Nothing of it is under way afterwards."""
+        """Nothing of it counts any more. A transaction that was begun has to be finished before."""
         for one in self.projections.values():
             one.reload(anew=True)

@@ -68,10 +68,14 @@ def fold_batch(
     for record in records:
         _, offset, _, key, value = record
         one = touched.get(key)  # type: ignore[arg-type]  # None is never there
-        verdict = None
-        if one is not None:  # so its key has been looked at
+        verdict = base = None
+        if one is None:
+            base = bases.get(key)  # type: ignore[arg-type]
+        if one is not None or base is not None:  # so its key has been looked at, now or when the view got it
             owned = skim(value, key)  # type: ignore[arg-type]
             if owned is not None:
+                if one is None:
+                    one = touched[key] = _begin(base)  # type: ignore[index]
                 body = owned.body
                 verdict = advance_owned(one.draft, offset, owned, limits)
         if verdict is None:

@@ -55,14 +55,9 @@ class Cadence:
             after_invocation=settings.checkpoint_after_invocation,
         )
 
-    def is_due(self, dirty: Dirty, now_s: float) -> bool:
-        """Whether a checkpoint should be written: its tail outweighs it, or it is old, or it was asked for."""
-        snapshot_bytes = dirty.state_bytes + _HEAD_BYTES
-        return (
-            dirty.is_urgent
-            or dirty.bytes > max(self.bytes_min, snapshot_bytes)
-            or now_s - dirty.since_s >= self.age_max_s
-        )
+    def is_ripe(self, dirty: Dirty) -> bool:
+        """Whether a checkpoint should be written however young it is: its tail outweighs it, or it was asked for."""
+        return dirty.is_urgent or dirty.bytes > max(self.bytes_min, dirty.state_bytes + _HEAD_BYTES)
 
 
 def asks_for_checkpoint(body: b.Body, draft: Draft, after_invocation: bool) -> bool:

@@ -18,11 +18,12 @@ from dataclasses import dataclass
 from seekpoint.consumers.batch_fold import Poison, fold_batch
 from seekpoint.consumers.cadence import Dirty
 from seekpoint.consumers.checkpoint_writer import Save
-from seekpoint.consumers.checkpoints import Checkpoint, Floor
+from seekpoint.consumers.checkpoints import Floor
 from seekpoint.consumers.epochs import Epochs, stands, untrue
 from seekpoint.consumers.fold_renewal import renew_folds
 from seekpoint.consumers.rebuild import rebuild
 from seekpoint.consumers.saved import SavedPartition, read_saved
+from seekpoint.consumers.saving import Saving
 from seekpoint.consumers.source import Source
 from seekpoint.consumers.state_cache import StateCache
 from seekpoint.consumers.view_store import Change, Pointer, ViewMeta
@@ -33,8 +34,6 @@ from seekpoint.schemas.state import State
 __all__ = ["PartitionProjection"]
 
 _logger = logging.getLogger("seekpoint.consumers")
-
-_NEVER = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +72,9 @@ class PartitionProjection:
         self._token = ""
         self._barrier: int | None = None
         self._saved: SavedPartition | None = None
-        self._dirty: dict[bytes, Dirty] = {}
-        self._wanted: dict[bytes, int] = {}
+        self._saving = Saving(source, partition)
         self._write: _Write | None = None
+        self._told: Future[bool] | None = None
         self._epochs = Epochs(source.log, partition)
         self._renewed: frozenset[bytes] = frozenset()
         """Of the last bases: those whose folds were made anew, which the view has to be told."""
@@ -90,7 +89,7 @@ class PartitionProjection:
     @property
     def dirty(self) -> Mapping[bytes, Dirty]:
         """The processes whose checkpoint is behind."""
-        return self._dirty
+        return self._saving.unsaved.by_key
 
     # --- P1: assignment and reload --------------------------------------------------------------------------------
     def prepare(self) -> bool:
@@ -172,14 +171,7 @@ class PartitionProjection:
         return meta.applied + 1 >= floor
 
     def _begin(self, token: str, position: int, saved: SavedPartition, offsets: Mapping[bytes, int]) -> None:
-        now_s, known, floor = self._source.clock(), self._dirty, saved.floor
-        self._dirty = {}
-        for key, offset in offsets.items():
-            if offset > saved.offset(key):
-                since_s = known[key].since_s if key in known else now_s
-                self._dirty[key] = Dirty(max(saved.offset(key) + 1, floor), offset, since_s)
-        for key in saved.damaged:
-            self._dirty[key] = Dirty(floor, offsets.get(key, -1), now_s, is_urgent=True)
+        self._saving.begin(saved, offsets)
         self.cache.begin(token, position)
         self._token, self.position, self.is_ready = token, position, True
 
@@ -258,6 +250,7 @@ class PartitionProjection:
 
     def flush(self) -> bool:
         """Wait for the write under way. False: it was refused (P3), and the view has to be looked at again."""
+        self._hear()
         if self._write is None:
             return self.is_ready
         try:
@@ -268,7 +261,8 @@ class PartitionProjection:
         if not written:
             self.reload()
             return False
-        self._note(self._write.folded)
+        for one in self._write.folded:
+            self._saving.note(one.change, one.first, one.bytes, is_urgent=one.is_urgent)
         self._write = None
         return True
 
@@ -294,27 +288,10 @@ class PartitionProjection:
         if write is not None and not write.outcome.done():
             write.outcome.exception()
 
-    def _note(self, folded: Sequence[_Folded]) -> None:
-        """P4: what the view now has and no checkpoint has."""
-        saved, now_s = self._saved, self._source.clock()
-        assert saved is not None
-        for one in folded:
-            state = one.change.state
-            if one.first is None or state.offset <= saved.offset(one.change.key):
-                continue
-            dirty = self._dirty.get(one.change.key)
-            if dirty is None:
-                first = max(one.first, saved.offset(one.change.key) + 1)
-                dirty = self._dirty[one.change.key] = Dirty(first, state.offset, now_s)
-            dirty.last = state.offset
-            dirty.bytes += one.bytes
-            dirty.state_bytes = state.content_bytes + state.mailbox_bytes
-            dirty.is_urgent = dirty.is_urgent or one.is_urgent
-
     # --- P5, P6: checkpoints ----------------------------------------------------------------------------------------
     def request(self, wanted: Mapping[bytes, int]) -> None:
         """Have these processes saved as of at least that journal offset, as soon as it is projected."""
-        self._wanted.update(wanted)
+        self._saving.request(wanted)
 
     def propose(self, *, force: bool = False) -> Save | None:
         """What is due, or with ``force`` all that is dirty, and the floor that is true once it is written.
@@ -323,95 +300,39 @@ class PartitionProjection:
         """
         if not self.is_ready or self.pending is not None or not self.flush():
             return None
-        due = self._due(force)
+        due = self._saving.due(self.position, force=force)
         if not due and not (force and self.position > self.floor):
             return None
         states = self._bases(set(due))
         if states is None:
             return None
-        self.pending = self._save({key: state for key, state in states.items() if state is not None}, due)
+        known = {key: state for key, state in states.items() if state is not None}
+        self.pending = self._saving.save(known, due, self.position, self._epochs)
         return self.pending
-
-    def _due(self, force: bool) -> list[bytes]:
-        """The oldest first: they hold the floor back."""
-        cadence, now_s, wanted = self._source.cadence, self._source.clock(), self._wanted
-        due = [
-            key for key, dirty in self._dirty.items() if force or self._is_wanted(key) or cadence.is_due(dirty, now_s)
-        ]
-        self._wanted = {key: end for key, end in wanted.items() if key in self._dirty or end > self.position}
-        due.sort(key=lambda key: self._dirty[key].first)
-        taken, width = [], 0
-        for key in due[: cadence.batch_max]:
-            taken.append(key)
-            width += self._dirty[key].state_bytes
-            if width > cadence.batch_bytes_max:
-                break
-        return taken
-
-    def _is_wanted(self, key: bytes) -> bool:
-        """Not before what is in the log by then is projected: a checkpoint too early would have to be written twice."""
-        return self._wanted.get(key, _NEVER) <= self.position
-
-    def _save(self, states: Mapping[bytes, State], due: Sequence[bytes]) -> Save:
-        saved, topic_id = self._saved, self._source.topic_id
-        assert saved is not None
-        for key in set(due) - states.keys():  # damaged, and the view does not have it either
-            del self._dirty[key]
-        newer = {key: state for key, state in states.items() if state.offset > saved.offset(key)}
-        left_out = (dirty.first for key, dirty in self._dirty.items() if key not in newer)
-        offset = max(saved.floor, min(left_out, default=self.position))
-        epochs = {state.offset: self._epochs.of(state.offset) for state in sorted(newer.values(), key=_offset)}
-        floor = Floor(
-            offset=offset,
-            leader_epoch=self._epoch_below(offset),
-            topic_id=topic_id,
-            since=saved.since(offset, newer.keys()),
-        )
-        checkpoints = {
-            key: Checkpoint.of(key.decode(), self.partition, state, topic_id, epochs[state.offset])
-            for key, state in newer.items()
-        }
-        return Save(partition=self.partition, checkpoints=checkpoints, floor=floor, next_offset=self.position)
-
-    def _epoch_below(self, floor: int) -> int:
-        """Of the record that a floor's landmark is; of a floor that stays, the published one: it may be trimmed."""
-        published = None if self._saved is None else self._saved.published
-        if published is not None and published.offset == floor and published.leader_epoch >= 0:
-            return published.leader_epoch
-        return self._epochs.of(floor - 1)
 
     def committed(self, save: Save, positions: Mapping[bytes, int]) -> None:
         """P6: ``save`` is in the log. What was folded since stays dirty; the view is told where the rest is."""
-        if self.pending is not save or self._saved is None:
+        if self.pending is not save:
             return
         self.pending = None
-        offsets = {key: checkpoint.offset for key, checkpoint in save.checkpoints.items()}
-        self._saved.committed(save.floor, save.checkpoints, positions)
-        for key, offset in offsets.items():
-            self._mark_saved(key, offset)
-            if self._wanted.get(key, _NEVER) <= save.next_offset:
-                del self._wanted[key]
+        self._saving.committed(save, positions)
         pointers = {key: Pointer(position, save.floor.offset) for key, position in positions.items()}
-        try:
-            if pointers:
-                self._source.view.point(self.partition, self._token, pointers)
-        except SeekpointError as exc:  # who finds no pointer reads the checkpoint partition
-            _logger.warning("partition %d: the view was not told of its checkpoints: %s", self.partition, exc)
+        if pointers:
+            self._told = self._source.writes.submit(self._source.view.point, self.partition, self._token, pointers)
+            self._hear()
 
-    def _mark_saved(self, key: bytes, offset: int) -> None:
-        dirty = self._dirty.get(key)
-        if dirty is None:
+    def _hear(self) -> None:
+        """What came of telling the view, if it is known. Who finds no pointer reads the checkpoint partition."""
+        told = self._told
+        if told is None or not told.done():
             return
-        if dirty.last <= offset:
-            del self._dirty[key]
-        else:
-            self._dirty[key] = Dirty(offset + 1, dirty.last, self._source.clock(), 0, dirty.state_bytes)
+        self._told = None
+        try:
+            told.result()
+        except SeekpointError as exc:
+            _logger.warning("partition %d: the view was not told of its checkpoints: %s", self.partition, exc)
 
     def refused(self, save: Save) -> None:
         """``save`` is certainly not in the log."""
         if self.pending is save:
             self.pending = None
-
-
-def _offset(state: State) -> int:
-    return state.offset

@@ -24,6 +24,8 @@ __all__ = ["Goal", "Lag", "ProjectorLoop"]
 _logger = logging.getLogger("seekpoint.consumers")
 
 _BATCH_RECORDS = 2_000
+_WRITE_RECORDS = 1_000
+"""In one call of the view, which holds up everybody else's for so long: 4 ms."""
 _POLL_S = 0.1
 _HURRY_S = 0.005
 """How long a poll waits while partitions are still to be prepared."""
@@ -81,7 +83,8 @@ class ProjectorLoop:
         self._waiting: tuple[Sequence[int], object] | None = None
         self._progress: dict[int, _Progress] = {}
         self._caches: dict[int, StateCache] = {}
-        self._saved_at_s = 0.0
+        self._transactions = ThreadPoolExecutor(1, thread_name_prefix="seekpoint-checkpoints")
+        self._save_at_s = 0.0
         self._wishes = wishes
         self._group = KafkaGroup(settings, self._assigned, self._revoked)
 
@@ -108,16 +111,18 @@ class ProjectorLoop:
                 if projection.is_ready:
                     self._guarded(partition, projection.flush)
         self._look()
+        self._end_save()
         self._prepare()
         self._save()
 
     def close(self) -> None:
         """Save what is dirty, as far as that goes, and leave the group."""
         try:
-            self.is_forcing, self._saved_at_s = True, 0.0
-            self._save()
+            self.is_forcing = True
+            self._save_at_once()
         finally:
             self._group.close()
+            self._transactions.shutdown()
             self._writes.shutdown()
 
     # --- the group's callbacks ----------------------------------------------------------------------------------------
@@ -129,8 +134,10 @@ class ProjectorLoop:
     def _revoked(self, is_lost: bool) -> None:
         """Nothing is under way afterwards: a transaction never outlives the call that began it."""
         if self.assignment is not None:
-            if not is_lost:
-                self._save_quietly()
+            if is_lost:
+                self._end_save(wait=True)
+            else:
+                self._save_at_once()
             self._caches = {number: one.cache for number, one in self.assignment.projections.items()}
             self.assignment.drop()
         self.assignment = self._waiting = None
@@ -155,6 +162,8 @@ class ProjectorLoop:
     def _prepare(self) -> None:
         if self._waiting is not None:
             self._begin(*self._waiting)
+        if self.assignment is None or self.assignment.is_saving:
+            return  # what is saved is not known before that has ended
         became_ready = False
         for partition, projection in self.projections.items():
             progress = self._progress[partition]
@@ -192,9 +201,13 @@ class ProjectorLoop:
             fetched.partition, start, fetched.next_offset, records
         ):
             return
-        if projection.project(records, fetched.next_offset, fetched.leader_epoch):
+        for at in range(0, max(1, len(records)), _WRITE_RECORDS):
+            some, rest = records[at : at + _WRITE_RECORDS], at + _WRITE_RECORDS
+            next_offset = records[rest].offset if rest < len(records) else fetched.next_offset
+            if not projection.project(some, next_offset, fetched.leader_epoch):
+                return
             progress.applied_at_s = time.monotonic()
-            progress.newest_ms = records[-1].timestamp_ms if records else progress.newest_ms
+            progress.newest_ms = some[-1].timestamp_ms if some else progress.newest_ms
 
     def _is_complete(self, partition: int, start: int, stop: int, records: Sequence[object]) -> bool:
         """Offsets may have holes; a client that jumped looks the same, so the log is asked."""
@@ -208,16 +221,25 @@ class ProjectorLoop:
         return False
 
     def _save(self) -> None:
-        now_s = time.monotonic()
-        if self.assignment is None or (now_s - self._saved_at_s < _SAVE_INTERVAL_S and not self.is_forcing):
+        """Begin a transaction of what is due; the next turns go on beside it."""
+        assignment = self.assignment
+        if assignment is None or assignment.is_saving:
             return
-        self._saved_at_s = now_s
-        self._save_quietly()
+        if time.monotonic() < self._save_at_s and not self.is_forcing:
+            return
+        self._save_at_s = time.monotonic() + _SAVE_INTERVAL_S
+        assignment.begin(self._proposed(assignment), self._transactions)
 
-    def _save_quietly(self) -> None:
+    def _save_at_once(self) -> None:
+        """Nothing is under way afterwards."""
+        self._end_save(wait=True)
+        self._save_at_s = 0.0
+        self._save()
+        self._end_save(wait=True)
+
+    def _proposed(self, assignment: Assignment) -> list[Save]:
         """A partition that cannot propose is not in the way of the others."""
-        assignment, saves = self.assignment, list[Save]()
-        assert assignment is not None
+        saves: list[Save] = []
 
         def propose(projection: PartitionProjection) -> None:
             save = projection.propose(force=self.is_forcing)
@@ -228,12 +250,18 @@ class ProjectorLoop:
                 projection.request(self._wishes.take(partition))
             if projection.is_ready:
                 self._guarded(partition, lambda one=projection: propose(one))  # type: ignore[misc]
+        return saves
+
+    def _end_save(self, *, wait: bool = False) -> None:
+        """Take in a transaction that has ended. The next one leaves time between: others have to be prepared."""
+        if self.assignment is None:
+            return
         try:
-            assignment.commit(saves)
+            if self.assignment.finish(wait=wait):
+                self._save_at_s = time.monotonic() + _SAVE_INTERVAL_S
         except TryAgain as exc:
             _logger.warning("checkpoints were not written: %s", exc)
-            assignment.withdraw(saves)
-            self._saved_at_s = time.monotonic() + _RETRY_S
+            self._save_at_s = time.monotonic() + _RETRY_S
 
     def _guarded(self, partition: int, act: Callable[[], object]) -> None:
         """What is in the way of one partition is not in the way of the others."""
