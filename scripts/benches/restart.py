@@ -1,8 +1,8 @@
-"""kill -9 to the next acknowledged append: fresh interpreter, imports, journal verified, claim, recovery, append.
+"""kill -9 to the next durable step: fresh interpreter, imports, journal verified, claim, recovery, replay, step.
 
-The clock starts when the new interpreter is started and stops when its first append is acknowledged, as the process
-itself says on its standard output. fsync on. Beside it, in the same run: a raw client that starts afresh, reads the
-partition's last record and appends one: what any Python program on Kafka pays.
+The clock starts when the new interpreter is started and stops when the first step that was not remembered has ended,
+acknowledged, as the agent itself says on its standard output. fsync on. Beside it, in the same run: a raw client that
+starts afresh, reads the partition's last record and appends one: what any Python program on Kafka pays.
 """
 
 from __future__ import annotations
@@ -21,20 +21,31 @@ from _table import Table, arguments, p50, p99, progress, times_raw
 from seekpoint.compose import LocalCluster, create_topics
 from seekpoint.schemas import Settings
 
-ROUNDS, HISTORY = 15, 2_000
+ROUNDS, HISTORY = 15, 1_000
+"""Steps of history: two entries each, in turns of ten."""
 
 AGENT = """
 import asyncio, sys
-from seekpoint.producers import Node
+from seekpoint.producers import Node, agent
+done = 0
+async def look(number):
+    global done
+    done += 1
+    return number
+@agent("case", version="1")
+async def work(process, given):
+    async for turn in process.turns():
+        for number in range(10):
+            before = done
+            await process.step("look", look, number)
+            if before == 0 and done == 1:
+                print("stepped", flush=True)
+            if done == int(sys.argv[1]):
+                print("ready", flush=True)
+                await asyncio.sleep(600)
 async def main():
     async with Node.connect() as node:
-        process = await node.open("case", take_over=True)
-        await process.update("alive", process.state.epoch)
-        print("appended", process.state.seq, process.state.epoch, flush=True)
-        for number in range(int(sys.argv[1])):
-            await process.update("n", number)
-        print("ready", flush=True)
-        await asyncio.sleep(600)
+        await node.run(work, "case", None, take_over=True)
 asyncio.run(main())
 """
 
@@ -49,7 +60,7 @@ assert consumer.poll(10) is not None
 producer = Producer({"bootstrap.servers": servers, "acks": "all", "enable.idempotence": True, "linger.ms": 0})
 producer.produce(topic, b"x" * 200, partition=0)
 assert producer.flush(10) == 0
-print("appended", flush=True)
+print("stepped", flush=True)
 """
 
 
@@ -68,8 +79,8 @@ async def main() -> int:
         "raw_p50_ms": p50(raw),
         "times_raw": times_raw(p50(ours), p50(raw)),
     }
-    table.row(what=f"restart with {HISTORY} entries of history", rounds=len(ours), **row)
-    table.at_most("kill -9 to the next acknowledged append, p50, seconds", bar=0.35, value=p50(ours) / 1000)
+    table.row(what=f"restart with {HISTORY} steps of history", rounds=len(ours), **row)
+    table.at_most("kill -9 to the next step, p50, seconds", bar=0.35, value=p50(ours) / 1000)
     return table.finish(json=options.json)
 
 
@@ -94,7 +105,7 @@ def rounds(settings: Settings) -> tuple[list[float], list[float]]:
         progress(f"restart {index + 1}/{ROUNDS}")
         agent.send_signal(signal.SIGKILL)
         agent.wait()
-        agent, taken = start(["-c", AGENT, "10"], environ)
+        agent, taken = start(["-c", AGENT, "14"], environ)
         ours.append(taken)
         wait_line(agent, "ready")
         client, taken = start(["-c", RAW, settings.bootstrap_servers, settings.topic_name("journal") + ".raw"], environ)
@@ -106,10 +117,10 @@ def rounds(settings: Settings) -> tuple[list[float], list[float]]:
 
 
 def start(arguments: list[str], environ: dict[str, str]) -> tuple[subprocess.Popen[str], float]:
-    """A new interpreter, and the milliseconds from its start to its line ``appended``."""
+    """A new interpreter, and the milliseconds from its start to its line ``stepped``."""
     began = time.perf_counter()
     popen = subprocess.Popen([sys.executable, *arguments], env=environ, stdout=subprocess.PIPE, text=True)
-    wait_line(popen, "appended")
+    wait_line(popen, "stepped")
     return popen, (time.perf_counter() - began) * 1000
 
 
