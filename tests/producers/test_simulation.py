@@ -21,7 +21,7 @@ from seekpoint.schemas import MemoryLog, fold, new_state
 from seekpoint.schemas.errors import Fenced, JournalUnavailable, SeekpointError
 from seekpoint.schemas.log import Batch, Delivery, MemoryAppender, Outgoing
 
-FAST = {
+FAST: dict[str, Any] = {
     "append_timeout_s": 0.05,
     "heal_timeout_s": 3.0,
     "producer_drain_s": 0.01,
