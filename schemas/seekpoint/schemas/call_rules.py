@@ -17,6 +17,7 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.budget import Budget, amounts_in
 from seekpoint.schemas.calls import IN_DOUBT, AgentRun, Call, Obligation, write_digest, write_position
 from seekpoint.schemas.content import Misfit, Rule, too_big
+from seekpoint.schemas.lifecycle import Lifecycle
 from seekpoint.schemas.limits import Limits
 from seekpoint.schemas.state import Draft, frame_of
 from seekpoint.schemas.widths import call_width, frame_width, item_width, obligation_width, text_width
@@ -287,6 +288,7 @@ def _oblige(draft: Draft, obligations: tuple[Obligation, ...], limits: Limits) -
 
 # --- the run ----------------------------------------------------------------------------------------------------------
 def _start_agent(draft: Draft, body: b.AgentStarted, limits: Limits) -> Misfit:
+    """A process that begins so is running: one entry, not three."""
     if draft.agent is not None:
         return _illegal("an agent runs as the process already")
     frame = draft.start_frame or frame_of(draft)  # a fork's code runs from where its parent's began
@@ -295,7 +297,12 @@ def _start_agent(draft: Draft, body: b.AgentStarted, limits: Limits) -> Misfit:
     if misfit is None:
         draft.agent = AgentRun(body.agent[:200], body.version[:200], body.definition[:200], body.input)
         draft.start_frame, draft.content_bytes = frame, grown
+        if draft.lifecycle in _BEGINNING:
+            draft.lifecycle = Lifecycle.RUNNING
     return misfit
+
+
+_BEGINNING = frozenset({Lifecycle.CREATED, Lifecycle.STARTING})
 
 
 def _end_turn(draft: Draft, body: b.TurnEnded, limits: Limits) -> Misfit:

@@ -18,6 +18,7 @@ from seekpoint.schemas.codec import Owned
 from seekpoint.schemas.content import CONTENT_RULES, Misfit, Rule, too_big
 from seekpoint.schemas.entry import Entry
 from seekpoint.schemas.folds import advance_folds
+from seekpoint.schemas.lifecycle import Lifecycle
 from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.parts import Degraded, MailItem
 from seekpoint.schemas.seed import plant
@@ -147,10 +148,12 @@ def _release(draft: Draft, body: b.Released, limits: Limits) -> Misfit:
 
 
 def _finish(draft: Draft, body: b.Finished, limits: Limits) -> Misfit:
-    """Only the gravestone stays: lifecycle, epoch, seq, offset, result."""
+    """Only the gravestone stays: lifecycle, epoch, seq, offset, result. An agent that ends has stopped."""
     misfit = too_big(text_width(body.result), limits)
     if misfit is not None:
         return misfit
+    if draft.agent is not None:
+        draft.lifecycle = Lifecycle.STOPPED
     bare = Draft()
     for name in _BURIED:
         setattr(draft, name, getattr(bare, name))

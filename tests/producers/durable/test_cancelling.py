@@ -82,7 +82,7 @@ async def test_a_cancel_ends_a_wait_and_takes_back_what_was_done(node: Node, log
     assert world.done == ["book", "pay", "unpay", "unbook"]
     (accepted,) = of_kind(log, b.CancelAccepted)
     assert (accepted.external_id, accepted.reason) == (request, "sold out")
-    assert lives(log) == ["starting", "running", "awaiting", "stopping", "stopped"]
+    assert lives(log) == ["awaiting", "stopping", "stopped"]
     state = (await node.recover("p")).state
     assert (state.cancelled, state.owner, state.finished, state.mailbox) == ("sold out", None, False, {})
     assert (state.lifecycle, state.obligations, state.context) == ("stopped", (), {"left": True})

@@ -1,7 +1,9 @@
 """Running an agent: claim its process, call its code, journal what it gave. Without any worker.
 
-created, failed, … -> starting -> running -> (the code) -> stopping -> stopped, finished with the result
-                                          -> an exception: recorded, failed; run it again to resume
+created            -> running  by ``AgentStarted`` itself: a short run has few entries
+failed, stopped, … -> starting -> running
+running            -> stopped  by ``Finished`` itself, with the result
+                   -> failed   an exception, recorded; run it again to resume
 """
 
 from __future__ import annotations
@@ -111,8 +113,9 @@ class _Run:
     def _begin(self, given: Any) -> Any:
         """Journal what is new about this run; the input the code gets."""
         process, written = self.process, self.process.written
-        if not process.cancelling.is_accepted:
-            self._move(_WAYS_UP)
+        begins = written.agent is None and process.ahead_lifecycle in _BEGINNING
+        if not begins and not process.cancelling.is_accepted:
+            self._move_up()
         if written.agent is None:
             text = dump(None if given is RECORDED else given, process.limits)
             process.send(b.AgentStarted(self.agent.name, self.agent.version, self.agent.definition, text))
@@ -143,7 +146,6 @@ class _Run:
 
     # --- the end
     async def _finish(self, text: b.Json) -> None:
-        self._move(_WAYS_DOWN)
         await self.process.finish_with(text)
 
     async def _take_back(self, error: Exception) -> None:
@@ -164,8 +166,8 @@ class _Run:
         with suppress(SeekpointError):
             process.send(b.LifecycleChanged(to))
 
-    def _move(self, ways: dict[Lifecycle, tuple[Lifecycle, ...]]) -> None:
-        for step in ways.get(self.process.ahead_lifecycle, ()):
+    def _move_up(self) -> None:
+        for step in _WAYS_UP.get(self.process.ahead_lifecycle, ()):
             self.process.send(b.LifecycleChanged(step))
 
 
@@ -183,10 +185,5 @@ _WAYS_UP: dict[Lifecycle, tuple[Lifecycle, ...]] = {
     _L.FAILED: _UP,
 }
 """From where a process is to ``running``."""
-_DOWN = (_L.STOPPING, _L.STOPPED)
-_WAYS_DOWN: dict[Lifecycle, tuple[Lifecycle, ...]] = {
-    **dict.fromkeys((_L.STARTING, _L.RUNNING, _L.SUSPENDED, _L.AWAITING, _L.FAILED), _DOWN),
-    _L.CREATED: (_L.STOPPED,),
-    _L.STOPPING: (_L.STOPPED,),
-}
-"""From where its code left it to ``stopped``."""
+_BEGINNING = frozenset({_L.CREATED, _L.STARTING})
+"""Where ``AgentStarted`` says by itself that it runs; ``Finished`` of an agent, that it has stopped."""
