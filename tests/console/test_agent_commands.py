@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from seekpoint.console.agents import patience_s
 from seekpoint.consumers.deadletters import DeadLetters
 from seekpoint.consumers.recoverer import Recoverer
 from seekpoint.producers import Agent, Node, Process, Retry, agent
@@ -453,3 +454,9 @@ def test_mistakes_on_the_line_are_told(seekpoint: Shell) -> None:
     assert seekpoint("replay-check", "p", "--history", "p.spk", *given).code == 2
     assert seekpoint("replay-check", "p", *given, "--detail", "some").code == 2
     assert seekpoint("replay-check", "nobody", *given).code == 1
+
+
+def test_a_run_waits_until_a_killed_owner_is_seen_to_be_dead() -> None:
+    """The README kills a run and starts it again at once: with a shorter wait, that would be refused."""
+    settings = Settings()
+    assert patience_s(settings) > settings.owner_timeout_s + settings.heartbeat_interval_s

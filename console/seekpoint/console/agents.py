@@ -18,6 +18,7 @@ from seekpoint.console.target import Target
 if TYPE_CHECKING:
     from seekpoint.consumers.history import Logged
     from seekpoint.producers import Agent, Node, ReplayCheck
+    from seekpoint.schemas.settings import Settings
     from seekpoint.schemas.state import State
 
 __all__ = ["load_agent", "register"]
@@ -125,12 +126,18 @@ async def _run(target: Target, process_id: str, agent: Agent, given: Any, take_o
     async with Node.connect(target.settings) as node:
         telling = asyncio.create_task(_tell(node, process_id))
         try:
-            result = await node.run(agent, process_id, given, take_over=take_over, wait_s=0 if take_over else 5)
+            wait_s = 0 if take_over else patience_s(target.settings)
+            result = await node.run(agent, process_id, given, take_over=take_over, wait_s=wait_s)
         finally:
             telling.cancel()
             await asyncio.wait({telling})
         say(f"{process_id}: finished")
         return result
+
+
+def patience_s(settings: Settings) -> float:
+    """How long a run waits for its process: whoever was killed is seen to be dead by then."""
+    return settings.owner_timeout_s + 2 * settings.heartbeat_interval_s + 1
 
 
 async def _tell(node: Node, process_id: str) -> None:
@@ -145,7 +152,10 @@ async def _tell(node: Node, process_id: str) -> None:
         except Exception as exc:  # progress is a service; the run itself tells what is wrong
             say(clean(f"{process_id}: {exc}"))
             continue
-        line = _progress(process_id, state)
+        if state.owner is not None and state.owner_node != node.node_id:
+            line = clean(f"{process_id}: owned by {state.owner_node}; waits until that is seen to be dead, or is free")
+        else:
+            line = _progress(process_id, state)
         if line != told:
             say(line)
             told = line
