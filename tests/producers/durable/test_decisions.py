@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from seekpoint.producers import Node
+from seekpoint.producers import Node, Process, VirtualClock, agent, check_replay
+from seekpoint.producers.durable.budgets import raise_budget
 from seekpoint.producers.durable.decisions import tool_calls_in
 from seekpoint.producers.durable.prices import Prices
 from seekpoint.producers.durable.prompts import Prompts, first_difference
@@ -306,6 +307,54 @@ async def test_a_warning_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
         noted = await bodies(node, "p", b.BudgetNoted)
     assert [(one.kind, one.amount, one.limit) for one in noted] == [("warned", "5", "10")]
     assert len([line for line in caplog.messages if "tool_calls" in line]) == 1
+
+
+@pytest.mark.parametrize("is_approved", [True, False])
+async def test_a_budget_that_escalates_asks_a_person_once(is_approved: bool) -> None:
+    """A yes raises the limit, a no gives the call up and says so; code that runs again behind it does not ask again."""
+    log, ran, dies = MemoryLog(), [], [True]
+
+    async def pay() -> str:
+        ran.append("pay")
+        if dies.pop() if dies else False:
+            raise asyncio.CancelledError  # the machine dies in the middle of the call
+        return "paid"
+
+    @agent("payer")
+    async def payer(process: Process, given: Any) -> Any:
+        await process.set_budget({"tool_calls": 1}, on_exceed="escalate")
+        await process.tool("look", str, 1)
+        return await process.tool("pay", pay)
+
+    async with Node.in_memory(log) as node:
+        await (node.approve if is_approved else node.deny)("p", "budget:tool_calls", actor="ann")
+        with pytest.raises((asyncio.CancelledError, BudgetExceeded)) as caught:
+            await node.run(payer, "p")
+        assert isinstance(caught.value, BudgetExceeded) is not is_approved
+    async with Node.in_memory(log) as node:
+        if not is_approved:
+            dies.clear()
+            async with node.open("p") as process:
+                await raise_budget(process, "tool_calls", 2, actor="bob")
+        assert await node.run(payer, "p") == "paid"
+        noted = [one.kind for one in await bodies(node, "p", b.BudgetNoted) if one.kind != "warned"]
+        history = [one async for one in node.entries("p")]
+    assert noted == ["exceeded", *([] if is_approved else ["refunded"]), "raised"]
+    assert ran == ["pay"] * (2 if is_approved else 1)
+    assert (await check_replay(payer, history)).divergence is None
+
+
+async def test_a_budget_of_a_day_is_new_with_the_day() -> None:
+    """The UTC day of the process's clock."""
+    clock = VirtualClock()
+    async with Node.in_memory(clock=clock) as node, node.open("p") as process:
+        await process.set_budget(a_day={"tool_calls": 1})
+        await process.tool("look", str, 1)
+        with pytest.raises(BudgetExceeded) as caught:
+            await process.tool("look", str, 2, key="again")
+        assert caught.value.facts["scope"] == "day"
+        await clock.sleep(86_400)
+        assert await process.tool("look", str, 3) == "3"
 
 
 async def test_a_paused_budget_suspends_the_process() -> None:

@@ -115,7 +115,8 @@ async def _escalated(process: Process, place: Place, excess: Excess) -> bool:
         "call": place.key, "dimension": excess.dimension, "scope": excess.scope, "limit": str(excess.limit),
         "used": str(excess.used), "wanted": str(excess.wanted),
     }  # fmt: skip
-    with process.desk.inside(place):
+    with process.desk.inside(place) as scope:
+        scope.position = -1  # at 0, aside: a run that finds the limit raised does not ask
         answer = await process.gate(f"budget:{excess.dimension}", prompt=asked)
     if not answer:
         process.send(b.BudgetNoted("refunded", excess.dimension, excess.scope, place.key, actor=answer.actor))
