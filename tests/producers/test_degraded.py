@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from seekpoint.producers import Node
+from seekpoint.producers import Node, Process, VirtualClock, agent
 from seekpoint.producers.kafka import GUARANTEED
 from seekpoint.schemas import Entry, MemoryLog, bodies, encode, new_id
 from seekpoint.schemas.errors import AppendTimeout, HandleClosed, JournalUnavailable, ProcessDegraded
@@ -120,6 +120,27 @@ async def test_an_outage_longer_than_both_deadlines_is_a_typed_error_and_the_han
         async with node.open("p") as again:
             await again.update("a", 3)
             assert again.state.context["a"] == 3
+
+
+async def test_an_outage_in_the_middle_of_a_long_step_repeats_nothing_and_needs_nobody() -> None:
+    """Forty minutes of work, and a log that takes nothing for longer than the append deadline when they end."""
+    log, clock, ran = MemoryLog(partitions=1), VirtualClock(), []
+
+    async def work() -> str:
+        log.refuse_appends()
+        ran.append("work")
+        await clock.sleep(40 * 60)
+        asyncio.get_running_loop().call_later(0.3, log.heal)  # behind the deadline: the appender is retired by then
+        return "done"
+
+    @agent("worker")
+    async def worker(process: Process, given: Any) -> Any:
+        return [await process.step("work", work), await process.step("after", str, 1)]
+
+    async with Node.in_memory(log, clock=clock, **FAST) as node:
+        assert await asyncio.wait_for(node.run(worker, "p"), 20) == ["done", "1"]
+        state = (await node.recover("p")).state
+    assert (state.degraded, state.epoch, ran) == (None, 2, ["work"])  # it claimed again, and said its step's end again
 
 
 def test_what_the_promises_rest_on_is_set_on_every_producer() -> None:

@@ -326,6 +326,40 @@ async def test_a_task_that_nobody_awaits_asks_before_its_run_is_told_to_have_end
         assert await node.run(sloppy, "p") == "done"
 
 
+async def test_a_tool_call_without_its_result_keeps_nobody_from_going_on(log: MemoryLog) -> None:
+    """The machine dies between a model's tool call and its result: the tool is called, the conversation is whole.
+
+    OpenAI Agents #4827: the session was never usable again.
+    """
+    deaths, asked = [1], []
+
+    async def model(request: Any) -> Any:
+        asked.append(request)
+        return {"role": "assistant", "tool_calls": [{"id": "c1", "name": "look"}]}
+
+    async def look() -> str:
+        if deaths:
+            deaths.clear()
+            raise asyncio.CancelledError
+        return "found"
+
+    @agent("asker")
+    async def asker(process: Process, given: Any) -> Any:
+        answer = await process.decide("next", model, {"messages": []})
+        await process.say("assistant", tool_calls=answer["tool_calls"])
+        found = await process.tool("look", look)
+        await process.say("tool", found, tool_call_id="c1")
+        return [(one.role, one.tool_call_id) for one in process.state.conversation]
+
+    async with Node.in_memory(log) as node:
+        with pytest.raises(asyncio.CancelledError):
+            await node.run(asker, "p")
+        assert [one.role for one in (await node.recover("p")).state.conversation] == ["assistant"]
+    async with Node.in_memory(log) as node:
+        assert await node.run(asker, "p") == [("assistant", None), ("tool", "c1")]
+    assert len(asked) == 1
+
+
 async def test_what_is_no_agent_is_not_run(node: Node) -> None:
     """A function without ``@agent``, as a run and as a child: said, not an AttributeError; nothing is claimed."""
 
