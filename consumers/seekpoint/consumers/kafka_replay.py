@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from seekpoint.consumers.kafka import KafkaReader
@@ -95,6 +96,8 @@ def open_target(text: str, source: Source, clusters: Mapping[str, Cluster]) -> t
     """The target that ``text`` names, and whether it may be written: a file always, a cluster if it is staging."""
     place = Place.parse(text)
     if place.file is not None:
+        if isinstance(source, CaptureFile) and source.path.resolve() == Path(place.file).resolve():
+            raise ReplayRefused("the target is the source", path=place.file, hint="name another file")
         return CaptureTarget(place.file, source.facts()), True
     cluster = cluster_of(clusters, str(place.cluster))
     return KafkaTopic(cluster, str(place.topic)), cluster.is_staging

@@ -24,9 +24,11 @@ from seekpoint.consumers.staging.plan import Plan, ReplayReport
 from seekpoint.consumers.staging.progress_file import ProgressFile
 from seekpoint.consumers.staging.replay import Replay
 from seekpoint.consumers.staging.selection import Selection
+from seekpoint.consumers.staging.treatment import renamed
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas import partition_of
 from seekpoint.schemas.codec import Codec
+from seekpoint.schemas.entry import Entry, new_id
 from seekpoint.schemas.errors import ReplayMismatch, ReplayRefused, UndecodableRecord
 from seekpoint.schemas.fold import advance
 from seekpoint.schemas.limits import Limits
@@ -394,9 +396,35 @@ def test_a_dry_run_writes_nothing_and_refuses_the_same() -> None:
     [sample] = report.samples
     assert "canary@example.org" in sample.before
     assert "canary@example.org" not in sample.after
+    assert json.loads(sample.after)["body"]["content"] == "I am ***"
     assert (target.records(), target.audits) == ([], [])
     with pytest.raises(ReplayRefused):
         Replay(source, source).dry_run()
+
+
+def test_what_is_kept_in_the_target_about_a_masked_replay_names_nobody() -> None:
+    """The audit, of a topic or in a capture, lies where values are masked: no id, actor or predicate is in it."""
+    source, target = journal(prod(), 4), staging()
+    selection = Selection(
+        processes=frozenset({"case-canary"}), actors=frozenset({"canary"}), headers={"h": "canary"}, since_ms=1
+    )
+    masks = MaskRules.from_dict({"mask": [{"kinds": ["message_said"], "regex": "canary", "do": "redact"}]})
+    report = Replay(source, target, Plan(selection=selection, masks=masks)).run()
+    assert "nothing was selected" in report.notes[0]
+    assert "canary" not in json.dumps([value.decode() for _, value in target.audits])
+    unmasked = staging()
+    Replay(source, unmasked, Plan(selection=selection)).run()
+    assert "case-canary" in str(unmasked.audits)
+
+
+def test_a_prefix_is_put_before_children_too_and_a_shared_value_stays_one() -> None:
+    """So a replayed parent finds its replayed child, and a shared value is folded."""
+    made = Entry(new_id(), "shared:prices", None, 0, None, None, 5, None, None, None, b.SharedSet("prices", -1, "1"))
+    spawned = made._replace(process_id="case-1", body=b.ChildSpawned("a", 1, "n", "d", "case-1-child"))
+    assert renamed(made, "re-").process_id == "shared:re-prices"
+    child = renamed(spawned, "re-").body
+    assert isinstance(child, b.ChildSpawned)
+    assert child.child_id == "re-case-1-child"
 
 
 # --- exactly once

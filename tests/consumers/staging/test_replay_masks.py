@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, fields
 from functools import reduce
 from pathlib import Path as FilePath
 from typing import Any
@@ -23,10 +25,12 @@ from seekpoint.consumers.staging.memory_topic import Kept
 from seekpoint.consumers.staging.selection import Selection
 from seekpoint.consumers.staging.treatment import Treatment
 from seekpoint.schemas import bodies as b
+from seekpoint.schemas.calls import AgentRun, Call, Frame, Obligation
 from seekpoint.schemas.codec import Codec, encode
 from seekpoint.schemas.entry import Entry, new_id
 from seekpoint.schemas.errors import InvalidSetting, ReplayRefused, UndecodableRecord
-from seekpoint.schemas.parts import Lineage, MailItem
+from seekpoint.schemas.folds import Folded
+from seekpoint.schemas.parts import Degraded, Invocation, Lineage, MailItem
 from seekpoint.schemas.state import State, new_state
 from seekpoint.schemas.values import check, dump, load
 
@@ -249,6 +253,169 @@ def test_no_kind_of_entry_lets_a_canary_through(body: b.Body, do: str) -> None:
     assert (again.prev_offset, again.ts, again.claim_id) == (before.prev_offset, before.ts, before.claim_id)
 
 
+def full(body: type[b.Body]) -> b.Body:
+    """A body of this kind with the canary in every place that a text can stand in."""
+    state = {"content": CONTENT, "state": STATE_JSON, "deleted": f'["{CANARY}"]', "patch": f'{{"a":"{CANARY}"}}'}
+    values: dict[str, Any] = {**state, "messages": f'[["user","{CANARY}"]]'}
+    more: dict[str, Any] = {}
+    for each in fields(body):
+        declared = str(each.type)
+        if "Mapping" in declared:
+            more[each.name] = {CANARY: f'"{CANARY}"'}
+        elif each.name in values and ("Json" in declared or body in STATEFUL):
+            more[each.name] = values[each.name]
+        elif "Json" in declared:
+            more[each.name] = json.dumps({"arguments": json.dumps([CANARY]).replace("-", "\\u002d"), CANARY: 1})
+        elif "str" in declared:
+            more[each.name] = CANARY
+    return body(**more)
+
+
+STATEFUL = (b.Rewound, b.Forked, b.Seeded)
+
+
+@pytest.mark.parametrize("body", b.BODIES, ids=lambda body: body.KIND)
+@pytest.mark.parametrize("how", [{"do": "redact"}, {"do": "hash"}, {"regex": CANARY, "do": "drop"}])
+def test_no_body_there_is_lets_a_canary_through(body: type[b.Body], how: dict[str, str]) -> None:
+    """In any field, of any kind there is: one that is added tomorrow is masked, or stops the replay."""
+    before = entry(full(body), process_id=f"case-{CANARY}", actor=CANARY, correlation_id=CANARY)
+    assert CANARY.encode() in encode(before)
+    by_regex = EntryMasks(rules({"regex": CANARY, **how})).entry(before)
+    assert CANARY not in unfolded(encode(by_regex).decode(errors="replace"))
+    assert Codec().decode(encode(by_regex)).kind == body.KIND
+
+
+@pytest.mark.parametrize("body", b.BODIES, ids=lambda body: body.KIND)
+def test_each_text_of_each_body_is_reached_by_a_path(body: type[b.Body]) -> None:
+    """A rule for everything leaves no value of it, whatever it is called; only names of members, and words of ours."""
+    masked = EntryMasks(rules({"path": "**", "do": "hash"})).entry(entry(full(body)))
+    for each in fields(body):
+        value = getattr(masked.body, each.name)
+        if isinstance(value, str) and "Json" not in str(each.type) and body not in STATEFUL:
+            allowed = (body, each.name) in (
+                (b.LifecycleChanged, "to"),
+                (b.ContextUpdated, "key"),
+                (b.ContextDeleted, "key"),
+            )
+            assert allowed or CANARY not in value, each.name
+
+
+def test_a_field_of_a_type_nobody_thought_of_stops() -> None:
+    """It does not pass because the masks do not know how to look into it."""
+
+    @dataclass(frozen=True)
+    class Newer(b.Body):
+        KIND = "newer"
+        share: float = 0.5
+
+    with pytest.raises(TypeError, match="no mask knows"):
+        EntryMasks(rules({"regex": CANARY, "do": "redact"})).entry(entry(Newer()))
+
+
+# --- states
+def busy_state() -> State:
+    """One with a canary wherever a run of an agent leaves something."""
+    draft = State.from_bytes(STATE_JSON.encode()).thaw()
+    text = f'{{"email":"{CANARY}"}}'
+    for number, kind in enumerate(("step", "decision", "sample", "timer", "child", "shared", "effect", "write")):
+        facts = json.dumps({"child_id": CANARY, "name": CANARY, "idempotency_key": CANARY, "epoch": 1})
+        draft.calls.put(f"{CANARY} {kind}", Call(kind, number + 1, CANARY, "started", 1, number, text, text, facts))
+    answer = json.dumps({"outcome": "approved", "payload": text, "actor": CANARY, "reason": CANARY})
+    draft.calls.put("gate:1", Call("gate", 9, "d", "succeeded", 1, 9, answer, None, json.dumps({"prompt": text})))
+    draft.calls.put("owed:1", Call("effect", 10, "d", "pending", 1, 10, text, text, json.dumps({"name": CANARY})))
+    draft.turn_frame = Frame({"email": f'"{CANARY}"'}, 1, 1, Invocation(CANARY, text, True))
+    draft.agent = AgentRun(CANARY, CANARY, CANARY, text)
+    draft.obligations = (Obligation(CANARY, CANARY, text),)
+    draft.patches, draft.cancelled, draft.forgotten = (CANARY,), CANARY, {CANARY: 1}
+    draft.shared_version, draft.shared_json = 1, text
+    draft.customs, draft.folds = 2, {"mine": Folded(1, 2, text), "broken": Folded(1, 2, text, 3, CANARY)}
+    draft.degraded = Degraded("gap", 4, 6, CANARY)
+    draft.result_json = text
+    draft.mailbox[bytes(16)] = MailItem(bytes(16), "signal", CANARY, text, CANARY)
+    draft.mailbox[bytes([1] * 16)] = MailItem(
+        bytes([1] * 16), "effect_verdict", CANARY, json.dumps({"outcome": "failed", "output": text}), CANARY
+    )
+    draft.mailbox[bytes([2] * 16)] = MailItem(bytes([2] * 16), "cancel_requested", CANARY, "null", CANARY)
+    return draft.freeze()
+
+
+@pytest.mark.parametrize("do", ["redact", "hash"])
+def test_no_place_of_a_state_lets_a_canary_through(do: str) -> None:
+    """Calls, frames, obligations, folds, what a gap says; and what is left is a state, of the same calls."""
+    text = busy_state().to_bytes().decode()
+    masked = EntryMasks(rules({"regex": CANARY, "do": do})).entry(entry(b.Seeded(text)))
+    assert isinstance(masked.body, b.Seeded)
+    assert CANARY not in unfolded(masked.body.state)
+    found, before = (State.from_bytes(each.encode()) for each in (masked.body.state, text))
+    assert [(call.kind, call.status, call.seq) for call in found.calls.values()] == [
+        (call.kind, call.status, call.seq) for call in before.calls.values()
+    ]
+    assert (found.customs, found.folds["mine"].version, found.shared_version) == (2, 1, 1)
+    assert found.degraded is not None
+    assert found.degraded.reason == "gap"
+
+
+def test_a_path_reaches_a_value_in_a_state_by_the_name_its_entry_has() -> None:
+    """A step's output, a decision's response, what a turn began from, an agent's input, a shared value, a fold."""
+    names = ("output", "response", "value", "payload", "result", "input", "arguments", "error", "prompt", "folds")
+    emails = [{"path": f"{name}.email", "do": "redact"} for name in (*names, "context", "folds.*")]
+    others = (
+        "key",
+        "digest",
+        "name",
+        "child_id",
+        "idempotency_key",
+        "actor",
+        "reason",
+        "trigger",
+        "process_id",
+        "id",
+        "node_id",
+        "error",
+    )
+    whole = [{"path": name, "do": "hash"} for name in (*others, "agent", "version", "definition", "degraded")]
+    text = busy_state().to_bytes().decode()
+    masked = EntryMasks(rules(*emails, *whole, {"path": "degraded.**", "do": "hash"})).entry(entry(b.Seeded(text)))
+    assert isinstance(masked.body, b.Seeded)
+    assert CANARY not in unfolded(masked.body.state)
+    State.from_bytes(masked.body.state.encode())
+
+
+def test_what_a_mask_cannot_open_goes_as_a_whole_where_a_path_is_for_something_in_it() -> None:
+    """JSON lines, a name that stands twice, brackets without end; text that no rule is for stays."""
+    hiding = mask({"path": "**.email", "do": "redact"})
+    deep = "[" * 100_000 + f'{{"email":"{CANARY}"}}' + "]" * 100_000
+    lines = f'{{"email":"{CANARY}"}}\n{{"email":"{CANARY}"}}'
+    twice = f'{{"email":"{CANARY}","email":null}}'
+    for text in (deep, lines, twice, "\ufeff" + f'{{"email":"{CANARY}"}}', f"{{'email': '{CANARY}'}}"):
+        assert CANARY not in str(hiding.text(text, ("message", "content"))), text[:40]
+    assert hiding.text("[draft] of [1]", ("message", "content")) == "[draft] of [1]"
+    elsewhere = mask({"path": "context.email", "do": "redact"})
+    assert elsewhere.text(lines, ("message", "content")) == lines
+
+
+def test_a_name_that_begins_like_a_tag_is_a_name() -> None:
+    """Of a topic that is no journal, or in a text; and bytes that are JSON are looked into."""
+    by_regex = mask({"regex": CANARY, "do": "redact"})
+    assert by_regex.tree({f"${CANARY}": "x"}, ("value",)) == {"$***": "x"}
+    assert mask({"path": "value.$email", "do": "redact"}).tree({"$email": "x"}, ("value",)) == {"$email": "***"}
+    raw = b64encode(f'{{"email":"{CANARY}"}}'.encode()).decode()
+    assert mask({"path": "**.email", "do": "redact"}).tree({"$bytes": raw}, ("value",)) == "***"
+
+
+def test_numbers_are_matched_however_they_are_written() -> None:
+    """A card's number is one with an exponent too."""
+    card = mask({"regex": r"\d{16}", "do": "redact"})
+    assert card.tree([4111111111111111, 4111111111111111.0, 4.111111111111111e18], ()) == ["***"] * 3
+
+
+def test_a_shared_value_stays_one_under_its_pseudonym() -> None:
+    """It is known by what its id begins with."""
+    shared = EntryMasks(rules({"path": "process_id", "do": "hash"})).process_id("shared:prices")
+    assert shared.startswith("shared:")
+    assert "prices" not in shared
+
+
 def test_one_name_reaches_a_value_in_every_kind_that_carries_it() -> None:
     """Context is context, whether it is set, patched or restored."""
     masks = EntryMasks(rules({"path": "context.email", "do": "redact"}))
@@ -368,6 +535,11 @@ def test_a_topic_of_plain_json_is_masked_by_rules_without_kinds() -> None:
         {"mask": [{"do": "redact"}], "unknwon": "stop"},
         {"mask": [{"do": "redact", "kinds": "message_said"}]},
         {"mask": [{"do": "redact"}], "unknown": "pass"},
+        {"mask": [{"do": "redact"}], "pass": ["clam"]},
+        {"mask": [{"do": "redact", "kinds": ["mesage_said"]}]},
+        {"mask": [{"do": "redact", "path": "mesage.content"}]},
+        {"mask": [{"do": "redact", "kinds": ["message_said"], "path": "content"}]},
+        {"mask": [{"do": "redact", "kinds": ["finished", "signal"], "path": "message.content"}]},
     ],
 )
 def test_rules_that_cannot_be_meant_are_refused(wrong: dict[str, Any]) -> None:

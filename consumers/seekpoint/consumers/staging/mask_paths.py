@@ -51,6 +51,10 @@ class Path:
         """Whether the place with these names is meant: it, not what lies in it."""
         return _matches(self.parts, tuple(names))
 
+    def may_lie_below(self, names: Sequence[str]) -> bool:
+        """Whether a place within the one with these names may be meant."""
+        return any(_matches(self.parts[:length], tuple(names)) for length in range(len(self.parts)))
+
 
 def _matches(parts: tuple[str, ...], names: tuple[str, ...]) -> bool:
     """Rows of a table, as for any glob: time is the product of both lengths, whatever the pattern."""

@@ -23,6 +23,7 @@ from hashlib import blake2b
 from pathlib import Path as FilePath
 from typing import Any
 
+from seekpoint.consumers.staging.mask_names import check_kind, check_path
 from seekpoint.consumers.staging.mask_paths import Path
 from seekpoint.schemas.errors import InvalidSetting
 from seekpoint.schemas.secrets import read_secret_file
@@ -114,7 +115,7 @@ class MaskRules:
         key_file = data.get("key_file")
         return cls(
             rules=tuple(_rule(rule) for rule in rules),
-            passed=frozenset(_texts(data, "pass")),
+            passed=frozenset(_kinds(data, "pass")),
             unknown=_choice(Policy, data, "unknown", Policy.STOP),
             undecodable=_choice(Policy, data, "undecodable", Policy.STOP),
             keep_headers=tuple(_texts(data, "keep_headers")),
@@ -128,11 +129,13 @@ def _rule(data: Any) -> MaskRule:
     _refuse_others(data, {"kinds", "path", "regex", "do"}, "a mask rule")
     if "do" not in data:
         raise InvalidSetting("a mask rule without do", hint='write do = "redact", "hash" or "drop"')
-    path = data.get("path")
+    path = EVERYWHERE if data.get("path") is None else Path.parse(str(data["path"]))
+    kinds = frozenset(_kinds(data, "kinds"))
+    check_path(path, kinds)
     return MaskRule(
         do=_choice(Do, data, "do", Do.REDACT),
-        kinds=frozenset(_texts(data, "kinds")),
-        path=EVERYWHERE if path is None else Path.parse(str(path)),
+        kinds=kinds,
+        path=path,
         regex=_regex(data.get("regex")),
     )
 
@@ -161,6 +164,13 @@ def _texts(data: Mapping[str, Any], name: str) -> list[str]:
     found = data.get(name, [])
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
         raise InvalidSetting(f"{name} of mask rules is a list of texts", found=str(found)[:100])
+    return found
+
+
+def _kinds(data: Mapping[str, Any], name: str) -> list[str]:
+    found = _texts(data, name)
+    for kind in found:
+        check_kind(kind)
     return found
 
 

@@ -21,10 +21,15 @@ DROPPED: Final = object()
 """Stands for a value that a rule takes out."""
 
 _CONTAINER_TAGS = frozenset({"$tuple", "$set", "$frozenset"})
+_LEAF_TAGS = frozenset({"$int", "$decimal", "$bytes", "$datetime", "$date", "$time", "$timedelta", "$uuid"})
 _NUMBER_MASK = (1 << 53) - 1
 _DEPTH_MAX = 200
 _ESCAPED_DEPTH = 8
 _ESCAPES = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
+
+_CLOSED: Final = object()
+_MARKS = "\ufeff\u200b \t\r\n"
+"""What may stand around JSON unseen."""
 
 Names = tuple[str, ...]
 Rules = tuple[MaskRule, ...]
@@ -110,7 +115,7 @@ class Mask:
             return self._text(node, names, rules, depth)
         if isinstance(node, bool):
             return node
-        return self._unsplit(node, rules)
+        return self._unsplit(node, names, rules, depth)
 
     def _whole(self, node: Any, do: Do) -> Any:
         """The whole value, by its type: who reads it finds what it expects, and nothing in it."""
@@ -133,7 +138,11 @@ class Mask:
     def _text(self, text: str, names: Names, rules: Rules, depth: int) -> Any:
         """What in it matches. A text that is JSON is opened first: in it secrets are spelt otherwise."""
         inner = _inner(text)
-        if inner is not None:
+        if inner is _CLOSED:
+            found = self._unopened(text, names, rules)
+            if found is not text:
+                return found
+        elif inner is not None:
             masked = self._walk(inner, names, rules, depth + 1)
             if masked is DROPPED:
                 return DROPPED
@@ -145,12 +154,23 @@ class Mask:
                 text = self._replaced(rule, text)
         return text
 
-    def _unsplit(self, node: Any, rules: Rules) -> Any:
-        """A number, or a tagged value: masked as a whole where any spelling of it matches."""
+    def _unopened(self, text: str, names: Names, rules: Rules) -> Any:
+        """A text that looks like JSON and cannot be opened: where a rule is for something in it, it goes as a whole."""
+        for rule in self._rules:
+            if rule not in rules and rule.path.may_lie_below(names):
+                return DROPPED if rule.do is Do.DROP else self._stand_in(text, rule.do)
+        return text
+
+    def _unsplit(self, node: Any, names: Names, rules: Rules, depth: int) -> Any:
+        """A number, or a tagged value: masked as a whole where any spelling of it, or anything in it, matches."""
         spellings = _spellings(node)
         for rule in rules:
-            if rule.regex is not None and any(rule.regex.search(text) for text in spellings):
+            if rule.regex is not None and any(
+                rule.regex.search(text) or _hides(rule.regex, text) for text in spellings
+            ):
                 return DROPPED if rule.do is Do.DROP else self._stand_in(spellings[0], rule.do)
+        if isinstance(node, dict) and any(self._text(text, names, rules, depth + 1) != text for text in spellings[1:]):
+            return self._stand_in(spellings[0], Do.REDACT)
         return node
 
 
@@ -163,18 +183,26 @@ def _is_leaf_tag(node: Mapping[str, Any]) -> bool:
     if len(node) != 1:
         return False
     [(name, value)] = node.items()
-    return name.startswith("$") and isinstance(value, str)
+    return name in _LEAF_TAGS and isinstance(value, str)
 
 
 def _inner(text: str) -> Any:
-    """The object, list or text that ``text`` is in JSON; None if it is none."""
-    stripped = text.strip()
+    """The object, list or text that ``text`` is in JSON; None if it is none, ``_CLOSED`` if it only looks like one."""
+    stripped = text.strip().strip(_MARKS)
     if f"{stripped[:1]}{stripped[-1:]}" not in ("{}", "[]", '""') or len(stripped) < 2:
         return None
     try:
-        return json.loads(stripped)
+        return json.loads(stripped, object_pairs_hook=_once)
     except (ValueError, RecursionError):
-        return None
+        return _CLOSED if stripped[0] == "{" or (stripped[0] == "[" and "{" in stripped) else None
+
+
+def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; of a name that stands in it twice, only one value would be looked at."""
+    found = dict(members)
+    if len(found) < len(members):
+        raise ValueError("a name stands twice in an object")
+    return found
 
 
 def _hides(regex: re.Pattern[str], text: str) -> bool:
@@ -182,10 +210,12 @@ def _hides(regex: re.Pattern[str], text: str) -> bool:
     for _ in range(_ESCAPED_DEPTH):
         if "\\" not in text:
             return False
-        text = _ESCAPES.sub(_unescaped, text)
+        before, text = text, _ESCAPES.sub(_unescaped, text)
+        if text == before:
+            return False
         if regex.search(text):
             return True
-    return False
+    return True  # escaped deeper than anybody looks: taken for a match
 
 
 def _unescaped(match: re.Match[str]) -> str:
@@ -194,7 +224,7 @@ def _unescaped(match: re.Match[str]) -> str:
 
 def _spellings(node: Any) -> list[str]:
     if not isinstance(node, dict):
-        return [repr(node)]
+        return [repr(node), f"{node:f}"] if isinstance(node, float) else [repr(node)]
     [(name, text)] = node.items()
     if name != "$bytes":
         return [text]

@@ -43,9 +43,17 @@ class Masking:
     def entry(self, entry: Entry) -> Entry | None:
         """The same for an entry that no record carries."""
         if self._rules.covers(entry.kind):
-            return self._entries.entry(entry)
+            return self._made(entry)
         self._unknown(entry.kind, None)
         return None
+
+    def _made(self, entry: Entry) -> Entry:
+        """Masked; never dropped if it cannot be: who asked for a seed would miss it."""
+        try:
+            return self._entries.entry(entry)
+        except _UNMASKABLE as exc:
+            reason = type(exc).__name__  # never with its text
+            raise ReplayRefused("an entry cannot be masked", kind=entry.kind, reason=reason) from None
 
     def _entry(
         self, message: Any, entry: Entry | None, rename: Callable[[Entry], Entry]

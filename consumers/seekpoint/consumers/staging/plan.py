@@ -53,6 +53,16 @@ class Plan:
             "strip_headers": list(self.strip_headers),
         }
 
+    def told(self) -> dict[str, Any]:
+        """The same for those who read the target: where values are masked, without what the selection names."""
+        told = self.to_dict()
+        if self.masks is not None:
+            asked = told["selection"]
+            hidden = {name: len(asked[name]) for name in ("processes", "actors", "headers") if asked[name]}
+            where = None if asked["where"] is None else "not told: values are masked"
+            told["selection"] = {**asked, **hidden, "where": where}
+        return told
+
     def digest(self, source: str, target: str) -> str:
         """Names this plan between these places; the pace may be another when it is resumed."""
         data = {**self.to_dict(), "pace": None, "source": source, "target": target}

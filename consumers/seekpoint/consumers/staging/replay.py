@@ -20,13 +20,14 @@ from seekpoint.consumers.staging.comparison import OffsetMap, read_back
 from seekpoint.consumers.staging.copying import Control, Copier, Flow, Settled
 from seekpoint.consumers.staging.headers import HeaderRules, Provenance
 from seekpoint.consumers.staging.partitioning import Partitioner, choose
-from seekpoint.consumers.staging.plan import Plan, ReplayReport, Sample
+from seekpoint.consumers.staging.plan import Plan, ReplayReport
 from seekpoint.consumers.staging.ports import OnDelivery, Source, Stretch, Target
 from seekpoint.consumers.staging.progress_file import Progress, ProgressFile
 from seekpoint.consumers.staging.resumption import Delivered, stand_still
 from seekpoint.consumers.staging.safety import name_of, refuse_target, refuse_timestamps
+from seekpoint.consumers.staging.samples import Samples
 from seekpoint.consumers.staging.seeding import Seeds
-from seekpoint.consumers.staging.selection import Gap, stretches_of
+from seekpoint.consumers.staging.selection import Gap, Selection, stretches_of
 from seekpoint.consumers.staging.tallies import compare
 from seekpoint.consumers.staging.treatment import Treated, Treatment
 from seekpoint.schemas.clusters import Cluster, load_clusters
@@ -40,8 +41,6 @@ __all__ = ["Replay"]
 OnProgress = Callable[[Flow, Sequence[Stretch]], None]
 
 _SETTLE_S = 1.0
-_SAMPLES_MAX = 10
-_SAMPLE_CHARS_MAX = 2_000
 _PACED_LINGER_MS, _FAST_LINGER_MS = 0.5, 20.0
 
 
@@ -86,7 +85,7 @@ class Replay:
         self._map = OffsetMap(None if offset_map is None else Path(offset_map))
         self._settle_s = settle_s
         self._silence_max_s = silence_max_s
-        self._samples: list[Sample] = []
+        self._samples: Samples | None = None
 
     @classmethod
     def connect(
@@ -114,10 +113,10 @@ class Replay:
     def dry_run(self, on_progress: OnProgress = lambda flow, stretches: None) -> ReplayReport:
         """Read, select and mask everything, and write nothing. Raises what ``run`` would refuse."""
         trip = _Trip(self)
-        self._samples = []
+        samples = self._samples = Samples(trip.codec())
         began = time.monotonic()
         flow = Flow()
-        treatment = trip.treatment(self._keep_sample)
+        treatment = trip.treatment(samples.keep)
         reading = self._source.read(trip.stretches)
         try:
             copier = Copier(
@@ -310,23 +309,23 @@ class Replay:
             "job": trip.progress.job,
             "source": {"name": self._names[0], "cluster_id": trip.facts.cluster_id, "topic": trip.facts.topic},
             "target": {"name": self._names[1], "cluster_id": trip.to.cluster_id, "topic": trip.to.topic},
-            "plan": self.plan.to_dict(),
+            "plan": self.plan.told(),
             "stretches": [list(each) for each in trip.stretches],
-            "report": None if report is None else report.to_dict(),
+            "report": None if report is None else self._told(report),
         }
         self._target.audit(f"{trip.progress.job}.{what}".encode(), json.dumps(entry).encode())
 
-    def _keep_sample(self, message: Any, treated: Treated) -> None:
-        if len(self._samples) < _SAMPLES_MAX:
-            before, after = (_shown(each) for each in (message.value(), treated.value))
-            if before != after:
-                self._samples.append(Sample(message.partition(), message.offset(), before, after))
+    def _told(self, report: ReplayReport) -> dict[str, Any]:
+        """A note may say what is in a record."""
+        return report.to_dict() if self.plan.masks is None else {**report.to_dict(), "notes": []}
 
     def _report(
         self, trip: _Trip, flow: Flow, treatment: Treatment | None, took: float, *, dry_run: bool, complete: bool
     ) -> ReplayReport:
         left_out = {} if treatment is None else dict(treatment.counts)
         notes = []
+        if complete and not flow.tallies.records and self.plan.selection != Selection():
+            notes.append("nothing was selected: no record in the source is what was asked for")
         if treatment is not None and treatment.predicate is not None and treatment.predicate.unanswered:
             predicate = treatment.predicate
             notes.append(f"{predicate.unanswered} records could not be asked: {predicate.first_problem}")
@@ -352,7 +351,7 @@ class Replay:
             duration_s=round(took, 3),
             estimate_s=_estimate(self.plan, flow, took) if dry_run else None,
             by_partition={at: (tally[0], tally[1]) for at, tally in sorted(flow.tallies.by_partition.items())},
-            samples=tuple(self._samples) if dry_run else (),
+            samples=self._samples.kept if dry_run and self._samples is not None else (),
             offset_map=None if dry_run or self._map.path is None else str(self._map.path),
             notes=tuple(notes),
         )
@@ -525,10 +524,6 @@ def _estimate(plan: Plan, flow: Flow, took: float) -> float:
     if plan.pace.speed is not None and flow.first_ms is not None and flow.last_ms is not None:
         return round((flow.last_ms - flow.first_ms) / 1000 / plan.pace.speed, 1)
     return round(2 * took, 1)
-
-
-def _shown(value: bytes | None) -> str:
-    return "none" if value is None else value.decode(errors="backslashreplace")[:_SAMPLE_CHARS_MAX]
 
 
 def _who() -> str:

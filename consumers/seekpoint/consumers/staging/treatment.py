@@ -16,6 +16,7 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.codec import Codec, encode
 from seekpoint.schemas.entry import Entry, process_key
 from seekpoint.schemas.errors import InvalidName, ReplayRefused, UndecodableRecord
+from seekpoint.schemas.fold import SHARED_PREFIX
 
 __all__ = ["Treated", "Treatment", "check_prefix", "renamed"]
 
@@ -142,11 +143,19 @@ class Treatment:
 
 
 def renamed(entry: Entry, prefix: str) -> Entry:
-    """The entry as one of the process with ``prefix`` before its id; so its parent."""
+    """The entry as one of the process with ``prefix`` before its id; so its parent, and its child."""
     body = entry.body
     if isinstance(body, b.Forked):
         body = replace(body, parent_id=prefix + body.parent_id)
-    return entry._replace(process_id=prefix + entry.process_id, body=body)
+    elif isinstance(body, b.ChildSpawned):
+        body = replace(body, child_id=prefix + body.child_id)
+    return entry._replace(process_id=_prefixed(entry.process_id, prefix), body=body)
+
+
+def _prefixed(process_id: str, prefix: str) -> str:
+    """A shared value stays one: it is known by what its id begins with."""
+    shared = SHARED_PREFIX if process_id.startswith(SHARED_PREFIX) else ""
+    return shared + prefix + process_id[len(shared) :]
 
 
 def check_prefix(prefix: str) -> None:
