@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import os
 import signal
@@ -19,7 +18,7 @@ import pytest
 from agents import environment, until
 from seekpoint.console.health_port import HealthPort
 from seekpoint.console.projector_health import ProjectorHealth, projector_families
-from seekpoint.console.serve import collect_seldom, recovery_families
+from seekpoint.console.serve import recovery_families
 from seekpoint.consumers.health import Health
 from seekpoint.consumers.projector_loop import Lag
 from seekpoint.consumers.recovery_service import RecoveryService
@@ -210,15 +209,3 @@ def test_serve_projector_needs_a_redis(shell: Shell, monkeypatch: pytest.MonkeyP
     ran = shell("serve", "projector")
     assert ran.code == 2
     assert "needs a Redis" in ran.err
-
-
-def test_a_projectors_own_process_collects_garbage_seldom() -> None:
-    """States that are kept are not walked over and over."""
-    before = gc.get_threshold()
-    try:
-        collect_seldom()
-        assert gc.get_freeze_count() > 0
-        assert gc.get_threshold()[0] > 10 * before[0]
-    finally:
-        gc.unfreeze()
-        gc.set_threshold(*before)

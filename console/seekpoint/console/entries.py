@@ -47,8 +47,11 @@ def entry_facts(logged: Logged, partition: int, verdict: Verdict | None) -> dict
 
 
 def body_facts(body: b.Body) -> dict[str, Any]:
-    """A body's fields by name; JSON texts as what they say, ids as people read them."""
-    return {field.name: _plain(str(field.type), getattr(body, field.name)) for field in fields(body)}
+    """A body's fields by name; JSON texts as what they say, ids as people read them. ``call``: an agent's writes."""
+    facts = {field.name: _plain(str(field.type), getattr(body, field.name)) for field in fields(body)}
+    if body.call is None:
+        facts.pop("call", None)
+    return facts
 
 
 def entry_line(facts: Mapping[str, Any]) -> str:

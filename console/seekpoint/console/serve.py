@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["HealthHost", "HealthPortNumber", "register"]
 
 _LOOK_INTERVAL_S = 1.0
-_COLLECT_AFTER, _COLLECT_OLDER = 50_000, 50
 
 HealthPortNumber = Annotated[
     int | None,
@@ -45,10 +44,11 @@ def projector(target: Target, health_port: HealthPortNumber = None, health_host:
     import asyncio
 
     from seekpoint.console.projector_health import ProjectorHealth, projector_families
+    from seekpoint.consumers.heap import spare_collections
     from seekpoint.consumers.projector import Projector
 
     worker, health = Projector(target.require_kafka()), ProjectorHealth()
-    collect_seldom()
+    spare_collections()
 
     async def run() -> None:
         with ExitStack() as stack:
@@ -60,18 +60,6 @@ def projector(target: Target, health_port: HealthPortNumber = None, health_host:
             await _project_until_told(worker, health)
 
     asyncio.run(run())
-
-
-def collect_seldom() -> None:
-    """Have the garbage collector look less often: this process is ours, and what a projector drops is in no cycle.
-
-    States that are kept are most of what it would walk, over and over: an eighth of the time of an entry.
-    """
-    import gc
-
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_COLLECT_AFTER, _COLLECT_OLDER, _COLLECT_OLDER)
 
 
 async def _project_until_told(worker: Projector, health: ProjectorHealth) -> None:
