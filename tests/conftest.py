@@ -6,9 +6,15 @@ from collections.abc import Iterator
 from uuid import uuid4
 
 import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 
 from seekpoint.compose import LocalCluster, create_topics
 from seekpoint.schemas.settings import Settings
+
+# How long an example takes says how busy the machine is, not whether it holds.
+hypothesis_settings.register_profile("seekpoint", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.load_profile("seekpoint")
 
 
 @pytest.fixture(scope="session")

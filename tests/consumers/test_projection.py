@@ -21,7 +21,7 @@ from seekpoint.consumers.view_store import Change
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import FoldUnavailable, JournalGap, LogTruncated, UndecodableRecord
 from seekpoint.schemas.folds import UserFold, only
-from seekpoint.schemas.log import MemoryLog, Record
+from seekpoint.schemas.log import MemoryLog, Record, Watermarks
 from seekpoint.schemas.settings import Settings
 
 TOPIC = "the-topic"
@@ -332,6 +332,29 @@ def test_a_damaged_checkpoint_of_a_trimmed_log_stops_the_partition(bench: Bench)
     bench.view.flush()
     with pytest.raises(JournalGap):
         bench.projection()
+
+
+def test_a_floor_that_was_published_meanwhile_is_read_before_a_gap_is_told(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member of an older generation reads a floor; the owner publishes the next one, and the log is trimmed to it."""
+    owner = bench.projection()
+    bench.project(owner)
+    bench.save(owner)
+    late, marks_of = bench.projection(ready=False), bench.log.watermarks
+
+    def watermarks(partition: int) -> Watermarks:
+        monkeypatch.undo()
+        bench.owner.update("n", "9")
+        bench.project(owner)
+        bench.save(owner)
+        bench.log.trim(0, owner.floor)
+        return marks_of(partition)
+
+    monkeypatch.setattr(bench.log, "watermarks", watermarks)
+    assert not late.prepare()
+    assert late.prepare()
+    assert (late.position, late.floor) == (5, 5)
 
 
 def test_a_floor_beyond_the_log_is_a_truncated_log(bench: Bench) -> None:

@@ -18,6 +18,7 @@ from seekpoint.consumers.memory_checkpoints import MemoryCheckpoints
 from seekpoint.consumers.memory_view import MemoryView
 from seekpoint.consumers.projector_loop import ProjectorLoop
 from seekpoint.consumers.source import Source
+from seekpoint.schemas.errors import JournalGap
 from seekpoint.schemas.log import MemoryLog
 from seekpoint.schemas.settings import Settings
 
@@ -265,4 +266,23 @@ def test_a_call_of_the_view_has_a_thousand_entries_at_most(bench: Bench, monkeyp
     bench.group.assign()
     bench.turns()
     assert spans == [(0, 1_000), (1_000, 2_000), (2_000, 2_501)]
+    bench.loop.close()
+
+
+def test_what_is_trimmed_while_it_is_read_stops_no_partition(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether entries are missing is for the newest floor to say; it stands for what was trimmed."""
+    bench.group.assign()
+    bench.turns()
+
+    def project(*_: object) -> bool:
+        monkeypatch.undo()
+        raise JournalGap("trimmed", low=1, high=2)
+
+    monkeypatch.setattr(bench.loop.projections[0], "project", project)
+    bench.owner.update("n", "1")
+    bench.turns()
+    assert bench.loop.stopped == {}
+    meta = bench.view.meta(0)
+    assert meta is not None
+    assert meta.applied == 1
     bench.loop.close()

@@ -119,7 +119,7 @@ def test_a_state_in_the_past_is_the_fold_of_what_was_there(history: list[Step], 
 @given(steps())
 def test_findings_of_the_fold_are_no_poison(history: list[Step]) -> None:
     """Stale, duplicate and abandoned entries are counted in the state, and make no dead letter."""
-    poison = ("poison", "forged", "forged_external")
+    poison = ("poison", "forged", "forged_external", "seed")
     recoverer, _ = write([step for step in history if step.action not in poison])
     found = [recoverer.recover_partition(partition) for partition in range(PARTITIONS)]
     assert recoverer.dead_letters is not None

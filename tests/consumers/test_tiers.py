@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
 import pytest
@@ -19,7 +19,7 @@ from seekpoint.consumers.points import Point
 from seekpoint.consumers.view_store import Pointer
 from seekpoint.schemas.bodies import ContextUpdated, LifecycleChanged
 from seekpoint.schemas.errors import JournalGap, NewerFormat, TierUnavailable, UnknownProcess
-from seekpoint.schemas.log import MemoryLog
+from seekpoint.schemas.log import Batch, MemoryLog
 from seekpoint.schemas.state import State
 
 KEY = b"case-17"
@@ -431,6 +431,33 @@ def test_an_unknown_process_is_proven_without_the_logs_beginning(kept: Kept) -> 
     token = kept.view.install(kept.partition, kept.log.topic_id)
     kept.view.ready(kept.partition, token, 5, -1)
     assert kept.recoverer.recover("case-17", missing_ok=True).report.tier is Tier.VIEW
+
+
+@pytest.mark.parametrize("tier", [None, Tier.CHECKPOINT])
+@pytest.mark.parametrize("is_bulk", [False, True])
+def test_a_log_that_is_trimmed_meanwhile_is_no_gap(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch, tier: Tier | None, is_bulk: bool
+) -> None:
+    """A recovery took its floor; a newer one is published, and the log trimmed to it, before the tail was read."""
+    begin(kept)
+    kept.save()
+    kept.owner.update("k", "4")
+    read = kept.log.read
+
+    def trimmed(partition: int, start: int, stop: int, keys: Collection[bytes] | None = None) -> Iterator[Batch]:
+        monkeypatch.undo()
+        kept.save()
+        kept.owner.update("k", "5")
+        kept.log.trim(partition, stop)
+        return read(partition, start, stop, keys)
+
+    monkeypatch.setattr(kept.log, "read", trimmed)
+    if is_bulk:
+        found = kept.recoverer.recover_partition(kept.partition, ["case-17"], tier=tier)["case-17"]
+    else:
+        found = kept.recoverer.recover("case-17", tier=tier)
+    assert found.state.context == {"k": 5}
+    assert (found.report.tier, found.report.seek_point) == (Tier.CHECKPOINT, 5)
 
 
 def test_a_floor_below_the_logs_beginning_proves_nothing(kept: Kept) -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
+from history_bodies import FITTING, asked, waited, wrote
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.codec import encode
 from seekpoint.schemas.entry import Entry
@@ -19,14 +20,19 @@ from seekpoint.schemas.fold import advance, fold
 from seekpoint.schemas.partition import partition_of
 from seekpoint.schemas.state import Draft, State, new_state
 
-__all__ = ["ACTIONS", "POISON", "Step", "Written", "expected_states", "steps", "write_history"]
+__all__ = ["ACTIONS", "POISON", "PROCESS_IDS", "Append", "Step", "Written", "expected_states", "steps", "write_history"]
 
-PROCESS_IDS = ("case-17", "case-18", "ü", "zz")
+PROCESS_IDS = ("case-17", "case-18", "ü", "zz", "shared:rate")
 ACTIONS = (
     *("update",) * 6,
     *("say",) * 3,
     *("claim",) * 3,
     *("run",) * 8,
+    *("work",) * 6,
+    *("write",) * 3,
+    *("wait",) * 3,
+    "share",
+    "seed",
     *("custom",) * 3,
     "stale_outcome",
     "verdict",
@@ -51,6 +57,20 @@ ACTIONS = (
     "poison",
 )
 POISON = ("junk", "empty", "null_value", "truncated", "trailing", "fingerprint", "wrong_key", "null_key", "elsewhere")
+
+
+def _seed_state() -> str:
+    """An owned process with a step under way, as JSON text."""
+    claim = (1 << 64).to_bytes(16, "big")
+    state = new_state()
+    for seq, body in enumerate((b.ContextUpdated("key-1", "0"), b.StepStarted("call-0:1", 1, "call", f"{0:032}")), 1):
+        if seq == 1:
+            state = fold(state, 0, Entry(claim, "seed", None, 0, None, None, 0, None, None, None, b.Claim(0, "n", "b")))
+        state = fold(state, seq, Entry(claim, "seed", seq, 1, claim, None, 0, None, None, None, body))
+    return state.to_bytes().decode()
+
+
+_SEED = _seed_state()
 
 
 class Step(NamedTuple):
@@ -114,6 +134,9 @@ class _Writer:
         if step.action == "poison":
             self._poison(step)
             return
+        if step.action == "work":
+            self._work(step, draft)
+            return
         make = getattr(self, f"_{step.action}", None)
         entry = make(step, draft) if make is not None else self._own(step, draft, self._body(step))
         if entry is not None:
@@ -171,37 +194,30 @@ class _Writer:
         return self._entry(step, b.ContextUpdated("forged", "1"), draft.seq + 1, max(1, epoch), self._id())
 
     def _run(self, step: Step, draft: Draft) -> Entry | None:
-        """Something an agent's code asks for, or the end of what it asked: most fit, some do not."""
-        name, which = f"{draft.turn + 1}/" if step.number % 2 else "", step.number % 4
-        key, position = f"{name}call-{which}:1", len(draft.calls) + 1
-        waiting = next(iter(draft.mailbox), None)
-        bodies: tuple[b.Body, ...] = (
-            b.StepStarted(key, position, "call", f"{which:032}", "[1]", estimate='{"usd":"0.5"}'),
-            b.StepEnded(key, 1, "succeeded", str(step.number), ended_at_us=step.number * 10**10, cost_usd="0.1"),
-            b.StepEnded(key, 1, "failed", error='{"type":"ValueError"}'),
-            b.StepEnded(key, 1, "retry", retry_at_us=5),
-            b.StepStarted(key, position, "call", f"{which:032}", attempt=2),
-            b.ContextUpdated(f"key-{which}", "7", f"{name}#{position}"),
-            b.MessageSaid("assistant", "written", call=f"{name}#{position}"),
-            b.Sampled(f"{name}now:{position}", position, "now", value=str(step.number)),
-            b.GateOpened(f"{name}gate:{which}", position, "gate", prompt='"go?"'),
-            b.GateResolved(f"{name}gate:{which}", "approved", waiting, "1", "ann"),
-            b.EffectIntended(f"effect-{which}:1", position, "effect", "e" * 32, "at_most_once", irreversible=True),
-            b.EffectIntended(f"{name}effect-{which}:1", position, "effect", "e" * 32, "idempotent"),
-            b.EffectSettled(f"effect-{which}:1", 1, ("succeeded", "failed", "unknown", "stuck")[which], "1"),
-            b.EffectSettled(f"{name}effect-{which}:1", 1, "succeeded", "2", external_id=waiting),
-            b.ObligationRegistered(f"effect-{which}:1", "undo"),
-            b.ObligationSettled(f"effect-{which}:1", "done"),
-            b.TurnEnded(draft.turn + 1),
-            b.TurnEnded(draft.turn + 1 + which),
-            b.ContentBatch(which == 0, {"batch": "1"}, '["key-1"]', '[["user","one"],["user","two"]]'),
-            b.AgentStarted("agent", "1", "d", '{"n":1}'),
-            b.BudgetSet('{"usd":"5"}', '{"tokens":"100"}'),
-            b.BudgetNoted("warned", "usd"),
-            b.PatchMarked(f"patch-{which}"),
-            b.CancelAccepted(waiting, "enough"),
-        )
-        return self._own(step, draft, bodies[(step.number * 7 + len(self.written)) % len(bodies)])
+        return self._pick(step, draft, asked(draft, step.number), self._chance(step))
+
+    def _write(self, step: Step, draft: Draft) -> Entry | None:
+        return self._pick(step, draft, wrote(draft, step.number), self._chance(step))
+
+    def _wait(self, step: Step, draft: Draft) -> Entry | None:
+        return self._pick(step, draft, waited(draft, step.number), self._chance(step))
+
+    def _work(self, step: Step, draft: Draft) -> None:
+        """An owner for a while, who says what fits: so that whole stories come about."""
+        for _ in range(1 + step.number % 5):
+            if draft.owner is None or draft.degraded is not None:
+                entry: Entry | None = self._accept_claim(step, draft)
+            else:
+                which, topic = divmod(self._chance(step), len(FITTING))
+                entry = self._pick(step, draft, FITTING[topic](draft, step.number), which)
+            if entry is not None:
+                self._put(entry)
+
+    def _chance(self, step: Step) -> int:
+        return step.number * 7 + len(self.written)
+
+    def _pick(self, step: Step, draft: Draft, bodies: Sequence[b.Body], which: int) -> Entry | None:
+        return self._own(step, draft, bodies[which % len(bodies)])
 
     def _rewind(self, step: Step, draft: Draft) -> Entry | None:
         mine = [one for one in self.written if one.entry and one.entry.process_id == step.process_id]
@@ -221,6 +237,13 @@ class _Writer:
     # --- external entries
     def _verdict(self, step: Step, draft: Draft) -> Entry:
         return self._external(step, b.EffectVerdict(f"effect-{step.number % 4}:1", "succeeded", "1", reason="seen"))
+
+    def _share(self, step: Step, draft: Draft) -> Entry:
+        return self._external(step, b.SharedSet("rate", step.number % 4 - 1, str(step.number)))
+
+    def _seed(self, step: Step, draft: Draft) -> Entry:
+        """A replayed process's: it counts as the very first entry only."""
+        return self._external(step, b.Seeded(_SEED))
 
     def _external(self, step: Step, body: b.Body, entry_id: bytes | None = None) -> Entry:
         return self._entry(step, body, None, 0, None, entry_id)

@@ -71,6 +71,7 @@ class PartitionProjection:
         self._hint = hint
         self._token = ""
         self._barrier: int | None = None
+        self._read_to = 0
         self._saved: SavedPartition | None = None
         self._saving = Saving(source, partition)
         self._write: _Write | None = None
@@ -95,14 +96,20 @@ class PartitionProjection:
     def prepare(self) -> bool:
         """Find out what is saved and what is applied; True once it is ready to project from ``position``.
 
-        False: a transaction is undecided, or another projector was at work on the view; ask again. Raises
+        False: a transaction is undecided, or another projector was at work; ask again. Raises
         ``JournalGap`` and ``LogTruncated`` where no view can be made, ``NewerFormat``, and what the ports raise.
         """
         if self.is_ready:
             return True
-        if self._saved is None:
-            self._saved = self._read_saved()
-        return self._saved is not None and self._look_at_view(self._saved)
+        try:
+            if self._saved is None:
+                self._saved = self._read_saved()
+            return self._saved is not None and self._look_at_view(self._saved)
+        except JournalGap:
+            if not self._is_overtaken():
+                raise
+            self.reload(anew=True)
+            return False
 
     def reload(self, *, anew: bool = False) -> None:
         """The view is not where it was taken to be; with ``anew`` what is saved is not known any more either."""
@@ -110,6 +117,10 @@ class PartitionProjection:
         self._drop_write()
         if anew or self.pending is not None:
             self._saved = self._barrier = self.pending = None
+
+    def _is_overtaken(self) -> bool:
+        """Whether checkpoints were written behind what was read: the newest floor may stand for what is gone."""
+        return self._read_to < self._source.checkpoints.stable_end(self.partition)
 
     def _read_saved(self) -> SavedPartition | None:
         source = self._source
@@ -119,6 +130,7 @@ class PartitionProjection:
         stable = source.checkpoints.stable_end(self.partition)
         if stable < self._barrier:
             return None  # a former owner's transaction is being decided
+        self._read_to = stable
         saved = read_saved(source.checkpoints, self.partition, source.topic_id, stable, self._hint)
         self._refuse_lost_log(saved.floor, saved.published)
         self._refuse_lost_heads(saved)

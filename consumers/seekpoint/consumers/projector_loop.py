@@ -16,7 +16,7 @@ from seekpoint.consumers.kafka_group import Fetched, KafkaGroup
 from seekpoint.consumers.projection import PartitionProjection
 from seekpoint.consumers.source import Source
 from seekpoint.consumers.state_cache import StateCache
-from seekpoint.schemas.errors import CallAPerson, SeekpointError, TryAgain
+from seekpoint.schemas.errors import CallAPerson, JournalGap, SeekpointError, TryAgain
 from seekpoint.schemas.settings import Settings
 
 __all__ = ["Goal", "Lag", "ProjectorLoop"]
@@ -189,13 +189,19 @@ class ProjectorLoop:
         self.projections[partition].prepare()
 
     def _project(self, fetched: Fetched) -> None:
-        projection, progress = self.projections[fetched.partition], self._progress[fetched.partition]
+        projection = self.projections[fetched.partition]
         if not projection.is_ready:
             return
         if fetched.is_lost:
             projection.reload(anew=True)
             return
-        start = projection.position
+        try:
+            self._project_records(projection, fetched)
+        except JournalGap:  # trimmed while it was read: whether that is a gap, the newest floor tells
+            projection.reload(anew=True)
+
+    def _project_records(self, projection: PartitionProjection, fetched: Fetched) -> None:
+        start, progress = projection.position, self._progress[fetched.partition]
         records = [record for record in fetched.records if record.offset >= start]
         if fetched.next_offset <= start or not self._is_complete(
             fetched.partition, start, fetched.next_offset, records

@@ -72,15 +72,25 @@ class Recoverer:
         """The state of a process, now or at ``point``. Raises as ``Recovery.recover`` does."""
         began = time.perf_counter()
         key = process_key(process_id)
-        search = Search(process_id, key, partition_of(key, self.log.partitions), seq=point.seq)
-        if tier is not Tier.SCAN:
-            self.bases.look(search, insist=tier is Tier.VIEW)
-        marks = self.log.watermarks(search.partition)
-        stop = self._resolve(point, search.partition, marks)
-        search.stop = None if point in (NOW, Point(seq=point.seq)) else stop
-        found = self._first_usable(search, marks, stop, None if tier is None else Tier(tier), began)
-        self._refuse_missing(found, search, point, marks, missing_ok)
-        return found
+        while True:
+            search = Search(process_id, key, partition_of(key, self.log.partitions), seq=point.seq)
+            if tier is not Tier.SCAN:
+                self.bases.look(search, insist=tier is Tier.VIEW)
+            marks = self.log.watermarks(search.partition)
+            try:
+                stop = self._resolve(point, search.partition, marks)
+                search.stop = None if point in (NOW, Point(seq=point.seq)) else stop
+                found = self._first_usable(search, marks, stop, None if tier is None else Tier(tier), began)
+            except (JournalGap, TierUnavailable):
+                if not self._is_trimmed_since(search.partition, marks.low):
+                    raise
+                continue  # a newer floor stands for what is gone
+            self._refuse_missing(found, search, point, marks, missing_ok)
+            return found
+
+    def _is_trimmed_since(self, partition: int, low: int) -> bool:
+        """Whether entries were deleted meanwhile: then what was found does not prove that any is missing."""
+        return self.log.watermarks(partition).low > low
 
     def recover_many(self, process_ids: Iterable[str]) -> dict[str, Recovered]:
         """The states of several processes, one scan a partition. An unknown one is there too: ``known`` is False."""
@@ -104,6 +114,15 @@ class Recoverer:
         It starts at the lowest of their seek points.
         """
         keys = None if process_ids is None else [process_key(process_id) for process_id in process_ids]
+        while True:
+            low = self.log.watermarks(partition).low
+            try:
+                return self._bulk_or_scan(partition, keys, tier)
+            except (JournalGap, TierUnavailable):
+                if not self._is_trimmed_since(partition, low):
+                    raise
+
+    def _bulk_or_scan(self, partition: int, keys: Sequence[bytes] | None, tier: Tier | None) -> dict[str, Recovered]:
         bulk = Bulk(self.log, self.bases, partition, keys)
         try:
             return self._bulk(bulk, partition, keys, tier)
