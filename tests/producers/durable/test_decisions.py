@@ -367,3 +367,45 @@ async def test_a_paused_budget_suspends_the_process() -> None:
             await process.tool("look", lambda: 1)
         await process.update("seen", 1)
         assert process.state.lifecycle == "suspended"
+
+
+async def test_a_limit_raised_too_little_is_no_yes() -> None:
+    """The call is not begun, and nobody is asked a second time for it; a person raises it enough."""
+    async with Node.in_memory() as node, node.open("p") as process:
+        await process.set_budget({"usd": "1"}, on_exceed="escalate")
+        await node.approve("p", "budget:usd", actor="ann")
+        await node.signal("p", "budget:usd", {"approved": True, "limit": "1.5"}, actor="bob")
+        await process.decide("small", Model(), REQUEST, estimate={"usd": "1.2"})  # raised to what it needs
+        with pytest.raises(BudgetExceeded):
+            await process.decide("big", Model(), {**REQUEST, "seed": 2}, estimate={"usd": "9"})
+        assert process.state.budget is not None
+        assert process.state.budget.limits["usd"] == Decimal("1.5")
+
+
+async def test_time_spent_in_calls_is_bounded() -> None:
+    """``wall_s``: what the first call took leaves nothing for the next."""
+    clock = VirtualClock()
+
+    async def slow() -> None:
+        await clock.sleep(20)
+
+    async with Node.in_memory(clock=clock) as node, node.open("p") as process:
+        await process.set_budget({"wall_s": 10})
+        await process.step("slow", slow)
+        with pytest.raises(BudgetExceeded) as caught:
+            await process.step("next", slow)
+        assert caught.value.facts["dimension"] == "wall_s"
+
+
+async def test_irreversible_effects_are_counted() -> None:
+    """An at-most-once effect without a compensation; one that certainly did not happen gives its place back."""
+
+    async def send(amount: int) -> str:
+        return "sent"
+
+    async with Node.in_memory() as node, node.open("p") as process:
+        await process.set_budget({"irreversible_effects": 1})
+        assert await process.effect("send", send, 1, semantics="at_most_once") == "sent"
+        with pytest.raises(BudgetExceeded):
+            await process.effect("send", send, 2, semantics="at_most_once")
+        assert await process.effect("again", send, 3) == "sent"

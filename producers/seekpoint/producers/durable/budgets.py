@@ -110,7 +110,7 @@ async def _exceeded(process: Process, place: Place, budget: Budget, excess: Exce
 
 
 async def _escalated(process: Process, place: Place, excess: Excess) -> bool:
-    """Whether a person raised the limit: to what the answer says, else to what the call needs."""
+    """Whether a person raised the limit so that the call fits: to what the answer says, else to what it needs."""
     asked = {
         "call": place.key, "dimension": excess.dimension, "scope": excess.scope, "limit": str(excess.limit),
         "used": str(excess.used), "wanted": str(excess.wanted),
@@ -125,7 +125,7 @@ async def _escalated(process: Process, place: Place, excess: Excess) -> bool:
     offered = answer.payload.get("limit") if isinstance(answer.payload, dict) else None
     limit = needed if offered is None else _amounts({excess.dimension: offered})[excess.dimension]
     await raise_budget(process, excess.dimension, limit, scope=excess.scope, actor=answer.actor, key=place.key)
-    return limit > excess.limit
+    return limit >= excess.used + excess.wanted and limit > excess.used
 
 
 async def raise_budget(
