@@ -67,7 +67,7 @@ def shared_name(kind: str, *parts: str) -> str:
     >>> shared_name("effect-key", "payments", "order-4711")
     'effect-key/payments/order-4711'
     >>> shared_name("effect-key", "payments", "x" * 300)
-    'effect-key/payments/~d8b3f7b0'
+    'effect-key/~63a9c089f290837fc2472f6d1524dfcc'
     """
     plain = all(part.isprintable() and "/" not in part and not part.startswith("~") for part in parts)
     name = "/".join((kind, *parts))

@@ -189,8 +189,8 @@ class Knowledge:
 def compensation_name(compensate: Callable[..., Any] | str) -> str:
     """What the journal calls a compensation: ``connector/NAME``, or ``module:function``.
 
-    >>> compensation_name("payments"), compensation_name(load)
-    ('connector/payments', 'seekpoint.schemas.values:load')
+    >>> compensation_name("payments"), compensation_name(compensation_name)
+    ('connector/payments', 'seekpoint.producers.durable.effect_knowledge:compensation_name')
     """
     if isinstance(compensate, str):
         return f"{CONNECTOR}{compensate}"
