@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import redis
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from agents import until
@@ -259,6 +259,9 @@ def test_production_is_left_alone(world: StagingWorld, cluster: LocalCluster) ->
     keys = {key: kept.dump(key) for key in kept.scan_iter()}
     topic, target = world.topic(), world.topic()
     world.write(topic, rows(2_000))
+    group = working_group(world, topic)
+    offsets = committed(world.admin)
+    assert offsets[group] == {(topic, at): 100 + at for at in range(4)}
     before = everything(world.admin, without=(topic, target, AUDIT_TOPIC))
     stop, written = threading.Event(), [0]
 
@@ -278,6 +281,7 @@ def test_production_is_left_alone(world: StagingWorld, cluster: LocalCluster) ->
     assert report.checked
     assert report.replayed >= 2_000
     assert everything(world.admin, without=(topic, target, AUDIT_TOPIC)) == before
+    assert committed(world.admin) == offsets
     assert {key: kept.dump(key) for key in kept.scan_iter()} == keys
     kept.close()
     found = world.read(topic)
@@ -285,8 +289,27 @@ def test_production_is_left_alone(world: StagingWorld, cluster: LocalCluster) ->
     assert not any("seekpoint-replay" in name for row in found for name, _ in row[5])
 
 
+def working_group(world: StagingWorld, topic: str) -> str:
+    """A group of production's that has come to some place in the topic, and is read from there."""
+    group = f"{topic}.workers"
+    consumer = Consumer({"bootstrap.servers": world.bootstrap_servers, "group.id": group, "log_level": 0})
+    consumer.commit(offsets=[TopicPartition(topic, at, 100 + at) for at in range(4)], asynchronous=False)
+    consumer.close()
+    return group
+
+
+def committed(admin: AdminClient) -> dict[str, dict[tuple[str, int], int]]:
+    """Where each group is, in each topic; of groups that the replay itself might have made, too."""
+    found = {}
+    for group in admin.list_consumer_groups().result(20).valid:
+        asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group.group_id)])
+        places = asked[group.group_id].result(20).topic_partitions
+        found[group.group_id] = {(each.topic, each.partition): each.offset for each in places}
+    return found
+
+
 def everything(admin: AdminClient, without: tuple[str, ...]) -> tuple[Any, ...]:
-    """Topics and groups, and where the groups are."""
+    """Topics and groups."""
     topics = {name: len(each.partitions) for name, each in admin.list_topics(timeout=20).topics.items()}
     groups = sorted(group.group_id for group in admin.list_consumer_groups().result(20).valid)
     return {name: count for name, count in topics.items() if name not in without}, groups

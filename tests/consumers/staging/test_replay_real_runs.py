@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
 from agents import read_records
 from seekpoint.compose import create_topics
-from seekpoint.consumers import Recovery, staging
+from seekpoint.consumers import Projector, Recovery, staging
 from seekpoint.consumers.staging import MaskRules, Plan, Replay
 from seekpoint.producers import Node
 from seekpoint.schemas import Settings
@@ -64,6 +65,23 @@ async def states_of(settings: Settings) -> dict[str, Any]:
         return {process_id: found.state for process_id, found in (await recovery.processes()).items()}
 
 
+async def kept_in_redis(settings: Settings) -> str:
+    """All keys and values that a projector writes for this journal, as Redis has them."""
+    async with Projector.connect(settings) as projector:
+        await projector.catch_up(timeout_s=120)
+    assert settings.redis_url is not None
+    kept = redis.Redis.from_url(settings.redis_url)
+    found: list[Any] = []
+    for key in kept.scan_iter(match=f"*{settings.journal}*"):
+        if kept.type(key) == b"hash":
+            found += [part for pair in kept.hgetall(key).items() for part in pair]
+        elif kept.type(key) == b"string":
+            found.append(kept.get(key) or b"")
+        found += [key, kept.dump(key) or b""]
+    kept.close()
+    return b"\n".join(found).decode(errors="replace")
+
+
 def structure(state: Any) -> tuple[Any, ...]:
     """What masks leave as it was."""
     said = [(m.role, m.content is None, len(m.tool_calls or ())) for m in state.conversation]
@@ -96,9 +114,13 @@ async def test_real_runs_are_the_same_in_staging(journal: Settings, caplog: pyte
     assert {each: structure(state) for each, state in found.items()} == {
         each: structure(state) for each, state in expected.items()
     }
+    redis_text = await kept_in_redis(into)
+    assert CUSTOMER.search(await kept_in_redis(replace(journal, journal=f"{journal.journal}-same")))  # it can be found
     values = [
         (message.key() or b"") + (message.value() or b"") for at in range(4) for message in read_records(into, at)
     ]
     text = b"\n".join(values).decode(errors="replace") + caplog.text + json.dumps(report.to_dict())
+    assert len(redis_text) > 100_000
+    text += redis_text
     assert not [customer for customer in customers if customer in text]
     assert not CUSTOMER.search(text)
