@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -27,8 +28,10 @@ from seekpoint.compose.brokers import BrokerPorts, broker_properties
 from seekpoint.compose.ports import free_ports
 from seekpoint.consumers import DeadLetters, Recovery
 from seekpoint.consumers.kafka import KafkaReader
+from seekpoint.consumers.staging import Plan, Replay, ReplayReport, Selection
 from seekpoint.producers import Node
 from seekpoint.schemas import Settings, partition_of
+from seekpoint.schemas.clusters import Cluster
 from seekpoint.schemas.errors import JournalUnavailable
 
 pytestmark = pytest.mark.cluster
@@ -44,7 +47,8 @@ _MECHANISM = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 def guarded(port: int) -> Mapping[str, str]:
     """What a broker needs to know its users by name, and to refuse what nobody allowed them. Who asks at the other
     listener may do anything: the broker itself, and this test."""
-    passwords = " ".join(f'user_{user}="{user}-secret"' for user in (*USERS.values(), "stranger"))
+    users = (*USERS.values(), "source", "target", "stranger")
+    passwords = " ".join(f'user_{user}="{user}-secret"' for user in users)
     return {
         "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,NAMED:SASL_PLAINTEXT",
         "sasl.enabled.mechanisms": "PLAIN",
@@ -147,6 +151,59 @@ async def test_a_writer_that_may_not_write_is_told_so(door: tuple[LocalCluster, 
     with pytest.raises(JournalUnavailable):
         async with Node.connect(settings_of("reader", door)) as node:
             await node.open("case-18")
+
+
+async def test_the_acls_of_a_replay_are_enough(door: tuple[LocalCluster, int], allowed: None) -> None:
+    """docs/replay.md: to read a journal and write another; and with the rows for it, a slice with its states."""
+    await create_topics(settings_of("creator", door))
+    async with Node.connect(settings_of("node", door)) as node, node.open("case-19") as process:
+        for number in range(3):
+            await process.update("n", number)
+    await create_topics(Settings(journal="staged", bootstrap_servers=door[0].bootstrap_servers, redis_url=None))
+    admin = AdminClient({"bootstrap.servers": door[0].bootstrap_servers})
+    at = partition_of(b"case-19", 8)
+    slice_ = Plan(seeded=True, prefix="slice-", selection=Selection(offsets={at: (2, None)}))
+    rows = table(ROOT / "docs" / "replay.md", "on", "resource", "operations")
+    for plan in (Plan(), slice_):
+        bindings = [each for row in rows if plan.seeded or "--seeded" not in row[0] for each in replay_bindings(*row)]
+        for future in admin.create_acls(list(dict.fromkeys(bindings))).values():
+            future.result()
+        report = await asyncio.to_thread(replayed, door, plan)
+        assert report.checked
+    assert report.seeded == 1
+
+
+def replayed(door: tuple[LocalCluster, int], plan: Plan) -> ReplayReport:
+    """By users who may do what the table says; the authorizer hears of it a moment after."""
+    clusters = {
+        user: Cluster(name=user, settings=settings_of(user, door, start_timeout_s=5), is_staging=user == "target")
+        for user in ("source", "target")
+    }
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            with Replay.connect("source/fleet.journal", "target/staged.journal", plan, clusters=clusters) as made:
+                return made.run()
+        except JournalUnavailable:
+            if time.monotonic() > deadline:
+                raise
+
+
+def replay_bindings(on: str, resource: str, operations: str) -> list[AclBinding]:
+    """The ACLs of one row; ``the topic`` is the journal's."""
+    user = "target" if "target" in on else "source"
+    name = "fleet" if user == "source" else "staged"
+    topics = [f"{name}.journal"] if resource.startswith("the topic") else []
+    named = re.findall(r"`([\w.-]+)`", resource)
+    kind = "GROUP" if resource.startswith("group") else "TOPIC"
+    pattern = ResourcePatternType.PREFIXED if "prefixed" in resource else ResourcePatternType.LITERAL
+    return [
+        AclBinding(
+            ResourceType[kind], one.replace("NAME", name), pattern, f"User:{user}", "*",
+            AclOperation[re.sub(r"(?<!^)(?=[A-Z])", "_", operation).upper()], AclPermissionType.ALLOW,
+        )
+        for one in (*topics, *named) for operation in operations.split(", ")
+    ]  # fmt: skip
 
 
 def poison(cluster: LocalCluster, key: bytes) -> None:
