@@ -126,7 +126,7 @@ def test_a_topic_that_was_recreated_is_refused_whatever_is_kept_beside_it(fleet:
     fleet.raw.recreate()
     for number in range(6):
         fleet.owner.update("k", str(number))
-    fleet.recoverer.log._checked_at = 0.0  # type: ignore[attr-defined]  # as if a second had passed
+    fleet.recoverer.log._topics._checked_at = 0.0  # type: ignore[attr-defined]  # as if a second had passed
     with pytest.raises(JournalMismatch):
         fleet.recoverer.recover("case-17")
 
