@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from seekpoint.compose import create_topics_sync
 from seekpoint.schemas.settings import Settings
 from shells import Shell
 
@@ -59,3 +61,31 @@ def test_a_run_is_looked_at_checked_moved_and_traced(
     assert shell("trace", "p", "--json").json == shell("trace", "p", "--json").json
     refused = shell("budget", "raise", "p", "tokens", "20")
     assert (refused.code, "finished" in refused.err) == (4, True)
+
+
+def test_from_an_incident_to_a_failing_test(
+    shell: Shell, journal: Settings, point_at: Callable[[Settings], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The README's three commands: captured, folded in staging to the same state, and held against changed code."""
+    staged = replace(journal, journal=f"{journal.journal}-staged")
+    create_topics_sync(staged)
+    point_at(journal)
+    Path("asker.py").write_text(AGENT)
+    Path("mended.py").write_text(AGENT.replace('"count", len, input', '"count", len, input + "!"'))
+    for name in ("asker", "mended"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    profile = f'bootstrap_servers = "{journal.bootstrap_servers}"\n'
+    Path("clusters.toml").write_text(f"[clusters.prod]\n{profile}[clusters.staging]\n{profile}staging = true\n")
+    with_clusters = ("--config", "clusters.toml")
+    assert shell("run", "case-17", "--agent", "asker:asking", "--input", '"four"').code == 0
+    before = shell("state", "case-17", "--json").json
+    source, target = (f"{name}/{one.journal}.journal" for name, one in (("prod", journal), ("staging", staged)))
+    captured = shell("replay", "--from", source, "--into", "run.spk", "--process", "case-17", *with_clusters)
+    assert captured.code == 0, captured.err
+    played = shell("replay", "--from", "run.spk", "--into", target, *with_clusters)
+    assert (played.code, "are equal" in played.err) == (0, True), played.err
+    assert shell("replay-check", "--history", "run.spk", "--agent", "asker:asking").code == 0
+    failing = shell("replay-check", "--history", "run.spk", "--agent", "mended:asking")
+    assert (failing.code, "count:1" in failing.out + failing.err) == (1, True)
+    point_at(staged)
+    assert shell("state", "case-17", "--json").json["content_hash"] == before["content_hash"]

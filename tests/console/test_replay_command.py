@@ -39,6 +39,11 @@ def test_from_a_topic_into_a_file_and_into_staging(world: StagingWorld) -> None:
     assert "source and target are equal" in captured.stderr
     assert captured.stdout.split()[:3] == ["partition", "records", "bytes"]
     assert "states will differ" in captured.stderr
+    again = world.run("replay", "--from", file, "--into", file)
+    assert (again.returncode, "the target is the source" in again.stderr) == (4, True)
+    other = str(world.directory / "other.spk")
+    nothing = world.run("replay", "--from", file, "--into", other, "--process", "nobody")
+    assert (nothing.returncode, "nothing was selected" in nothing.stderr) == (0, True)
     wanted = ("--where", "value.n % 3 == 0", "--json", "--offset-map", str(world.directory / "map"))
     done = world.run("replay", "--from", file, "--into", f"staging/{target}", *wanted)
     assert done.returncode == 0, done.stderr
