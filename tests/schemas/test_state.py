@@ -291,7 +291,7 @@ def test_a_part_of_the_wrong_form_is_a_mismatch(way: tuple[Any, ...], value: Any
 
 def test_the_full_state_is_degraded_twice() -> None:
     """The gap keeps what was before it, through bytes too."""
-    misfit = Degraded("illegal_transition", 23, 23, "starting does not lead to nowhere")
+    misfit = Degraded("illegal_transition", 23, 23, "running does not lead to nowhere")
     assert FULL.degraded == Degraded("gap", 24, 26, "", misfit)
     assert FULL.invocation == Invocation("webhook", '{"n":2}', started=True)
 
@@ -371,7 +371,7 @@ def test_a_conversation_has_no_hash() -> None:
 
 def test_the_repr_of_a_state_says_where_it_stands() -> None:
     """Short, and without values: it may end up in a log."""
-    assert repr(FULL).startswith("State(lifecycle='starting', seq=23, epoch=1, owner=00000000-0000")
+    assert repr(FULL).startswith("State(lifecycle='running', seq=23, epoch=1, owner=00000000-0000")
     assert "Where is my order" not in repr(FULL)
     assert an_id(1).hex()[-4:] in repr(FULL)
 
