@@ -72,6 +72,15 @@ def test_what_is_not_there_is_not_found() -> None:
         table["1/a:1"]
 
 
+def test_a_call_counts_once_however_often_it_is_written() -> None:
+    """A copy of a large table has its new calls apart: a start and its end are one of them."""
+    copy = CallsDraft({f"a:{number}": call(number) for number in range(200)}).draft()
+    for seq in range(3):
+        copy.put("b:1", call(seq))
+        copy.put("a:1", call(seq))
+    assert len(copy) == len(copy.copy()) == 201
+
+
 def test_a_window_cannot_be_written_on() -> None:
     """What a state hands out has no way to change it."""
     window = CallsDraft({"a:1": call(1)}).window()

@@ -10,42 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from entry_examples import an_id, claim, external, own
+from owned import after, fits, folded
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.calls import call_of, call_row, times_forgotten, turn_of, write_digest, write_position
 from seekpoint.schemas.entry import Entry
-from seekpoint.schemas.fold import Verdict, advance, fold
-from seekpoint.schemas.state import State, new_state
+from seekpoint.schemas.fold import advance, fold
+from seekpoint.schemas.state import State
 from seekpoint.schemas.widths import content_width
 
 OUTCOMES = ("succeeded", "failed", "retry")
-
-
-def folded(*entries: Entry, start: State | None = None) -> State:
-    """The state after ``entries`` at the offsets that follow."""
-    state = new_state() if start is None else start
-    for offset, entry in enumerate(entries, state.offset + 1):
-        state = fold(state, offset, entry)
-    return state
-
-
-def after(*bodies: b.Body, start: State | None = None) -> State:
-    """The state behind the owner's ``bodies``, each of which fits."""
-    state = folded(claim(1)) if start is None else start
-    for body in bodies:
-        state = folded(own(state.seq + 1, body), start=state)
-        assert state.degraded is None, (body, state.degraded)
-    return state
-
-
-def fits(state: State, body: b.Body) -> bool:
-    """Whether ``body`` fits as the owner's next entry; if not, it leaves no trace but its seq."""
-    draft = state.thaw()
-    verdict = advance(draft, state.offset + 1, own(state.seq + 1, body))
-    if verdict is Verdict.MISFIT:
-        assert draft.degraded is not None
-        assert draft.degraded.reason == "illegal_call"
-        assert draft.freeze().calls == state.calls
-    return verdict is Verdict.APPLIED
 
 
 def step(key: str = "a:1", attempt: int = 1, **rest: Any) -> b.StepStarted:
