@@ -587,3 +587,22 @@ async def test_a_divergence_inside_a_step_is_no_failure_of_the_step(node: Node) 
     assert (await node.recover("p")).state.calls["outer:1"].status == "started"
     async with node.open("p") as process:
         assert await process.step("outer", partial(outer, process, names[2])) == "done"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda process: process.step("look", str, 1, retry=3),
+        lambda process: process.step("look", str, 1, timeout=-1),
+        lambda process: process.step("look", str, 1, timeout="soon"),
+        lambda process: process.decide("plan", str, {}, retry=3),
+        lambda process: process.effect("pay", str, 1, semantics="bogus"),
+        lambda process: process.step(str, 1),
+    ],
+)
+async def test_what_cannot_be_meant_is_refused_before_anything_runs(wrong: Any) -> None:
+    """A typed error that says what is wanted, not one of Python's."""
+    async with Node.in_memory() as node, node.open("p") as process:
+        with pytest.raises(Refused):
+            await wrong(process)
+        assert not process.state.calls

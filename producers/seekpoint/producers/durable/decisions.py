@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from seekpoint.producers.durable.digest import arguments_text, text_digest
 from seekpoint.producers.durable.prompts import Prompts, first_difference, requests_in
-from seekpoint.producers.durable.retries import ONCE, Retry
-from seekpoint.producers.durable.steps import Attempts, Work, answered, dumped, failed, seconds
+from seekpoint.producers.durable.retries import Retry
+from seekpoint.producers.durable.steps import Attempts, Work, answered, dumped, failed, retry_of, seconds
 from seekpoint.producers.durable.usage import Usage, model_in, usage_in
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies import Json
@@ -79,7 +79,7 @@ class DecisionCalls:
                 return failed(record, process.process_id, place.key)
         began = process.written.agent
         work = Work(
-            name, digest, text, call, (request,), {}, retry or ONCE, seconds(timeout), estimate, _MODEL_CALL
+            name, digest, text, call, (request,), {}, retry_of(retry), seconds(timeout), estimate, _MODEL_CALL
         )  # fmt: skip
         if self._prompts is None:
             self._prompts = Prompts()

@@ -13,9 +13,9 @@ from seekpoint.producers.durable.effect_runs import EffectRun
 from seekpoint.producers.durable.obligations import compensate
 from seekpoint.producers.durable.outside import Outside
 from seekpoint.producers.durable.resolution import Effect
-from seekpoint.producers.durable.retries import ONCE, Retry
-from seekpoint.producers.durable.steps import seconds
-from seekpoint.schemas.errors import Refused
+from seekpoint.producers.durable.retries import Retry
+from seekpoint.producers.durable.steps import retry_of, seconds
+from seekpoint.schemas.errors import InvalidSetting, Refused
 
 if TYPE_CHECKING:
     from seekpoint.producers.process import Process
@@ -62,6 +62,8 @@ class EffectCalls:
         ``ReplayDivergence``.
         """
         process: Process = self  # type: ignore[assignment]  # a mixin of it
+        if semantics not in [*map(str, Effect)]:  # an enum's own `in` takes no text before Python 3.12
+            raise InvalidSetting("no such semantics", semantics=repr(semantics)[:80], known=[*map(str, Effect)])
         semantics = Effect(semantics)
         if call is None and connector is None:
             raise Refused(
@@ -72,7 +74,7 @@ class EffectCalls:
         wanted = Wanted(
             name=name, call=call, arguments=arguments, options=options, arguments_json=text,
             digest=text_digest(name, text), semantics=semantics, reconcile=reconcile, connector=connector,
-            business_key=business_key, compensate=compensate, retry=retry or ONCE, timeout_s=seconds(timeout),
+            business_key=business_key, compensate=compensate, retry=retry_of(retry), timeout_s=seconds(timeout),
             estimate=estimate,
             irreversible=(at_most_once and compensate is None) if irreversible is None else irreversible,
         )  # fmt: skip

@@ -94,7 +94,10 @@ def turn_of(key: str) -> int:
 def escaped_name(name: str) -> str:
     """``name`` as part of a key: a slash separates scopes, so a name's own is written ``%2F``. ``InvalidName``."""
     if type(name) is not str or not 1 <= len(name) <= _CHARACTERS_MAX:
-        raise InvalidName("the name of a call is a text of 1 to 400 characters", name=repr(name)[:80])
+        raise InvalidName(
+            "the name of a call is a text of 1 to 400 characters, and comes first", name=repr(name)[:80],
+            hint='for example: process.step("look up", look_up, order)',
+        )  # fmt: skip
     return name.replace("%", "%25").replace("/", "%2F")
 
 

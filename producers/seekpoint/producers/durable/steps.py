@@ -24,7 +24,7 @@ from seekpoint.producers.durable.retries import ONCE, Retry
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.calls import Call
-from seekpoint.schemas.errors import LimitExceeded, UnserializableValue
+from seekpoint.schemas.errors import InvalidSetting, LimitExceeded, UnserializableValue
 from seekpoint.schemas.values import dump, load
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ __all__ = [
     "answered",
     "dumped",
     "failed",
+    "retry_of",
     "run_body",
     "seconds",
     "step",
@@ -95,7 +96,7 @@ class StepCalls:
             if record.status == "failed":
                 return failed(record, process.process_id, place.key)
         work = Work(
-            name, digest, text, call, arguments, options, retry or ONCE, seconds(timeout), counts=counts
+            name, digest, text, call, arguments, options, retry_of(retry), seconds(timeout), counts=counts
         )  # fmt: skip
         return Attempts(process, place, work).through()
 
@@ -111,8 +112,18 @@ async def failed(record: Call, process_id: str, key: str) -> Any:
 
 
 def seconds(span: float | timedelta | None) -> float | None:
-    """A span of time in seconds; None stays None."""
-    return span.total_seconds() if isinstance(span, timedelta) else span
+    """A span of time in seconds; None stays None. ``InvalidSetting`` for what is none, or not above 0."""
+    found = span.total_seconds() if isinstance(span, timedelta) else span
+    if found is not None and (isinstance(found, bool) or not isinstance(found, int | float) or not found > 0):
+        raise InvalidSetting("a time-out is a number of seconds above 0, or a timedelta", timeout=repr(span)[:80])
+    return found
+
+
+def retry_of(given: Retry | None) -> Retry:
+    """``given``, or once. ``InvalidSetting`` for what is no ``Retry``."""
+    if given is not None and not isinstance(given, Retry):
+        raise InvalidSetting("retry= is a Retry: Retry(attempts=3)", retry=repr(given)[:80])
+    return given or ONCE
 
 
 @dataclass(frozen=True, slots=True)
