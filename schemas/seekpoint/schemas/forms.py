@@ -119,6 +119,7 @@ FORMS: Mapping[str, Form] = {
     "start_timeout_s": _SECONDS,
     "checkpoint_age_max_s": _SECONDS,
     "checkpoint_bytes_min": _whole(0, 1_000_000_000),
+    "effects": Form("real or recorded", lambda value: value in ("real", "recorded"), str.strip),
     "checkpoint_after_invocation": Form("true or false", lambda value: type(value) is bool, _switch),
     "folds": Form(
         "names of Python modules, with commas",

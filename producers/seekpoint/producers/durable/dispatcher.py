@@ -22,6 +22,7 @@ from seekpoint.consumers.scan import entry_of
 from seekpoint.producers.durable.business_keys import shared_name
 from seekpoint.producers.durable.connectors import Connectors, connectors
 from seekpoint.producers.durable.dispatches import Claim, Dispatch, Intent
+from seekpoint.producers.durable.effect_runs import refuse_real
 from seekpoint.producers.durable.outside import JournalValues
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import SeekpointError, TryAgain, UndecodableRecord
@@ -69,6 +70,7 @@ class Dispatcher:
         takeover_s: float = 30.0,
         poll_s: float = 0.2,
     ) -> None:
+        refuse_real(node.settings)
         self._node = node
         self._name = name
         self._known = known

@@ -26,9 +26,11 @@ from seekpoint.schemas.errors import (
     EffectFailed,
     EffectUnknown,
     LimitExceeded,
+    Refused,
     Reopen,
     UnserializableValue,
 )
+from seekpoint.schemas.settings import Settings
 from seekpoint.schemas.values import dump, load
 
 if TYPE_CHECKING:
@@ -36,10 +38,12 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.desk import Place
     from seekpoint.producers.process import Process
 
-__all__ = ["EffectRun"]
+__all__ = ["EffectRun", "refuse_real"]
 
 logger = logging.getLogger("seekpoint.producers")
 
+_WORDS = frozenset({Move.TAKE_WORD, Move.UNKNOWN, Move.STUCK})
+"""Moves that ask and change nothing outside."""
 _FRESH_S = 1.0
 """Whoever was confirmed longer ago than this looks again before it calls: it may have been asleep."""
 _AGAIN_S = 0.2
@@ -76,6 +80,8 @@ class EffectRun:
         if not self._known.is_over:
             await self._process.outside.look()  # what a former owner, a dispatcher or a person said meanwhile
         while (move := decide(self._known.situation())) is not Move.RECORDED:
+            if move not in _WORDS:
+                refuse_real(self._process.node.settings, process_id=self._process.process_id, key=self._place.key)
             await self._moves[move]()
         return self._recorded()
 
@@ -316,3 +322,12 @@ def _is_final(error: Exception, retry: Retry) -> bool:
     if isinstance(error, UnserializableValue | LimitExceeded):
         return False  # raised by a call of its own in there, not said of the effect
     return isinstance(error, NotDone) or not retry.is_retryable(error)
+
+
+def refuse_real(settings: Settings, **facts: Any) -> None:
+    """Raise ``Refused`` where only what is recorded may be answered: in staging nothing outside is ever changed."""
+    if settings.effects == "recorded":
+        raise Refused(
+            "effects are only answered from the record here", **facts,
+            hint="the setting effects is recorded: run it where effects may be real",
+        )  # fmt: skip
