@@ -13,6 +13,7 @@ import pytest
 from pages import PAGES, Block, blocks
 from seekpoint.compose import LocalCluster
 from seekpoint.schemas import Settings
+from seekpoint.schemas.folds import only
 
 PYTHON = [block for page in PAGES for block in blocks(page, "python")]
 ON_KAFKA = [block for block in PYTHON if block.needs_kafka]
@@ -37,7 +38,7 @@ def run(block: Block, names: dict[str, Any], runner: asyncio.Runner) -> None:
 def test_the_examples_of_a_page_run_from_top_to_bottom(page: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """In one interpreter: a later one may use the names of an earlier one. They print what stands behind the print."""
     names: dict[str, Any] = {"__name__": "__example__"}
-    with asyncio.Runner() as runner:
+    with asyncio.Runner() as runner, only():  # what a page registers is gone with it
         for block in IN_MEMORY[page]:
             run(block, names, runner)
             assert capsys.readouterr().out.splitlines() == block.expected, block.name

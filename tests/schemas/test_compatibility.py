@@ -16,6 +16,7 @@ from seekpoint.schemas.codec import encode, schema_json
 from seekpoint.schemas.compatibility import Finding, check_compatibility
 from seekpoint.schemas.entry import Entry
 from seekpoint.schemas.fold import fold
+from seekpoint.schemas.folds import UserFold, only
 from seekpoint.schemas.golden import Golden, load_goldens
 from seekpoint.schemas.manifest import FORMAT
 from seekpoint.schemas.state import FOLD_VERSION, State
@@ -205,3 +206,9 @@ def test_the_golden_state_goes_on_being_folded(golden: Golden) -> None:
     entry = Entry(bytes(16), "p", state.seq + 1, state.epoch, state.owner, None, 0, None, None, None, b.Custom("more"))
     assert fold(state, state.offset + 1, entry).seq == state.seq + 1
     assert encode(entry)
+
+
+def test_folds_of_an_application_change_no_release() -> None:
+    """Who registered one and then checks the schemas finds what everybody finds."""
+    with only(UserFold("spent", 1, "0", lambda value, kind, payload: value + 1)):
+        assert check_compatibility() == []

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from seekpoint.schemas.codec import Codec
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.fold import fold
+from seekpoint.schemas.folds import only
 from seekpoint.schemas.golden import Golden, entry_values, load_goldens
 from seekpoint.schemas.manifest import FORMAT
 from seekpoint.schemas.resolution import plain, shapes
@@ -178,6 +179,7 @@ def _state_faults(golden: Golden, fold_version: int) -> Iterator[str]:
 
 def _folded(golden: Golden) -> State:
     codec, state = _codec(golden), new_state()
-    for offset, record in enumerate(golden.history):
-        state = fold(state, offset, codec.decode(bytes.fromhex(record)))
+    with only():  # what the application registered is no part of a release
+        for offset, record in enumerate(golden.history):
+            state = fold(state, offset, codec.decode(bytes.fromhex(record)))
     return state
