@@ -124,7 +124,7 @@ def registered() -> Mapping[str, UserFold]:
 
 @contextmanager
 def only(*folds: UserFold) -> Iterator[None]:
-    """Within it just these are registered, in all threads; what was registered is back afterwards. For tests and checks."""
+    """Within it just these are registered, in all threads; afterwards what was. For tests and checks."""
     kept = _registered.copy()
     _registered.clear()
     _registered.update({one.name: one for one in folds})
