@@ -74,7 +74,7 @@ __all__ = [
 NIL_ID = bytes(16)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Claim(Body):
     """A node asks to own the process; won if ``expected_epoch`` is the process's epoch when it is read."""
 
@@ -92,7 +92,7 @@ class Claim(Body):
     definition: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Signal(Body):
     """Somebody tells the process something."""
 
@@ -102,7 +102,7 @@ class Signal(Body):
     payload: Json = "null"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class CancelRequested(Body):
     """Somebody asks the process to stop."""
 
@@ -111,7 +111,7 @@ class CancelRequested(Body):
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Received(Body):
     """The owner took an external entry out of the mailbox: from here on the agent has seen it."""
 
@@ -119,7 +119,7 @@ class Received(Body):
     external_id: bytes = NIL_ID
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Released(Body):
     """The owner gives the process up."""
 
@@ -128,7 +128,7 @@ class Released(Body):
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Finished(Body):
     """The process is done; its state becomes a gravestone."""
 
@@ -136,7 +136,7 @@ class Finished(Body):
     result: Json = "null"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class LifecycleChanged(Body):
     """The process moves to another lifecycle state."""
 
@@ -146,7 +146,7 @@ class LifecycleChanged(Body):
     call: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ContextUpdated(Body):
     """One context value is set."""
 
@@ -156,7 +156,7 @@ class ContextUpdated(Body):
     call: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ContextUpdatedMany(Body):
     """Several context values are set at once."""
 
@@ -165,7 +165,7 @@ class ContextUpdatedMany(Body):
     call: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ContextDeleted(Body):
     """One context value is removed."""
 
@@ -174,7 +174,7 @@ class ContextDeleted(Body):
     call: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ContextPatched(Body):
     """The context is changed by an RFC 7386 merge patch."""
 
@@ -183,7 +183,7 @@ class ContextPatched(Body):
     call: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ContextCleared(Body):
     """All context values are removed."""
 
@@ -191,7 +191,7 @@ class ContextCleared(Body):
     call: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class MessageSaid(Body):
     """One message of the conversation."""
 
@@ -205,7 +205,7 @@ class MessageSaid(Body):
     call: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class InvocationTriggered(Body):
     """Something wants the agent to work."""
 
@@ -215,7 +215,7 @@ class InvocationTriggered(Body):
     call: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class InvocationStarted(Body):
     """The agent begins to work on the newest trigger."""
 
@@ -224,7 +224,7 @@ class InvocationStarted(Body):
     call: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class InvocationEnded(Body):
     """The agent ended its work on the newest trigger."""
 
@@ -236,7 +236,7 @@ class InvocationEnded(Body):
     call: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ErrorRecorded(Body):
     """The agent's code raised out of its process."""
 
@@ -247,7 +247,7 @@ class ErrorRecorded(Body):
     call: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Custom(Body):
     """An entry of the user's own."""
 
@@ -257,7 +257,7 @@ class Custom(Body):
     call: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Rewound(Body):
     """The content is what it was after an earlier seq; the history stays."""
 
@@ -266,7 +266,7 @@ class Rewound(Body):
     content: str = "{}"  # JSON text, but no dynamic value: the fold reads it itself
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Forked(Body):
     """The process starts with another's content."""
 
@@ -276,7 +276,7 @@ class Forked(Body):
     content: str = "{}"  # JSON text, but no dynamic value: the fold reads it itself
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Seeded(Body):
     """A replayed process starts from the state it had where the replay starts; counts as its very first entry only."""
 
