@@ -268,6 +268,7 @@ class World:
         if life.crash == "in the call":
             return None
         if life.crash == "cancelled":
+            life.crash = ""  # once: who looks again after that is not cancelled for ever
             return replace(at, called=True)
         end, life.retries = life.end, life.retries - 1
         return replace(at, called=True, end=end, retries_left=life.retries > 0)
