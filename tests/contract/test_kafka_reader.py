@@ -203,7 +203,7 @@ def test_a_kafka_that_falls_silent_is_unavailable_in_time_and_then_read_again(
     finally:
         cluster.brokers[0].resume()
     patient = KafkaReader(bench.settings)
-    assert len(read_all(patient, 1)) == 1
+    _eventually_reads_one(patient)
     patient.close()
     _eventually_reads_one(reader)
     reader.close()
