@@ -13,9 +13,10 @@ from enum import Enum
 import orjson
 
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.call_rules import CALL_RULES, note_write, open_effect
+from seekpoint.schemas.call_rules import CALL_RULES, note_write
 from seekpoint.schemas.codec import Owned
 from seekpoint.schemas.content import CONTENT_RULES, Misfit, Rule, too_big
+from seekpoint.schemas.effect_rules import open_effect
 from seekpoint.schemas.entry import Entry
 from seekpoint.schemas.folds import advance_folds
 from seekpoint.schemas.lifecycle import Lifecycle
