@@ -25,11 +25,13 @@ from seekpoint.producers.durable.connectors import Connector, Connectors, NotDon
 from seekpoint.producers.durable.dispatcher import Dispatcher
 from seekpoint.producers.durable.effects import EffectStep, effect
 from seekpoint.producers.durable.gates import GateAnswer
+from seekpoint.producers.durable.prices import Price, Prices
 from seekpoint.producers.durable.resolution import Answer, Effect
 from seekpoint.producers.durable.retries import Retry
 from seekpoint.producers.durable.shared import ProcessShared, Shared, Versioned
 from seekpoint.producers.durable.steps import Step, step
 from seekpoint.producers.durable.turns import Turn
+from seekpoint.producers.durable.usage import Usage
 from seekpoint.producers.invocation import Invocation
 from seekpoint.producers.node import Node
 from seekpoint.producers.process import Acknowledged, Process
@@ -55,6 +57,8 @@ __all__ = [
     "Invocation",
     "Node",
     "NotDone",
+    "Price",
+    "Prices",
     "Process",
     "ProcessShared",
     "Reconciled",
@@ -67,6 +71,7 @@ __all__ = [
     "SyncProcess",
     "SystemClock",
     "Turn",
+    "Usage",
     "Versioned",
     "VirtualClock",
     "agent",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from decimal import Decimal
 from types import SimpleNamespace
 
 import pytest
 
+import seekpoint.producers as door
 from seekpoint.producers.durable.prices import Price, Prices
 from seekpoint.producers.durable.usage import Usage, model_in, usage_in
 from seekpoint.schemas.errors import InvalidSetting
@@ -93,6 +96,16 @@ def test_the_longest_pattern_prices_a_model() -> None:
     table = {"a*": {"input": 1, "output": 0}, "a-b*": {"input": 2, "output": 0}, "a-b-c": {"input": 3, "output": 0}}
     costs = [Prices(table).cost(name, Usage(1_000_000, 0)) for name in ("a-x", "a-b-x", "a-b-c", "b", None)]
     assert costs == [1, 2, 3, None, None]
+
+
+def test_what_prices_are_made_of_is_at_the_door_and_loads_nothing_else() -> None:
+    """``node.prices`` is public, so its types are; what a node of a fleet never needs stays unloaded."""
+    assert {"Price", "Prices", "Usage"} <= set(door.__all__)
+    assert (door.Price, door.Prices, door.Usage) == (Price, Prices, Usage)
+    later = {"seekpoint.producers.sync", "seekpoint.producers.testing", "faust"}
+    script = f"import sys; from seekpoint.producers import Prices, Usage; print(sorted({later} & sys.modules.keys()))"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
 
 
 def test_an_unknown_usage_has_no_cost() -> None:

@@ -37,6 +37,9 @@ class Price:
 class Prices:
     """Prices by model. A name that ends in ``*`` stands for every model that begins so; the longest such one counts.
 
+    ``node.prices = Prices({...})``, before the first decision, and its decisions are journaled with what they cost.
+
+    >>> from seekpoint.producers import Prices, Usage
     >>> prices = Prices({"small-*": {"input": "0.15", "output": "0.60"}})
     >>> prices.cost("small-2026-01", Usage(input_tokens=1_000_000, output_tokens=500_000))
     Decimal('0.45')
