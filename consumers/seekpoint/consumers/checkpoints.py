@@ -9,8 +9,8 @@ topic's id and a landmark in it; a checkpoint also the hash of its state: what d
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
@@ -25,7 +25,6 @@ __all__ = [
     "Checkpoint",
     "CheckpointReader",
     "Floor",
-    "Folds",
     "Partition",
     "Saved",
     "read_partition",
@@ -35,9 +34,6 @@ __all__ = [
 
 FLOOR_KEY = b"\x00floor"
 """The floor's key starts with a NUL byte: no process id can collide."""
-
-Folds = Mapping[str, tuple[int, str]]
-"""By a fold's name: its version, and its state as JSON text."""
 
 _FORMAT = 1
 
@@ -58,9 +54,7 @@ class Checkpoint:
     fold_version: int
     state: bytes
     digest: str
-    """BLAKE2b-128 of ``state`` and ``folds``, in hex."""
-    folds: Folds = field(default_factory=dict)
-    """A place for what users' own folds made of their entries. Kept as it is by readers that know none of them."""
+    """BLAKE2b-128 of ``state``, in hex."""
 
     @classmethod
     def of(cls, process_id: str, partition: int, state: State, topic_id: str, leader_epoch: int) -> Checkpoint:
@@ -100,7 +94,6 @@ class Checkpoint:
             "epoch": self.epoch,
             "fold_version": self.fold_version,
             "digest": self.digest,
-            "folds": self.folds,
         }
         return orjson.dumps(head) + b"\n" + self.state
 
@@ -123,7 +116,6 @@ class Checkpoint:
                 fold_version=int(head["fold_version"]),
                 state=state,
                 digest=str(head["digest"]),
-                folds={str(name): (int(made[0]), str(made[1])) for name, made in dict(head.get("folds", ())).items()},
             )
         except (LookupError, TypeError, ValueError, AttributeError) as exc:
             raise JournalMismatch("bytes that are no checkpoint", cause=repr(exc)) from exc
@@ -134,7 +126,7 @@ class Checkpoint:
             raise JournalMismatch("the checkpoint is another process's", found=self.process_id)
         if self.topic_id != topic_id:
             raise JournalMismatch("the checkpoint is of another journal topic", found=self.topic_id, expected=topic_id)
-        if _digest(self.state, self.folds) != self.digest:
+        if _digest(self.state) != self.digest:
             raise JournalMismatch("the checkpoint's state does not have its hash", offset=self.offset)
         state = State.from_bytes(self.state)
         if (state.offset, state.seq, state.epoch) != (self.offset, self.seq, self.epoch):
@@ -253,6 +245,5 @@ def take(found: Partition, position: int, key: bytes, value: bytes | None) -> No
         found.saved[key] = Saved(checkpoint.offset, position, checkpoint.leader_epoch)
 
 
-def _digest(data: bytes, folds: Folds | None = None) -> str:
-    kept = orjson.dumps(folds, option=orjson.OPT_SORT_KEYS) if folds else b""
-    return blake2b(data + kept, digest_size=16).hexdigest()
+def _digest(data: bytes) -> str:
+    return blake2b(data, digest_size=16).hexdigest()
