@@ -216,6 +216,21 @@ async def test_a_task_is_the_branch_that_begins_as_it_does() -> None:
     again.check_read()
 
 
+async def test_branches_that_ask_alike_are_told_apart_by_their_order_alone() -> None:
+    """Whichever asks first is the first one: started in another order they change places, and nothing tells."""
+    again = desk(remembered(("~1/a:1", 1), ("~2/a:1", 1)))
+
+    async def branch() -> Place:
+        return place(again, "a")
+
+    left, right = asyncio.create_task(branch()), asyncio.create_task(branch())
+    assert [(await left).key, (await right).key] == ["~1/a:1", "~2/a:1"]
+    again = desk(again.records)
+    right, left = asyncio.create_task(branch()), asyncio.create_task(branch())
+    assert [(await left).key, (await right).key] == ["~2/a:1", "~1/a:1"]
+    again.check_read()
+
+
 async def test_a_branch_of_which_nothing_landed_is_a_new_one() -> None:
     """The first task's start never left, the second one's did: each is what it was."""
     records = remembered(("~2/b:1", 1))
