@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kept_process import Kept
 from owners import Owner
 from seekpoint.schemas.log import MemoryLog
 
@@ -16,3 +17,8 @@ def log() -> MemoryLog:
 @pytest.fixture
 def owner(log: MemoryLog) -> Owner:
     return Owner(log.append, log.partitions, "case-17")
+
+
+@pytest.fixture
+def kept(log: MemoryLog, owner: Owner) -> Kept:
+    return Kept(log, owner)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from seekpoint.consumers.recoverer import Recoverer
 from seekpoint.consumers.tiers import Tier
-from seekpoint.schemas.log import LogReader
+from seekpoint.schemas.errors import JournalGap
+from seekpoint.schemas.log import Watermarks
 
 __all__ = ["Proof", "prove"]
 
@@ -38,15 +39,23 @@ def prove(recoverer: Recoverer, partition: int, stop: int) -> Proof | None:
 
     Blocks. Raises what a recovery raises.
     """
-    log: LogReader = recoverer.log
-    marks = log.watermarks(partition)
+    while True:
+        marks = recoverer.log.watermarks(partition)
+        try:
+            return _proof(recoverer, partition, stop, marks)
+        except JournalGap:
+            if not recoverer.is_trimmed_since(partition, marks.low):
+                raise  # else a newer floor stands for what is gone
+
+
+def _proof(recoverer: Recoverer, partition: int, stop: int, marks: Watermarks) -> Proof | None:
     base = recoverer.bases.floor_base(partition, marks)
     start = 0 if base is None else base.seek_point
     if start < marks.low or stop - start > _OFFSETS_MAX or stop > marks.high:
         return None
     keys: set[bytes | None] = set()
     first = None
-    for batch in log.read(partition, start, stop):
+    for batch in recoverer.log.read(partition, start, stop):
         keys.update(record.key for record in batch.records)
         first = first or batch.first
         if len(keys) > _KEYS_MAX:

@@ -82,13 +82,13 @@ class Recoverer:
                 search.stop = None if point in (NOW, Point(seq=point.seq)) else stop
                 found = self._first_usable(search, marks, stop, None if tier is None else Tier(tier), began)
             except (JournalGap, TierUnavailable):
-                if not self._is_trimmed_since(search.partition, marks.low):
+                if not self.is_trimmed_since(search.partition, marks.low):
                     raise
                 continue  # a newer floor stands for what is gone
             self._refuse_missing(found, search, point, marks, missing_ok)
             return found
 
-    def _is_trimmed_since(self, partition: int, low: int) -> bool:
+    def is_trimmed_since(self, partition: int, low: int) -> bool:
         """Whether entries were deleted meanwhile: then what was found does not prove that any is missing."""
         return self.log.watermarks(partition).low > low
 
@@ -119,7 +119,7 @@ class Recoverer:
             try:
                 return self._bulk_or_scan(partition, keys, tier)
             except (JournalGap, TierUnavailable):
-                if not self._is_trimmed_since(partition, low):
+                if not self.is_trimmed_since(partition, low):
                     raise
 
     def _bulk_or_scan(self, partition: int, keys: Sequence[bytes] | None, tier: Tier | None) -> dict[str, Recovered]:

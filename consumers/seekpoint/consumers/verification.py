@@ -53,14 +53,13 @@ def verify(recoverer: Recoverer, process_id: str) -> Verification:
     """
     found, missing = _by_scan(recoverer, process_id)
     stop = found.report.log_end
-    hashes = {"scan": found.state.hash}
-    if "scan" in missing:
-        hashes = {}
-    else:
-        state = new_state()
-        for offset, entry in _audited(recoverer, process_id, stop):
-            state = fold(state, offset, entry, recoverer.log.limits)
-        hashes["audit"] = state.hash
+    hashes: dict[str, str] = {}
+    if not missing:
+        hashes["scan"] = found.state.hash
+        try:
+            hashes["audit"] = _audited(recoverer, process_id, stop).hash
+        except JournalGap as gap:  # since the scan, which read from the beginning too
+            missing["audit"] = _trimmed(gap)
     for tier in _kept_tiers(recoverer):
         _compare(recoverer, process_id, tier, stop, hashes, missing)
     return _verification(process_id, found, hashes, missing)
@@ -135,10 +134,22 @@ def _by_scan(recoverer: Recoverer, process_id: str) -> tuple[Recovered, dict[str
         return recoverer.recover(process_id, tier=Tier.SCAN), {}
     except JournalGap as gap:
         found = recoverer.recover(process_id)  # raises the gap again if there is no base at all
-        return found, dict.fromkeys(("scan", "audit"), f"the log was trimmed: it begins at {gap.low}")
+        return found, dict.fromkeys(("scan", "audit"), _trimmed(gap))
 
 
-def _audited(recoverer: Recoverer, process_id: str, stop: int) -> Iterator[tuple[int, Entry]]:
+def _trimmed(gap: JournalGap) -> str:
+    return f"the log was trimmed: it begins at {gap.low}"
+
+
+def _audited(recoverer: Recoverer, process_id: str, stop: int) -> State:
+    """The process's state, entry by entry."""
+    state = new_state()
+    for offset, entry in _entries(recoverer, process_id, stop):
+        state = fold(state, offset, entry, recoverer.log.limits)
+    return state
+
+
+def _entries(recoverer: Recoverer, process_id: str, stop: int) -> Iterator[tuple[int, Entry]]:
     """The process's entries, picked out of everything and decoded by the Avro library."""
     log = recoverer.log
     key = process_key(process_id)
