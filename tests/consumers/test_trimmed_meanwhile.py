@@ -9,6 +9,7 @@ import pytest
 from kept_process import Kept, begin
 from seekpoint.consumers import Tier
 from seekpoint.consumers.absence import prove
+from seekpoint.consumers.history import history
 from seekpoint.consumers.verification import verify, verify_all
 from seekpoint.schemas.errors import JournalGap
 from seekpoint.schemas.log import Batch
@@ -121,3 +122,34 @@ def test_a_verification_of_all_goes_on_where_the_log_is_trimmed(
     assert done()
     assert found.agrees
     assert ("scan" in found.hashes) is (reads == 2)
+
+
+def test_the_entries_of_a_log_that_is_trimmed_meanwhile_are_those_that_are_left(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if it had been trimmed before."""
+    begin(kept)
+    trimming(kept, monkeypatch)
+    [[logged]] = list(history(kept.recoverer, "case-17"))
+    assert (logged.offset, logged.entry.seq) == (4, 4)
+
+
+def test_entries_that_were_asked_for_and_are_trimmed_meanwhile_are_a_gap(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if the log had been trimmed before."""
+    begin(kept)
+    trimming(kept, monkeypatch)
+    with pytest.raises(JournalGap, match="entries that were asked for"):
+        list(history(kept.recoverer, "case-17", from_seq=2))
+
+
+def test_who_follows_too_slowly_is_told_of_the_gap(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some entries were given already: those that come next are gone, and must not be passed over."""
+    begin(kept)
+    entries = history(kept.recoverer, "case-17", follow=True)
+    assert (len(next(entries)), next(entries)) == (4, [])
+    kept.owner.update("k", "4")
+    trimming(kept, monkeypatch)
+    with pytest.raises(JournalGap):
+        next(entries)

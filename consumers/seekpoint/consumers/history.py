@@ -45,14 +45,21 @@ def history(
     marks = log.watermarks(partition)
     position, found = marks.low, False
     while not wanted.enough:
-        for batch in log.read(partition, position, marks.high, {key}):
-            logged = [one for record in batch.records if (one := _logged(recoverer, record)) is not None]
-            found = found or bool(logged)
-            wanted.refuse_gone(logged, marks.low, process_id, partition)
-            if chosen := wanted.of(logged):
-                yield chosen
-            if wanted.enough:
-                return
+        try:
+            for batch in log.read(partition, position, marks.high, {key}):
+                logged = [one for record in batch.records if (one := _logged(recoverer, record)) is not None]
+                found = found or bool(logged)
+                wanted.refuse_gone(logged, marks.low, process_id, partition)
+                if chosen := wanted.of(logged):
+                    yield chosen
+                if wanted.enough:
+                    return
+        except JournalGap:
+            if found or position > marks.low or not recoverer.is_trimmed_since(partition, marks.low):
+                raise
+            marks = log.watermarks(partition)  # nothing was given yet: what is left now is what there is
+            position = marks.low
+            continue
         position = max(position, marks.high)
         if not follow:
             if not found and marks.low == 0:
