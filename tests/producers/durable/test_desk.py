@@ -225,7 +225,7 @@ async def test_branches_that_ask_alike_are_told_apart_by_their_order_alone() -> 
 
     left, right = asyncio.create_task(branch()), asyncio.create_task(branch())
     assert [(await left).key, (await right).key] == ["~1/a:1", "~2/a:1"]
-    again = desk(again.records)
+    again = desk(dict(again.records))
     right, left = asyncio.create_task(branch()), asyncio.create_task(branch())
     assert [(await left).key, (await right).key] == ["~2/a:1", "~1/a:1"]
     again.check_read()
