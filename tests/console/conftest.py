@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from console_on_memory import AGENTS, OnMemory
 from seekpoint.console.cli import main
+from seekpoint.producers import Node
+from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.settings import Settings
 from shells import Ran, Shell
 
@@ -42,3 +47,30 @@ def point_at(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setenv("SEEKPOINT_HEARTBEAT_INTERVAL_S", str(settings.heartbeat_interval_s))
 
     return point
+
+
+@pytest.fixture
+def log() -> MemoryLog:
+    return MemoryLog(partitions=2)
+
+
+@pytest.fixture
+def move_to(monkeypatch: pytest.MonkeyPatch) -> Callable[[MemoryLog], None]:
+    """``move_to(log)``: from here on the commands work on it."""
+
+    def move(log: MemoryLog) -> None:
+        monkeypatch.setattr("seekpoint.console.commands.Target", lambda **_: OnMemory(log))
+        monkeypatch.setattr(Node, "connect", lambda settings: Node.in_memory(log, node_id=settings.node_id))
+
+    return move
+
+
+@pytest.fixture
+def seekpoint(
+    shell: Shell, log: MemoryLog, move_to: Callable[[MemoryLog], None], monkeypatch: pytest.MonkeyPatch
+) -> Shell:
+    """``seekpoint("steps", "p")`` on the log, with an agent's module in the folder."""
+    move_to(log)
+    Path("touching.py").write_text(AGENTS)
+    monkeypatch.delitem(sys.modules, "touching", raising=False)
+    return shell

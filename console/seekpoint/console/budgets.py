@@ -11,6 +11,7 @@ import typer
 from seekpoint.console.commands import AsJson, command, group
 from seekpoint.console.output import Column, emit_json, emit_table, say
 from seekpoint.console.processes import ProcessId
+from seekpoint.console.sender import with_node
 from seekpoint.console.target import Target
 
 if TYPE_CHECKING:
@@ -95,21 +96,14 @@ def raise_(
     json: AsJson = False,
 ) -> None:
     """Set one limit anew. Claims the process for a moment: refused while its owner looks alive."""
-    import asyncio
-
-    target.require_kafka()
-    budget = asyncio.run(_raise(target, process_id, dimension, limit, "day" if day else "run", by))
+    scope = "day" if day else "run"
+    budget = with_node(
+        target.require_kafka(), lambda node: raised(node, process_id, dimension, limit, scope=scope, actor=by)
+    )
     if json:
         emit_json({"process_id": process_id, **budget_facts(budget)})
     else:
         say(f"{process_id}: {dimension} may be {limit}{' a day' if day else ''}; run it again to go on")
-
-
-async def _raise(target: Target, process_id: str, dimension: str, limit: str, scope: str, by: str | None) -> Budget:
-    from seekpoint.producers import Node
-
-    async with Node.connect(target.settings) as node:
-        return await raised(node, process_id, dimension, limit, scope=scope, actor=by)
 
 
 async def raised(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
-from uuid import uuid4
 
 import typer
 
 from seekpoint.console.commands import AsJson, command, group
 from seekpoint.console.output import Column, clean, emit, emit_json, emit_table, say
-from seekpoint.console.processes import ProcessId, scan_processes
+from seekpoint.console.processes import ProcessId, states_of
+from seekpoint.console.sender import me, value_of, with_node
 from seekpoint.console.target import Target
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def ls(
     """List the effects that are in doubt, and the compensations that are owed."""
     found = [
         facts
-        for name, state in _states(target, process_id)
+        for name, state in states_of(target, process_id)
         for facts in effects_of(name, state)
         if everything or facts["status"] not in _SETTLED or facts["owed"]
     ]
@@ -104,17 +104,21 @@ def resolve(
     why: Annotated[str | None, typer.Option("--why", metavar="TEXT", help="How you know.")] = None,
 ) -> None:
     """Say what became of an effect in doubt. Its process goes on by it: at once, or when it is run again."""
-    import asyncio
-
     if (succeeded is None) == (failed is None):
         raise typer.BadParameter("either it happened, or it did not", param_hint="--succeeded or --failed")
-    output = None if succeeded is None else _value(succeeded)
+    output = None if succeeded is None else value_of(succeeded, "--succeeded")
     state = target.recoverer.recover(process_id).state
     facts = effect_facts(process_id, key, _unresolved(process_id, key, state), state)
-    actor = who or _me()
+    actor = who or me("--who")
     outcome = "failed" if succeeded is None else "succeeded"
     reason = ": ".join(part for part in (failed, why) if part) or None
-    asyncio.run(_tell(target, process_id, key, outcome, output, reason, actor, facts["idempotency_key"] or ""))
+    meant = facts["idempotency_key"] or ""
+    with_node(
+        target.settings,
+        lambda node: node.verdict(
+            process_id, key, outcome, output=output, reason=reason, actor=actor, idempotency_key=meant
+        ),
+    )
     say(f"{process_id} {key}: {outcome}, as {actor} says; its process settles it when it comes to it")
 
 
@@ -172,12 +176,6 @@ def _plain(text: str) -> Any:
 
 
 # --- what they need ---------------------------------------------------------------------------------------------------
-def _states(target: Target, process_id: str | None) -> Iterator[tuple[str, State]]:
-    if process_id is not None:
-        yield process_id, target.recoverer.recover(process_id).state
-        return
-    for name, _, state in scan_processes(target):
-        yield name, state
 
 
 def _call(process_id: str, key: str, state: State) -> Call:
@@ -204,34 +202,3 @@ def _unresolved(process_id: str, key: str, state: State) -> Call:
             hint="what is settled is never settled anew",
         )  # fmt: skip
     return call
-
-
-def _value(text: str) -> Any:
-    from seekpoint.schemas.errors import SeekpointError
-    from seekpoint.schemas.values import load
-
-    try:
-        return load(text)
-    except SeekpointError:
-        raise typer.BadParameter(f"{text[:60]!r} is no JSON", param_hint="--succeeded") from None
-
-
-def _me() -> str:
-    import getpass
-
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a user without a name
-        raise typer.BadParameter("say who you are", param_hint="--who") from None
-
-
-async def _tell(
-    target: Target, process_id: str, key: str, outcome: str, output: Any, reason: str | None, actor: str, meant: str
-) -> None:
-    from dataclasses import replace
-
-    from seekpoint.producers import Node
-
-    settings = replace(target.settings, node_id=f"console-{uuid4().hex[:12]}")
-    async with Node.connect(settings) as node:
-        await node.verdict(process_id, key, outcome, output=output, reason=reason, actor=actor, idempotency_key=meant)

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
-from uuid import uuid4
 
 import typer
 
 from seekpoint.console.commands import AsJson, command, group
 from seekpoint.console.output import Column, emit_json, emit_table, say
-from seekpoint.console.processes import ProcessId, scan_processes
+from seekpoint.console.processes import ProcessId, states_of
+from seekpoint.console.sender import By, me, value_of, with_node
 from seekpoint.console.target import Target
 
 if TYPE_CHECKING:
     from seekpoint.producers import Node
     from seekpoint.schemas.state import State
 
-__all__ = ["By", "gates_of", "me", "register", "value_of", "with_node"]
+__all__ = ["gates_of", "register"]
 
 _COLUMNS = (Column("process"), Column("gate"), Column("name"), Column("deadline"), Column("prompt"))
 
-By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who says so; you, if not given.")]
 GateName = Annotated[str, typer.Argument(metavar="GATE", help="The gate: its name, or its key.", show_default=False)]
 Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why.")]
 
@@ -43,7 +42,7 @@ def ls(
     json: AsJson = False,
 ) -> None:
     """List open gates, with what a person is asked and until when. Of all processes: reads the whole log."""
-    found = [facts for name, state in _states(target, process_id) for facts in gates_of(name, state)]
+    found = [facts for name, state in states_of(target, process_id) for facts in gates_of(name, state)]
     if json:
         emit_json({"gates": found})
     elif found:
@@ -65,7 +64,7 @@ def signal(
     value, sender = value_of(payload, "--payload"), actor or me("--actor")
     if not _state(target, process_id, missing_ok=True).epoch:
         say(f"{process_id} was never opened: the signal waits for it")
-    with_node(target, lambda node: node.signal(process_id, name, value, actor=sender))
+    with_node(target.require_kafka(), lambda node: node.signal(process_id, name, value, actor=sender))
     say(f"{process_id}: {name}, as {sender}")
 
 
@@ -91,7 +90,7 @@ def cancel(
     if state.cancelled is not None:
         say(f"{process_id} was cancelled before; it is {state.lifecycle}")
         return
-    with_node(target, lambda node: node.cancel(process_id, reason, actor=actor))
+    with_node(target.require_kafka(), lambda node: node.cancel(process_id, reason, actor=actor))
     say(f"{process_id}: asked to stop, as {actor}; its owner accepts it when it comes to it")
 
 
@@ -146,7 +145,7 @@ def _answer(
         say_it = node.approve if is_approved else node.deny
         return say_it(process_id, answered, reason=reason, actor=actor)
 
-    with_node(target, tell)
+    with_node(target.require_kafka(), tell)
     say(f"{process_id} {answered}: {'approved' if is_approved else 'denied'}, as {actor}")
 
 
@@ -163,47 +162,3 @@ def _state(target: Target, process_id: str, *, missing_ok: bool = False) -> Stat
     if state.finished:
         raise ProcessFinished("the process is finished: nothing reaches it any more", process_id=process_id)
     return state
-
-
-def _states(target: Target, process_id: str | None) -> Iterator[tuple[str, State]]:
-    if process_id is not None:
-        yield process_id, target.recoverer.recover(process_id).state
-        return
-    for name, _, state in scan_processes(target):
-        yield name, state
-
-
-def value_of(text: str, option: str) -> Any:
-    """The value of a JSON text on the command line."""
-    from seekpoint.schemas.errors import SeekpointError
-    from seekpoint.schemas.values import load
-
-    try:
-        return load(text)
-    except SeekpointError:
-        raise typer.BadParameter(f"{text[:60]!r} is no JSON; a text has quotes of its own", param_hint=option) from None
-
-
-def me(option: str) -> str:
-    """The name of whoever sits here."""
-    import getpass
-
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a user without a name
-        raise typer.BadParameter("say who you are", param_hint=option) from None
-
-
-def with_node(target: Target, call: Callable[[Node], Coroutine[Any, Any, Any]]) -> Any:
-    """What ``call`` gives, on a node of its own for as long as that takes."""
-    import asyncio
-    from dataclasses import replace
-
-    from seekpoint.producers import Node
-
-    async def run() -> Any:
-        settings = replace(target.require_kafka(), node_id=f"console-{uuid4().hex[:12]}")
-        async with Node.connect(settings) as node:
-            return await call(node)
-
-    return asyncio.run(run())

@@ -10,10 +10,10 @@ import typer
 
 from seekpoint.console.commands import AsJson, command
 from seekpoint.console.output import counted, emit_json, say, warn
+from seekpoint.console.sender import with_node
 from seekpoint.console.target import Target
 
 if TYPE_CHECKING:
-    from seekpoint.producers.importing import Imported
     from seekpoint.schemas.entry import Entry
     from seekpoint.schemas.errors import SeekpointError
 
@@ -164,22 +164,13 @@ def import_(
 
     Under its own id or another one, which nobody used there.
     """
-    import asyncio
-
     from seekpoint.consumers.staging.process_file import ProcessFile
+    from seekpoint.producers.importing import import_process
 
-    target.require_kafka()
-    found = asyncio.run(_import(target, ProcessFile(file), as_id))
+    settings, entries = target.require_kafka(), ProcessFile(file).entries
+    found = with_node(settings, lambda node: import_process(node, entries, as_id))
     if json:
         emit_json({"process_id": found.process_id, "entries": found.entries, "known": found.known})
     else:
         before = f", {counted(found.known, 'entry')} were there before" if found.known else ""
         say(f"{found.process_id}: {counted(found.entries, 'entry')} appended{before}")
-
-
-async def _import(target: Target, file: Any, as_id: str | None) -> Imported:
-    from seekpoint.producers import Node
-    from seekpoint.producers.importing import import_process
-
-    async with Node.connect(target.settings) as node:
-        return await import_process(node, file.entries, as_id)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from seekpoint.consumers.verification import Verification
     from seekpoint.schemas.state import State
 
-__all__ = ["ProcessId", "register", "scan_processes"]
+__all__ = ["ProcessId", "register", "scan_processes", "states_of"]
 
 ProcessId = Annotated[str, typer.Argument(metavar="ID", help="The process.", show_default=False)]
 
@@ -72,6 +72,15 @@ def scan_processes(target: Target) -> Iterator[tuple[str, int, State]]:
             tier = Tier.CHECKPOINT if marks[partition].low > 0 else Tier.SCAN
             for process_id, found in recoverer.recover_partition(partition, tier=tier).items():
                 yield process_id, partition, found.state
+
+
+def states_of(target: Target, process_id: str | None) -> Iterator[tuple[str, State]]:
+    """The state of one process; of each, by one read of the whole log, where none is named."""
+    if process_id is not None:
+        yield process_id, target.recoverer.recover(process_id).state
+        return
+    for name, _, state in scan_processes(target):
+        yield name, state
 
 
 def state(

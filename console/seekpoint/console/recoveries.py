@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
-from uuid import uuid4
 
 import typer
 
 from seekpoint.console.commands import AsJson, command
 from seekpoint.console.output import clean, emit, emit_json, say
 from seekpoint.console.processes import ProcessId
+from seekpoint.console.sender import with_node
 from seekpoint.console.target import Target
 
 if TYPE_CHECKING:
@@ -46,8 +46,6 @@ def recover(
     json: AsJson = False,
 ) -> None:
     """Recover a process and print the report."""
-    import asyncio  # 30 ms, which --help need not wait for
-
     from seekpoint.console.states import process_facts, report_lines
     from seekpoint.consumers.tiers import Tier
     from seekpoint.schemas.entry import process_key
@@ -62,8 +60,10 @@ def recover(
     found = target.recoverer.recover(
         process_id, tier=way
     )  # raises UnknownProcess: a claim would create what is misspelt
-    claimed = asyncio.run(_claim(target.settings, process_id, take_over, accept_degraded)) if claim else None
-    if claimed is not None:
+    claimed = None
+    if claim:
+        settings = target.settings
+        claimed = with_node(settings, lambda node: _claim(node, settings, process_id, take_over, accept_degraded))
         found = target.recoverer.recover(process_id, tier=way)
     facts = process_facts(process_id, partition, found.state)
     if json:
@@ -89,19 +89,16 @@ def _warm_up(target: Target, partition: int) -> None:
             target.view.meta(partition)
 
 
-async def _claim(settings: Settings, process_id: str, take_over: bool, accept_degraded: bool) -> dict[str, Any]:
+async def _claim(
+    node: Node, settings: Settings, process_id: str, take_over: bool, accept_degraded: bool
+) -> dict[str, Any]:
     """Claim and release; what the claim was."""
-    from dataclasses import replace
-
-    from seekpoint.producers import Node
     from seekpoint.schemas.entry import id_text
 
-    # Under a name of its own: under a node's name its heartbeat would set that node's processes free.
-    async with Node.connect(replace(settings, node_id=f"console-{uuid4().hex[:12]}")) as node:
-        await _wait_for_owner(node, settings, process_id, take_over)
-        async with node.open(process_id, take_over=take_over, accept_degraded=accept_degraded) as process:
-            state = process.state
-            return {"node_id": node.node_id, "claim_id": id_text(state.owner), "epoch": state.epoch}
+    await _wait_for_owner(node, settings, process_id, take_over)
+    async with node.open(process_id, take_over=take_over, accept_degraded=accept_degraded) as process:
+        state = process.state
+        return {"node_id": node.node_id, "claim_id": id_text(state.owner), "epoch": state.epoch}
 
 
 async def _wait_for_owner(node: Node, settings: Settings, process_id: str, take_over: bool) -> None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seekpoint.console.commands import AsJson, command, group
-from seekpoint.console.gates import By, me, value_of, with_node
 from seekpoint.console.output import Column, clean, emit, emit_json, emit_table, say
 from seekpoint.console.processes import scan_processes
+from seekpoint.console.sender import By, me, value_of, with_node
 from seekpoint.console.target import Target
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ def set_(
     """Set a shared value. Of two that expect the same version, the first in the log wins; the other exits with 4."""
     given, actor = value_of(value, "JSON"), by or me("--by")
     version = with_node(
-        target, lambda node: node.shared(name).set(given, expected_version=expected_version, actor=actor)
+        target.require_kafka(),
+        lambda node: node.shared(name).set(given, expected_version=expected_version, actor=actor),
     )
     say(f"{name}: version {version}, as {actor}")
 

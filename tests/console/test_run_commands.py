@@ -1,0 +1,83 @@
+"""``seekpoint run | replay-check``: an agent's code on this machine, and against a history. On a log in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from console_on_memory import on
+from seekpoint.console.agents import patience_s
+from seekpoint.schemas import MemoryLog
+from seekpoint.schemas.settings import Settings
+from shells import Shell
+
+
+def test_an_agent_is_run_and_its_history_checked(seekpoint: Shell, log: MemoryLog) -> None:
+    """``run`` does, ``replay-check`` does nothing; changed code is 1."""
+    ran = seekpoint("run", "p", "--agent", "touching:touching", "--input", '{"name": "made"}')
+    assert (ran.code, ran.json) == (0, "made")
+    Path("made").unlink()
+    assert seekpoint("run", "p", "--agent", "touching:touching", "--json").json == {"process_id": "p", "result": "made"}
+    same = seekpoint("replay-check", "p", "--agent", "touching:touching")
+    assert (same.code, same.out) == (0, "p: 1 call replayed, to the result\n")
+    other = seekpoint("replay-check", "p", "--agent", "touching:changed")
+    assert other.code == 1
+    assert "kind        input\nkey         touch:1\n" in other.out
+    assert "recorded by toucher 3, checked with 4" in other.err
+    found = seekpoint("replay-check", "p", "--agent", "touching:changed", "--json")
+    assert (found.code, found.json["ok"], found.json["divergence"]["key"]) == (1, False, "touch:1")
+    assert not list(Path().glob("made*"))
+
+
+def test_an_agent_that_fails_is_told_as_such(seekpoint: Shell, log: MemoryLog) -> None:
+    """As its own failure, not as a fault of Seekpoint's; it is recorded, and the check ends there."""
+    failed = seekpoint("run", "p", "--agent", "touching:breaking")
+    assert (failed.code, "the agent failed: ValueError: no such order" in failed.err) == (1, True)
+    assert "report" not in failed.err
+    assert on(log, lambda node: node.recover("p")).state.lifecycle == "failed"
+    assert "to the recorded failure" in seekpoint("replay-check", "p", "--agent", "touching:breaking").out
+
+
+def test_an_export_is_checked_without_a_journal(
+    seekpoint: Shell, log: MemoryLog, move_to: Callable[[MemoryLog], None]
+) -> None:
+    """So a build needs no way to production."""
+    seekpoint("run", "p", "--agent", "touching:touching", "--input", '{"name": "made"}')
+    seekpoint("export", "p", "p.spk")
+    move_to(MemoryLog(partitions=1))
+    assert seekpoint("replay-check", "--history", "p.spk", "--agent", "touching:touching").code == 0
+    assert seekpoint("replay-check", "--history", "p.spk", "--agent", "touching:changed").code == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--agent", "touching"),
+        ("--agent", "nowhere:run"),
+        ("--agent", "touching:nothing"),
+        ("--agent", "touching:plain"),
+    ],
+)
+def test_what_is_no_agent_is_told(seekpoint: Shell, arguments: tuple[str, ...]) -> None:
+    """As a mistake on the command line."""
+    for command in ("run", "replay-check"):
+        found = seekpoint(command, "p", *arguments)
+        assert (found.code, "--agent" in found.err) == (2, True)
+
+
+def test_mistakes_on_the_line_are_told(seekpoint: Shell) -> None:
+    """Before anything is done."""
+    given = ("--agent", "touching:touching")
+    assert seekpoint("run", "p", *given, "--input", "{no json").code == 2
+    assert seekpoint("replay-check", *given).code == 2
+    assert seekpoint("replay-check", "p", "--history", "p.spk", *given).code == 2
+    assert seekpoint("replay-check", "p", *given, "--detail", "some").code == 2
+    assert seekpoint("replay-check", "nobody", *given).code == 1
+
+
+def test_a_run_waits_until_a_killed_owner_is_seen_to_be_dead() -> None:
+    """The README kills a run and starts it again at once: with a shorter wait, that would be refused."""
+    settings = Settings()
+    assert patience_s(settings) > settings.owner_timeout_s + settings.heartbeat_interval_s
