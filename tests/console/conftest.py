@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from console_on_memory import AGENTS, OnMemory
+from owners import Owner
+from raw_kafka import RawKafka
+from seekpoint.compose import LocalCluster, create_topics_sync
 from seekpoint.console.cli import main
 from seekpoint.producers import Node
 from seekpoint.schemas import MemoryLog
@@ -74,3 +80,49 @@ def seekpoint(
     Path("touching.py").write_text(AGENTS)
     monkeypatch.delitem(sys.modules, "touching", raising=False)
     return shell
+
+
+@pytest.fixture(scope="session")
+def cases(cluster: LocalCluster) -> Settings:
+    """A journal with a process of each sort: worked on, finished, failed, degraded, left behind; and poison.
+
+    Tests only look at it.
+    """
+    settings = cluster.settings(
+        journal=f"cases-{uuid4().hex[:8]}", partitions=2, owner_timeout_s=2.0, heartbeat_interval_s=0.3
+    )
+    create_topics_sync(settings)
+    asyncio.run(_work(settings))
+    raw = RawKafka(settings)
+    gap = Owner(raw.append, settings.partitions, "case-gap")
+    gap.claim("node-gone")
+    gap.update("a", "1")
+    gap.seq += 2
+    gap.update("a", "2")
+    gap.raw(b"junk\x1b[31m")
+    left = Owner(raw.append, settings.partitions, "case-left")
+    left.claim("node-gone")
+    left.update("a", "1")
+    return settings
+
+
+async def _work(settings: Settings) -> None:
+    async with Node.connect(settings) as node:
+        async with node.open("case-1") as process:
+            await process.transition("starting")
+            await process.update("status", "checking")
+            await process.say("user", "Where is my order?")
+            await process.record("billing", {"usd": 0.02})
+        async with node.open("case-done") as process:
+            await process.finish({"refund": 12})
+        with contextlib.suppress(RuntimeError):
+            async with node.open("case-err") as process:
+                raise RuntimeError("boom")
+        await node.signal("case-1", "approve", {"by": "ann"}, actor="ann")
+
+
+@pytest.fixture
+def on_cases(cases: Settings, point_at: Callable[[Settings], None]) -> Settings:
+    """The environment points at the cases."""
+    point_at(cases)
+    return cases
