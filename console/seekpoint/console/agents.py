@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +10,7 @@ import typer
 
 from seekpoint.console.commands import AsJson, command
 from seekpoint.console.faults import is_debug
+from seekpoint.console.imported import imported
 from seekpoint.console.output import clean, emit, emit_json, fail, say
 from seekpoint.console.processes import ProcessId
 from seekpoint.console.target import Target
@@ -36,22 +36,9 @@ def register(app: typer.Typer) -> None:
 
 def load_agent(name: str) -> Agent:
     """The agent ``module:function``, imported with the working directory first. ``BadParameter`` if it is none."""
-    from importlib import import_module
-
     from seekpoint.producers import Agent
 
-    module, colon, path = name.partition(":")
-    if not (module and colon and path):
-        raise typer.BadParameter(f"{name!r} is not MODULE:FUNCTION", param_hint="--agent")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        found: Any = import_module(module)
-        for part in path.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError) as exc:
-        raise typer.BadParameter(f"{name} cannot be imported: {exc}", param_hint="--agent") from exc
+    found = imported(name, "--agent", "MODULE:FUNCTION")
     if not isinstance(found, Agent):
         kind = type(found).__name__
         raise typer.BadParameter(f"{name} is a {kind}, not an agent: put @agent(NAME) above it", param_hint="--agent")

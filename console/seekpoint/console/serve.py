@@ -37,6 +37,7 @@ def register(app: typer.Typer) -> None:
     serve = group(app, "serve", "Run a service of the journal. Start more of them to scale.")
     command(serve, "projector")(projector)
     command(serve, "recovery")(recovery)
+    command(serve, "dispatcher")(dispatcher)
 
 
 def projector(target: Target, health_port: HealthPortNumber = None, health_host: HealthHost = "127.0.0.1") -> None:
@@ -123,6 +124,32 @@ async def _until_told(service: RecoveryService) -> None:
     finally:
         told.cancel()
         await service.close()
+
+
+def dispatcher(
+    target: Target,
+    connectors: Annotated[
+        list[str],
+        typer.Option("--connectors", metavar="MODULE:NAME", help="A table of connectors, or one. May be repeated."),
+    ],
+    grace_s: Annotated[
+        float, typer.Option("--grace", metavar="SECONDS", min=0, help="How long calls under way may take to end.")
+    ] = 20.0,
+    health_port: HealthPortNumber = None,
+    health_host: HealthHost = "127.0.0.1",
+) -> None:
+    """Call the effects of outbox connectors until SIGTERM or Ctrl-C; the owners only write them down."""
+    import asyncio
+
+    from seekpoint.console.dispatching import Service, load_connectors
+
+    known = load_connectors(connectors)
+    settings = target.require_kafka()
+
+    async def run() -> None:
+        await Service(settings, known, grace_s).run(health_host, health_port)
+
+    asyncio.run(run())
 
 
 def recovery_families(service: RecoveryService) -> Iterator[Metric]:

@@ -224,5 +224,53 @@ async def test_progress_is_kept_so_that_the_next_dispatcher_does_not_read_all_ag
     again = Dispatcher(node, known=known)
     await again._look()
     assert not again._due
-    assert again._saved == first._saved
-    assert max(again._saved.values()) > 3
+    assert [again._progress.of(at) for at in range(2)] == [first._progress.of(at) for at in range(2)]
+    assert max(again._progress.of(at)["bank"] for at in range(2)) > 3
+
+
+async def test_a_connector_that_comes_later_finds_what_was_passed_by(node: Node, ledger: Ledger) -> None:
+    """Progress is kept by connector: a dispatcher that did not know it has called none of its intents."""
+    known, wider = bank(ledger), bank(ledger)
+    wider.register(Connector("till", ledger.pay, outbox=True))
+    async with opened(node, wider) as process:
+        waiting = asyncio.create_task(process.effect("later", None, 7, connector="till"))
+        async with Dispatcher(node, known=known, poll_s=0.01):
+            await process.effect("pay", None, 5, connector="bank")
+        assert await Dispatcher(node, known=wider).catch_up() == 1
+        assert await waiting == "paid 7"
+    assert ledger.calls == {"p/pay:1": 1, "p/later:1": 1}
+
+
+async def test_a_dispatcher_that_is_drained_ends_what_it_began_and_begins_nothing(node: Node, ledger: Ledger) -> None:
+    """So that stopping one in order leaves nothing in doubt; after its patience what is left is counted."""
+    known = bank(ledger)
+    ledger.gate = asyncio.Event()
+    async with Dispatcher(node, known=known, poll_s=0.01) as dispatcher, paying(node, known, semantics=ONCE) as effect:
+        await ledger.entered.wait()
+        assert await dispatcher.drain(0.01) == 1
+        async with opened(node, known, "q") as other:
+            late = asyncio.create_task(other.effect("pay", None, 6, connector="bank"))
+            draining = asyncio.create_task(dispatcher.drain(10))
+            await asyncio.sleep(0.1)
+            ledger.gate.set()
+            assert await draining == 0
+            assert await asyncio.wait_for(effect, 10) == "paid 5"
+            assert dispatcher.dispatched == 1
+            assert ledger.calls == {"p/pay:1": 1}
+            late.cancel()
+            await asyncio.gather(late, return_exceptions=True)
+
+
+async def test_a_journal_at_rest_does_not_grow_by_its_dispatcher(
+    node: Node, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Progress is an entry too: kept after every few entries it would move the end, be kept again, and so for ever."""
+    monkeypatch.setattr("seekpoint.producers.durable.dispatcher._SAVE_INTERVAL_S", 0.0)
+    known = bank(ledger)
+    async with Dispatcher(node, known=known, poll_s=0.001) as dispatcher, opened(node, known) as process:
+        await process.effect("pay", None, 5, connector="bank")
+        ends, looks = [node.reader.watermarks(at).high for at in range(2)], dispatcher.looks
+        async with asyncio.timeout(10):
+            while dispatcher.looks < looks + 20:  # noqa: ASYNC110  # it counts and tells nobody
+                await asyncio.sleep(0.001)
+        assert [node.reader.watermarks(at).high for at in range(2)] == ends

@@ -12,7 +12,7 @@ register the connectors of a program before it opens processes.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -101,6 +101,14 @@ class Connectors:
 
     def __contains__(self, name: object) -> bool:
         return name in self._known
+
+    def __iter__(self) -> Iterator[Connector]:
+        return iter([*self._known.values()])
+
+    @property
+    def outbox(self) -> list[str]:
+        """The names of those whose effects a dispatcher calls, sorted."""
+        return sorted(connector.name for connector in self if connector.outbox)
 
 
 connectors = Connectors()

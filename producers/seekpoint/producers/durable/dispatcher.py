@@ -19,8 +19,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias
 
 from seekpoint.consumers.scan import entry_of
-from seekpoint.producers.durable.business_keys import shared_name
 from seekpoint.producers.durable.connectors import Connectors, connectors
+from seekpoint.producers.durable.dispatch_progress import Progress
 from seekpoint.producers.durable.dispatches import Claim, Dispatch, Intent
 from seekpoint.producers.durable.effect_runs import refuse_real
 from seekpoint.producers.durable.outside import JournalValues
@@ -36,6 +36,7 @@ __all__ = ["Dispatcher"]
 logger = logging.getLogger("seekpoint.producers")
 
 _SAVE_INTERVAL_S = 5.0
+_SAVE_OFFSETS_MIN = 1_000
 _STEP_OFFSETS = 20_000
 _BACKLOG_MAX = 1_000
 """No more intents are looked for while so many are not over."""
@@ -56,8 +57,10 @@ class _Foreign:
 class Dispatcher:
     """Calls the intents of a journal, for the outbox connectors that are registered here.
 
-    ``async with Dispatcher(node)``: works until it is left. Those of one ``name`` share their progress, so they must
-    know the same connectors. ``takeover_s`` is how long another one's claim may stand still.
+    ``async with Dispatcher(node)``: works until it is left; ``drain`` before that lets calls under way end. Those of
+    one ``name`` share their progress, connector by connector. ``takeover_s`` is how long another one's claim may stand
+    still: the same for all of a journal, by default the setting ``owner_timeout_s``. ``Refused`` where effects are only
+    recorded.
     """
 
     def __init__(
@@ -67,28 +70,35 @@ class Dispatcher:
         name: str = "dispatcher",
         known: Connectors = connectors,
         concurrency_max: int = 16,
-        takeover_s: float = 30.0,
+        takeover_s: float | None = None,
         poll_s: float = 0.2,
     ) -> None:
         refuse_real(node.settings)
         self._node = node
-        self._name = name
         self._known = known
-        self._takeover_s = takeover_s
+        self._takeover_s = node.settings.owner_timeout_s if takeover_s is None else takeover_s
         self._poll_s = poll_s
         self._room = asyncio.Semaphore(concurrency_max)
         self._values = JournalValues(node)
         self._who = f"{name}/{uuid.uuid4().hex[:12]}"
+        self._progress = Progress(self._values, name, known.outbox)
         self._positions: dict[int, int] = {}
-        self._saved: dict[int, int] = {}
         self._saved_s = 0.0
         self._due: dict[Slot, Intent] = {}
         self._foreign: dict[Slot, _Foreign] = {}
         self._not_before: dict[Slot, float] = {}
         self._tasks: dict[Slot, asyncio.Task[None]] = {}
         self._loop: asyncio.Task[None] | None = None
+        self._is_draining = False
         self.dispatched = 0
         """How many outcomes this dispatcher has told."""
+        self.looks = 0
+        """How often it has read to the journal's end: what does not rise stands still."""
+
+    @property
+    def waiting(self) -> int:
+        """The intents it knows of that are not over, those under way included."""
+        return len(self._due)
 
     # --- life
     async def __aenter__(self) -> Dispatcher:
@@ -106,13 +116,22 @@ class Dispatcher:
         with suppress(SeekpointError):
             await self._save()
 
+    async def drain(self, patience_s: float) -> int:
+        """Begin nothing more, and wait until what is under way was told. How much was not, after ``patience_s``."""
+        self._is_draining = True
+        tasks = [*self._tasks.values()]
+        if not tasks:
+            return 0
+        _, left = await asyncio.wait(tasks, timeout=patience_s)
+        return len(left)
+
     async def _go_on(self) -> None:
-        while True:
+        while not self._is_draining:
             try:
                 await self._look()
                 self._begin()
                 if self._node.clock.monotonic() - self._saved_s > _SAVE_INTERVAL_S:
-                    await self._save()
+                    await self._save(_SAVE_OFFSETS_MIN)
             except SeekpointError as exc:
                 logger.warning("the dispatcher waits: %s", exc)
             except Exception:  # whatever it is: intents go on waiting for somebody
@@ -140,11 +159,11 @@ class Dispatcher:
                 for intent in await in_thread(partial(self._intents, partition, start, stop)):
                     self._due[partition, intent.offset] = intent
                 start = self._positions[partition] = stop
+        self.looks += 1
 
     async def _position(self, partition: int) -> int:
         if partition not in self._positions:
-            _, value = await self._values.read(self._progress_name(partition))
-            self._positions[partition] = self._saved[partition] = value if isinstance(value, int) else 0
+            self._positions[partition] = await self._progress.start(partition)
         return self._positions[partition]
 
     def _intents(self, partition: int, start: int, stop: int) -> list[Intent]:
@@ -161,14 +180,15 @@ class Dispatcher:
         body = entry.body
         if not isinstance(body, b.EffectIntended) or body.connector is None or body.connector not in self._known:
             return None
-        if not self._known[body.connector].outbox:
+        passed = self._progress.has_passed(body.connector, record.partition, record.offset)
+        if passed or not self._known[body.connector].outbox:
             return None
         return Intent(entry.process_id, record.partition, record.offset, body)
 
     # --- calling
     def _begin(self) -> None:
         for slot, intent in self._due.items():
-            if slot not in self._tasks and self._may_look(slot):
+            if slot not in self._tasks and self._may_look(slot) and not self._is_draining:
                 task = asyncio.create_task(self._take(slot, intent), name=f"seekpoint-dispatch-{intent.body.key}")
                 self._tasks[slot] = task
                 task.add_done_callback(partial(self._over, slot))
@@ -181,6 +201,8 @@ class Dispatcher:
 
     async def _take(self, slot: Slot, intent: Intent) -> None:
         async with self._room:
+            if self._is_draining:
+                return
             pause_s = _AGAIN_S
             try:
                 if await self._taken(slot, intent):
@@ -204,7 +226,7 @@ class Dispatcher:
         version, claim = await dispatch.read()
         if claim is not None and not self._stood_still(slot, version, claim):
             return False
-        if not await dispatch.claim(version, claim):
+        if self._is_draining or not await dispatch.claim(version, claim):
             return False
         if await dispatch.through():
             self.dispatched += 1
@@ -223,16 +245,13 @@ class Dispatcher:
         return now - seen.since_s >= self._takeover_s
 
     # --- progress
-    async def _save(self) -> None:
+    async def _save(self, offsets_min: int = 1) -> None:
         """Keep where the next dispatcher begins: at the oldest intent that is not over."""
         self._saved_s = self._node.clock.monotonic()
         for partition, position in self._positions.items():
-            oldest = min((offset for at, offset in self._due if at == partition), default=position)
-            if oldest > self._saved.get(partition, 0):
-                version, value = await self._values.read(self._progress_name(partition))
-                if not isinstance(value, int) or value < oldest:
-                    await self._values.write(self._progress_name(partition), oldest, version)
-                self._saved[partition] = oldest
+            for connector in self._progress.of(partition):
+                oldest = min(self._offsets_due(connector, partition), default=position)
+                await self._progress.save(connector, partition, oldest, offsets_min=offsets_min)
 
-    def _progress_name(self, partition: int) -> str:
-        return shared_name("effect-dispatcher", self._name, str(partition))
+    def _offsets_due(self, connector: str, partition: int) -> list[int]:
+        return [at for (p, at), intent in self._due.items() if p == partition and intent.body.connector == connector]
