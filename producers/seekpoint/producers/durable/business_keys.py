@@ -1,11 +1,13 @@
 """Business keys: what an effect is about (an order, an invoice), so that no two effects do the same thing.
 
 A key is unique per connector across the journal. Who has it is written in a shared value of its own; of two that ask at
-once the first in the log has it. It is given back only when the effect is known not to have happened.
+once the first in the log has it. It is given back only when the effect is known not to have happened; by its owner, or,
+where that died before it could, by the next one that asks, who reads in the holder's journal that it let go.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
@@ -33,19 +35,22 @@ class SharedValues(Protocol):
 
 
 class BusinessKeys:
-    """Takes and gives back business keys."""
+    """Takes and gives back business keys. ``has_let_go`` says of a holder whether its effect is known not to happen."""
 
-    def __init__(self, values: SharedValues) -> None:
+    def __init__(self, values: SharedValues, has_let_go: Callable[[Holder], Awaitable[bool]]) -> None:
         self._values = values
+        self._has_let_go = has_let_go
 
     async def take(self, connector: str, business_key: str, here: Holder) -> Holder | None:
         """Take the key for ``here``. None if it has it now, or had it before; else who has it."""
         name = shared_name("effect-key", connector, business_key)
-        version, holder = await self._read(name)
-        while holder is None:  # again where another one took it first and gave it back since
-            await self._values.write(name, here._asdict(), version)
+        while True:  # again where another one took it first and gave it back since
             version, holder = await self._read(name)
-        return None if holder == here else holder
+            if holder == here:
+                return None
+            if holder is not None and not await self._has_let_go(holder):
+                return holder
+            await self._values.write(name, here._asdict(), version)
 
     async def free(self, connector: str, business_key: str, here: Holder) -> None:
         """Give the key back, if ``here`` has it."""

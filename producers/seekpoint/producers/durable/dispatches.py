@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from seekpoint.producers.durable.business_keys import SharedValues, shared_name
 from seekpoint.producers.durable.connectors import Connector, NotDone, Reconciled, handed
 from seekpoint.producers.durable.evidence import DISPATCHER
-from seekpoint.producers.durable.failures import failure_text
-from seekpoint.producers.durable.resolution import Answer, Effect, End, Move, Situation, Status, decide
+from seekpoint.producers.durable.failures import failure_text, undone
+from seekpoint.producers.durable.resolution import Answer, Effect, End, Move, Situation, Status, decide, is_known_undone
 from seekpoint.producers.durable.retries import Retry
 from seekpoint.producers.durable.steps import run_body
 from seekpoint.schemas import bodies as b
@@ -218,7 +218,7 @@ class Dispatch:
         if move is Move.TAKE_CALL and self._at.end is End.RETURNED:
             return self._said("succeeded", self._dumped(self._output), None)
         if move is Move.TAKE_CALL:
-            return self._failed(self._error)
+            return self._failed(self._error, "call")
         if move is Move.TAKE_ANSWER and self._found is not None:
             return self._answered(self._found)
         why = "" if self._error is None else f"{type(self._error).__name__}: {self._error}"
@@ -231,11 +231,14 @@ class Dispatch:
         if found.answer is Answer.STUCK:
             return self._said("stuck", "null", reason)
         kind = EffectDuplicate if found.answer is Answer.DUPLICATE else EffectFailed
-        return self._failed(kind(reason, process_id=self._intent.process_id, key=self._intent.body.key))
+        return self._failed(kind(reason, process_id=self._intent.process_id, key=self._intent.body.key), "reconciler")
 
-    def _failed(self, error: Exception | None) -> b.EffectVerdict:
+    def _failed(self, error: Exception | None, by: str) -> b.EffectVerdict:
         assert error is not None
-        return self._said("failed", "null", str(error)[:500], failure_text(error))
+        failure = failure_text(error)
+        if is_known_undone(by, self._at.end, self._at.answer):
+            failure = undone(failure)
+        return self._said("failed", "null", str(error)[:500], failure)
 
     def _said(self, outcome: str, output: b.Json, reason: str | None, error: b.Json | None = None) -> b.EffectVerdict:
         body = self._intent.body

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from seekpoint.producers.durable.business_keys import Holder
 from seekpoint.producers.durable.connectors import ATTEMPTS_MAX, Connector, Reconciled, takes
 from seekpoint.producers.durable.evidence import Word, word_for
-from seekpoint.producers.durable.resolution import Answer, Effect, End, Situation, Status
+from seekpoint.producers.durable.resolution import Effect, End, Situation, Status, is_known_undone
 from seekpoint.producers.durable.retries import ONCE, Retry
 from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.errors import Refused
@@ -179,11 +179,8 @@ class Knowledge:
         )
 
     def is_known_undone(self, settled_by: str) -> bool:
-        """Whether a failed effect did not happen for certain: what an idempotent call raised at last says less."""
-        if settled_by == "reconciler":
-            return self.found is not None and self.found.answer is Answer.FAILED
-        absent = self.found is not None and self.found.answer is Answer.ABSENT
-        return settled_by == "person" or self.end is End.REFUSED or absent
+        """Whether a failed effect did not happen for certain, by what is known here."""
+        return is_known_undone(settled_by, self.end, None if self.found is None else self.found.answer)
 
 
 def compensation_name(compensate: Callable[..., Any] | str) -> str:

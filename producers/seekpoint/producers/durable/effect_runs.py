@@ -15,16 +15,24 @@ from typing import TYPE_CHECKING, Any
 from seekpoint.producers.durable.budgets import admit
 from seekpoint.producers.durable.connectors import NotDone, Reconciled, handed
 from seekpoint.producers.durable.effect_knowledge import Knowledge, Wanted, compensation_name
-from seekpoint.producers.durable.failures import failure_text, remembered_failure, same_failure
+from seekpoint.producers.durable.failures import (
+    failure_text,
+    remembered_failure,
+    same_failure,
+    says_undone,
+    undone,
+)
 from seekpoint.producers.durable.resolution import Answer, End, Move, Status, decide
 from seekpoint.producers.durable.retries import Retry
 from seekpoint.producers.durable.steps import run_body
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import (
+    BudgetExceeded,
     ConfirmTimeout,
     EffectDuplicate,
     EffectFailed,
     EffectUnknown,
+    IllegalCall,
     LimitExceeded,
     Refused,
     Reopen,
@@ -42,6 +50,8 @@ __all__ = ["EffectRun", "refuse_real"]
 
 logger = logging.getLogger("seekpoint.producers")
 
+_NOT_BEGUN = (BudgetExceeded, IllegalCall, LimitExceeded)
+"""Raised before an intent is sent: nothing of it is in the log."""
 _WORDS = frozenset({Move.TAKE_WORD, Move.UNKNOWN, Move.STUCK})
 """Moves that ask and change nothing outside."""
 _FRESH_S = 1.0
@@ -111,23 +121,30 @@ class EffectRun:
         if known.error is not None:
             await process.clock.sleep(wanted.retry.wait_s(known.attempt, random.random()))
         holder = await self._taken_by_another()
-        if wanted.compensates is None and holder is None:  # what is owed is paid whatever it costs
-            await admit(process, self._place, self._costs)
-        await process.append(
-            b.EffectIntended(
-                key=self._place.key, position=self._place.position, name=wanted.name, digest=wanted.digest,
-                semantics=known.semantics, connector=None if holder else wanted.connector,
-                business_key=wanted.business_key, idempotency_key=known.idempotency_key,
-                arguments=wanted.arguments_json, attempt=known.attempt + 1, compensates=wanted.compensates,
-                irreversible=wanted.irreversible, started_at_us=process.clock.now_us(),
-                estimate=None if wanted.estimate is None else dump(wanted.estimate),
-            )
-        )  # fmt: skip
+        try:
+            if wanted.compensates is None and holder is None:  # what is owed is paid whatever it costs
+                await admit(process, self._place, self._costs)
+            await process.append(self._intended(holder))
+        except _NOT_BEGUN:
+            if known.record is None:
+                await self._give_back()
+            raise
         known.begin_attempt()
         if holder is None:
             await self._confirm()
         else:
             await self._settle("failed", by="call", error=failure_text(self._duplicate(holder)))
+
+    def _intended(self, holder: Holder | None) -> b.EffectIntended:
+        known, wanted = self._known, self._wanted
+        return b.EffectIntended(
+            key=self._place.key, position=self._place.position, name=wanted.name, digest=wanted.digest,
+            semantics=known.semantics, connector=None if holder else wanted.connector,
+            business_key=wanted.business_key, idempotency_key=known.idempotency_key,
+            arguments=wanted.arguments_json, attempt=known.attempt + 1, compensates=wanted.compensates,
+            irreversible=wanted.irreversible, started_at_us=self._process.clock.now_us(),
+            estimate=None if wanted.estimate is None else dump(wanted.estimate),
+        )  # fmt: skip
 
     @property
     def _costs(self) -> dict[str, Any]:
@@ -210,7 +227,7 @@ class EffectRun:
                 await self._process.outside.until(lambda: self._known.word() is not None)
         except TimeoutError as exc:
             raise self._unknown(
-                "no dispatcher has called yet", exc, hint="start one that knows the connector: Dispatcher(node)"
+                "no dispatcher has called yet", exc, hint="start one that knows it: seekpoint serve dispatcher"
             ) from exc
 
     async def _ask(self) -> None:
@@ -289,9 +306,11 @@ class EffectRun:
             ended_at_us=clock.now_us(), duration_us=max(0, round(duration_s * 1_000_000)), **more,
         )  # fmt: skip
 
-    async def _settle(self, outcome: str, *, by: str, **more: Any) -> None:
+    async def _settle(self, outcome: str, *, by: str, error: b.Json | None = None, **more: Any) -> None:
         """Write the outcome down; with it, if it was done, what is owed should the process fail."""
-        body, process = self._settled(outcome, by=by, **more), self._process
+        if outcome == Status.FAILED and error is not None and self._known.is_known_undone(by):
+            error = undone(error)
+        body, process = self._settled(outcome, by=by, error=error, **more), self._process
         try:
             if outcome == Status.SUCCEEDED:
                 self._owe(body.output)
@@ -301,9 +320,13 @@ class EffectRun:
             await process.outside.testify(body, self._known.idempotency_key)
             raise
         self._known.refresh()
-        key = self._known.business_key
-        if outcome == Status.FAILED and key is not None and self._known.is_known_undone(by):
-            await process.outside.business_keys.free(*key, self._known.holder)
+        if outcome == Status.FAILED and error is not None and says_undone(error):
+            await self._give_back()
+
+    async def _give_back(self) -> None:
+        """The business key, at once: who dies before this only has the next one that asks read our journal for it."""
+        if self._known.business_key is not None:
+            await self._process.outside.business_keys.free(*self._known.business_key, self._known.holder)
 
     def _owe(self, output: b.Json) -> None:
         """What is due if the process is cancelled or fails. Before the outcome: a crash may cut off what follows it."""

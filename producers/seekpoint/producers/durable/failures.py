@@ -1,7 +1,8 @@
 """A failure as JSON, and the same exception again: of the same class where that can be imported and made.
 
 What is kept of an exception: its class as ``module:qualname``, its message, its arguments and attributes as far as JSON
-carries them exactly. An exception of Seekpoint's own keeps its facts and its hint.
+carries them exactly. An exception of Seekpoint's own keeps its facts and its hint. The failure of an effect also says
+whether for certain nothing was done.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ from seekpoint.schemas.errors import (
 from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.values import dump, load
 
-__all__ = ["failure_text", "is_failure", "remembered_failure", "same_failure"]
+__all__ = ["failure_text", "is_failure", "remembered_failure", "same_failure", "says_undone", "undone"]
 
 _NO_FAILURES = (Reopen, ReplayDivergence, AppendTimeout, ConfirmTimeout, EffectUnknown, BudgetExceeded, Cancelled)
 """The process is over, its code is wrong, or a person has to look: the call itself stays in doubt."""
+_UNDONE = "undone"
 _MESSAGE_CHARACTERS_MAX = 4_000
 _DATA_CHARACTERS_MAX = 16_000
 
@@ -52,6 +54,20 @@ def failure_text(error: BaseException, limits: Limits = DEFAULT_LIMITS, *, retry
         return dump(failure, limits)
     except LimitExceeded:
         return dump({**failure, "data": None}, limits)
+
+
+def undone(failure: Json) -> Json:
+    """The failure of an effect, with the word that for certain nothing was done."""
+    told = {**load(failure), _UNDONE: True}
+    try:
+        return dump(told)
+    except LimitExceeded:
+        return dump({**told, "data": None})
+
+
+def says_undone(failure: Json) -> bool:
+    """Whether a failure carries that word."""
+    return load(failure).get(_UNDONE) is True
 
 
 def remembered_failure(text: Json, **facts: Any) -> Exception:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.producers.durable.business_keys import BusinessKeys
 from seekpoint.producers.durable.connectors import Connectors, connectors
 from seekpoint.producers.durable.evidence import OWNER
+from seekpoint.producers.durable.holders import has_let_go
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import SeekpointError, TryAgain
 from seekpoint.schemas.state import MailItem
@@ -42,7 +44,7 @@ class Outside:
         """Where connectors are looked up."""
         self.owed: dict[str, Callable[..., Any] | str] = {}
         """The compensations that this run's code named, by the key of the effect."""
-        self.business_keys = BusinessKeys(JournalValues(process.node))
+        self.business_keys = BusinessKeys(JournalValues(process.node), partial(has_let_go, process.node))
 
     @property
     def mail(self) -> list[MailItem]:

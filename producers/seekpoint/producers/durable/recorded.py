@@ -25,7 +25,7 @@ from seekpoint.schemas.state import Draft, State
 if TYPE_CHECKING:
     from seekpoint.consumers.history import Logged
 
-__all__ = ["Admission", "RecordedRun", "applied"]
+__all__ = ["Admission", "RecordedRun", "applied", "numbered"]
 
 
 class Admission:
@@ -45,13 +45,14 @@ class Admission:
 def applied(history: Iterable[Logged | Entry], limits: Limits = DEFAULT_LIMITS) -> Iterator[Entry]:
     """The entries of one process that count. Raises ``JournalGap`` if the history's beginning is missing."""
     admission = Admission(limits)
-    return (entry for offset, entry in _numbered(history) if admission.admits(offset, entry))
+    return (entry for offset, entry in numbered(history) if admission.admits(offset, entry))
 
 
 _COUNTS = frozenset({Verdict.APPLIED, Verdict.CLAIM_WON, Verdict.DELIVERED})
 
 
-def _numbered(history: Iterable[Logged | Entry]) -> Iterator[tuple[int, Entry]]:
+def numbered(history: Iterable[Logged | Entry]) -> Iterator[tuple[int, Entry]]:
+    """Each entry with its offset; bare ones as if they lay one behind the other."""
     places = count()
     for one in history:
         yield (next(places), one) if isinstance(one, Entry) else (one.offset, one.entry)
@@ -91,7 +92,7 @@ class RecordedRun:
     def of(cls, history: Iterable[Logged | Entry], limits: Limits = DEFAULT_LIMITS) -> RecordedRun:
         """Fold a process's history. Raises ``JournalGap`` if its beginning is missing, ``Refused`` without an agent."""
         reading = _Reading(limits)
-        for offset, entry in _numbered(history):
+        for offset, entry in numbered(history):
             reading.take(offset, entry)
         return reading.run()
 

@@ -47,7 +47,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
-__all__ = ["Answer", "Effect", "End", "Move", "Situation", "Status", "decide"]
+__all__ = ["Answer", "Effect", "End", "Move", "Situation", "Status", "decide", "is_known_undone"]
 
 
 class Effect(StrEnum):
@@ -184,6 +184,13 @@ def decide(at: Situation) -> Move:
     if at.status is Status.PENDING and (at.dispatched or (at.ours and not at.called)):
         return Move.WAIT if at.dispatched else Move.CALL
     return _in_doubt(at) if at.end is None else _after_call(at)
+
+
+def is_known_undone(settled_by: str, end: End | None, answer: Answer | None) -> bool:
+    """Whether a failed effect did not happen for certain: what an idempotent call raised at last says less."""
+    if settled_by == "reconciler":
+        return answer is Answer.FAILED
+    return settled_by == "person" or end is End.REFUSED or answer is Answer.ABSENT
 
 
 def _only_look(at: Situation) -> Move:
