@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,9 @@ from owned import after, fits, folded
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.calls import call_of, call_row, times_forgotten, turn_of, write_digest, write_position
 from seekpoint.schemas.entry import Entry
-from seekpoint.schemas.fold import advance, fold
+from seekpoint.schemas.fold import advance, fold, try_own
+from seekpoint.schemas.limits import Limits
+from seekpoint.schemas.parts import mail_item
 from seekpoint.schemas.state import State
 from seekpoint.schemas.widths import content_width
 
@@ -122,6 +125,41 @@ def test_an_answer_leaves_the_mailbox_with_the_entry_that_names_it() -> None:
     assert state.mailbox_bytes == 0
     assert state.calls["g:1"].status == "succeeded"
     assert not fits(state, answer)
+
+
+def test_mail_leaves_the_mailbox_with_the_call_that_remembers_it() -> None:
+    """Whole, as it was sent; one key takes once, and nothing that is not there."""
+    told = folded(external(b.Signal("go", '{"n":1}'), 70), start=after())
+    took = b.Received(an_id(70), key="receive:1", position=1, digest="d", name="go")
+    state = after(took, start=told)
+    assert not state.mailbox
+    assert state.mailbox_bytes == 0
+    call = state.calls["receive:1"]
+    assert (call.kind, call.status, call.position, call.digest) == ("receive", "succeeded", 1, "d")
+    assert mail_item(json.loads(call.output or "null")) == told.mailbox[an_id(70)]
+    assert state.content_bytes > told.content_bytes
+    again = folded(external(b.Signal("go", '{"n":2}'), 71), start=state)
+    assert not fits(again, replace(took, external_id=an_id(71)))
+    for wrong in (replace(took, external_id=an_id(72)), replace(took, key=""), replace(took, position=0)):
+        assert not fits(told, wrong)
+        assert folded(own(told.seq + 1, wrong), start=told).mailbox == told.mailbox
+
+
+def test_a_call_that_got_no_mail_in_time_remembers_that() -> None:
+    """The entry names none; what waits stays."""
+    told = folded(external(b.Signal("other", "1"), 70), start=after())
+    state = after(b.Received(key="receive:1", position=1, name="go"), start=told)
+    assert (state.calls["receive:1"].output, len(state.mailbox)) == ("null", 1)
+
+
+def test_mail_that_the_state_has_no_room_for_stays_where_it_is() -> None:
+    """Like any call's output it counts, and nothing of it happens."""
+    told = folded(external(b.Signal("go", f'"{"x" * 300}"'), 70), start=after())
+    took = b.Received(an_id(70), key="receive:1", position=1)
+    misfit = try_own(told.thaw(), told.seq + 1, took, Limits(state_bytes=told.content_bytes + 200))
+    assert misfit is not None
+    assert misfit[0] == "state_limit"
+    assert fits(told, took)
 
 
 # --- effects ----------------------------------------------------------------------------------------------------------

@@ -28,6 +28,8 @@ def asked(draft: Draft, number: int) -> tuple[b.Body, ...]:
         b.Sampled(f"{name}now:{position}", position, "now", value=str(number)),
         b.GateOpened(f"{name}gate:{which}", position, "gate", prompt='"go?"'),
         b.GateResolved(f"{name}gate:{which}", "approved", waiting, "1", "ann"),
+        b.Received(waiting or b.NIL_ID, f"{name}receive:{position}", position, "r" * 32, "go"),
+        b.Received(f"{which:016}".encode(), f"{name}receive:{position}", position),
         b.EffectIntended(f"effect-{which}:1", position, "effect", "e" * 32, "at_most_once", irreversible=True),
         b.EffectIntended(f"{name}effect-{which}:1", position, "effect", "e" * 32, "idempotent"),
         b.EffectSettled(f"effect-{which}:1", 1, ("succeeded", "failed", "unknown", "stuck")[which], "1"),

@@ -137,8 +137,14 @@ def _all_keys(one: Touched, body: b.ContextCleared) -> None:
         one.keys.update(one.base.values_json)
 
 
-def _mailbox(one: Touched, body: b.Received) -> None:
+def _mailbox(one: Touched, body: b.CancelAccepted) -> None:
     one.mail = True
+
+
+def _received(one: Touched, body: b.Received) -> None:
+    one.mail = True
+    if body.key is not None:
+        one.call_keys.add(body.key)
 
 
 def _call(one: Touched, body: Any) -> None:
@@ -187,7 +193,7 @@ _MARKS: Mapping[type[b.Body], Callable[[Touched, Any], None]] = {
     b.ContextPatched: _patched_keys,
     b.ContextCleared: _all_keys,
     b.ContentBatch: _batch,
-    b.Received: _mailbox,
+    b.Received: _received,
     b.CancelAccepted: _mailbox,
     b.GateResolved: _call_and_mailbox,
     b.EffectSettled: _call_and_mailbox,

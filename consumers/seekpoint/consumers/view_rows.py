@@ -21,6 +21,7 @@ from seekpoint.schemas.calls import call_row
 from seekpoint.schemas.entry import id_text
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat
 from seekpoint.schemas.lifecycle import Lifecycle
+from seekpoint.schemas.parts import mail_row
 from seekpoint.schemas.state import COUNTERS, FOLD_VERSION, Draft, State
 from seekpoint.schemas.state_json import fold_row, frame_row, owed_of, restore_whole
 
@@ -73,7 +74,7 @@ def mail_of(state: State) -> bytes:
     """The mailbox and the remembered ids; nothing at all if both are empty."""
     if not state.mailbox and not state.remembered:
         return b""
-    items = [[item.id.hex(), item.kind, item.name, item.payload_json, item.actor] for item in state.mailbox.values()]
+    items = [mail_row(item) for item in state.mailbox.values()]
     return orjson.dumps([items, b"".join(state.remembered).hex()])
 
 

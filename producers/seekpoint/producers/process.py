@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -28,7 +27,7 @@ from seekpoint.schemas.entry import new_id
 from seekpoint.schemas.errors import CheckpointTimeout, Refused, Reopen, SeekpointError, TryAgain
 from seekpoint.schemas.lifecycle import Lifecycle
 from seekpoint.schemas.limits import Limits
-from seekpoint.schemas.state import MailItem, State
+from seekpoint.schemas.state import State
 from seekpoint.schemas.values import dump
 
 if TYPE_CHECKING:
@@ -36,11 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Acknowledged", "Process"]
 
-logger = logging.getLogger("seekpoint.producers")
-
 _HELD_CHARACTERS_MAX, _HELD_BYTES_MAX = 65_536, 16_384
 """The arguments of a start that is held, and the room it needs in the state: nobody is told later that it has none."""
-_MAIL_LOOK_S = 5.0
 _SAVED_POLL_S = 0.02
 
 
@@ -156,38 +152,6 @@ class Process(ContentWrites, Memory, EffectCalls):
             raise
         else:
             await work.end("succeeded")
-
-    async def receive(self, name: str | None = None, *, timeout_s: float | None = None) -> MailItem:
-        """Take the oldest external entry (or the oldest signal called ``name``) out of the mailbox; wait for one.
-
-        What tells of an effect stays there for it. The journal names what was received, so that a replay sees what the
-        agent saw. While Kafka is silent it waits on. Raises ``TimeoutError``.
-        """
-        async with asyncio.timeout(timeout_s):
-            item = await self._await_mail(name)
-        await self.append(b.Received(item.id))
-        return item
-
-    async def _await_mail(self, name: str | None) -> MailItem:
-        async with self._confirmer.watching(self._handle):
-            while True:
-                self._handle.check_open()
-                self._handle.mail_changed.clear()
-                for item in self._handle.mail:
-                    if _is_wanted(item, name):
-                        return item
-                try:
-                    async with asyncio.timeout(_MAIL_LOOK_S):
-                        await self._handle.mail_changed.wait()
-                except TimeoutError:
-                    await self._look_for_mail()
-
-    async def _look_for_mail(self) -> None:
-        """That nothing comes may mean that nothing can be read: that is asked for now and then."""
-        try:
-            await self._confirmer.to_end(self._handle)
-        except TryAgain as exc:  # who waits for mail waits for Kafka too, as appends do
-            logger.warning("mail waits: %s", exc)
 
     async def rewind(self, to_seq: int) -> Acknowledged:
         """Make the content what it was after ``to_seq`` (rule O7). The history stays; epoch, owner and seq go on.
@@ -347,13 +311,6 @@ class Process(ContentWrites, Memory, EffectCalls):
         self.children.abandon()
         self._handle.let_go()
         self._on_let_go(self._handle)
-
-
-def _is_wanted(item: MailItem, name: str | None) -> bool:
-    """Words on effects are the effects' own, whoever asks for anything that comes."""
-    if name is None:
-        return item.kind not in ("evidence", b.EffectVerdict.KIND)
-    return item.kind == b.Signal.KIND and item.name == name
 
 
 def _covers(saved: LastCheckpoint | None, offset: int) -> bool:

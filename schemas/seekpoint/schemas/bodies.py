@@ -113,10 +113,17 @@ class CancelRequested(Body):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Received(Body):
-    """The owner took an external entry out of the mailbox: from here on the agent has seen it."""
+    """The owner took an external entry out of the mailbox: from here on the agent has seen it.
+
+    With a ``key``, a call of an agent's code did, which asked for ``name`` (None: whatever comes); no id: none came.
+    """
 
     KIND = "received"
     external_id: bytes = NIL_ID
+    key: str | None = None
+    position: int = 0
+    digest: str = ""
+    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

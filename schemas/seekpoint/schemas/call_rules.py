@@ -21,6 +21,7 @@ from seekpoint.schemas.content import Misfit, Rule, too_big
 from seekpoint.schemas.effect_rules import EFFECT_RULES
 from seekpoint.schemas.lifecycle import Lifecycle
 from seekpoint.schemas.limits import Limits
+from seekpoint.schemas.parts import mail_row
 from seekpoint.schemas.state import Draft, frame_of
 from seekpoint.schemas.widths import call_width, frame_width, text_width
 
@@ -53,7 +54,7 @@ def _sample(draft: Draft, body: b.Sampled, limits: Limits) -> Misfit:
     return put_call(draft, body.key, call, limits)
 
 
-# --- timers, gates, children ------------------------------------------------------------------------------------------
+# --- timers, gates, mail, children ------------------------------------------------------------------------------------
 def _set_timer(draft: Draft, body: b.TimerSet, limits: Limits) -> Misfit:
     return begin_call(draft, body, limits, "timer", "started", {"fires_at_us": body.fires_at_us})
 
@@ -82,6 +83,25 @@ def _resolve_gate(draft: Draft, body: b.GateResolved, limits: Limits) -> Misfit:
     if misfit is None:
         take_mail(draft, body.external_id)
     return misfit
+
+
+def _receive(draft: Draft, body: b.Received, limits: Limits) -> Misfit:
+    """Mail leaves the mailbox; the call of an agent's code that took it remembers it, whole."""
+    misfit = None if body.key is None else _remember_mail(draft, body.key, body, limits)
+    if misfit is None:
+        take_mail(draft, body.external_id)
+    return misfit
+
+
+def _remember_mail(draft: Draft, key: str, body: b.Received, limits: Limits) -> Misfit:
+    item = draft.mailbox.get(body.external_id)
+    if not key or key in draft.calls or body.position < 1:
+        return illegal(f"{key[:80]} received before")
+    if item is None and body.external_id != b.NIL_ID:
+        return illegal(f"{key[:80]} receives what is not in the mailbox")
+    text = "null" if item is None else orjson.dumps(mail_row(item)).decode()
+    call = Call("receive", body.position, body.digest, "succeeded", 1, draft.seq + 1, text)
+    return put_call(draft, key, call, limits)
 
 
 def _spawn(draft: Draft, body: b.ChildSpawned, limits: Limits) -> Misfit:
@@ -224,6 +244,7 @@ CALL_RULES: Mapping[type[b.Body], Rule] = {
     b.TimerFired: _fire_timer,
     b.GateOpened: _open_gate,
     b.GateResolved: _resolve_gate,
+    b.Received: _receive,
     b.ChildSpawned: _spawn,
     b.ChildEnded: _end_child,
     b.CancelAccepted: _accept_cancel,

@@ -355,9 +355,11 @@ class ProcessDegraded(CallAPerson):
 class ReplayDivergence(CallAPerson):
     """The agent's code asks something else than its history says. Nothing was run for it. ``kind`` says how it differs:
     ``input``, ``prompt``, ``type``, ``order``, ``length`` or ``definition``; ``key``, ``seq``, ``expected`` and
-    ``actual`` say where."""
+    ``actual`` say where; ``difference``, where what was asked is still in the journal, how the two first differ."""
 
     hint = "run the code that made the history, guard the change with patched(), or replay permissively"
+    asks: Any = None
+    """What the code would have journaled for the call, where that is known."""
     exit_code = EXIT_REFUSED
 
 

@@ -177,18 +177,10 @@ def _custom(draft: Draft, body: b.Custom, limits: Limits) -> Misfit:
     return None
 
 
-def _receive(draft: Draft, body: b.Received, limits: Limits) -> Misfit:
-    item = draft.mailbox.pop(body.external_id, None)
-    if item is not None:
-        draft.mailbox_bytes -= item_width(item)
-    return None
-
-
 _RULES: Mapping[type[b.Body], Rule] = {
     **CONTENT_RULES,
     **CALL_RULES,
     b.Custom: _custom,
-    b.Received: _receive,
     b.Released: _release,
     b.Finished: _finish,
 }

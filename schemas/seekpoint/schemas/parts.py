@@ -8,7 +8,7 @@ from typing import Any
 from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.values import load
 
-__all__ = ["Degraded", "Invocation", "Lineage", "MailItem"]
+__all__ = ["Degraded", "Invocation", "Lineage", "MailItem", "mail_item", "mail_row"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,17 @@ class MailItem:
     def payload(self) -> Any:
         """What was sent, a fresh copy."""
         return load(self.payload_json)
+
+
+def mail_row(item: MailItem) -> list[str | None]:
+    """``item`` as a short list of texts: id in hex, kind, name, payload, actor."""
+    return [item.id.hex(), item.kind, item.name, item.payload_json, item.actor]
+
+
+def mail_item(row: Any) -> MailItem:
+    """The item of a row. ``TypeError`` or ``ValueError`` if it is none."""
+    id_hex, kind, name, payload_json, actor = row
+    return MailItem(bytes.fromhex(id_hex), kind, name, payload_json, actor)
 
 
 @dataclass(frozen=True, slots=True)

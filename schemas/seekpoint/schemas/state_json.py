@@ -18,7 +18,7 @@ from seekpoint.schemas.conversation import Conversation
 from seekpoint.schemas.entry import id_text
 from seekpoint.schemas.folds import Folded
 from seekpoint.schemas.lifecycle import Lifecycle
-from seekpoint.schemas.parts import Degraded, Invocation, Lineage, MailItem
+from seekpoint.schemas.parts import Degraded, Invocation, Lineage, MailItem, mail_row
 from seekpoint.schemas.widths import content_width, mailbox_width
 
 if TYPE_CHECKING:
@@ -112,9 +112,7 @@ def ownership_of(state: Draft) -> dict[str, Any]:
         "finished": state.finished,
         "result": state.result_json,
         "last_kind": state.last_kind,
-        "mailbox": [
-            [item.id.hex(), item.kind, item.name, item.payload_json, item.actor] for item in state.mailbox.values()
-        ],
+        "mailbox": [mail_row(item) for item in state.mailbox.values()],
         "remembered": [one.hex() for one in state.remembered],
         "lineage": asdict(state.lineage),
         "degraded": state.degraded and asdict(state.degraded),

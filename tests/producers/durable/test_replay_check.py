@@ -488,18 +488,24 @@ async def undo(what: int) -> None:
     undone.append(what)
 
 
-async def test_mail_is_not_remembered(node: Node) -> None:
-    """Who receives instead of opening a gate waits for new mail in every run: the check says so, in its turn."""
+async def test_mail_is_remembered(node: Node) -> None:
+    """Whoever received is answered from the history, in its turn; where none came, the history ends."""
 
-    async def code(process: Process, input: Any) -> Any:
-        async for _ in process.turns():
-            await process.receive("go")
-            return
+    def code(*names: str) -> Code:
+        async def run(process: Process, input: Any) -> Any:
+            async for _ in process.turns():
+                break
+            return [(await process.receive(name)).payload for name in names]
 
-    await node.signal("p", "go")
-    found = await checked(code, await ran(node, code))
+        return run
+
+    await node.signal("p", "go", 1)
+    entries = await ran(node, code("go"))
+    found = await checked(code("go"), entries)
+    assert (found.ok, found.calls, found.ended_by) == (True, 1, "result")
+    found = await checked(code("go", "more"), entries)
     assert found.divergence is not None
-    assert (found.divergence.kind, found.ended_at) == ("length", "1/receive")
+    assert (found.divergence.kind, found.ended_at) == ("length", "1/receive:2")
 
 
 # --- what cannot be checked

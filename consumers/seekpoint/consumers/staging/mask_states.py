@@ -101,6 +101,9 @@ class StateMasks:
     def _output(self, kind: int, output: str | None) -> Any:
         if output is not None and kind == 4:  # a gate's is what its end says, as an object
             return self._facts(output) if isinstance(json.loads(output), dict) else self._json(output, "payload")
+        if output is not None and kind == 9:  # what was received is as it was in the mailbox
+            item = json.loads(output)
+            return output if item is None else dumped(self._mail(item))
         return self._json(output, _OUTPUTS.get(kind, "output"))
 
     def _facts(self, text: str) -> str:

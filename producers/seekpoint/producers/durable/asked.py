@@ -52,7 +52,8 @@ class Asked:
     status: str = "started"
     attempts: list[Attempt] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
-    """By kind: model, policy and tool calls of a decision, semantics and keys of an effect, deadline of a gate, …"""
+    """By kind: model, policy and tool calls of a decision, semantics and keys of an effect, deadline of a gate, the
+    signal that was received and who sent it, …"""
 
     @property
     def last(self) -> Attempt:
@@ -146,6 +147,7 @@ class _Table:
         self.found: list[Asked] = []
         self._open: dict[str, Asked] = {}
         self._requests: dict[str, Any] = {}
+        self._mail: dict[bytes, Entry] = {}
 
     def take(self, entry: Entry) -> Asked | None:
         """The call that ``entry`` is about; None if it is about none."""
@@ -153,6 +155,12 @@ class _Table:
         if isinstance(body, b.DecisionStarted):
             request = whole_request(body, self._requests, orjson.loads)
             return self._begin(entry, "decision", request, policy=body.policy, model=None, tool_calls=None)
+        if isinstance(body, b.Signal):
+            self._mail[entry.id] = entry
+            return None
+        mail = self._mail.pop(getattr(body, "external_id", None) or b"", None)
+        if isinstance(body, b.Received):
+            return None if body.key is None else self._receive(entry, body.key, mail)
         begin = _BEGIN.get(type(body))
         if begin is not None:
             kind, given, facts = begin
@@ -177,6 +185,19 @@ class _Table:
             one.last.ended_at_us, one.last.duration_us, one.last.outcome = entry.ts, 0, "succeeded"
         elif isinstance(body, b.EffectIntended):
             one.status = "pending"
+        return one
+
+    def _receive(self, entry: Entry, key: str, mail: Entry | None) -> Asked:
+        """Mail that an agent's code took, or that none came in time."""
+        body, told = entry.body, None if mail is None else mail.body
+        assert isinstance(body, b.Received)
+        came = body.external_id != b.NIL_ID
+        last = Attempt(1, entry.id, entry.ts, entry.ts, 0, "succeeded" if came else "timed_out")
+        one = Asked(key, "receive", "receive", entry.seq or 0, body.name, status=str(last.outcome), attempts=[last])
+        one.facts = {"signal": None, "actor": None if mail is None else mail.actor}
+        if isinstance(told, b.Signal):
+            one.output, one.facts["signal"] = orjson.loads(told.payload), told.name
+        self.found.append(one)
         return one
 
     def _end(self, entry: Entry, output: Callable[[Any], Any]) -> Asked | None:

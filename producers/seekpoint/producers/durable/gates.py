@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from seekpoint.producers.durable.desk import Place
+from seekpoint.producers.durable.differences import changed
 from seekpoint.producers.durable.digest import text_digest
 from seekpoint.producers.durable.timers import microseconds
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies import Json
+from seekpoint.schemas.errors import ReplayDivergence
 from seekpoint.schemas.state import MailItem
 from seekpoint.schemas.values import dump, load
 
@@ -66,7 +68,10 @@ class GateCalls:
         timeout_us = None if timeout is None else microseconds(timeout, "a gate's timeout")
         text = dump(prompt, process.limits)
         digest = text_digest(name, text)
-        place = process.desk.place("gate", name, digest, key)
+        try:
+            place = process.desk.place("gate", name, digest, key)
+        except ReplayDivergence as exc:
+            return changed(process, exc, b.GateOpened(name=name, prompt=text))
         record = place.record
         if record is not None:
             if record.status == "succeeded":
@@ -120,7 +125,7 @@ class _Gate:
         answer = {"outcome": closed.outcome, "payload": closed.payload, "actor": closed.actor, "reason": closed.reason}
         return _answer(orjson.dumps(answer).decode())
 
-    def _queue(self) -> deque[str]:
+    def _queue(self) -> deque[object]:
         queue = self.process.waiting.queues.setdefault(self.name, deque())
         queue.append(self.place.key)
         return queue

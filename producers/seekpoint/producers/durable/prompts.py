@@ -21,6 +21,7 @@ __all__ = ["Prompts", "Shortened", "first_difference", "requests_in", "whole_req
 
 _MESSAGES = "messages"
 _SHOWN_CHARACTERS_MAX = 120
+_SHOWN_BEFORE = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +99,10 @@ def first_difference(expected: Any, actual: Any, path: str = "$") -> str | None:
             longer, word = (expected, "is gone") if len(expected) > len(actual) else (actual, "is new")
             return f"{path}[{at}]: {_shown(longer[at])} {word}"
         return None
-    if type(expected) is type(actual) and expected == actual:
+    old, new = dump(expected), dump(actual)
+    if old == new:
         return None
-    return f"{path}: {_shown(expected)} is now {_shown(actual)}"
+    return f"{path}: {_cut(old, new)} is now {_cut(new, old)}"
 
 
 def _is_list(value: Any) -> bool:
@@ -108,5 +110,14 @@ def _is_list(value: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
-    text = dump(value)
-    return text if len(text) <= _SHOWN_CHARACTERS_MAX else f"{text[:_SHOWN_CHARACTERS_MAX]}…"
+    return _cut(dump(value))
+
+
+def _cut(text: str, other: str = "") -> str:
+    """``text`` short enough to be read; if it is long, from a little before where it leaves ``other``."""
+    if len(text) <= _SHOWN_CHARACTERS_MAX:
+        return text
+    alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(text, other, strict=False)))
+    begin = max(0, alike - _SHOWN_BEFORE) if alike >= _SHOWN_CHARACTERS_MAX else 0
+    shown = text[begin : begin + _SHOWN_CHARACTERS_MAX]
+    return f"{'…' if begin else ''}{shown}{'…' if begin + len(shown) < len(text) else ''}"

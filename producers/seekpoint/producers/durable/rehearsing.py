@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.agents import Agent
     from seekpoint.schemas.budget import Budget
     from seekpoint.schemas.lifecycle import Lifecycle
-    from seekpoint.schemas.state import MailItem, State
+    from seekpoint.schemas.state import State
 
 __all__ = ["HistoryEnds", "Parked", "Rehearsal"]
 
@@ -228,11 +228,6 @@ class Rehearsal(Process):
     async def checkpoint(self, *, timeout_s: float = 30.0) -> int:
         """None is asked for."""
         return self._state.offset
-
-    async def receive(self, name: str | None = None, *, timeout_s: float | None = None) -> MailItem:
-        """A message that comes: none does."""
-        found: MailItem = await self.wait(self._unkept("receive", "mail"))
-        return found
 
     async def compensate(self) -> None:
         """What is owed stays owed."""

@@ -52,13 +52,18 @@ class Waiting:
         self._process = process
         self._handle = handle
         self._confirmer = confirmer
-        self.queues: dict[str, deque[str]] = {}
-        """The gates that are open here, by name, in the order of the program: the first one is answered first."""
+        self.queues: dict[str | None, deque[object]] = {}
+        """Who waits for mail, by its name (None: for any), in the order of the program, served in that order: gates by
+        their keys, receipts by their places."""
 
     @property
     def mail(self) -> list[MailItem]:
         """The external entries nobody took yet, in log order."""
         return self._handle.mail
+
+    def is_awaited(self, name: str) -> bool:
+        """Whether a gate or a receipt waits for a signal called so: it is nobody else's."""
+        return bool(self.queues.get(name)) or any(name in queue for queue in self.queues.values())
 
     def look_again(self, _: object = None) -> None:
         """Something may have come: whoever waits asks again."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from seekpoint.producers.durable.children import ChildCalls
 from seekpoint.producers.durable.gates import GateCalls
+from seekpoint.producers.durable.receipts import ReceiveCalls
 from seekpoint.producers.durable.samples import SampleCalls
 from seekpoint.producers.durable.shared import SharedCalls
 from seekpoint.producers.durable.timers import TimerCalls
@@ -12,5 +13,5 @@ from seekpoint.producers.durable.waiting import WaitSupport
 __all__ = ["WaitCalls"]
 
 
-class WaitCalls(SampleCalls, TimerCalls, GateCalls, ChildCalls, SharedCalls, WaitSupport):
-    """What a process offers: samples, timers, gates, children, shared values; and how it is cancelled."""
+class WaitCalls(SampleCalls, TimerCalls, GateCalls, ReceiveCalls, ChildCalls, SharedCalls, WaitSupport):
+    """What a process offers: samples, timers, gates, mail, children, shared values; and how it is cancelled."""
