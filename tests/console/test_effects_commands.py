@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from console_on_memory import on
 from outside_ledger import Died, Ledger
 from seekpoint.compose import create_topics_sync
 from seekpoint.console.effects import effects_of
-from seekpoint.producers import Effect, Node
+from seekpoint.producers import Effect, Node, NotDone
 from seekpoint.schemas import MemoryLog
+from seekpoint.schemas.partition import partition_of
 from seekpoint.schemas.settings import Settings
 from shells import Shell
 
@@ -42,6 +44,77 @@ async def test_the_facts_of_an_effect_say_what_is_in_doubt_and_what_is_owed() ->
         "pending", "at_most_once", "order-1", 1, None,
     )  # fmt: skip
     assert paid["idempotency_key"] == "order-1/pay:1"
+
+
+def failing(error: BaseException) -> Callable[..., Any]:
+    """What an effect calls, once."""
+    ledger = Ledger()
+    ledger.fails = [error]
+    return ledger.pay
+
+
+async def turns_of_effects(node: Node, *, leave: bool = False) -> None:
+    """An effect done and one refused in its first turn, one in doubt in its second; then finished, unless left."""
+    process = await node.open("order-1")
+    turns = process.turns()
+    await anext(turns)
+    await process.effect("book", lambda room: f"no. {room}", "12")
+    with pytest.raises(NotDone):
+        await process.effect("pay", failing(NotDone("declined")), 5, semantics=ONCE, business_key="order-1")
+    await anext(turns)
+    with pytest.raises(Died):
+        await process.effect("mail", failing(Died()), 5, semantics=ONCE)
+    if leave:
+        process.let_go()
+    else:
+        await process.finish({"sent": True})
+
+
+def test_what_a_state_has_forgotten_is_shown_from_the_journal(seekpoint: Shell, log: MemoryLog) -> None:
+    """Of turns that are over: the facts as they were, every entry, and on stderr where they come from."""
+    on(log, lambda node: turns_of_effects(node, leave=True))
+    assert "1/pay:1" not in on(log, lambda node: node.recover("order-1")).state.calls
+    shown = seekpoint("effects", "show", "order-1", "1/pay:1", "--json")
+    facts = shown.json
+    assert (facts["status"], facts["business_key"], facts["attempts"]) == ("failed", "order-1", 1)
+    assert facts["error"]["undone"] is True
+    assert [entry["kind"] for entry in facts["entries"]] == ["effect_intended", "effect_settled"]
+    assert facts["entries"][-1]["seq"] == facts["seq"]
+    assert "its turn is over, its state has forgotten 1/pay:1; this is from the journal" in shown.err
+    remembered = seekpoint("effects", "show", "order-1", "2/mail:1", "--json")
+    assert (remembered.json["status"], remembered.err) == ("pending", "")
+    assert listed(seekpoint) == {"1/book:1": "succeeded", "1/pay:1": "failed", "2/mail:1": "pending"}
+
+
+def listed(seekpoint: Shell) -> dict[str, str]:
+    found = seekpoint("effects", "ls", "order-1", "--all", "--json")
+    return {one["key"]: one["status"] for one in found.json["effects"]}
+
+
+def test_a_finished_process_still_tells_what_it_did(seekpoint: Shell, log: MemoryLog) -> None:
+    """Its gravestone has a result and no effects; its journal has all. Nobody can settle one any more."""
+    on(log, turns_of_effects)
+    shown = seekpoint("effects", "show", "order-1", "1/book:1", "--json")
+    assert (shown.code, shown.json["status"], shown.json["output"]) == (0, "succeeded", "no. 12")
+    assert "the process is finished, its state has forgotten 1/book:1" in shown.err
+    assert "arguments" in seekpoint("effects", "show", "order-1", "2/mail:1").out
+    assert listed(seekpoint) == {"1/book:1": "succeeded", "1/pay:1": "failed", "2/mail:1": "pending"}
+    nothing = seekpoint("effects", "show", "order-1", "nothing:1")
+    assert (nothing.code, "seekpoint effects ls order-1 --all" in nothing.err) == (1, True)
+    late = seekpoint("effects", "resolve", "order-1", "2/mail:1", "--failed", "no")
+    assert (late.code, "seekpoint effects show order-1 2/mail:1" in late.err) == (4, True)
+
+
+def test_a_trimmed_history_is_said_to_be_gone(seekpoint: Shell, log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not that there was no such effect: nobody could tell. What the state remembers is listed all the same."""
+    on(log, lambda node: turns_of_effects(node, leave=True))
+    kept = on(log, lambda node: node.recover("order-1"))
+    log.trim(partition_of(b"order-1", 2), 3)
+    monkeypatch.setattr("seekpoint.consumers.recoverer.Recoverer.recover", lambda *_, **__: kept)  # from a checkpoint
+    shown = seekpoint("effects", "show", "order-1", "1/book:1")
+    assert (shown.code, "the beginning of the history is gone" in shown.err) == (1, True)
+    assert listed(seekpoint) == {"2/mail:1": "pending"}
+    assert "only what its state remembers" in seekpoint("effects", "ls", "order-1", "--all").err
 
 
 @pytest.mark.cluster

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seekpoint.console.commands import AsJson, command, group
-from seekpoint.console.output import Column, clean, emit, emit_json, emit_table, say
+from seekpoint.console.output import Column, clean, emit, emit_json, emit_table, say, warn
 from seekpoint.console.processes import ProcessId, states_of
 from seekpoint.console.sender import me, value_of, with_node
 from seekpoint.console.target import Target
@@ -56,7 +56,7 @@ def ls(
     found = [
         facts
         for name, state in states_of(target, process_id)
-        for facts in effects_of(name, state)
+        for facts in (_all_effects(target, name, state) if everything and process_id else effects_of(name, state))
         if everything or facts["status"] not in _SETTLED or facts["owed"]
     ]
     if json:
@@ -64,15 +64,23 @@ def ls(
     elif found:
         emit_table(_COLUMNS, [_row(facts) for facts in found])
     else:
-        say("no effect is in doubt, and nothing is owed")
+        say("it has made no effect" if everything and process_id else "no effect is in doubt, and nothing is owed")
 
 
 def show(target: Target, process_id: ProcessId, key: EffectKey, json: AsJson = False) -> None:
-    """Show one effect: what is known of it, and every entry about it."""
+    """Show one effect: what is known of it, and every entry about it.
+
+    Also of turns that are over and of finished processes, from the journal.
+    """
     from seekpoint.consumers.history import history
 
     state = target.recoverer.recover(process_id).state
-    facts = effect_facts(process_id, key, _call(process_id, key, state), state)
+    call: Call | None = state.calls.get(key)
+    if call is None and _forgets(state):
+        call = _from_journal(target, process_id).get(key)
+        if call is not None:
+            say(clean(f"{process_id}: {_why_forgotten(state)}, its state has forgotten {key}; this is from the journal"))
+    facts = effect_facts(process_id, key, _an_effect(process_id, key, call), state)
     entries = [
         entry_facts(logged)
         for batch in history(target.recoverer, process_id, kinds=_KINDS)
@@ -125,8 +133,11 @@ def resolve(
 # --- facts ------------------------------------------------------------------------------------------------------------
 def effects_of(process_id: str, state: State) -> Iterator[dict[str, Any]]:
     """The facts of each effect that the state remembers, in the order they were begun."""
-    effects = [(key, call) for key, call in state.calls.items() if call.kind == "effect"]
-    for key, call in sorted(effects, key=lambda one: one[1].seq):
+    return _ordered(process_id, {key: call for key, call in state.calls.items() if call.kind == "effect"}, state)
+
+
+def _ordered(process_id: str, effects: dict[str, Call], state: State) -> Iterator[dict[str, Any]]:
+    for key, call in sorted(effects.items(), key=lambda one: one[1].seq):
         yield effect_facts(process_id, key, call, state)
 
 
@@ -176,15 +187,40 @@ def _plain(text: str) -> Any:
 
 
 # --- what they need ---------------------------------------------------------------------------------------------------
+def _all_effects(target: Target, process_id: str, state: State) -> Iterator[dict[str, Any]]:
+    """Those that the state has forgotten too. Of a trimmed history what is left, and a word of it."""
+    from seekpoint.schemas.errors import JournalGap
+
+    try:
+        return _ordered(process_id, _from_journal(target, process_id), state)
+    except JournalGap as exc:
+        warn(f"{process_id}: only what its state remembers: {exc}")
+        return effects_of(process_id, state)
 
 
-def _call(process_id: str, key: str, state: State) -> Call:
+def _from_journal(target: Target, process_id: str) -> dict[str, Call]:
+    """Every effect of the process. Raises ``JournalGap`` where the beginning of its history was trimmed."""
+    from seekpoint.consumers.history import history
+    from seekpoint.producers.durable.effect_history import effects_in
+
+    logged = (one for batch in history(target.recoverer, process_id) for one in batch)
+    return effects_in(logged, target.log.limits)
+
+
+def _forgets(state: State) -> bool:
+    return state.finished or state.turn > 0
+
+
+def _why_forgotten(state: State) -> str:
+    return "the process is finished" if state.finished else "its turn is over"
+
+
+def _an_effect(process_id: str, key: str, call: Call | None) -> Call:
     from seekpoint.schemas.errors import EXIT_FAULT, Refused
 
-    call: Call | None = state.calls.get(key)
     if call is None or call.kind != "effect":
         error = Refused(
-            "the process remembers no such effect", process_id=process_id, key=key,
+            "the process has made no such effect", process_id=process_id, key=key,
             hint=f"see which there are: seekpoint effects ls {process_id} --all",
         )  # fmt: skip
         error.exit_code = EXIT_FAULT  # type: ignore[misc]  # as for a process that is not there
@@ -193,9 +229,14 @@ def _call(process_id: str, key: str, state: State) -> Call:
 
 
 def _unresolved(process_id: str, key: str, state: State) -> Call:
-    from seekpoint.schemas.errors import Refused
+    from seekpoint.schemas.errors import ProcessFinished, Refused
 
-    call = _call(process_id, key, state)
+    if state.finished:
+        raise ProcessFinished(
+            "the process is finished: nobody settles its effects any more", process_id=process_id, key=key,
+            hint=f"see what became of it: seekpoint effects show {process_id} {key}",
+        )  # fmt: skip
+    call = _an_effect(process_id, key, state.calls.get(key))
     if call.status in _SETTLED:
         raise Refused(
             f"the effect is settled: {call.status}", process_id=process_id, key=key,
