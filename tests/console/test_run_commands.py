@@ -25,9 +25,11 @@ def test_an_agent_is_run_and_its_history_checked(seekpoint: Shell, log: MemoryLo
     other = seekpoint("replay-check", "p", "--agent", "touching:changed")
     assert other.code == 1
     assert "kind        input\nkey         touch:1\n" in other.out
+    assert 'difference  $.arguments[0]: "made" is now "made-2"\n' in other.out
     assert "recorded by toucher 3, checked with 4" in other.err
     found = seekpoint("replay-check", "p", "--agent", "touching:changed", "--json")
     assert (found.code, found.json["ok"], found.json["divergence"]["key"]) == (1, False, "touch:1")
+    assert found.json["divergence"]["difference"] == '$.arguments[0]: "made" is now "made-2"'
     assert not list(Path().glob("made*"))
 
 

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.producers.durable.conduct import Detail
+from seekpoint.producers.durable.differences import difference_from
 from seekpoint.producers.durable.prompts import first_difference
 from seekpoint.producers.durable.recorded import RecordedRun
 from seekpoint.producers.durable.rehearsing import HistoryEnds, Rehearsal, RehearsalDesk
@@ -44,7 +45,7 @@ class Divergence:
     expected: str
     actual: str
     difference: str | None = None
-    """Of requests to a model, and of results: where they first differ."""
+    """Of what a call was asked, and of results: where they first differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,8 @@ class ReplayCheck:
         found = self.divergence
         if found is not None:
             at = f" at {found.key}" if found.key else ""
-            return f"{calls}, then it differs{at} ({found.kind}): expected {found.expected}, found {found.actual}"
+            differs = found.difference or f"expected {found.expected}, found {found.actual}"
+            return f"{calls}, then it differs{at} ({found.kind}): {differs}"
         ends = {"result": "to the result", "cancelled": "until it was cancelled", "error": "to the recorded failure"}
         end = ends.get(self.ended_by) or f"history ends at {self.ended_at}"
         return f"{calls}, {end}" + (f"; {self.unreached} behind it not reached" if self.unreached else "")
@@ -188,13 +190,23 @@ class _Check:
         if isinstance(error, HistoryEnds):  # the code asked in a way nobody thought of
             return self._ended_at(error)
         if desk is not None and desk.divergence is not None:
-            return self._found("call", _divergence(desk.divergence))
+            return self._found("call", self._divergence(desk.divergence))
         if isinstance(error, ReplayDivergence):
-            return self._found("call", _divergence(error))
+            return self._found("call", self._divergence(error))
         if not code.done():
             assert self._process is not None
             return self._ended_at(self._process.ends[0])
         return self._raised(error) if error is not None else self._returned(code.result())
+
+    def _divergence(self, error: ReplayDivergence) -> Divergence:
+        facts = error.facts
+        difference = facts.get("difference")
+        if difference is None:  # the code did not await the call, or there was nothing to await
+            difference = difference_from((entry.body for entry in self._run.entries), error)
+        return Divergence(
+            str(facts.get("kind", "")), str(facts.get("key", "")), facts.get("seq"),
+            _shown(str(facts.get("expected", ""))), _shown(str(facts.get("actual", ""))), difference,
+        )  # fmt: skip
 
     def _returned(self, text: Json) -> ReplayCheck:
         expected = self._run.result_json
@@ -234,14 +246,6 @@ class _Check:
             ended_at=ended_at, ended_by=ended_by, divergence=divergence,
             unreached=0 if desk is None or divergence is not None else len(desk.unread()),
         )  # fmt: skip
-
-
-def _divergence(error: ReplayDivergence) -> Divergence:
-    facts = error.facts
-    return Divergence(
-        str(facts.get("kind", "")), str(facts.get("key", "")), facts.get("seq"), _shown(str(facts.get("expected", ""))),
-        _shown(str(facts.get("actual", ""))), facts.get("difference"),
-    )  # fmt: skip
 
 
 def _shown(text: str) -> str:

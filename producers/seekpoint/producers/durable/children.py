@@ -30,6 +30,7 @@ from seekpoint.schemas.errors import (
     Fenced,
     OwnerAlive,
     Refused,
+    ReplayDivergence,
     SeekpointError,
     TryAgain,
 )
@@ -69,7 +70,11 @@ class ChildCalls:
         check_ownable(child_id)
         text = dump(input, process.limits)
         digest = text_digest(agent.name, f"{child_id}\0{text}")
-        place = process.desk.place("child", agent.name, digest, key)
+        try:
+            place = process.desk.place("child", agent.name, digest, key)
+        except ReplayDivergence as exc:  # nothing to await: the run that it ends says where it differs
+            exc.asks = exc.asks or b.ChildSpawned(name=agent.name, child_id=child_id, input=text)
+            raise
         child = Child(process, place, agent, child_id, text)
         if place.record is None:
             child.begin(

@@ -208,14 +208,16 @@ class _Asking(Attempts):
 
 async def _say_what_changed(process: Process, error: ReplayDivergence, request: Any) -> Any:
     """Raise ``error`` with the first difference of the prompts, as far as the journal still has the old one."""
-    key = error.facts.get("key")
+    if error.asks is not None:  # an earlier one diverged, and is told of: this is the same error
+        raise error
+    key, text = error.facts.get("key"), dump(plain(request), process.limits)
+    error.asks = b.DecisionStarted(request=text)
     try:
         found = process.node.entries(process.process_id, kinds=[b.DecisionStarted.KIND])
         recorded = (await requests_in(one.entry async for one in found)).get(str(key))
     except Exception:  # it says less then, but it says so
         recorded = None
-    asked = load(dump(plain(request), process.limits))
-    difference = None if recorded is None else first_difference(recorded, asked)
+    difference = None if recorded is None else first_difference(recorded, load(text))
     if difference is not None:
         error.facts["difference"] = difference
     raise error

@@ -7,6 +7,7 @@ from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
+from seekpoint.producers.durable.differences import changed
 from seekpoint.producers.durable.digest import arguments_text, text_digest
 from seekpoint.producers.durable.effect_knowledge import Wanted
 from seekpoint.producers.durable.effect_runs import EffectRun
@@ -15,7 +16,8 @@ from seekpoint.producers.durable.outside import Outside
 from seekpoint.producers.durable.resolution import Effect
 from seekpoint.producers.durable.retries import Retry
 from seekpoint.producers.durable.steps import retry_of, seconds
-from seekpoint.schemas.errors import InvalidSetting, Refused
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.errors import InvalidSetting, Refused, ReplayDivergence
 
 if TYPE_CHECKING:
     from seekpoint.producers.process import Process
@@ -78,7 +80,11 @@ class EffectCalls:
             estimate=estimate,
             irreversible=(at_most_once and compensate is None) if irreversible is None else irreversible,
         )  # fmt: skip
-        return EffectRun(process, process.desk.place("effect", name, wanted.digest, key), wanted).through()
+        try:
+            place = process.desk.place("effect", name, wanted.digest, key)
+        except ReplayDivergence as exc:
+            return changed(process, exc, b.EffectIntended(name=name, arguments=text))
+        return EffectRun(process, place, wanted).through()
 
     async def compensate(self) -> None:
         """Take back what the effects of this process did, the newest first, as far as they have a ``compensate``.

@@ -10,6 +10,7 @@ from seekpoint.producers.durable.budgets import BudgetCalls
 from seekpoint.producers.durable.conduct import Conduct, Detail, Replay
 from seekpoint.producers.durable.decisions import DecisionCalls
 from seekpoint.producers.durable.desk import Desk, Difference
+from seekpoint.producers.durable.differences import changed
 from seekpoint.producers.durable.kept import Kept
 from seekpoint.producers.durable.steps import StepCalls
 from seekpoint.producers.durable.turns import TurnCalls
@@ -17,6 +18,7 @@ from seekpoint.producers.durable.views import View
 from seekpoint.producers.durable.waits import WaitCalls
 from seekpoint.producers.durable.writes import Writes
 from seekpoint.schemas import bodies as b
+from seekpoint.schemas.errors import ReplayDivergence
 from seekpoint.schemas.values import dump
 
 if TYPE_CHECKING:
@@ -120,9 +122,7 @@ class Memory(StepCalls, DecisionCalls, BudgetCalls, WaitCalls, TurnCalls):
 
     def write(self, body: Any) -> Coroutine[Any, Any, Acknowledged]:
         """Write content: by an agent's code as a call, which takes its place now; else as any entry."""
-        if self.conduct.detail is Detail.FULL:
-            return self._process.append(body) if self._writes is None else self._writes.write(body)
-        return self._write_kept(body)
+        return self._journal(body) if self.conduct.detail is Detail.FULL else self._write_kept(body)
 
     def _write_kept(self, body: Any) -> Coroutine[Any, Any, Acknowledged]:
         process = self._process
@@ -138,7 +138,12 @@ class Memory(StepCalls, DecisionCalls, BudgetCalls, WaitCalls, TurnCalls):
         return self._in_order(parts, body)
 
     def _journal(self, body: Any) -> Coroutine[Any, Any, Acknowledged]:
-        return self._process.append(body) if self._writes is None else self._writes.write(body)
+        if self._writes is None:
+            return self._process.append(body)
+        try:
+            return self._writes.write(body)
+        except ReplayDivergence as exc:
+            return changed(self._process, exc, body)
 
     async def _in_order(self, parts: list[Coroutine[Any, Any, Acknowledged]], body: Any) -> Acknowledged:
         for part in parts:

@@ -15,6 +15,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from seekpoint.producers.durable.agents import Agent, check_is_agent
+from seekpoint.producers.durable.differences import add_difference
+from seekpoint.producers.durable.prompts import first_difference
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import (
     BudgetExceeded,
@@ -85,6 +87,8 @@ class _Run:
                 raise cancelling.error() from None
             raise
         except Exception as exc:
+            if isinstance(exc, ReplayDivergence):
+                await add_difference(self.process, exc)
             if cancelling.is_accepted and not isinstance(exc, Cancelled | Reopen | TryAgain):
                 raise cancelling.error() from exc
             await self._take_back(exc)
@@ -134,14 +138,15 @@ class _Run:
                 hint="run it with the agent it began with",
             )  # fmt: skip
         if given is not RECORDED and (text := dump(given, self.process.limits)) != began.input_json:
-            raise self._diverged("input", began.input_json[:200], text[:200])
+            difference = first_difference(load(began.input_json), load(text))
+            raise self._diverged("input", began.input_json[:200], text[:200], difference)
         if self.agent.pinned and began.definition != self.agent.definition:
             raise self._diverged("definition", began.definition, self.agent.definition)
 
-    def _diverged(self, kind: str, expected: str, actual: str) -> ReplayDivergence:
+    def _diverged(self, kind: str, expected: str, actual: str, difference: str | None = None) -> ReplayDivergence:
         return ReplayDivergence(
             "the agent is not run as it began", process_id=self.process.process_id, key="", kind=kind,
-            expected=expected, actual=actual, version=self.agent.version,
+            expected=expected, actual=actual, version=self.agent.version, difference=difference,
         )  # fmt: skip
 
     # --- the end

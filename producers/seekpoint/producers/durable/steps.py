@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from seekpoint.producers.durable.budgets import admit
 from seekpoint.producers.durable.desk import Place
+from seekpoint.producers.durable.differences import changed
 from seekpoint.producers.durable.digest import arguments_text, text_digest
 from seekpoint.producers.durable.failures import failure_text, is_failure, remembered_failure, same_failure
 from seekpoint.producers.durable.retries import ONCE, Retry
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.calls import Call
-from seekpoint.schemas.errors import InvalidSetting, LimitExceeded, UnserializableValue
+from seekpoint.schemas.errors import InvalidSetting, LimitExceeded, ReplayDivergence, UnserializableValue
 from seekpoint.schemas.values import dump, load
 
 if TYPE_CHECKING:
@@ -88,7 +89,10 @@ class StepCalls:
         process: Process = self  # type: ignore[assignment]  # a mixin of it
         text = arguments_text(arguments, options, process.limits)
         digest = text_digest(name, text)
-        place = process.desk.place("step", name, digest, key)
+        try:
+            place = process.desk.place("step", name, digest, key)
+        except ReplayDivergence as exc:
+            return changed(process, exc, b.StepStarted(name=name, arguments=text))
         record = place.record
         if record is not None:
             if record.status == "succeeded":
