@@ -105,7 +105,9 @@ def test_a_finished_process_still_tells_what_it_did(seekpoint: Shell, log: Memor
     assert (late.code, "seekpoint effects show order-1 2/mail:1" in late.err) == (4, True)
 
 
-def test_a_trimmed_history_is_said_to_be_gone(seekpoint: Shell, log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trimmed_history_is_said_to_be_gone(
+    seekpoint: Shell, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Not that there was no such effect: nobody could tell. What the state remembers is listed all the same."""
     on(log, lambda node: turns_of_effects(node, leave=True))
     kept = on(log, lambda node: node.recover("order-1"))

@@ -76,10 +76,11 @@ def show(target: Target, process_id: ProcessId, key: EffectKey, json: AsJson = F
 
     state = target.recoverer.recover(process_id).state
     call: Call | None = state.calls.get(key)
-    if call is None and _forgets(state):
+    if call is None and (state.finished or state.turn):
         call = _from_journal(target, process_id).get(key)
         if call is not None:
-            say(clean(f"{process_id}: {_why_forgotten(state)}, its state has forgotten {key}; this is from the journal"))
+            why = "the process is finished" if state.finished else "its turn is over"
+            say(clean(f"{process_id}: {why}, its state has forgotten {key}; this is from the journal"))
     facts = effect_facts(process_id, key, _an_effect(process_id, key, call), state)
     entries = [
         entry_facts(logged)
@@ -205,14 +206,6 @@ def _from_journal(target: Target, process_id: str) -> dict[str, Call]:
 
     logged = (one for batch in history(target.recoverer, process_id) for one in batch)
     return effects_in(logged, target.log.limits)
-
-
-def _forgets(state: State) -> bool:
-    return state.finished or state.turn > 0
-
-
-def _why_forgotten(state: State) -> str:
-    return "the process is finished" if state.finished else "its turn is over"
 
 
 def _an_effect(process_id: str, key: str, call: Call | None) -> Call:
