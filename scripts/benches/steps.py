@@ -190,7 +190,7 @@ async def turns(cluster: LocalCluster, table: Table) -> None:
     """Steps in turns of ten: the latency of the last ones beside the hundredth's, and what a resume takes then."""
     settings = await journal(cluster, "turns", fsync=False, partitions=1)
     late, first = [], []
-    async with Node.connect(settings) as node:
+    async with Node.connect(settings, projector=True) as node:
         times = await stopped_after(node, WINDOW + 100)
         first = times[100:]
         early_resume = await resume_ms(node)
