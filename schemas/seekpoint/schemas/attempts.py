@@ -28,7 +28,8 @@ def illegal(detail: str) -> Misfit:
 
 def begin_call(draft: Draft, body: Any, limits: Limits, kind: str, status: str, facts: dict[str, Any]) -> Misfit:
     """A call's first attempt, or its next one. A second start of what is answered does not fit."""
-    misfit, attempt = _may_begin(draft, body, kind), getattr(body, "attempt", 1)
+    attempt = getattr(body, "attempt", 1)
+    misfit = _may_begin(draft, kind, body.key, body.position, body.digest, attempt)
     if misfit is not None:
         return misfit
     call = Call(kind, body.position, body.digest, status, attempt, draft.seq + 1, None, None, _facts(facts))
@@ -42,14 +43,14 @@ def begin_call(draft: Draft, body: Any, limits: Limits, kind: str, status: str, 
     return misfit
 
 
-def _may_begin(draft: Draft, body: Any, kind: str) -> Misfit:
-    old, attempt = draft.calls.get(body.key), getattr(body, "attempt", 1)
-    if not body.key or body.position < 0 or attempt < 1:
+def _may_begin(draft: Draft, kind: str, key: str, position: int, digest: str, attempt: int) -> Misfit:
+    if not key or position < 0 or attempt < 1:
         return illegal("a call has a key, a position and an attempt")
-    if old is not None and not _begins_again(old, kind, body.digest, attempt):
-        return illegal(f"{body.key[:80]} does not begin again so")
+    old = draft.calls.get(key)
+    if old is not None and not _begins_again(old, kind, digest, attempt):
+        return illegal(f"{key[:80]} does not begin again so")
     if kind in _COUNTED and attempt != (1 if old is None else old.attempt + 1):
-        return illegal(f"attempt {attempt} of {body.key[:80]} is not the next one")
+        return illegal(f"attempt {attempt} of {key[:80]} is not the next one")
     return None
 
 
@@ -80,7 +81,7 @@ def end_attempt(draft: Draft, body: Any, kind: str, output: str, limits: Limits)
 def _ended(call: Call, body: Any, output: str, seq: int) -> Call | None:
     """``call`` once its attempt ended; None for an outcome that no call has."""
     if body.outcome == "succeeded":
-        return call._replace(status="succeeded", seq=seq, output=output, error=None, detail=None)
+        return Call(call.kind, call.position, call.digest, "succeeded", call.attempt, seq, output)
     if body.outcome == "failed":
         return call._replace(status="failed", seq=seq, error=body.error, detail=None)
     if body.outcome == "retry":
@@ -91,16 +92,16 @@ def _ended(call: Call, body: Any, output: str, seq: int) -> Call | None:
 
 def whole_attempt(draft: Draft, body: b.StepEnded, limits: Limits) -> Misfit:
     """An attempt whose start and end are one entry: what two would have done, or nothing."""
-    began = body.began
-    assert began is not None
-    misfit = _may_begin(draft, began, "step")
+    position, digest = body.position, body.digest or ""
+    assert position is not None
+    misfit = _may_begin(draft, "step", body.key, position, digest, body.attempt)
     if misfit is not None:
         return misfit
     try:
-        budget = reserve(draft.budget, began)
+        budget = reserve(draft.budget, body)
     except NO_AMOUNTS:
         return illegal("an estimate has amounts by dimension")
-    call = Call("step", began.position, began.digest, "started", body.attempt, draft.seq + 1)
+    call = Call("step", position, digest, "started", body.attempt, draft.seq + 1)
     ended = _ended(call, body, body.output, draft.seq + 1)
     return charge_end(draft, body, ended, limits, budget or draft.budget)
 

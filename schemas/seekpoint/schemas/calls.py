@@ -107,10 +107,13 @@ class Obligation:
 
 def call_row(call: Call) -> list[Any]:
     """``call`` as a short list: kind and status by number, no nulls at its end."""
-    kind, position, digest, status, *rest = call
-    row = [_KIND_AT[kind], position, digest, _STATUS_AT[status], *rest]
-    while row[-1] is None:
-        row.pop()
+    kind, position, digest, status, attempt, seq, output, error, detail = call
+    row = [_KIND_AT[kind], position, digest, _STATUS_AT[status], attempt, seq, output]
+    if error is None is detail:
+        if output is None:
+            row.pop()
+        return row
+    row += (error,) if detail is None else (error, detail)
     return row
 
 

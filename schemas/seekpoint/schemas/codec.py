@@ -80,7 +80,7 @@ def encode(entry: Entry) -> bytes:
         out += b"\0" if seq is None else b"\2" + _long_part(seq)
         out += _owner_part(epoch, claim_id)
         out += b"\0" if prev_offset is None else b"\2" + _long_part(prev_offset)
-        out += _stamp_part(ts) if _STAMP_MIN <= ts < _STAMP_END else _long_part(ts)
+        out += _number_part(ts)
         if actor is None and caused_by is None and correlation_id is None:
             out += b"\0\0\0"  # the three branches "null": what most entries have
         else:
@@ -95,8 +95,18 @@ def encode(entry: Entry) -> bytes:
                 data = value.encode()
                 out += _long_part(len(data))
                 out += data
-            elif value is None and put in _OPTIONAL_PUTS:
+            elif put is put_long:
+                out += _number_part(value)
+            elif put not in _OPTIONAL_PUTS:
+                put(out, value)
+            elif value is None:
                 out += b"\0"
+            elif put is _put_optional_text:
+                data = value.encode()
+                out += b"\2" + _long_part(len(data))
+                out += data
+            elif put is _put_optional_long:
+                out += b"\2" + _number_part(value)
             else:
                 put(out, value)
     except ValueError as exc:
@@ -110,6 +120,10 @@ def is_entry(data: bytes | None, entry_id: bytes) -> bool:
 
 
 _STAMP_MIN, _STAMP_END = 1 << 48, 1 << 55  # microseconds from 1978 to 3111: always eight bytes
+
+
+def _number_part(value: int) -> bytes:
+    return _stamp_part(value) if _STAMP_MIN <= value < _STAMP_END else _long_part(value)
 
 
 def _stamp_part(ts: int) -> bytes:

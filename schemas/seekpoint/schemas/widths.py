@@ -44,7 +44,11 @@ def text_width(text: str | None) -> int:
     try:
         return len(_dumps(text))
     except TypeError as exc:
-        raise UnserializableValue("a text with a lone surrogate cannot be journaled") from exc
+        raise _unserializable() from exc
+
+
+def _unserializable() -> UnserializableValue:
+    return UnserializableValue("a text with a lone surrogate cannot be journaled")
 
 
 def value_width(key: str, text: Json) -> int:
@@ -67,7 +71,7 @@ def _texts_width(texts: tuple[str | None, ...]) -> int:
     try:
         return len(_dumps(texts)) - len(texts) - 1
     except TypeError as exc:
-        raise UnserializableValue("a text with a lone surrogate cannot be journaled") from exc
+        raise _unserializable() from exc
 
 
 def invocation_width(invocation: Invocation | None) -> int:
@@ -109,7 +113,10 @@ def _calls_width(calls: Mapping[str, Call]) -> int:
 
 def call_width(key: str, call: Call) -> int:
     """The bytes of one call; twice those of an effect, which is kept a second time while it is not settled."""
-    width = text_width(key) + len(_dumps(call_row(call))) + 2
+    try:
+        width = len(_dumps((key, call_row(call)))) - 1  # key and row, a colon and a comma
+    except TypeError as exc:
+        raise _unserializable() from exc
     return 2 * width if call.kind == "effect" else width
 
 
