@@ -201,6 +201,20 @@ def _read(settings: Settings) -> _Journal:
     return found
 
 
+def story(settings: Settings, ledger: Path, process_id: str) -> str:
+    """What the ledger was told of a process, and its journal: for who has to find out what went wrong."""
+    told = [line for line in ledger.read_text().splitlines() if f'"{process_id}/' in line]
+    written = []
+    for partition in range(settings.partitions):
+        for message in read_records(settings, partition):
+            entry = decode(message.value())
+            if entry["process_id"] == process_id:
+                name, body = entry["body"]
+                facts = {one: body[one] for one in ("node_id", "key", "outcome", "expected_epoch") if one in body}
+                written.append(f"{message.offset()} epoch {entry['epoch']} seq {entry['seq']} at {entry['ts']} {name} {facts}")
+    return "\n".join([f"--- {process_id}", *told, *written])
+
+
 def main() -> None:
     """On a cluster of its own, with a seed that can be given again."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -214,6 +228,8 @@ def main() -> None:
         settings = cluster.settings(journal="ledger", owner_timeout_s=2.0, heartbeat_interval_s=0.3)
         create_topics_sync(settings)
         judged = conduct(settings, Path(folder), options.runs, options.seed, options.deadline_s)
+        for process_id in dict.fromkeys(fault.partition("/")[0] for fault in judged.faults):
+            print(story(settings, Path(folder) / "ledger.jsonl", process_id), file=sys.stderr)
     print(json.dumps({"seed": options.seed, **judged.__dict__}, indent=2))
     raise SystemExit(1 if judged.faults else 0)
 

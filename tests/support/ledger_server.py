@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,7 +25,7 @@ async def main(path: Path) -> None:
             with suppress(ConnectionError):  # whoever asked was killed
                 while (line := await reader.readline()).endswith(b"\n"):
                     asked = json.loads(line)
-                    file.write(json.dumps(asked) + "\n")
+                    file.write(json.dumps(asked | {"at": time.time()}) + "\n")
                     was_done = asked["key"] in done
                     if asked["what"] == "call":
                         done.add(asked["key"])

@@ -76,7 +76,7 @@ class Process(ContentWrites, Memory, EffectCalls):
         self.report = report
         """What finding the state cost when the process was opened."""
         self._loop = asyncio.get_running_loop()
-        self._held: dict[str, b.StepStarted] = {}
+        self._held: dict[str, Callable[[], b.StepStarted]] = {}
         self.node = node
         self.conduct = conduct
         self.task = asyncio.current_task()
@@ -233,34 +233,33 @@ class Process(ContentWrites, Memory, EffectCalls):
         """Write one entry and do not wait: its seq. A failure closes the handle, so every later call tells of it."""
         return self._push(body, None)
 
-    def hold(self, body: b.StepStarted) -> None:
-        """Write the start of a step before anything else of this process, or as soon as the event loop goes on.
+    def hold(self, key: str, start: Callable[[], b.StepStarted], characters: int) -> bool:
+        """Keep the start of the step ``key`` back until the event loop goes on, or anything else is written.
 
         Two records in a moment are two requests to the broker, and two writes to its disk: ``take_back`` it for an
-        entry that says both. One that may not fit, or reserves of a budget, is written at once.
+        entry that says both. False for one whose ``characters`` of arguments may not fit: it is to be sent.
         """
-        reserves = body.estimate is not None and self.ahead_budget is not None  # the next call has to see that
-        if reserves or len(body.arguments) > _HELD_CHARACTERS_MAX or not self._handle.has_room(_HELD_BYTES_MAX):
-            self.send(body)
-            return
+        if characters > _HELD_CHARACTERS_MAX or not self._handle.has_room(_HELD_BYTES_MAX):
+            return False
         self._handle.check_open()
         if not self._held:
             self._loop.call_soon(self._send_held)
-        self._held[body.key] = body
+        self._held[key] = start
+        return True
 
-    def take_back(self, key: str) -> b.StepStarted | None:
-        """The start that is still held; None if it has left."""
-        return self._held.pop(key, None)
+    def take_back(self, key: str) -> bool:
+        """Whether the start of ``key`` was still held; now it is not."""
+        return self._held.pop(key, None) is not None
 
     def _send_held(self) -> None:
         held, self._held = self._held, {}
-        for key, body in held.items():
+        for key, start in held.items():
             try:
-                self._push(body, None)
+                self._push(start(), None)
             except Reopen:
                 return  # whatever is asked of the process next is told
             except SeekpointError:
-                self._held[key] = body  # its end says it, or is refused too
+                self._held[key] = start  # its end says it, or is refused too
 
     def sent(self, body: b.Body) -> asyncio.Future[int]:
         """Write one entry now; its offset can be waited for later."""

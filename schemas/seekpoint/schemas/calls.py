@@ -158,9 +158,11 @@ def turn_of(key: str) -> int:
 
 def times_forgotten(forgotten: Mapping[str, int], key: str) -> int:
     """How often rewinds forgot ``key``: itself, or with its turn. ``N/`` stands for turn N and all behind it."""
+    if not forgotten:
+        return 0
     times = forgotten.get(key, 0)
     turn = turn_of(key)
-    if turn and forgotten:
+    if turn:
         times += sum(n for mark, n in forgotten.items() if mark.endswith("/") and 0 < turn_of(mark) <= turn)
     return times
 

@@ -14,8 +14,7 @@ earlier divergence, an effect that a rewind left): it answers who asks the same,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from seekpoint.producers.durable.scopes import (
@@ -332,24 +331,17 @@ class Desk:
         return requests
 
     # --- bodies
-    @contextmanager
     def inside(
         self, place: Place, *, records: Mapping[str, Call] | None = None, lenient_below_seq: int | None = None
-    ) -> Iterator[Scope]:
-        """While a call's body runs: what it asks counts in a scope of its own, ``KEY/``.
+    ) -> Scope:
+        """The scope ``KEY/``, which what a call's body asks counts in: ``with`` it, while the body runs.
 
         ``lenient_below_seq``: a further attempt after a failure; ``records`` are what is remembered by now.
         """
-        scope = Scope(
+        return Scope(
             self, f"{place.key}/", task=asyncio.current_task(), parent=place.scope, outer=CURRENT.get(),
             records=self.records if records is None else records, lenient_below_seq=lenient_below_seq, in_body=True,
         )  # fmt: skip
-        token = CURRENT.set(scope)
-        try:
-            yield scope
-        finally:
-            scope.closed = True
-            CURRENT.reset(token)
 
     def ended(self, place: Place) -> None:
         """The body of ``place`` ended in this run: what was remembered inside it is not asked for any more."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from seekpoint.schemas.errors import InvalidName
 
@@ -31,8 +31,10 @@ class Scope:
 
     __slots__ = (
         "branches", "closed", "desk", "in_body", "keys", "lenient_below_seq", "ordinals", "outer", "parent", "position",
-        "prefix", "records", "task",
+        "prefix", "records", "task", "token",
     )  # fmt: skip
+
+    token: Token[Scope | None]
 
     def __init__(
         self,
@@ -62,6 +64,16 @@ class Scope:
         self.keys: set[str] = set()
         self.branches: set[str] = set()
         self.closed = False
+
+    def __enter__(self) -> Self:
+        """The code that runs from here on, and the tasks it starts, stand in this scope."""
+        self.token = CURRENT.set(self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Here it ends: a task that is left over may ask nothing more."""
+        self.closed = True
+        CURRENT.reset(self.token)
 
     @property
     def is_over(self) -> bool:

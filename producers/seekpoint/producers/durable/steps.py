@@ -14,7 +14,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
 from seekpoint.producers.durable.budgets import admit
 from seekpoint.producers.durable.desk import Place
@@ -43,7 +44,6 @@ __all__ = [
     "run_body",
     "seconds",
     "step",
-    "with_key",
 ]
 
 T = TypeVar("T")
@@ -130,9 +130,8 @@ def retry_of(given: Retry | None) -> Retry:
     return given or ONCE
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What a call was asked to do, and how often."""
+class Work(NamedTuple):
+    """What a call was asked to do, and how often. A tuple: every step makes one."""
 
     name: str
     digest: str
@@ -144,7 +143,7 @@ class Work:
     timeout_s: float | None
     estimate: Mapping[str, Any] | None = None
     """What an attempt is expected to use at most, by dimension of a budget."""
-    counts: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, int] = MappingProxyType({})
     """What every attempt uses, whatever comes of it: tool calls, model calls."""
 
 
@@ -159,16 +158,23 @@ class Attempts:
     attempts_max: int = 1
     asked: int = 0
     """How many calls the body of the last attempt made."""
-    begun: b.StepStarted | None = None
-    """The start of this attempt, if it was taken back: its end has to say it."""
+    began_at_us: int = 0
+    """When this attempt did, by the wall clock."""
+    is_unsaid: bool = False
+    """The start of this attempt was taken back: its end has to say it."""
     body: dict[str, Any] = field(default_factory=dict)
     """How the scope of the next attempt's body looks on what is remembered inside it."""
 
     async def through(self) -> Any:
         """The result, once its end is in the journal."""
-        await self._resume()
+        process, work = self.process, self.work
+        if self.place.record is None:
+            self.attempts_max = work.retry.attempts
+        else:
+            await self._resume(self.place.record)
         while True:
-            await admit(self.process, self.place, {**self.work.counts, **(self.work.estimate or {})})
+            if process.ahead_budget is not None:
+                await admit(process, self.place, {**work.counts, **(work.estimate or {})})
             began = self._start()
             try:
                 text = await self._succeed(await self._call(), began)
@@ -177,7 +183,7 @@ class Attempts:
                     raise
                 await self._fail(exc, began)
             else:
-                self.process.desk.ended(self.place)
+                process.desk.ended(self.place)
                 return load(text)
 
     async def _succeed(self, value: Any, began: float) -> Json:
@@ -186,12 +192,8 @@ class Attempts:
         await self._end("succeeded", began, output=text)
         return text
 
-    async def _resume(self) -> None:
+    async def _resume(self, known: Call) -> None:
         """A step in doubt goes on counting; what it still had to wait before its next attempt, it waits."""
-        known = self.place.record
-        if known is None:
-            self.attempts_max = self.work.retry.attempts
-            return
         self.attempt = known.attempt + 1
         self.attempts_max = max(self.attempt, self.work.retry.attempts)
         due_us = known.facts.get("retry_at_us") if known.error is not None else None
@@ -205,16 +207,25 @@ class Attempts:
         await self.process.clock.sleep(min(max(wait_s, 0.0), 2 * self.work.retry.backoff_max_s))
 
     def _start(self) -> float:
-        process, place, work = self.process, self.place, self.work
+        process, work = self.process, self.work
+        self.began_at_us = process.clock.now_us()
         began = process.clock.monotonic()
-        process.hold(
-            b.StepStarted(
-                key=place.key, position=place.position, name=work.name, digest=work.digest,
-                arguments=work.arguments_json, attempt=self.attempt, started_at_us=process.clock.now_us(),
-                idempotency_key=process.idempotency_key(place.key), estimate=self._estimate(),
-            )
-        )  # fmt: skip
+        reserves = process.ahead_budget is not None and (work.estimate or work.counts)  # the next call has to see that
+        if reserves or not process.hold(self.place.key, self._started, len(work.arguments_json)):
+            process.send(self._started())
         return began
+
+    def _started(self) -> b.StepStarted:
+        return b.StepStarted(key=self.place.key, attempt=self.attempt, **self._beginning())
+
+    def _beginning(self) -> dict[str, Any]:
+        """What the start says, wherever it says it."""
+        place, work = self.place, self.work
+        return {
+            "position": place.position, "name": work.name, "digest": work.digest, "arguments": work.arguments_json,
+            "idempotency_key": self.process.idempotency_key(place.key), "started_at_us": self.began_at_us,
+            "estimate": self._estimate(),
+        }  # fmt: skip
 
     def _estimate(self) -> Json | None:
         work = self.work
@@ -222,7 +233,9 @@ class Attempts:
 
     async def _call(self) -> Any:
         process, place, work = self.process, self.place, self.work
-        options = with_key(work.call, work.options, process.idempotency_key(place.key))
+        options = work.options
+        if _KEY_PARAMETER not in options and _takes_key(work.call):
+            options = {**options, _KEY_PARAMETER: process.idempotency_key(place.key)}
         self.asked = 0
         with process.desk.inside(place, **self.body) as scope:
             try:
@@ -234,17 +247,17 @@ class Attempts:
         return value
 
     async def _end(self, outcome: str, began: float, **more: Any) -> int:
-        now_us, duration_s = self.process.clock.now_us(), self.process.clock.monotonic() - began
-        self.begun = self.process.take_back(self.place.key) or self.begun
-        if self.begun is not None:
-            more |= {name: getattr(self.begun, name) for name in _BEGUN}
+        process, counts = self.process, self.work.counts
+        now_us, duration_s = process.clock.now_us(), process.clock.monotonic() - began
+        self.is_unsaid = process.take_back(self.place.key) or self.is_unsaid
+        if self.is_unsaid:
+            more |= self._beginning()
         ended = b.StepEnded(
             key=self.place.key, attempt=self.attempt, outcome=outcome, ended_at_us=now_us,
-            duration_us=max(0, round(duration_s * 1_000_000)),
-            usage=dump(dict(self.work.counts)) if self.work.counts else None, **more,
+            duration_us=max(0, round(duration_s * 1_000_000)), usage=dump(dict(counts)) if counts else None, **more,
         )  # fmt: skip
-        seq = (await self.process.append(ended)).seq
-        self.begun = None
+        seq = (await process.append(ended)).seq
+        self.is_unsaid = False
         return seq
 
     async def _fail(self, error: Exception, began: float) -> None:
@@ -266,10 +279,6 @@ class Attempts:
         self.attempt += 1
 
 
-_BEGUN = ("position", "name", "digest", "arguments", "idempotency_key", "started_at_us", "estimate")
-"""What the end says as well, if the start has not left."""
-
-
 def dumped(value: Any, key: str, process: Process) -> Json:
     """The text of a call's result. Raises ``UnserializableValue`` or ``LimitExceeded``, which name the call."""
     try:
@@ -277,13 +286,6 @@ def dumped(value: Any, key: str, process: Process) -> Json:
     except (UnserializableValue, LimitExceeded) as exc:
         facts = {**exc.facts, "process_id": process.process_id, "key": key}
         raise type(exc)(f"the result of {key}: {exc.message}", hint=exc.hint, **facts) from exc
-
-
-def with_key(call: Callable[..., Any], options: Mapping[str, Any], idempotency_key: str) -> Mapping[str, Any]:
-    """``options``, and ``idempotency_key`` for a callable that takes it by that name and was not given one."""
-    if _KEY_PARAMETER in options or not _takes_key(call):
-        return options
-    return {**options, _KEY_PARAMETER: idempotency_key}
 
 
 def _takes_key(call: Callable[..., Any]) -> bool:
