@@ -211,7 +211,9 @@ def story(settings: Settings, ledger: Path, process_id: str) -> str:
             if entry["process_id"] == process_id:
                 name, body = entry["body"]
                 facts = {one: body[one] for one in ("node_id", "key", "outcome", "expected_epoch") if one in body}
-                written.append(f"{message.offset()} epoch {entry['epoch']} seq {entry['seq']} at {entry['ts']} {name} {facts}")
+                written.append(
+                    f"{message.offset()} epoch {entry['epoch']} seq {entry['seq']} at {entry['ts']} {name} {facts}"
+                )
     return "\n".join([f"--- {process_id}", *told, *written])
 
 
