@@ -450,6 +450,23 @@ def test_every_body_writes_what_it_changed(bench: Bench) -> None:
     assert truth.position == 0
 
 
+def test_mail_that_a_call_receives_goes_into_the_view_with_it(bench: Bench) -> None:
+    """The mailbox without it, the call with it; a time-out is a call too."""
+    projection = bench.projection()
+    bench.owner.external(b.Signal("go", "1"))
+    assert bench.project(projection)
+    waiting = bench.view.see(0, b"case-17").state
+    assert waiting is not None
+    (sent,) = waiting.mailbox
+    for position, external_id in enumerate((sent, b.NIL_ID), 1):
+        bench.owner.own(b.Received(external_id, f"receive:{position}", position))
+        assert bench.project(projection)
+        seen = bench.view.see(0, b"case-17").state
+        assert seen == projection.cache.get(b"case-17")
+        assert seen is not None
+        assert (len(seen.calls), len(seen.mailbox)) == (position, 0)
+
+
 def bench_content() -> str:
     """Content that a rewind restores."""
     bench = Bench()

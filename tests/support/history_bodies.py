@@ -109,6 +109,7 @@ def _calls(draft: Draft, number: int) -> list[b.Body]:
         b.DecisionStarted(f"{name}ask:{position}", position, "ask", "a" * 32),
         b.TimerSet(f"{name}sleep:{position}", position, "sleep", fires_at_us=5),
         b.GateOpened(f"{name}gate:{position}", position, "gate"),
+        b.Received(next(iter(draft.mailbox), b.NIL_ID), f"{name}receive:{position}", position, name="go"),
         b.ChildSpawned(f"{name}child:{position}", position, "child", child_id="other", agent="agent"),
         b.EffectIntended(f"{name}effect:{position}", position, "effect", "e" * 32, "at_most_once"),
     ]

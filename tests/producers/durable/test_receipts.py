@@ -15,7 +15,7 @@ from seekpoint.producers.importing import import_process
 from seekpoint.producers.testing import When, assert_replays, crash_at, history_of
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.errors import Cancelled, Fenced, LimitExceeded, ReplayDivergence
+from seekpoint.schemas.errors import Cancelled, Fenced, LimitExceeded, Refused, ReplayDivergence
 from seekpoint.schemas.limits import Limits
 
 START_US = 1_700_000_000_000_000
@@ -210,6 +210,22 @@ async def test_who_waits_for_mail_is_cancelled(node: Node, log: MemoryLog) -> No
     assert not of_kind(log, b.Received)
 
 
+async def test_a_request_that_came_before_the_wait_is_no_mail_either(node: Node, log: MemoryLog) -> None:
+    """A call takes its place when it is made, and looks into the mailbox when it is awaited."""
+
+    @agent("late")
+    async def late(process: Process, input: Any) -> Any:
+        wait = process.receive()
+        await node.cancel("p", "enough")
+        await process._confirmer.to_end(process._handle)
+        assert [item.kind for item in process.waiting.mail] == ["cancel_requested"]
+        return await wait
+
+    with pytest.raises(Cancelled):
+        await asyncio.wait_for(node.run(late, "p"), 30)
+    assert not of_kind(log, b.Received)
+
+
 # --- crashes
 @pytest.mark.parametrize("when", list(When))
 @pytest.mark.parametrize("call", ["receive:1", "receive:2"])
@@ -332,6 +348,26 @@ async def test_it_leaves_the_state_with_its_turn(node: Node, log: MemoryLog) -> 
     assert await node.run(endless, "p") == ["3/receive:1"]
 
 
+async def test_a_wait_that_a_turn_left_behind_takes_nothing(node: Node, log: MemoryLog) -> None:
+    """Nobody would have it: the mail is for the turns that follow."""
+    left: list[asyncio.Task[Any]] = []
+
+    @agent("hasty")
+    async def hasty(process: Process, input: Any) -> Any:
+        async for turn in process.turns():
+            if turn.number == 2:
+                break
+            left.append(asyncio.create_task(process.receive("go")))
+            await process.step("meanwhile", asyncio.sleep, 0)
+        await node.signal("p", "go", 1)
+        return (await process.receive("go", timeout_s=30)).payload
+
+    assert await asyncio.wait_for(node.run(hasty, "p"), 30) == 1
+    with pytest.raises(Refused, match="has ended"):
+        await left[0]
+    assert [one.key for one in of_kind(log, b.Received)] == ["2/receive:1"]
+
+
 @pytest.mark.parametrize("detail", ["full", "checkpoint", "none"])
 async def test_it_is_journaled_whatever_the_detail(node: Node, log: MemoryLog, detail: str) -> None:
     """It is a call, not content."""
@@ -410,6 +446,7 @@ async def test_what_was_received_is_told_of_as_a_call(node: Node, log: MemoryLog
     first, second = (one.to_dict() for one in asked(history_of(log, "p")))
     assert (first["key"], first["kind"], first["status"], first["input"]) == ("receive:1", "receive", "succeeded", None)
     assert (first["output"], first["signal"], first["actor"]) == ({"n": 1}, "go", "ann")
+    assert [first["name"], second["name"]] == ["mail", "more"]
     assert (second["key"], second["status"], second["input"], second["output"]) == (
         "receive:2", "timed_out", "more", None,
     )  # fmt: skip

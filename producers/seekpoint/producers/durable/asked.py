@@ -193,7 +193,8 @@ class _Table:
         assert isinstance(body, b.Received)
         came = body.external_id != b.NIL_ID
         last = Attempt(1, entry.id, entry.ts, entry.ts, 0, "succeeded" if came else "timed_out")
-        one = Asked(key, "receive", "receive", entry.seq or 0, body.name, status=str(last.outcome), attempts=[last])
+        name = "mail" if body.name is None else body.name
+        one = Asked(key, "receive", name, entry.seq or 0, body.name, status=str(last.outcome), attempts=[last])
         one.facts = {"signal": None, "actor": None if mail is None else mail.actor}
         if isinstance(told, b.Signal):
             one.output, one.facts["signal"] = orjson.loads(told.payload), told.name

@@ -21,7 +21,7 @@ from seekpoint.producers.durable.digest import text_digest
 from seekpoint.producers.durable.timers import microseconds
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies import Json
-from seekpoint.schemas.errors import ReplayDivergence, TryAgain
+from seekpoint.schemas.errors import Refused, ReplayDivergence, TryAgain
 from seekpoint.schemas.parts import MailItem, mail_item
 from seekpoint.schemas.values import dump
 
@@ -109,6 +109,11 @@ class _Receipt:
     def _mail(self) -> MailItem | None:
         """The oldest that is wanted; by one name, and of any, whoever asked first is served first."""
         waiting = self.process.waiting
+        if self.place.scope.is_over:  # nobody would have what it takes
+            raise Refused(
+                "mail is waited for after the turn, or the call, that it was for has ended", key=self.place.key,
+                process_id=self.process.process_id, hint="await every task you start before that ends",
+            )  # fmt: skip
         if waiting.queues[self.name][0] is not self.place:
             return None
         return next((item for item in waiting.mail if self._is_wanted(item)), None)
