@@ -212,6 +212,25 @@ def test_an_agents_effect_is_called_by_the_command_once(
 
 
 @pytest.mark.cluster
+def test_a_call_that_does_not_end_in_its_grace_is_cut_off(
+    shop: tuple[Callable[..., Program], Callable[[], list[str]]],
+) -> None:
+    """A plain function in a thread cannot be stopped: the program ends all the same; the next one finds it in doubt."""
+    start, calls = shop
+    with programs() as running:
+        owner = start("run", "order-1", "--agent", "shop:buy", "--input", '"at_most_once"')
+        served = start(*DISPATCHER, "--grace", "0.3", SHOP="one", SHOP_TAKES_S="600")
+        running += [owner, served]
+        until(lambda: len(calls()) == 1, 30, lambda: served.said)
+        served.popen.send_signal(signal.SIGTERM)
+        assert served.popen.wait(10) == 0
+        assert "1 call cut off" in served.said
+        running.append(start(*DISPATCHER, SHOP="two"))
+        assert owner.result() == "succeeded", "the reconciler found it"
+        assert calls() == ["order-1/pay:1 by one"]
+
+
+@pytest.mark.cluster
 @pytest.mark.parametrize(
     ("semantics", "called"),
     [

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 from uuid import uuid4
 
 import typer
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
     from seekpoint.schemas.settings import Settings
 
-__all__ = ["DispatcherHealth", "Service", "dispatcher_families", "load_connectors"]
+__all__ = ["DispatcherHealth", "Service", "dispatcher_families", "leave_at_once", "load_connectors"]
 
 _LOOK_INTERVAL_S = 1.0
 _OPTION = "--connectors"
@@ -81,9 +83,11 @@ class Service:
         self._grace_s = grace_s
         self._told = asyncio.Event()
         self._told_again = asyncio.Event()
+        self.is_cut_off = False
+        """Whether calls were under way when it ended: plain functions of them run on in their threads."""
 
     async def run(self, host: str, port: int | None) -> None:
-        """Serve; with a health port unless ``port`` is None."""
+        """Serve; with a health port unless ``port`` is None. Raises what stopped the dispatcher by itself."""
         for each in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(each, self._tell)
         node = Node.connect(self._settings)
@@ -124,7 +128,7 @@ class Service:
     async def _until_told(self, dispatcher: Dispatcher, health: DispatcherHealth, node_id: str) -> None:
         names = clean(", ".join(self._known.outbox))
         say(f"node {node_id} dispatches {names} of journal {self._settings.journal}; Ctrl-C stops it")
-        while not self._told.is_set():
+        while not self._told.is_set() and dispatcher.failure is None:
             health.look()
             await _within(self._told, _LOOK_INTERVAL_S)
 
@@ -134,11 +138,17 @@ class Service:
         again = asyncio.create_task(self._told_again.wait())
         await asyncio.wait({draining, again}, return_when=asyncio.FIRST_COMPLETED)
         again.cancel()
-        if not draining.done():
-            draining.cancel()
-            warn("calls under way are cut off: the next dispatcher finds them in doubt")
-        elif left := draining.result():
-            warn(f"{counted(left, 'call')} cut off after {self._grace_s:g} s: the next dispatcher finds them in doubt")
+        draining.cancel()
+        self.is_cut_off = dispatcher.calling > 0
+        if self.is_cut_off:
+            warn(f"{counted(dispatcher.calling, 'call')} cut off: the next dispatcher finds what they did in doubt")
+
+
+def leave_at_once() -> NoReturn:
+    """End the program though calls run on in threads: an interpreter that ends in order waits for them."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 async def _within(event: asyncio.Event, timeout_s: float) -> None:

@@ -141,15 +141,18 @@ def dispatcher(
     """Call the effects of outbox connectors until SIGTERM or Ctrl-C; the owners only write them down."""
     import asyncio
 
-    from seekpoint.console.dispatching import Service, load_connectors
+    from seekpoint.console.dispatching import Service, leave_at_once, load_connectors
 
     known = load_connectors(connectors)
     settings = target.require_kafka()
 
-    async def run() -> None:
-        await Service(settings, known, grace_s).run(health_host, health_port)
+    async def run() -> bool:
+        service = Service(settings, known, grace_s)
+        await service.run(health_host, health_port)
+        return service.is_cut_off
 
-    asyncio.run(run())
+    if asyncio.run(run()):
+        leave_at_once()
 
 
 def recovery_families(service: RecoveryService) -> Iterator[Metric]:

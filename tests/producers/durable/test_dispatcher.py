@@ -17,7 +17,7 @@ from seekpoint.producers.durable.dispatches import Dispatch
 from seekpoint.producers.durable.outside import JournalValues
 from seekpoint.producers.durable.resolution import Answer, Effect
 from seekpoint.schemas import MemoryLog
-from seekpoint.schemas.errors import EffectUnknown
+from seekpoint.schemas.errors import EffectUnknown, JournalUnavailable, NewerFormat
 
 ONCE = Effect.AT_MOST_ONCE
 
@@ -245,20 +245,24 @@ async def test_a_dispatcher_that_is_drained_ends_what_it_began_and_begins_nothin
     """So that stopping one in order leaves nothing in doubt; after its patience what is left is counted."""
     known = bank(ledger)
     ledger.gate = asyncio.Event()
-    async with Dispatcher(node, known=known, poll_s=0.01) as dispatcher, paying(node, known, semantics=ONCE) as effect:
+    async with (
+        Dispatcher(node, known=known, poll_s=0.01, concurrency_max=1) as dispatcher,
+        paying(node, known, semantics=ONCE) as effect,
+        opened(node, known, "q") as other,
+    ):
         await ledger.entered.wait()
-        assert await dispatcher.drain(0.01) == 1
-        async with opened(node, known, "q") as other:
-            late = asyncio.create_task(other.effect("pay", None, 6, connector="bank"))
-            draining = asyncio.create_task(dispatcher.drain(10))
-            await asyncio.sleep(0.1)
-            ledger.gate.set()
-            assert await draining == 0
-            assert await asyncio.wait_for(effect, 10) == "paid 5"
-            assert dispatcher.dispatched == 1
-            assert ledger.calls == {"p/pay:1": 1}
-            late.cancel()
-            await asyncio.gather(late, return_exceptions=True)
+        late = asyncio.create_task(other.effect("pay", None, 6, connector="bank"))
+        async with asyncio.timeout(10):
+            while dispatcher.calling < 2:  # noqa: ASYNC110  # it tells nobody
+                await asyncio.sleep(0.001)
+        assert await dispatcher.drain(0.01) == 2
+        ledger.gate.set()
+        assert await dispatcher.drain(10) == 0
+        assert await asyncio.wait_for(effect, 10) == "paid 5"
+        assert (dispatcher.dispatched, dispatcher.waiting) == (1, 1)
+        assert ledger.calls == {"p/pay:1": 1}
+        late.cancel()
+        await asyncio.gather(late, return_exceptions=True)
 
 
 async def test_a_journal_at_rest_does_not_grow_by_its_dispatcher(
@@ -274,3 +278,26 @@ async def test_a_journal_at_rest_does_not_grow_by_its_dispatcher(
             while dispatcher.looks < looks + 20:  # noqa: ASYNC110  # it counts and tells nobody
                 await asyncio.sleep(0.001)
         assert [node.reader.watermarks(at).high for at in range(2)] == ends
+
+
+async def test_a_journal_that_must_not_be_read_on_in_stops_the_dispatcher(
+    node: Node, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loudly: it says so at once, and whoever leaves it is told. What is only in the way now is waited for."""
+    monkeypatch.setattr("seekpoint.producers.durable.dispatcher._AGAIN_S", 0.001)
+    dispatcher = Dispatcher(node, known=bank(ledger), poll_s=0.001)
+    look, told = dispatcher._look, [JournalUnavailable("for now"), NewerFormat("of tomorrow")]
+
+    async def looks() -> None:
+        if dispatcher.looks:
+            raise told[-1]
+        if told[0].message == "for now":
+            raise told.pop(0)
+        await look()
+
+    monkeypatch.setattr(dispatcher, "_look", looks)
+    with pytest.raises(NewerFormat, match="of tomorrow"):
+        async with dispatcher, asyncio.timeout(10):
+            while dispatcher.failure is None:  # noqa: ASYNC110  # it tells nobody until it is left
+                await asyncio.sleep(0.001)
+    assert dispatcher.looks == 1

@@ -25,7 +25,15 @@ from seekpoint.producers.durable.dispatches import Claim, Dispatch, Intent
 from seekpoint.producers.durable.effect_runs import refuse_real
 from seekpoint.producers.durable.outside import JournalValues
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.errors import SeekpointError, TryAgain, UndecodableRecord
+from seekpoint.schemas.errors import (
+    JournalMismatch,
+    LogTruncated,
+    NewerFormat,
+    SeekpointError,
+    TooManyDeadLetters,
+    TryAgain,
+    UndecodableRecord,
+)
 from seekpoint.schemas.log import Record
 
 if TYPE_CHECKING:
@@ -41,6 +49,8 @@ _STEP_OFFSETS = 20_000
 _BACKLOG_MAX = 1_000
 """No more intents are looked for while so many are not over."""
 _AGAIN_S = 1.0
+_FINAL = (JournalMismatch, LogTruncated, NewerFormat, TooManyDeadLetters)
+"""Reading on would pass intents by, or call what is another journal's."""
 
 Slot: TypeAlias = tuple[int, int]
 """Partition and offset of an intent."""
@@ -60,7 +70,8 @@ class Dispatcher:
     ``async with Dispatcher(node)``: works until it is left; ``drain`` before that lets calls under way end. Those of
     one ``name`` share their progress, connector by connector. ``takeover_s`` is how long another one's claim may stand
     still: the same for all of a journal, by default the setting ``owner_timeout_s``. ``Refused`` where effects are only
-    recorded.
+    recorded. A journal that it must not read on in (``NewerFormat``, ``JournalMismatch``, ``LogTruncated``,
+    ``TooManyDeadLetters``) stops it: ``failure`` says so at once, and leaving raises it.
     """
 
     def __init__(
@@ -90,6 +101,8 @@ class Dispatcher:
         self._tasks: dict[Slot, asyncio.Task[None]] = {}
         self._loop: asyncio.Task[None] | None = None
         self._is_draining = False
+        self.failure: SeekpointError | None = None
+        """What stopped it by itself; None while it works."""
         self.dispatched = 0
         """How many outcomes this dispatcher has told."""
         self.looks = 0
@@ -99,6 +112,11 @@ class Dispatcher:
     def waiting(self) -> int:
         """The intents it knows of that are not over, those under way included."""
         return len(self._due)
+
+    @property
+    def calling(self) -> int:
+        """Those of them that it is at work on."""
+        return len(self._tasks)
 
     # --- life
     async def __aenter__(self) -> Dispatcher:
@@ -115,6 +133,8 @@ class Dispatcher:
         await asyncio.gather(*tasks, return_exceptions=True)
         with suppress(SeekpointError):
             await self._save()
+        if self.failure is not None and error is None:
+            raise self.failure
 
     async def drain(self, patience_s: float) -> int:
         """Begin nothing more, and wait until what is under way was told. How much was not, after ``patience_s``."""
@@ -127,16 +147,22 @@ class Dispatcher:
 
     async def _go_on(self) -> None:
         while not self._is_draining:
+            pause_s = _AGAIN_S
             try:
                 await self._look()
                 self._begin()
                 if self._node.clock.monotonic() - self._saved_s > _SAVE_INTERVAL_S:
                     await self._save(_SAVE_OFFSETS_MIN)
+                pause_s = self._poll_s
+            except _FINAL as exc:
+                logger.error("the dispatcher stops: %s", exc)
+                self.failure = exc
+                return
             except SeekpointError as exc:
                 logger.warning("the dispatcher waits: %s", exc)
             except Exception:  # whatever it is: intents go on waiting for somebody
                 logger.exception("the dispatcher failed, and goes on")
-            await self._node.clock.sleep(self._poll_s)
+            await self._node.clock.sleep(pause_s)
 
     async def catch_up(self) -> int:
         """Call what waits now, once through; how many outcomes were told. Instead of ``async with``."""
@@ -188,7 +214,7 @@ class Dispatcher:
     # --- calling
     def _begin(self) -> None:
         for slot, intent in self._due.items():
-            if slot not in self._tasks and self._may_look(slot) and not self._is_draining:
+            if slot not in self._tasks and self._may_look(slot):
                 task = asyncio.create_task(self._take(slot, intent), name=f"seekpoint-dispatch-{intent.body.key}")
                 self._tasks[slot] = task
                 task.add_done_callback(partial(self._over, slot))
@@ -201,8 +227,6 @@ class Dispatcher:
 
     async def _take(self, slot: Slot, intent: Intent) -> None:
         async with self._room:
-            if self._is_draining:
-                return
             pause_s = _AGAIN_S
             try:
                 if await self._taken(slot, intent):
