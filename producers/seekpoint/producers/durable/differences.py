@@ -69,10 +69,7 @@ def difference_from(history: Iterable[b.Body], error: ReplayDivergence) -> str |
     """
     if error.asks is None or error.facts.get("kind") != "input":
         return None
-    recorded = None
-    for body in history:
-        if _is_of(body, error):
-            recorded = body
+    recorded = next((body for body in history if _is_of(body, error)), None)
     return None if recorded is None else first_difference(_asked(recorded), _asked(error.asks))
 
 
