@@ -90,3 +90,16 @@ def test_decisions_become_a_data_set(seekpoint: Shell, log: MemoryLog) -> None:
     everybodys = [json.loads(line)["process"] for line in Path("all.jsonl").read_text().splitlines()]
     assert sorted(everybodys) == ["p", "p", "q", "q"]
     assert seekpoint("export", "--dataset", "none.jsonl").code == 2
+
+
+def test_a_file_that_is_there_is_only_replaced_if_asked(seekpoint: Shell, log: MemoryLog) -> None:
+    """It may be somebody's only copy of a history."""
+    on(log, lambda node: node.run(chatter(), "p"))
+    for arguments, file in ((("p", "p.spk"), "p.spk"), (("--dataset", "d.jsonl", "p"), "d.jsonl")):
+        Path(file).write_bytes(b"kept")
+        refused = seekpoint("export", *arguments)
+        assert (refused.code, "there is a file of this name" in refused.err) == (4, True)
+        assert "--overwrite" in refused.err
+        assert Path(file).read_bytes() == b"kept"
+        assert seekpoint("export", *arguments, "--overwrite").code == 0
+        assert b"kept" not in Path(file).read_bytes()

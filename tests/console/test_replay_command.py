@@ -34,11 +34,19 @@ def test_from_a_topic_into_a_file_and_into_staging(world: StagingWorld) -> None:
     assert "nothing was written" in dry.stderr
     (world.directory / "ids").write_text("case-3\n")
     chosen = ("--process", "case-1", "--processes-from", str(world.directory / "ids"), "--header", "tenant=a")
-    captured = world.run("replay", "--from", f"prod/{topic}", "--into", file, *chosen, "--since", str(START_S + 10))
+    since = ("--since", str(START_S + 10))
+    captured = world.run("replay", "--from", f"prod/{topic}", "--into", file, *chosen, *since)
     assert captured.returncode == 0, captured.stderr
     assert "source and target are equal" in captured.stderr
     assert captured.stdout.split()[:3] == ["partition", "records", "bytes"]
     assert "states will differ" in captured.stderr
+    here = world.run("replay", "--from", f"prod/{topic}", "--into", file, "--json")
+    assert (here.returncode, "there is a file of this name" in here.stderr) == (4, True)
+    once_more = world.run("replay", "--from", f"prod/{topic}", "--into", file, *chosen, "--overwrite", "--json")
+    assert json.loads(once_more.stdout)["replayed"] == 20
+    assert (
+        world.run("replay", "--from", f"prod/{topic}", "--into", file, *chosen, "--overwrite", *since).returncode == 0
+    )
     again = world.run("replay", "--from", file, "--into", file)
     assert (again.returncode, "the target is the source" in again.stderr) == (4, True)
     other = str(world.directory / "other.spk")

@@ -35,6 +35,7 @@ def export(
         Path | None, typer.Option("--dataset", metavar="FILE", help="Decisions as JSON lines; then only IDs follow.")
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="The decisions of every process.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FILE if it is there.")] = False,
     json: AsJson = False,
 ) -> None:
     """Put a process into a file, or decisions into a data set.
@@ -45,11 +46,11 @@ def export(
     if dataset is not None:
         if every is bool(given):
             raise typer.BadParameter("name processes, or take --all", param_hint="ID")
-        facts = _dataset(target, dataset, None if every else given)
+        facts = _dataset(target, dataset, None if every else given, overwrite)
     elif every or len(given) != 2:
         raise typer.BadParameter("it takes a process and a file: seekpoint export ID FILE", param_hint="ID FILE")
     else:
-        facts = _export(target, given[0], Path(given[1]))
+        facts = _export(target, given[0], Path(given[1]), overwrite)
     if json:
         emit_json(facts)
     else:
@@ -57,18 +58,21 @@ def export(
         say(f"{counted(facts[f'{what}s'], what)} in {facts['file']}")
 
 
-def _export(target: Target, process_id: str, file: Path) -> dict[str, Any]:
+def _export(target: Target, process_id: str, file: Path, overwrite: bool) -> dict[str, Any]:
     from seekpoint.consumers.staging.process_file import ProcessFile
 
-    count = ProcessFile.write(target.log, process_id, file)
+    count = ProcessFile.write(target.log, process_id, file, overwrite=overwrite)
     return {"process_id": process_id, "file": str(file), "records": count}
 
 
 # --- a data set
-def _dataset(target: Target, file: Path, process_ids: list[str] | None) -> dict[str, Any]:
+def _dataset(target: Target, file: Path, process_ids: list[str] | None, overwrite: bool) -> dict[str, Any]:
     """Written beside its name; the file appears when it is whole."""
     import orjson
 
+    from seekpoint.consumers.staging.files import refuse_existing
+
+    refuse_existing(file, overwrite=overwrite)
     part = file.with_name(file.name + ".part")
     rows = _everybodys(target) if process_ids is None else _theirs(target, process_ids)
     count = 0

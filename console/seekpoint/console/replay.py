@@ -70,6 +70,8 @@ ProgressPath = Annotated[
 ]
 MapPath = Annotated[Path | None, _option("--offset-map", panel=_KEEP, metavar="FILE", about="Write where each went.")]
 
+Overwrite = Annotated[bool, _option("--overwrite", panel=_KEEP, about="Replace FILE.spk if it is there.")]
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""
@@ -98,6 +100,7 @@ def replay(
     rate: Rate = None,
     progress: ProgressPath = None,
     offset_map: MapPath = None,
+    overwrite: Overwrite = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Read, select and mask; write nothing.")] = False,
     json: AsJson = False,
 ) -> int:
@@ -115,7 +118,8 @@ def replay(
         strip_headers=() if keep_headers else STRIPPED,
     )
     file = None if dry_run else progress or _progress_path(plan, source, into)
-    with Replay.connect(source, into, plan, clusters=_clusters(target), progress=file, offset_map=offset_map) as made:
+    kept: dict[str, Any] = {"progress": file, "offset_map": offset_map, "overwrite": overwrite}
+    with Replay.connect(source, into, plan, clusters=_clusters(target), **kept) as made:
         report = _watched(made, dry_run)
     if json:
         emit_json(report.to_dict())

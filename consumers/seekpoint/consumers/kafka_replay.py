@@ -32,7 +32,8 @@ from seekpoint.consumers.kafka_client import (
 from seekpoint.consumers.kafka_errors import END_OF_PARTITION, OUT_OF_RANGE, passes, translated
 from seekpoint.consumers.points import Point
 from seekpoint.consumers.recoverer import Recoverer
-from seekpoint.consumers.staging.capture import CaptureFile, CaptureTarget
+from seekpoint.consumers.staging.capture import CaptureFile
+from seekpoint.consumers.staging.capture_target import CaptureTarget
 from seekpoint.consumers.staging.places import Place
 from seekpoint.consumers.staging.ports import OnDelivery, Source, Stretch, Target, TopicFacts
 from seekpoint.schemas.clusters import Cluster, cluster_of
@@ -92,13 +93,20 @@ def open_source(text: str, clusters: Mapping[str, Cluster]) -> Source:
     return KafkaTopic(cluster_of(clusters, str(place.cluster)), str(place.topic))
 
 
-def open_target(text: str, source: Source, clusters: Mapping[str, Cluster]) -> tuple[Target, bool]:
-    """The target that ``text`` names, and whether it may be written: a file always, a cluster if it is staging."""
+def open_target(
+    text: str, source: Source, clusters: Mapping[str, Cluster], *, overwrite: bool = False
+) -> tuple[Target, bool]:
+    """The target that ``text`` names, and whether it may be written: a file always, a cluster if it is staging.
+
+    Raises ``ReplayRefused`` for a file that is there, unless ``overwrite``; and for a topic to be overwritten.
+    """
     place = Place.parse(text)
     if place.file is not None:
         if isinstance(source, CaptureFile) and source.path.resolve() == Path(place.file).resolve():
             raise ReplayRefused("the target is the source", path=place.file, hint="name another file")
-        return CaptureTarget(place.file, source.facts()), True
+        return CaptureTarget(place.file, source.facts(), overwrite=overwrite), True
+    if overwrite:
+        raise ReplayRefused("only a file is overwritten, never a topic", target=text, hint="leave --overwrite out")
     cluster = cluster_of(clusters, str(place.cluster))
     return KafkaTopic(cluster, str(place.topic)), cluster.is_staging
 
@@ -222,7 +230,7 @@ class KafkaTopic:
         """By recovery, from a checkpoint where one can be used; never from the view, and no dead letter is written."""
         recoverer, point = self._recoverer, Point(offset=offset)
         found = recoverer.recover(process_id, point=point, missing_ok=True)
-        return found.state if found.known else None
+        return found.state if found.state.offset >= 0 else None
 
     @cached_property
     def _recoverer(self) -> Recoverer:

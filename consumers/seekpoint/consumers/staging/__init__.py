@@ -3,7 +3,8 @@
 >>> from seekpoint.consumers.staging import MemoryTopic, Plan, Replay, Selection
 """
 
-from seekpoint.consumers.staging.capture import CaptureFile, CaptureTarget
+from seekpoint.consumers.staging.capture import CaptureFile
+from seekpoint.consumers.staging.capture_target import CaptureTarget
 from seekpoint.consumers.staging.mask_rules import MaskRules
 from seekpoint.consumers.staging.memory_topic import MemoryTopic
 from seekpoint.consumers.staging.pace import Pace

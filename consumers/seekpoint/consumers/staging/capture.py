@@ -1,54 +1,26 @@
 """Records in a file: an Avro object container that any Avro tool opens, with each record's coordinates.
 
-A capture is a source and a target like a topic is. What it was captured from, and what was selected and masked, stands
-in the container's metadata (``seekpoint.capture``). It is written beside its name and gets the name when it is whole.
+A capture is a source like a topic is; ``capture_target`` writes it. What it was captured from, and what was selected
+and masked, stands in the container's metadata.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-from seekpoint.consumers.staging.headers import JOB, OFFSET, SOURCE, TIMESTAMP, Origin
 from seekpoint.consumers.staging.memory_topic import Kept
-from seekpoint.consumers.staging.ports import OnDelivery, Stretch, TopicFacts
-from seekpoint.schemas.errors import JournalUnavailable, ReplayRefused, SeekpointError
+from seekpoint.consumers.staging.ports import Stretch, TopicFacts
+from seekpoint.schemas.errors import ReplayRefused
 from seekpoint.schemas.log import Watermarks
 
-__all__ = ["CaptureFile", "CaptureTarget"]
+__all__ = ["META", "CaptureFile", "CaptureReading", "kept"]
 
-_META = "seekpoint.capture"
-_SYNC_RECORDS = 500
-_SCHEMA: dict[str, Any] = {
-    "type": "record",
-    "name": "Captured",
-    "namespace": "seekpoint",
-    "doc": "One record of a Kafka topic, and where it lay.",
-    "fields": [
-        {"name": "partition", "type": "int"},
-        {"name": "offset", "type": "long"},
-        {"name": "source_partition", "type": "int", "doc": "Differs from partition where keys were masked or renamed."},
-        {"name": "source_offset", "type": "long"},
-        {"name": "timestamp_ms", "type": "long"},
-        {"name": "key", "type": ["null", "bytes"]},
-        {"name": "value", "type": ["null", "bytes"]},
-        {
-            "name": "headers",
-            "type": {
-                "type": "array",
-                "items": {
-                    "type": "record",
-                    "name": "Header",
-                    "fields": [{"name": "name", "type": "string"}, {"name": "value", "type": ["null", "bytes"]}],
-                },
-            },
-        },
-    ],
-}
+META = "seekpoint.capture"
+"""The metadata's name."""
 
 
 class CaptureFile:
@@ -105,14 +77,14 @@ class CaptureFile:
         try:
             with self.path.open("rb") as file:
                 meta = fastavro.reader(file).metadata
-            return dict(json.loads(meta[_META]))
+            return dict(json.loads(meta[META]))
         except OSError as exc:
             raise ReplayRefused(f"the capture cannot be read: {exc.strerror}", path=str(self.path)) from exc
         except Exception as exc:  # fastavro raises what it likes for bytes that are none
             raise ReplayRefused("the file is no capture", path=str(self.path)) from exc
 
     def _records(self) -> Iterator[Kept]:
-        return map(_kept, self.rows())
+        return map(kept, self.rows())
 
     def rows(self) -> Iterator[Any]:
         """The records as they are written."""
@@ -133,7 +105,8 @@ class CaptureFile:
         return self._index
 
 
-def _kept(record: Any) -> Kept:
+def kept(record: Any) -> Kept:
+    """A row of the file as the record it was."""
     headers = [(header["name"], header["value"]) for header in record["headers"]]
     place = record["partition"], record["offset"]
     return Kept(*place, record["key"], record["value"], record["timestamp_ms"], headers or None)
@@ -183,177 +156,3 @@ class CaptureReading:
     def _is_wanted(self, record: Kept) -> bool:
         stretch = self._wanted.get(record.partition())
         return stretch is not None and stretch.start <= record.offset() < stretch.stop
-
-
-class CaptureTarget:
-    """A capture, written. The records keep their own coordinates; provenance goes into the metadata."""
-
-    def __init__(self, path: str | Path, source: TopicFacts) -> None:
-        self.path = Path(path)
-        self._source = source
-        self.renumbers = False
-        """Whether keys change: then records lie in other partitions, and get offsets anew there."""
-        self._schemas: dict[bytes, bytes] = {}
-        self._audit: dict[str, Any] = {}
-        self._sender: CaptureSender | None = None
-
-    def facts(self) -> TopicFacts:
-        """It takes any number of partitions: those of the source."""
-        return TopicFacts(
-            cluster_id=f"file:{self.path.resolve()}",
-            topic=self.path.name,
-            topic_id="file",
-            partitions=self._source.partitions,
-        )
-
-    def marks(self) -> dict[int, Watermarks]:
-        """It begins empty, and anew each time."""
-        return {partition: Watermarks(0, 0) for partition in range(self._source.partitions)}
-
-    def offset_at(self, partition: int, timestamp_ms: int) -> int | None:
-        """There is none yet."""
-        return None
-
-    def schemas(self) -> dict[bytes, bytes]:
-        """Those it was given."""
-        return dict(self._schemas)
-
-    def put_schemas(self, records: Mapping[bytes, bytes]) -> None:
-        """Keep them for the metadata."""
-        self._schemas.update(records)
-
-    def audit(self, key: bytes, value: bytes) -> None:
-        """Keep it for the metadata: what was known when the capture began."""
-        if self._sender is None:
-            self._audit = json.loads(value)
-
-    def sender(self, *, linger_ms: float) -> CaptureSender:
-        """The writer of the file."""
-        self._sender = CaptureSender(self.path, self._meta(), renumbers=self.renumbers)
-        return self._sender
-
-    def read(self, stretches: Sequence[Stretch]) -> CaptureReading:
-        """What was written, to be compared: the file as it will be read."""
-        if self._sender is not None:
-            self._sender.finish()
-        capture = CaptureFile(self.path)
-        whole = [Stretch(partition, 0, mark.high) for partition, mark in capture.marks().items()]
-        return CaptureReading(_with_origins(capture, str(self._audit.get("job", ""))), whole)
-
-    def close(self) -> None:
-        """Drop what is not whole."""
-        if self._sender is not None:
-            self._sender.abandon()
-
-    def _meta(self) -> dict[str, Any]:
-        facts = {name: getattr(self._source, name) for name in ("cluster_id", "topic", "topic_id", "partitions")}
-        schemas = {key.hex(): value.hex() for key, value in self._schemas.items()}
-        return {**facts, "schemas": schemas, "audit": self._audit}
-
-
-def _with_origins(capture: CaptureFile, job: str) -> Iterator[Kept]:
-    """The records of a capture with the headers that a comparison looks for."""
-    facts = capture.facts()
-    for row in capture.rows():
-        each = _kept(row)
-        source = f"{facts.cluster_id}/{facts.topic}/{row['source_partition']}"
-        stamp = each.timestamp()[1]
-        origin = [(JOB, job), (SOURCE, source), (OFFSET, str(row["source_offset"])), (TIMESTAMP, str(stamp))]
-        headers = [*(each.headers() or ()), *((name, text.encode()) for name, text in origin)]
-        yield Kept(each.partition(), each.offset(), each.key(), each.value(), stamp, headers)
-
-
-class CaptureSender:
-    """A ``Sender`` into a file."""
-
-    def __init__(self, path: Path, meta: Mapping[str, Any], *, renumbers: bool) -> None:
-        self._path = path
-        self._next: dict[int, int] | None = {} if renumbers else None
-        self._part = path.with_name(path.name + ".part")
-        self._meta = {_META: json.dumps(meta)}
-        self._rows: list[dict[str, Any]] = []
-        self._told: list[OnDelivery] = []
-        self._file: BinaryIO | None = self._open()
-        self._write_rows()
-
-    def produce(
-        self,
-        value: bytes | None,
-        key: bytes | None,
-        partition: int,
-        on_delivery: OnDelivery,
-        timestamp: int,
-        headers: Any,
-    ) -> None:
-        """One record, at the place it had."""
-        origin = Origin.of(headers)
-        assert origin is not None  # a replay puts it on every record
-        kept = [{"name": name, "value": text} for name, text in headers if not name.startswith("seekpoint-replay-")]
-        place = {"source_partition": origin.partition, "source_offset": origin.offset, "timestamp_ms": timestamp}
-        offset = origin.offset
-        if self._next is not None:
-            offset = self._next.get(partition, 0)
-            self._next[partition] = offset + 1
-        row = {**place, "partition": partition, "offset": offset, "key": key, "value": value, "headers": kept}
-        self._rows.append(row)
-        self._told.append(on_delivery)
-        if len(self._rows) >= _SYNC_RECORDS:
-            self._write_rows()
-
-    def poll(self, timeout_s: float) -> None:
-        """Tell of what was handed to the system."""
-        if timeout_s > 0 and not self._told:
-            import time
-
-            time.sleep(timeout_s)
-        self._write_rows()
-        told, self._told = self._told, []
-        for each in told:
-            each(None, None)
-
-    def refusal(self, error: Any) -> SeekpointError:
-        """Nothing is ever refused here."""
-        return JournalUnavailable(f"a record was refused: {error}")
-
-    def flush(self, timeout_s: float) -> int:
-        """Tell of all."""
-        self.poll(0)
-        return 0
-
-    def finish(self) -> None:
-        """All is there: give it its name."""
-        if self._file is not None:
-            self._write_rows()
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            self._file.close()
-            self._file = None
-            os.replace(self._part, self._path)
-
-    def close(self) -> None:
-        """Nothing: the file gets its name when it is read back, and is dropped with its target if it never is."""
-
-    def abandon(self) -> None:
-        """Remove what did not become whole."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-            self._part.unlink(missing_ok=True)
-
-    def _open(self) -> BinaryIO:
-        try:
-            return self._part.open("w+b")
-        except OSError as exc:
-            raise ReplayRefused(f"the capture cannot be written: {exc.strerror}", path=str(self._path)) from exc
-
-    def _write_rows(self) -> None:
-        """A container of its own the first time; more blocks of it later."""
-        import fastavro
-
-        if self._file is None or (not self._rows and self._file.tell() > 0):
-            return
-        rows, self._rows = self._rows, []
-        if self._file.tell() == 0:
-            fastavro.writer(self._file, _SCHEMA, rows, metadata=self._meta)
-        else:
-            fastavro.writer(self._file, _SCHEMA, rows)  # appends blocks: the file is open for reading too

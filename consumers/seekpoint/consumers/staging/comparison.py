@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TextIO
 
+from seekpoint.consumers.staging.files import beside, unwritable, writing
 from seekpoint.consumers.staging.ports import Reading, Source, Stretch
 from seekpoint.consumers.staging.tallies import Arrivals, Run
-from seekpoint.schemas.errors import ReplayMismatch, ReplayRefused
+from seekpoint.schemas.errors import ReplayMismatch
 
 __all__ = ["OffsetMap", "read_back"]
 
 _BATCH_RECORDS = 2_000
+_MAP = "the offset map"
 _SILENT_TAKES_MAX = 600
 
 
@@ -25,36 +27,33 @@ class OffsetMap:
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
-        self.runs = 0
-        self._part = None if path is None else path.with_name(path.name + ".part")
         self._file: TextIO | None = None
 
     def add(self, run: Run) -> None:
         """One more run."""
-        self.runs += 1
-        if self._part is not None:
-            if self._file is None:
-                self._file = self._open(self._part)
+        if self.path is not None:
             place = f"{run.partition}\t{run.offset}\t{run.target_partition}\t{run.target_offset}"
-            self._file.write(f"{place}\t{run.count}\n")
+            self._write(self.path, f"{place}\t{run.count}\n")
 
     def finish(self) -> None:
         """The map is whole."""
-        if self.path is None or self._part is None:
+        if self.path is None:
             return
-        if self._file is None:
-            self._file = self._open(self._part)
-        self._file.close()
+        self._write(self.path, "")
+        with writing(_MAP, self.path):
+            if self._file is not None:
+                self._file.close()
+            os.replace(beside(self.path), self.path)
         self._file = None
-        os.replace(self._part, self.path)
 
-    def _open(self, path: Path) -> TextIO:
+    def _write(self, path: Path, text: str) -> None:
         try:
-            file = path.open("w")
+            if self._file is None:
+                self._file = beside(path).open("w")
+                self._file.write("source_partition\tsource_offset\ttarget_partition\ttarget_offset\trecords\n")
+            self._file.write(text)
         except OSError as exc:
-            raise ReplayRefused(f"the offset map cannot be written: {exc.strerror}", path=str(self.path)) from exc
-        file.write("source_partition\tsource_offset\ttarget_partition\ttarget_offset\trecords\n")
-        return file
+            raise unwritable(_MAP, path, exc) from exc
 
 
 def read_back(target: Source, start: Mapping[int, int], job: str, offset_map: OffsetMap) -> Arrivals:

@@ -10,7 +10,19 @@ from typing import NamedTuple
 from seekpoint.consumers.staging.ports import Headers
 from seekpoint.schemas.errors import ReplayRefused
 
-__all__ = ["JOB", "OFFSET", "PATH", "SEEDED", "SOURCE", "STRIPPED", "TIMESTAMP", "HeaderRules", "Origin", "Provenance"]
+__all__ = [
+    "JOB",
+    "OFFSET",
+    "PATH",
+    "SEEDED",
+    "SOURCE",
+    "STRIPPED",
+    "TIMESTAMP",
+    "HeaderRules",
+    "Origin",
+    "Provenance",
+    "without_ours",
+]
 
 _OURS = "seekpoint-replay-"
 JOB = f"{_OURS}job"
@@ -66,6 +78,11 @@ class HeaderRules:
         return [header for header in headers if stays(header[0])]
 
 
+def without_ours(headers: Headers) -> list[tuple[str, bytes | None]]:
+    """What a record had before a replay added to it."""
+    return [header for header in headers if not header[0].startswith(_OURS)]
+
+
 class Origin(NamedTuple):
     """Where a replayed record came from, as its headers say."""
 
@@ -75,8 +92,14 @@ class Origin(NamedTuple):
     partition: int
     offset: int
     timestamp_ms: int
-    path: tuple[str, ...]
-    seeded: bool
+    path: tuple[str, ...] = ()
+    seeded: bool = False
+
+    def headers(self) -> list[tuple[str, bytes]]:
+        """What a record of no replay before it gets."""
+        source = f"{self.source}/{self.partition}"
+        told = {JOB: self.job, SOURCE: source, OFFSET: str(self.offset), TIMESTAMP: str(self.timestamp_ms)}
+        return [(name, text.encode()) for name, text in told.items()]
 
     @classmethod
     def of(cls, headers: Headers | None) -> Origin | None:

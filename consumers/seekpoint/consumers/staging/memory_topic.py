@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from seekpoint.consumers.staging.ports import Headers, OnDelivery, Stretch, TopicFacts
-from seekpoint.schemas.errors import JournalUnavailable, SeekpointError
+from seekpoint.consumers.staging.senders import PromptSender
 from seekpoint.schemas.log import Watermarks
 
 __all__ = ["Kept", "MemoryTopic"]
@@ -220,12 +219,12 @@ class MemoryReading:
         """Nothing to give up."""
 
 
-class MemorySender:
+class MemorySender(PromptSender):
     """A ``Sender``: what is sent has arrived, and is told of at the next poll."""
 
     def __init__(self, topic: MemoryTopic) -> None:
+        super().__init__()
         self._topic = topic
-        self._deliveries: list[OnDelivery] = []
 
     def produce(
         self,
@@ -241,23 +240,3 @@ class MemorySender:
             raise BufferError("the queue is full")
         self._topic._take(partition, key, value, timestamp, list(headers))
         self._deliveries.append(on_delivery)
-
-    def poll(self, timeout_s: float) -> None:
-        """Tell of what arrived; where nothing did, wait as long as asked."""
-        told, self._deliveries = self._deliveries, []
-        for each in told:
-            each(None, None)
-        if not told and timeout_s > 0:
-            time.sleep(timeout_s)
-
-    def refusal(self, error: Any) -> SeekpointError:
-        """Nothing is ever refused here."""
-        return JournalUnavailable(f"a record was refused: {error}")
-
-    def flush(self, timeout_s: float) -> int:
-        """Tell of all."""
-        self.poll(0)
-        return 0
-
-    def close(self) -> None:
-        """Nothing to drop."""

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from seekpoint.consumers.history import Logged
-from seekpoint.consumers.staging.capture import CaptureFile, CaptureTarget
-from seekpoint.consumers.staging.headers import JOB, OFFSET, SOURCE, TIMESTAMP
+from seekpoint.consumers.staging.capture import CaptureFile
+from seekpoint.consumers.staging.capture_target import CaptureTarget
+from seekpoint.consumers.staging.headers import Origin
 from seekpoint.consumers.staging.ports import TopicFacts
 from seekpoint.schemas.codec import Codec
 from seekpoint.schemas.entry import process_key
@@ -43,16 +44,16 @@ class ProcessFile:
         (self.process_id,) = ids
 
     @classmethod
-    def write(cls, log: LogReader, process_id: str, path: str | Path) -> int:
+    def write(cls, log: LogReader, process_id: str, path: str | Path, *, overwrite: bool = False) -> int:
         """Put a process into a file, as of now; how many records. The file appears when it is whole. Blocks.
 
         Raises ``UnknownProcess``, ``JournalGap`` if a part of the log was trimmed (its beginning could be missing),
-        ``ReplayRefused`` if the file cannot be written.
+        ``ReplayRefused`` if the file cannot be written, or is there already (unless ``overwrite``).
         """
         key = process_key(process_id)
         partition = partition_of(key, log.partitions)
         marks = log.watermarks(partition)
-        target = CaptureTarget(path, _facts(log))
+        target = CaptureTarget(path, _facts(log), overwrite=overwrite)
         target.put_schemas(log.table("schemas").items())
         sender = target.sender(linger_ms=0)
         try:
@@ -94,9 +95,7 @@ def _delivered(error: object, message: object) -> None:
 
 def _origin(log: LogReader, record: Record) -> list[tuple[str, bytes]]:
     """Where the record lay, as a capture takes it."""
-    source = f"/{log.name}.journal/{record.partition}"
-    told = {JOB: "export", SOURCE: source, OFFSET: str(record.offset), TIMESTAMP: str(record.timestamp_ms)}
-    return [(name, text.encode()) for name, text in told.items()]
+    return Origin("export", f"/{log.name}.journal", record.partition, record.offset, record.timestamp_ms).headers()
 
 
 def _check_first(log: LogReader, record: Record, count: int, low: int) -> None:

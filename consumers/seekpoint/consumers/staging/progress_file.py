@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from seekpoint.consumers.staging.files import beside, writing
 from seekpoint.consumers.staging.ports import Stretch
 from seekpoint.consumers.staging.tallies import Tallies
 from seekpoint.schemas.errors import ReplayRefused
@@ -104,15 +105,13 @@ class ProgressFile:
         """Replace what the file says: a crash leaves the former or the new one."""
         if self.path is None:
             return
-        part = self.path.with_name(self.path.name + ".part")
-        try:
+        part = beside(self.path)
+        with writing("the progress file", self.path):
             with part.open("w") as file:
                 file.write(progress.to_json())
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(part, self.path)
-        except OSError as exc:
-            raise ReplayRefused(f"the progress file cannot be written: {exc.strerror}", path=str(self.path)) from exc
 
     def close(self) -> None:
         """Let others have it."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from seekpoint.consumers.staging.capture import CaptureTarget
+from seekpoint.consumers.staging.capture_target import CaptureTarget
 from seekpoint.consumers.staging.comparison import OffsetMap, read_back
 from seekpoint.consumers.staging.copying import Control, Copier, Flow, Settled
 from seekpoint.consumers.staging.headers import HeaderRules, Provenance
@@ -95,18 +95,19 @@ class Replay:
         plan: Plan | None = None,
         *,
         clusters: Mapping[str, Cluster] | None = None,
+        overwrite: bool = False,
         **more: Any,
     ) -> Replay:
         """A replay between ``CLUSTER/TOPIC`` (or ``FILE.spk``) and another one, by the profiles of ``seekpoint.toml``.
 
         ``clusters`` are used instead of those. Further keywords are the constructor's. Raises ``InvalidSetting`` for a
-        cluster without a profile.
+        cluster without a profile, ``ReplayRefused`` for a target file that is there already, unless ``overwrite``.
         """
         from seekpoint.consumers.kafka_replay import open_source, open_target  # Kafka's client, for who replays on it
 
         clusters = load_clusters() if clusters is None else clusters
         opened = open_source(source, clusters)
-        to, is_staging = open_target(target, opened, clusters)
+        to, is_staging = open_target(target, opened, clusters, overwrite=overwrite)
         return cls(opened, to, plan, names=(source, target), is_staging=is_staging, **more)
 
     # --- what can be done -----------------------------------------------------------------------------------------

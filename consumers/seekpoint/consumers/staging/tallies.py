@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
 
-from seekpoint.consumers.staging.headers import JOB, OFFSET, TIMESTAMP, Origin
+from seekpoint.consumers.staging.headers import JOB, OFFSET, TIMESTAMP, Origin, without_ours
 from seekpoint.consumers.staging.ports import Headers
 from seekpoint.schemas.errors import ReplayMismatch
 
@@ -125,8 +125,7 @@ class Arrivals:
             return
         origin = Origin.of(headers)
         if origin is not None and origin.job == self.job:
-            kept = [header for header in headers if not header[0].startswith("seekpoint-replay-")]
-            self._count(message, kept, origin.partition, origin.offset, origin.timestamp_ms, origin.seeded)
+            self._count(message, without_ours(headers), *origin[2:5], origin.seeded)
 
     def _count(self, message: Any, kept: Headers, source: int, offset: int, stamp: int, seeded: bool) -> None:
         key, value, partition = message.key(), message.value(), message.partition()

@@ -1,0 +1,132 @@
+"""Captures: a replay into a file, and out of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from owners import Owner
+from replay_topics import assert_equal, filled, folded, journal, prod, staging
+from seekpoint.consumers.staging.capture import CaptureFile
+from seekpoint.consumers.staging.capture_target import CaptureTarget
+from seekpoint.consumers.staging.mask_rules import MaskRules
+from seekpoint.consumers.staging.pace import Pace
+from seekpoint.consumers.staging.plan import Plan
+from seekpoint.consumers.staging.replay import Replay
+from seekpoint.consumers.staging.selection import Selection
+from seekpoint.schemas.errors import ReplayRefused
+
+
+def test_a_capture_gives_back_what_was_captured(tmp_path: Path) -> None:
+    """Coordinates, times, headers, nulls; any Avro tool reads it, and it is replayed like a topic."""
+    source, file = journal(filled(), 4), tmp_path / "run.spk"
+    source.compact(1, [3])
+    assert Replay(source, CaptureTarget(file, source.facts())).run().checked
+    capture = CaptureFile(file)
+    assert capture.facts().topic_id == source.facts().topic_id
+    assert capture.schemas() == source.schemas()
+    target = staging()
+    report = Replay(capture, target).run()
+    assert report.replayed == 39
+    assert_equal(source, target)
+    slices = Replay(capture, staging(), Plan(selection=Selection(offsets={1: (2, 5)}))).run()
+    assert (slices.replayed, slices.missing_offsets) == (3, 1)
+    late = Selection(since_ms=1_700_000_000_030)
+    assert Replay(capture, staging(), Plan(selection=late)).run().replayed > 0
+
+
+def test_a_masked_capture_can_be_replayed_and_folds(tmp_path: Path) -> None:
+    """Keys that changed lie in other partitions there, in order."""
+    source, file = journal(prod(), 4), tmp_path / "run.spk"
+    for number in range(9):
+        owner = Owner(source.append, 4, f"case-{number}")
+        owner.claim()
+        owner.update("n", str(number))
+    masks = MaskRules.from_dict(
+        {"mask": [{"kinds": ["claim", "context_updated"], "path": "process_id", "do": "hash"}]}, key=bytes(32)
+    )
+    assert Replay(source, CaptureTarget(file, source.facts()), Plan(masks=masks)).run().checked
+    assert b"case-" not in file.read_bytes()
+    target = staging(2)
+    Replay(CaptureFile(file), target).run()
+    assert {state.content_hash for state in folded(target).values()} == {
+        state.content_hash for state in folded(source).values()
+    }
+
+
+def test_a_capture_that_did_not_become_whole_has_no_name(tmp_path: Path) -> None:
+    """What was cut off is refused, and so is what is none."""
+    source, file = filled(), tmp_path / "run.spk"
+    replay = Replay(source, CaptureTarget(file, source.facts()), Plan(pace=Pace(rate=20)))
+    replay.stop()
+    replay.run()
+    replay.close()
+    assert list(tmp_path.iterdir()) == []
+    Replay(source, CaptureTarget(file, source.facts())).run()
+    file.write_bytes(file.read_bytes()[:-20])
+    with pytest.raises(ReplayRefused, match="damaged or cut off"):
+        Replay(CaptureFile(file), staging()).run()
+    file.write_bytes(b"no capture")
+    with pytest.raises(ReplayRefused, match="no capture"):
+        CaptureFile(file)
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_file_that_is_there_is_not_replaced_unless_asked(tmp_path: Path, dry_run: bool) -> None:
+    """It may be the only copy of an incident. Replaced, it is the former one until the new one is whole."""
+    source, file = filled(), tmp_path / "run.spk"
+    file.write_bytes(b"an incident")
+    with pytest.raises(ReplayRefused, match="there is a file of this name") as caught:
+        Replay(source, CaptureTarget(file, source.facts())).run()
+    assert (caught.value.path, "--overwrite" in caught.value.hint) == (str(file), True)
+    with Replay(source, CaptureTarget(file, source.facts(), overwrite=True)) as replay:
+        replay.dry_run() if dry_run else replay.run(lambda *_: check(file))
+    if dry_run:
+        check(file)
+    else:
+        assert len(list(CaptureFile(file).rows())) == 40
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def check(file: Path) -> None:
+    assert file.read_bytes() == b"an incident"
+
+
+def test_of_the_ends_of_a_replay_only_a_file_is_overwritten(tmp_path: Path) -> None:
+    """As they are written: nothing is connected to for that, and a topic is never emptied."""
+    source, file = filled(), tmp_path / "run.spk"
+    Replay(source, CaptureTarget(file, source.facts())).run()
+    with pytest.raises(ReplayRefused, match="there is a file of this name"):
+        Replay.connect(str(tmp_path / "run.spk"), str(copied(file)), clusters={})
+    with Replay.connect(str(file), str(copied(file)), clusters={}, overwrite=True) as again:
+        assert again.run().replayed == 40
+    with pytest.raises(ReplayRefused, match="never a topic"):
+        Replay.connect(str(file), "staging/t", clusters={}, overwrite=True)
+
+
+def copied(file: Path) -> Path:
+    other = file.with_name("other.spk")
+    other.write_bytes(file.read_bytes())
+    return other
+
+
+@pytest.mark.parametrize("fails", ["fsync", "replace"])
+def test_a_disk_that_takes_no_more_is_a_refusal_with_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    """And nothing is left of the file."""
+    source, file = filled(), tmp_path / "run.spk"
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, fails, full)
+    with (
+        Replay(source, CaptureTarget(file, source.facts())) as replay,
+        pytest.raises(ReplayRefused, match="No space left") as caught,
+    ):
+        replay.run()
+    assert caught.value.path == str(file)
+    assert list(tmp_path.iterdir()) == []
