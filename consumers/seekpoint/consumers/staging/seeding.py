@@ -40,7 +40,7 @@ class Recovering(Protocol):
     """A source that can find the state of a process as of an offset, without reading all before it."""
 
     def state_at(self, process_id: str, offset: int) -> State | None:
-        """The state right after ``offset``; None if there was no such process. Raises ``JournalGap``."""
+        """The state right after ``offset``; None if no entry made one. Raises ``JournalGap``."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -139,7 +139,7 @@ class Seeds:
             if entry.process_id.encode() == key:
                 advance(draft, message.offset(), entry, self.codec.limits)
         for key, draft in drafts.items():
-            if draft.epoch > 0 or draft.remembered:
+            if draft.offset >= 0:  # of nobody's entries too (forged, stale): behind them no seed of the source counts
                 yield key.decode(), draft.freeze()
 
     def _messages(self, stretch: Stretch) -> Iterator[Any]:

@@ -1,0 +1,111 @@
+"""Exactly once: a replay that died goes on, and the target holds what it would hold else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import seekpoint.consumers.staging.copying as copying
+from replay_topics import filled, seen, staging
+from seekpoint.consumers.staging.memory_topic import MemoryTopic
+from seekpoint.consumers.staging.pace import Pace
+from seekpoint.consumers.staging.plan import Plan
+from seekpoint.consumers.staging.progress_file import ProgressFile
+from seekpoint.consumers.staging.replay import Replay
+from seekpoint.consumers.staging.selection import Selection
+from seekpoint.schemas.errors import ReplayRefused
+
+
+@pytest.fixture(params=[3, 200_000], ids=["settled often", "never settled"])
+def generation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(copying, "_GENERATION_RECORDS", request.param)
+    monkeypatch.setattr(copying, "_BATCH_RECORDS", 4)
+    return int(request.param)
+
+
+PLANS = {
+    "plain": (Plan(), 4),
+    "by key": (Plan(), 3),
+    "prefix": (Plan(prefix="s-"), 4),
+    "selected": (Plan(selection=Selection(processes=frozenset({"case-1", "case-2"}))), 4),
+    "paced": (Plan(pace=Pace(speed=1000)), 4),
+}
+
+
+@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("crash", [0, 1, 2, 7, 12, 13, 29, 39, 40])
+def test_a_replay_that_died_goes_on_without_loss_or_double(
+    generation: int, plan: str, crash: int, tmp_path: Path
+) -> None:
+    """Wherever it died; twice; the result is the one of a replay that never did, record for record."""
+    asked, partitions = PLANS[plan]
+    oracle, target, file = staging(partitions), staging(partitions), tmp_path / "progress.json"
+    Replay(filled(), oracle, asked).run()
+    for after in (crash, 5):
+        target.crash_after(after)
+        try:
+            Replay(filled(), target, asked, progress=file, settle_s=0).run()
+            break
+        except KeyboardInterrupt:
+            continue
+    else:
+        target.crash_after(None)
+        report = Replay(filled(), target, asked, progress=file, settle_s=0).run()
+        assert report.checked
+        assert report.replayed == len(oracle.records())
+    for partition in range(partitions):
+        found, expected = ([seen(each) for each in each_of.records(partition)] for each_of in (target, oracle))
+        if partitions == 4 and plan != "paced":
+            assert found == expected
+        assert sorted(map(repr, found)) == sorted(map(repr, expected))
+
+
+def test_what_settled_is_not_read_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The second run starts where the first one's notes end, not at the beginning."""
+    monkeypatch.setattr(copying, "_GENERATION_RECORDS", 3)
+    monkeypatch.setattr(copying, "_BATCH_RECORDS", 4)
+    target, file = staging(), tmp_path / "progress.json"
+    target.crash_after(30)
+    with pytest.raises(KeyboardInterrupt):
+        Replay(filled(), target, progress=file).run()
+    target.crash_after(None)
+    report = Replay(filled(), target, progress=file, settle_s=0).run()
+    assert report.sent == 10
+    assert 0 < report.already_there < 30
+
+
+def test_a_replay_that_is_done_is_not_done_again(tmp_path: Path) -> None:
+    """The same command twice must not double the target."""
+    target, file = staging(), tmp_path / "progress.json"
+    Replay(filled(), target, progress=file).run()
+    with pytest.raises(ReplayRefused, match="done before"):
+        Replay(filled(), target, progress=file).run()
+    assert len(target.records()) == 40
+
+
+def test_a_progress_file_of_something_else_is_refused(tmp_path: Path) -> None:
+    """Another plan, another topic, junk; another pace is the same job."""
+    file, target = tmp_path / "progress.json", staging()
+    target.crash_after(5)
+    with pytest.raises(KeyboardInterrupt):
+        Replay(filled(), target, progress=file).run()
+    target.crash_after(None)
+    with pytest.raises(ReplayRefused, match="another plan"):
+        Replay(filled(), target, Plan(prefix="x-"), progress=file).run()
+    with pytest.raises(ReplayRefused, match="other topics"):
+        Replay(filled(), MemoryTopic(4, cluster_id="elsewhere"), progress=file).run()
+    assert Replay(filled(), target, Plan(pace=Pace(rate=1e6)), progress=file, settle_s=0).run().checked
+    file.write_text("junk")
+    with pytest.raises(ReplayRefused, match="none of ours"):
+        Replay(filled(), target, progress=file).run()
+
+
+def test_two_at_once_do_not_share_a_progress_file(tmp_path: Path) -> None:
+    """The second is refused while the first lives."""
+    first = ProgressFile(tmp_path / "progress.json")
+    first.load()
+    with pytest.raises(ReplayRefused, match="running already"):
+        Replay(filled(), staging(), progress=tmp_path / "progress.json").run()
+    first.close()
+    Replay(filled(), staging(), progress=tmp_path / "progress.json").run()
