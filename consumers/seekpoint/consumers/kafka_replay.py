@@ -1,14 +1,12 @@
-"""Both ends of a replay on a real Kafka: read without a group, written by an idempotent producer, each told of.
+"""A topic on a real Kafka as an end of a replay: what it is, what lies beside it, and the states in it.
 
 The production side is only ever asked and read: no group is joined, nothing committed, nothing written.
 """
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import cached_property
@@ -19,70 +17,37 @@ from seekpoint.consumers.kafka import KafkaReader
 from seekpoint.consumers.kafka_client import (
     AdminClient,
     ConfigResource,
-    Consumer,
     IsolationLevel,
     KafkaException,
     NewTopic,
     OffsetSpec,
-    Producer,
     ResourceType,
     TopicCollection,
     TopicPartition,
 )
-from seekpoint.consumers.kafka_errors import END_OF_PARTITION, OUT_OF_RANGE, passes, translated
+from seekpoint.consumers.kafka_replay_errors import TopicErrors
+from seekpoint.consumers.kafka_replay_reading import KafkaReading
+from seekpoint.consumers.kafka_replay_sender import KafkaSender
+from seekpoint.consumers.kafka_settings import LOGGED
 from seekpoint.consumers.points import Point
 from seekpoint.consumers.recoverer import Recoverer
 from seekpoint.consumers.staging.capture import CaptureFile
 from seekpoint.consumers.staging.capture_target import CaptureTarget
 from seekpoint.consumers.staging.places import Place
-from seekpoint.consumers.staging.ports import OnDelivery, Source, Stretch, Target, TopicFacts
+from seekpoint.consumers.staging.ports import Source, Stretch, Target, TopicFacts
 from seekpoint.schemas.clusters import Cluster, cluster_of
-from seekpoint.schemas.errors import JournalGap, JournalUnavailable, ReplayRefused, SeekpointError
+from seekpoint.schemas.errors import JournalUnavailable, ReplayRefused
 from seekpoint.schemas.log import Watermarks
 from seekpoint.schemas.state import State
 
 __all__ = ["AUDIT_TOPIC", "KafkaTopic", "open_source", "open_target"]
-
-_logger = logging.getLogger("seekpoint.consumers.kafka")
-_logger.addFilter(lambda record: "enable.gapless.guarantee" not in record.getMessage())
 
 AUDIT_TOPIC = "seekpoint.replays"
 """Where the target's cluster keeps what was replayed into it, by whom."""
 
 _JOURNAL, _SCHEMAS = ".journal", ".schemas"
 _RETRY_S = 0.1
-_LOGGED: Mapping[str, Any] = {"logger": _logger}
-_READER: Mapping[str, Any] = {
-    "group.id": "seekpoint-replay",  # never joined; the client insists on a name
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
-    "enable.partition.eof": True,
-    "isolation.level": "read_committed",
-    "auto.offset.reset": "error",
-    "allow.auto.create.topics": False,
-    "logger": _logger,
-}
-_READS: Mapping[str, Any] = {
-    # What waits in the client: so much memory a replay takes, whatever the topic's size.
-    "queued.max.messages.kbytes": 8_192,
-    "queued.min.messages": 10_000,
-    "fetch.max.bytes": 4_194_304,
-    "fetch.queue.backoff.ms": 5,
-    "fetch.wait.max.ms": 100,
-}
-_WRITER: Mapping[str, Any] = {
-    "enable.idempotence": True,
-    "enable.gapless.guarantee": True,  # a lane without a gap is what a resumed replay rests on
-    "acks": "all",
-    "message.timeout.ms": 0,
-    "message.max.bytes": 16_777_216,  # the topic holds the limit
-    "queue.buffering.max.messages": 20_000,
-    "queue.buffering.max.kbytes": 16_384,
-    "allow.auto.create.topics": False,
-    "logger": _logger,
-}
 _ENDS: tuple[Any, ...] = (OffsetSpec.earliest, OffsetSpec.latest)  # the client ships them without types
-_WRITES: Mapping[str, Any] = {"batch.size": 524_288}
 
 
 def open_source(text: str, clusters: Mapping[str, Cluster]) -> Source:
@@ -118,13 +83,14 @@ class KafkaTopic:
         self.cluster = cluster
         self.topic = topic
         self._settings = cluster.settings
+        self._errors = TopicErrors(cluster, topic)
         self._facts: TopicFacts | None = None
 
     # --- what it is
     def facts(self) -> TopicFacts:
         """Cluster id, topic id, partitions, settings; asked once. ``ReplayRefused`` if there is no such topic."""
         if self._facts is None:
-            with self._ours():
+            with self._errors.ours():
                 described = self._described(self.topic)
                 cluster = self._answer(self._admin.describe_cluster(request_timeout=self._timeout_s))
                 # What a source keeps and for how long is of no concern, and asking needs a right of its own.
@@ -174,7 +140,7 @@ class KafkaTopic:
         deadline = time.monotonic() + self._timeout_s
         while True:
             try:
-                with self._ours():
+                with self._errors.ours():
                     answers = self._admin.list_offsets(
                         asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._timeout_s
                     )
@@ -188,9 +154,7 @@ class KafkaTopic:
     # --- reading
     def read(self, stretches: Sequence[Stretch]) -> KafkaReading:
         """Read these: assigned by hand."""
-        with self._ours():
-            consumer = Consumer({**_READS, **self._settings.consumer_config(), **_READER})
-        return KafkaReading(self, consumer, stretches)
+        return KafkaReading(self.topic, self._settings, self._errors, stretches)
 
     def schemas(self) -> dict[bytes, bytes]:
         """The newest values of ``NAME.schemas``, if the topic is ``NAME.journal`` and that one is there."""
@@ -243,9 +207,7 @@ class KafkaTopic:
         """An idempotent producer."""
         if not self.cluster.is_staging:  # the last line of defence: nothing here writes to any other cluster
             raise ReplayRefused("the cluster is not marked as staging", cluster=self.cluster.name)
-        with self._ours():
-            config = {**_WRITES, **self._settings.producer_config(), "linger.ms": linger_ms, **_WRITER}
-            return KafkaSender(self, Producer(config))
+        return KafkaSender(self.topic, self._settings, self._errors, linger_ms=linger_ms)
 
     def put_schemas(self, records: Mapping[bytes, bytes]) -> None:
         """Write schemas that are missing beside the journal."""
@@ -263,7 +225,7 @@ class KafkaTopic:
         topic._write({key: value})
 
     def _create_audit(self) -> None:
-        with self._ours():
+        with self._errors.ours():
             brokers = len(self._admin.list_topics(timeout=self._timeout_s).brokers)
             config = {"retention.ms": "-1", "cleanup.policy": "delete"}
             topic = NewTopic(AUDIT_TOPIC, num_partitions=1, replication_factor=min(3, brokers), config=config)
@@ -307,8 +269,8 @@ class KafkaTopic:
     # --- the client
     @cached_property
     def _admin(self) -> AdminClient:
-        with self._ours():
-            return AdminClient({**self._settings.admin_config(), **_LOGGED})
+        with self._errors.ours():
+            return AdminClient({**self._settings.admin_config(), **LOGGED})
 
     @property
     def _timeout_s(self) -> float:
@@ -316,149 +278,3 @@ class KafkaTopic:
 
     def _answer(self, asked: Future[Any]) -> Any:
         return asked.result(self._timeout_s + 1)
-
-    def error(self, error: Any, **facts: Any) -> SeekpointError:
-        """A client's error as ours, without secrets."""
-        found = translated(error.name(), error.str(), self._settings, topic=self.topic, **facts)
-        found.facts.pop("journal", None)
-        found.facts["cluster"] = self.cluster.name
-        return found
-
-    @contextlib.contextmanager
-    def _ours(self) -> Iterator[None]:
-        try:
-            yield
-        except KafkaException as exc:
-            raise self.error(exc.args[0]) from exc
-        except TimeoutError as exc:
-            raise JournalUnavailable("Kafka does not answer", cluster=self.cluster.name, topic=self.topic) from exc
-
-
-class KafkaReading:
-    """A ``Reading``: one consumer, assigned by hand."""
-
-    def __init__(self, topic: KafkaTopic, consumer: Consumer, stretches: Sequence[Stretch]) -> None:
-        self._topic = topic
-        self._consumer = consumer
-        self._stops = {each.partition: each.stop for each in stretches}
-        self._open = set(self._stops)
-        with topic._ours():
-            consumer.assign([TopicPartition(topic.topic, each.partition, each.start) for each in stretches])
-
-    def take(self, records_max: int, timeout_s: float) -> list[Any]:
-        """What came. Raises ``JournalGap`` if the source was trimmed meanwhile."""
-        if not self._open:
-            return []
-        with self._topic._ours():
-            messages: list[Any] = self._consumer.consume(records_max, timeout_s)  # its types say None where none is
-        good = [message for message in messages if message.error() is None]
-        if len(good) < len(messages):
-            self._settle([message for message in messages if message.error() is not None])
-        newest = {message.partition(): message.offset() for message in good}
-        ended = [partition for partition, offset in newest.items() if offset >= self._stops[partition] - 1]
-        if ended:
-            stops = self._stops
-            good = [message for message in good if message.offset() < stops[message.partition()]]
-            self._end(ended)
-        return good
-
-    def unfinished(self) -> frozenset[int]:
-        """Those whose stretch was not read to its end."""
-        return frozenset(self._open)
-
-    def hold(self, partition: int) -> None:
-        """Pause it."""
-        if partition in self._open:
-            self._consumer.pause([TopicPartition(self._topic.topic, partition)])
-
-    def release(self, partition: int) -> None:
-        """Resume it."""
-        if partition in self._open:
-            self._consumer.resume([TopicPartition(self._topic.topic, partition)])
-
-    def close(self) -> None:
-        """Give the consumer up."""
-        self._consumer.close()
-
-    def _settle(self, events: Sequence[Any]) -> None:
-        for event in events:
-            error, partition = event.error(), event.partition()
-            name = error.name()
-            if name == END_OF_PARTITION:
-                if event.offset() >= self._stops.get(partition, 0):
-                    self._end([partition])
-            elif name in OUT_OF_RANGE:
-                raise JournalGap(
-                    "the source no longer has what is to be read: it was trimmed meanwhile",
-                    topic=self._topic.topic,
-                    partition=partition,
-                    hint="run the same replay from the offsets that are left",
-                )
-            elif not passes(name):
-                raise self._topic.error(error, partition=partition)
-            else:
-                _logger.debug("%s[%s]: %s", self._topic.topic, partition, name)
-
-    def _end(self, partitions: Sequence[int]) -> None:
-        """Nothing more is wanted of these."""
-        ended = [partition for partition in partitions if partition in self._open]
-        self._open.difference_update(ended)
-        if ended:
-            self._consumer.incremental_unassign([TopicPartition(self._topic.topic, one) for one in ended])
-
-
-class KafkaSender:
-    """A ``Sender``: one idempotent producer that never lets a record expire."""
-
-    def __init__(self, topic: KafkaTopic, producer: Producer) -> None:
-        self._topic = topic
-        self._name = topic.topic
-        self._producer = producer
-
-    def produce(
-        self,
-        value: bytes | None,
-        key: bytes | None,
-        partition: int,
-        on_delivery: OnDelivery,
-        timestamp: int,
-        headers: Any,
-    ) -> None:
-        """Hand it to the client. Raises ``BufferError`` if its queue is full."""
-        try:
-            # By position, which is quicker: topic, value, key, partition, callback, its other name, time, headers.
-            self._producer.produce(
-                self._name, value, key, partition, on_delivery, None, timestamp if timestamp > 0 else 0, headers
-            )
-        except KafkaException as exc:
-            raise self.refusal(exc.args[0]) from exc
-
-    def poll(self, timeout_s: float) -> None:
-        """Tell of deliveries."""
-        try:
-            self._producer.poll(timeout_s)
-        except KafkaException as exc:  # a fatal error is raised here too
-            raise self.refusal(exc.args[0]) from exc
-
-    def flush(self, timeout_s: float) -> int:
-        """Wait for deliveries."""
-        try:
-            return self._producer.flush(timeout_s)
-        except KafkaException as exc:
-            raise self.refusal(exc.args[0]) from exc
-
-    def refusal(self, error: Any) -> SeekpointError:
-        """A client's error as ours."""
-        if error.name() == "INVALID_TIMESTAMP":
-            return ReplayRefused(
-                "the target refuses the time of a record (message.timestamp.before.max.ms, .after.max.ms)",
-                topic=self._name,
-                hint="raise that setting of the target",
-            )
-        return self._topic.error(error)
-
-    def close(self) -> None:
-        """Drop what is not delivered, at once."""
-        with contextlib.suppress(KafkaException):
-            self._producer.purge(in_queue=True, in_flight=True, blocking=False)
-            self._producer.poll(0)
