@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 import seekpoint.consumers.staging.copying as copying
-from seekpoint.consumers.staging.copying import Copier, Settled
+import seekpoint.consumers.staging.generations as generations
+from seekpoint.consumers.staging.copying import Copier
+from seekpoint.consumers.staging.flow import Settled
 from seekpoint.consumers.staging.headers import HeaderRules, Provenance
 from seekpoint.consumers.staging.memory_topic import MemorySender, MemoryTopic
 from seekpoint.consumers.staging.partitioning import Partitioner
@@ -55,7 +57,7 @@ def topic(records: int) -> MemoryTopic:
 @pytest.mark.parametrize("polls", [1, 2, 3, 7, 30])
 def test_what_is_settled_was_acknowledged(polls: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """At every moment; positions and sums belong together; and at the end everything is."""
-    monkeypatch.setattr(copying, "_GENERATION_RECORDS", 2)
+    monkeypatch.setattr(generations, "_GENERATION_RECORDS", 2)
     monkeypatch.setattr(copying, "_BATCH_RECORDS", 4)
     source, target = topic(60), MemoryTopic(2)
     sender = LateSender(target, polls)

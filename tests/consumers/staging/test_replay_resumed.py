@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import seekpoint.consumers.staging.copying as copying
+import seekpoint.consumers.staging.generations as generations
 from replay_topics import filled, seen, staging
 from seekpoint.consumers.staging.memory_topic import MemoryTopic
 from seekpoint.consumers.staging.pace import Pace
@@ -19,7 +20,7 @@ from seekpoint.schemas.errors import ReplayRefused
 
 @pytest.fixture(params=[3, 200_000], ids=["settled often", "never settled"])
 def generation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(copying, "_GENERATION_RECORDS", request.param)
+    monkeypatch.setattr(generations, "_GENERATION_RECORDS", request.param)
     monkeypatch.setattr(copying, "_BATCH_RECORDS", 4)
     return int(request.param)
 
@@ -63,7 +64,7 @@ def test_a_replay_that_died_goes_on_without_loss_or_double(
 
 def test_what_settled_is_not_read_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The second run starts where the first one's notes end, not at the beginning."""
-    monkeypatch.setattr(copying, "_GENERATION_RECORDS", 3)
+    monkeypatch.setattr(generations, "_GENERATION_RECORDS", 3)
     monkeypatch.setattr(copying, "_BATCH_RECORDS", 4)
     target, file = staging(), tmp_path / "progress.json"
     target.crash_after(30)

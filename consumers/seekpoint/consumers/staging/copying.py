@@ -1,118 +1,34 @@
-"""The copy loop: what is read is treated, waits until it is due, is sent, and is counted once it is acknowledged.
-
-Records are sent in **generations** of about a second. When all of one generation, and of those before it, were
-acknowledged, the job is settled up to where it ended, and that is what the progress file says.
-"""
+"""The copy loop: what is read is treated, waits until it is due, is sent, and is counted once it is acknowledged."""
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from zlib import crc32
 
+from seekpoint.consumers.staging.control import Control
+from seekpoint.consumers.staging.flow import Flow, Settled
+from seekpoint.consumers.staging.generations import Generations
 from seekpoint.consumers.staging.headers import OFFSET, TIMESTAMP, HeaderRules, Provenance
-from seekpoint.consumers.staging.merge import Merge
-from seekpoint.consumers.staging.pace import Lateness, Pace, Schedule
+from seekpoint.consumers.staging.merge import Feed
+from seekpoint.consumers.staging.pace import Pace, Schedule
 from seekpoint.consumers.staging.partitioning import Partitioner
-from seekpoint.consumers.staging.ports import OnDelivery, Reading, Sender, Stretch
+from seekpoint.consumers.staging.ports import Reading, Sender, Stretch
 from seekpoint.consumers.staging.resumption import Delivered
-from seekpoint.consumers.staging.selection import Gap
-from seekpoint.consumers.staging.tallies import Tallies, record_sum
+from seekpoint.consumers.staging.tallies import MASK, NO_KEY, NO_VALUE, record_sum
 from seekpoint.consumers.staging.treatment import Treatment
 from seekpoint.schemas.errors import JournalUnavailable
 
-__all__ = ["Control", "Copier", "Flow", "Settled"]
+__all__ = ["Copier"]
 
 _BATCH_RECORDS = 1_000
 _TAKE_S = 0.1
-_GENERATION_S = 1.0
-_GENERATION_RECORDS = 200_000
 _SLICE_S = 0.05
 _SHOW_S = 0.2
 _LOOK_S = 0.02
 """How often a paced copy looks for what came in meanwhile."""
 _WAIT_FULL_S = 0.01
-_HOLES_MAX = 1_000
-_MASK = 0xFFFFFFFF
-_NO_KEY, _NO_VALUE = 0x9E3779B9, 0x7F4A7C15
-
-
-class Control:
-    """Pause, resume and stop, from any thread."""
-
-    def __init__(self) -> None:
-        self._go = threading.Event()
-        self._go.set()
-        self.is_stopped = False
-
-    def pause(self) -> None:
-        """Send nothing more until ``resume``; what was sent is still acknowledged."""
-        self._go.clear()
-
-    def resume(self) -> None:
-        """Go on; what is due moves by as long as it was paused."""
-        self._go.set()
-
-    def stop(self) -> None:
-        """End after what was sent is acknowledged. The replay can be resumed from its progress file."""
-        self.is_stopped = True
-        self._go.set()
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether it waits for ``resume``."""
-        return not self._go.is_set()
-
-
-@dataclass(slots=True)
-class Settled:
-    """Up to where everything was acknowledged."""
-
-    offsets: dict[int, int]
-    tallies: Tallies
-    counters: dict[str, int]
-    tail: dict[int, int]
-
-
-@dataclass(slots=True)
-class _Generation:
-    """Records that were sent within about a second."""
-
-    settled: Settled
-    left: int = 0
-    is_sealed: bool = False
-
-
-@dataclass(slots=True)
-class Flow:
-    """What a copy counts while it runs."""
-
-    tallies: Tallies = field(default_factory=Tallies)
-    positions: dict[int, int] = field(default_factory=dict)
-    """The next offset of each source partition."""
-    read: int = 0
-    sent: int = 0
-    acknowledged: int = 0
-    already_there: int = 0
-    seeded: int = 0
-    restamped: int = 0
-    """Records whose time (0, or none) Kafka's client cannot carry."""
-    lateness: Lateness = field(default_factory=Lateness)
-    behind_s: float = 0.0
-    """How late the newest record went out."""
-    first_ms: int | None = None
-    last_ms: int | None = None
-    holes: list[Gap] = field(default_factory=list)
-    missing_offsets: int = 0
-    """Offsets within the stretches without a record: compacted, aborted, or a transaction's mark."""
-
-    def counters(self) -> dict[str, int]:
-        """What a resumed replay goes on counting."""
-        names = ("read", "seeded", "restamped", "missing_offsets")
-        return {name: getattr(self, name) for name in names}
 
 
 class Copier:
@@ -150,24 +66,20 @@ class Copier:
         self.flow = flow or Flow()
         for each in stretches:
             self.flow.positions.setdefault(each.partition, each.start)
-        self._tail = tail
-        self._on_settled = on_settled
+        self._generations = Generations(self.flow, tail, on_settled)
         self._on_progress = on_progress
         self._silence_max_s = silence_max_s
         self._schedule = Schedule(self._pace)
-        self._failure: Any = None
-        self._generations: list[_Generation] = []
         self._shown_at = 0.0
         self._constants = {p: (provenance.job_header, provenance.source_header(p)) for p in self._stops}
 
     def run(self) -> bool:
         """Copy everything; whether it came to the end (False: it was stopped). Raises what ends it."""
-        self._begin_generation()
         copied = self._merged() if self._pace.is_paced else self._straight()
         if copied:
             self._close_holes()
         self._drain()
-        self._seal_and_settle()
+        self._settle()
         return copied
 
     # --- two orders -----------------------------------------------------------------------------------------------
@@ -186,7 +98,7 @@ class Copier:
 
     def _merged(self) -> bool:
         """When each is due, by time over all partitions. What is not due yet is read beside the waiting."""
-        feed = _Feed(self._reading, self._stops)
+        feed = Feed(self._reading, self._stops)
         heard, next_look = time.monotonic(), 0.0
         while not self._control.is_stopped:
             message = feed.merge.next() if time.monotonic() < next_look else None
@@ -240,7 +152,7 @@ class Copier:
         """A record as it is, into its own partition."""
         flow, partition, offset = self.flow, message.partition(), message.offset()
         if offset != flow.positions[partition]:
-            self._hole(partition, offset)
+            flow.hole(partition, offset)
         flow.positions[partition] = offset + 1
         key, value, stamp, found = message.key(), message.value(), message.timestamp()[1], message.headers()
         origin = (
@@ -251,9 +163,9 @@ class Copier:
         tally = flow.tallies.of(partition)
         tally[0] += 1
         if found is None:
-            start = (offset * 0x9E3779B1 ^ stamp) & _MASK  # record_sum, written out: a call costs a tenth of all
-            start = start ^ _NO_KEY if key is None else crc32(key, start)
-            tally[2] += start ^ _NO_VALUE if value is None else crc32(value, start)
+            start = (offset * 0x9E3779B1 ^ stamp) & MASK  # record_sum, written out: a call costs a tenth of all
+            start = start ^ NO_KEY if key is None else crc32(key, start)
+            tally[2] += start ^ NO_VALUE if value is None else crc32(value, start)
             headers: list[Any] = list(origin)
         else:
             kept = self._headers.kept(found)
@@ -268,7 +180,7 @@ class Copier:
         """A record that is selected, treated, laid elsewhere, or there already."""
         flow, partition, offset = self.flow, message.partition(), message.offset()
         if offset != flow.positions[partition]:
-            self._hole(partition, offset)
+            flow.hole(partition, offset)
         flow.positions[partition] = offset + 1
         old_key, found = message.key(), message.headers() or ()
         if self._treatment is None:
@@ -294,11 +206,12 @@ class Copier:
         self._produce(value, key, to, stamp, [*kept, *origin, *more])
 
     def _produce(self, value: Any, key: Any, partition: int, stamp: int, headers: list[Any]) -> None:
-        self._current.left += 1
+        generation = self._generations.current
+        generation.left += 1
         self.flow.sent += 1
         while True:
             try:
-                self._sender.produce(value, key, partition, self._told, stamp, headers)
+                self._sender.produce(value, key, partition, generation.told, stamp, headers)
                 return
             except BufferError:
                 self._check()
@@ -344,53 +257,28 @@ class Copier:
         self._schedule.shift(paused_s)
         return paused_s
 
-    # --- acknowledgements and generations -------------------------------------------------------------------------
-    def _begin_generation(self) -> None:
-        flow = self.flow
-        began = Settled(dict(flow.positions), flow.tallies.copy(), flow.counters(), dict(self._tail()))
-        generation = self._current = _Generation(began)
-        self._generations.append(generation)
-        self._sent_before = flow.sent
-        self._began_at = time.monotonic()
-
-        def told(error: Any, message: Any) -> None:
-            if error is None:
-                generation.left -= 1
-            elif self._failure is None:
-                self._failure = error
-
-        self._told: OnDelivery = told
-
+    # --- acknowledgements -----------------------------------------------------------------------------------------
     def _between_batches(self) -> None:
         self._sender.poll(0)
-        if self._failure is not None:
-            self._check()
+        self._check()
         now = time.monotonic()
         if now - self._shown_at >= _SHOW_S:
             self._shown_at = now
             self._on_progress(self.flow)
-        if now - self._began_at >= _GENERATION_S or self.flow.sent - self._sent_before >= _GENERATION_RECORDS:
-            self._seal_and_settle()
+        if self._generations.is_over():
+            self._settle()
 
-    def _seal_and_settle(self) -> None:
-        """End this generation; keep what the oldest open one began with: everything before it was acknowledged."""
-        self._begin_generation()
-        done = 0
-        while done < len(self._generations) - 1 and self._generations[done].left == 0:
-            done += 1
-        if done:
-            self._generations = self._generations[done:]
-            self._on_settled(self._generations[0].settled)
-        self.flow.acknowledged = self.flow.sent - sum(each.left for each in self._generations)
+    def _settle(self) -> None:
+        self._generations.settle()
         self._on_progress(self.flow)
 
     def _drain(self) -> None:
         """Wait until all is acknowledged: as long as Kafka needs, while it answers at all."""
         waited_from, before = time.monotonic(), -1
-        while any(generation.left for generation in self._generations):
+        while self._generations.left:
             self._sender.flush(_SLICE_S * 4)
             self._check()
-            left = sum(generation.left for generation in self._generations)
+            left = self._generations.left
             if left != before:
                 waited_from, before = time.monotonic(), left
             elif time.monotonic() - waited_from > self._silence_max_s:
@@ -402,51 +290,13 @@ class Copier:
 
     def _check(self) -> None:
         """Raise if a record was refused: nothing after it counts as sent."""
-        if self._failure is not None:
-            raise self._sender.refusal(self._failure)
+        if self._generations.failure is not None:
+            raise self._sender.refusal(self._generations.failure)
 
     def _close_holes(self) -> None:
         """Stretches whose last offsets have no record."""
+        flow = self.flow
         for partition, stop in self._stops.items():
-            if self.flow.positions[partition] < stop:
-                self._hole(partition, stop)
-                self.flow.positions[partition] = stop
-
-    def _hole(self, partition: int, offset: int) -> None:
-        flow, expected = self.flow, self.flow.positions[partition]
-        flow.missing_offsets += offset - expected
-        if len(flow.holes) < _HOLES_MAX:
-            flow.holes.append(
-                Gap(partition, expected, offset, "no records there (compaction, or a transaction's marks)")
-            )
-
-
-class _Feed:
-    """A merge, and the reading that it is fed from: partitions with much that waits are held."""
-
-    def __init__(self, reading: Reading, partitions: Iterable[int]) -> None:
-        self.merge = Merge(partitions)
-        self._reading = reading
-        self._partitions = frozenset(partitions)
-        self._held: set[int] = set()
-        self._finished: set[int] = set()
-
-    def put(self, messages: Sequence[Any]) -> None:
-        """What came."""
-        for message in messages:
-            self.merge.offer(message.partition(), message.timestamp()[1], message)
-        unfinished = self._reading.unfinished()
-        for partition in self._partitions - unfinished - self._finished:
-            self._finished.add(partition)
-            self.merge.finish(partition)
-        for partition in [one for one in self._held if self.merge.is_hungry(one)]:
-            self._held.discard(partition)
-            self._reading.release(partition)
-        for partition in unfinished - self._held:
-            if self.merge.is_full(partition):
-                self._held.add(partition)
-                self._reading.hold(partition)
-
-    def is_done(self) -> bool:
-        """Whether nothing waits and nothing more comes."""
-        return self._finished == self._partitions and not self.merge.has_next()
+            if flow.positions[partition] < stop:
+                flow.hole(partition, stop)
+                flow.positions[partition] = stop

@@ -6,11 +6,13 @@ Within a partition the order never changes: a record with a smaller timestamp th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
-__all__ = ["FULL_RECORDS", "Merge"]
+from seekpoint.consumers.staging.ports import Reading
+
+__all__ = ["FULL_RECORDS", "Feed", "Merge"]
 
 FULL_RECORDS = 1_000
 """A partition that waits with so many brings no more until half of them are gone."""
@@ -65,3 +67,34 @@ class Merge:
     def is_hungry(self, partition: int) -> bool:
         """Whether ``partition`` should bring more again."""
         return len(self._waiting[partition]) <= FULL_RECORDS // 2
+
+
+class Feed:
+    """A merge, and the reading that it is fed from: partitions with much that waits are held."""
+
+    def __init__(self, reading: Reading, partitions: Iterable[int]) -> None:
+        self.merge = Merge(partitions)
+        self._reading = reading
+        self._partitions = frozenset(partitions)
+        self._held: set[int] = set()
+        self._finished: set[int] = set()
+
+    def put(self, messages: Sequence[Any]) -> None:
+        """What came."""
+        for message in messages:
+            self.merge.offer(message.partition(), message.timestamp()[1], message)
+        unfinished = self._reading.unfinished()
+        for partition in self._partitions - unfinished - self._finished:
+            self._finished.add(partition)
+            self.merge.finish(partition)
+        for partition in [one for one in self._held if self.merge.is_hungry(one)]:
+            self._held.discard(partition)
+            self._reading.release(partition)
+        for partition in unfinished - self._held:
+            if self.merge.is_full(partition):
+                self._held.add(partition)
+                self._reading.hold(partition)
+
+    def is_done(self) -> bool:
+        """Whether nothing waits and nothing more comes."""
+        return self._finished == self._partitions and not self.merge.has_next()

@@ -17,7 +17,9 @@ from uuid import uuid4
 
 from seekpoint.consumers.staging.capture_target import CaptureTarget
 from seekpoint.consumers.staging.comparison import OffsetMap, read_back
-from seekpoint.consumers.staging.copying import Control, Copier, Flow, Settled
+from seekpoint.consumers.staging.control import Control
+from seekpoint.consumers.staging.copying import Copier
+from seekpoint.consumers.staging.flow import Flow, Settled
 from seekpoint.consumers.staging.headers import HeaderRules, Provenance
 from seekpoint.consumers.staging.partitioning import Partitioner, choose
 from seekpoint.consumers.staging.plan import Plan, ReplayReport

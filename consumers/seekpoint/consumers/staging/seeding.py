@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, Protocol, runtime_checkable
 
-from seekpoint.consumers.staging.copying import Flow
+from seekpoint.consumers.staging.flow import Flow
 from seekpoint.consumers.staging.headers import OFFSET, SEEDED, TIMESTAMP, Provenance
 from seekpoint.consumers.staging.partitioning import Partitioner
 from seekpoint.consumers.staging.ports import Sender, Source, Stretch

@@ -15,10 +15,11 @@ from seekpoint.consumers.staging.headers import JOB, OFFSET, TIMESTAMP, Origin, 
 from seekpoint.consumers.staging.ports import Headers
 from seekpoint.schemas.errors import ReplayMismatch
 
-__all__ = ["Arrivals", "Run", "Tallies", "compare", "record_sum"]
+__all__ = ["MASK", "NO_KEY", "NO_VALUE", "Arrivals", "Run", "Tallies", "compare", "record_sum"]
 
-_MASK = 0xFFFFFFFF
-_NO_KEY, _NO_VALUE = 0x9E3779B9, 0x7F4A7C15
+MASK = 0xFFFFFFFF
+NO_KEY, NO_VALUE = 0x9E3779B9, 0x7F4A7C15
+"""What ``record_sum`` is made with."""
 
 Tally = list[int]
 """Records, bytes of keys and values, sum."""
@@ -26,12 +27,12 @@ Tally = list[int]
 
 def record_sum(offset: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers) -> int:
     """A CRC-32 of the whole record, of its offset in the source too. None and empty differ."""
-    start = (offset * 0x9E3779B1 ^ timestamp_ms) & _MASK
-    start = start ^ _NO_KEY if key is None else crc32(key, start)
-    start = start ^ _NO_VALUE if value is None else crc32(value, start)
+    start = (offset * 0x9E3779B1 ^ timestamp_ms) & MASK
+    start = start ^ NO_KEY if key is None else crc32(key, start)
+    start = start ^ NO_VALUE if value is None else crc32(value, start)
     for name, text in headers:
         start = crc32(name.encode(), start)
-        start = start ^ _NO_VALUE if text is None else crc32(text, start)
+        start = start ^ NO_VALUE if text is None else crc32(text, start)
     return start
 
 
