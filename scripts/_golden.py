@@ -82,7 +82,17 @@ def _external(number: int, body: b.Body) -> Entry:
 
 def _history() -> list[Entry]:
     """A process that meets every row of the admission table; every part of its state has something in it."""
-    own: list[b.Body] = [
+    begun = [_external(1, b.Claim(0, "node-1", "boot-1")), _external(21, b.Signal("wake", '{"n":1}'))]
+    begun += [_external(23, b.Signal("paid", "12")), _external(25, b.SharedSet("rate", -1, "1"))]
+    own = [*_content(), *_first_turn()]
+    rewound = b.Rewound(len(own), _folded([*begun, *_owned(own)]).content_json())
+    own += [*_forgotten(), rewound, *_second_turn(), b.Received(_id(21))]
+    return [*begun, *_owned(own), *_disputed(len(own))]
+
+
+def _content() -> list[b.Body]:
+    """Context, conversation, invocations: what a program writes itself."""
+    return [
         b.Forked("parent", 4, new_state().content_json()),
         b.LifecycleChanged("starting"),
         b.ContextUpdatedMany({"price": '{"$decimal":"1.10"}', "gone": "1", "list": "[1,2]"}),
@@ -99,21 +109,83 @@ def _history() -> list[Entry]:
         b.Custom("note", '{"a":1}'),
         b.InvocationTriggered("webhook", '{"n":2}'),
         b.InvocationStarted(2),
-        b.Received(_id(21)),
     ]
-    entries = [_external(1, b.Claim(0, "node-1", "boot-1")), _external(21, b.Signal("wake", '{"n":1}'))]
-    entries += [_entry(number, number, body) for number, body in enumerate(own, 1)]
-    seq = len(own)
+
+
+_D = "5dd3" * 8
+"""The digest of what a call was asked."""
+
+
+def _first_turn() -> list[b.Body]:
+    """An agent begins, tries a step twice, and leaves an effect in doubt behind its turn."""
     return [
-        *entries,
+        b.AgentStarted("refunder", "1", "81c0", '{"order":"4711"}'),
+        b.BudgetSet('{"usd":"10","irreversible_effects":"2"}', '{"tokens":"1000"}', "0.5", "escalate"),
+        b.PatchMarked("ask-first"),
+        b.StepStarted("1/look:1", 1, "look", _D, '["4711"]', 1, "case/1/look:1", 5, '{"tool_calls":"1"}'),
+        b.StepEnded("1/look:1", 1, "retry", error='{"type":"OSError"}', retry_at_us=9, ended_at_us=8, duration_us=3),
+        b.StepStarted("1/look:1", 1, "look", _D, '["4711"]', 2, "case/1/look:1", 9),
+        b.StepEnded("1/look:1", 2, "succeeded", '{"amount":12}', ended_at_us=12, duration_us=3, cost_usd="0.1"),
+        b.EffectIntended(
+            "1/pay:1", 2, "pay", _D, "at_most_once", "bank", "o-1", "case/1/pay:1", "[12]", irreversible=True
+        ),
+        b.TurnEnded(1),
+    ]
+
+
+def _forgotten() -> list[b.Body]:
+    """A step that the rewind behind it forgets."""
+    return [b.StepEnded("2/quick:1", 1, "succeeded", "1", position=1, name="quick", digest=_D)]
+
+
+def _second_turn() -> list[b.Body]:
+    """A call of each kind that is over, and of each that may be one that is not."""
+    return [
+        b.StepEnded("2/quick:1", 1, "failed", error='{"type":"KeyError"}', position=1, name="quick", digest=_D),
+        b.StepStarted("2/slow:1", 2, "slow", _D, estimate='{"usd":"0.5"}'),
+        b.DecisionStarted("2/ask:1", 3, "ask", _D, '{"messages":[]}', policy="1", estimate='{"tokens":"100"}'),
+        b.DecisionMade("2/ask:1", 1, "succeeded", '"yes"', model="m", cost_usd="0.01", usage=_USAGE, ended_at_us=9),
+        b.DecisionStarted("2/ask:2", 4, "ask", _D, '{"messages":[]}'),
+        b.Sampled("2/now:1", 5, "now", value="17"),
+        b.TimerSet("2/sleep:1", 6, "sleep", fires_at_us=100),
+        b.TimerFired("2/sleep:1", 100),
+        b.TimerSet("2/sleep:2", 7, "sleep", fires_at_us=500),
+        b.GateOpened("2/approve:1", 8, "approve", _D, prompt='{"amount":12}'),
+        b.GateResolved("2/approve:1", "approved", None, "12", "ann", "he is right"),
+        b.GateOpened("2/approve:2", 9, "approve", _D, deadline_us=500),
+        b.ChildSpawned("2/child:1", 10, "child", _D, "case-18", "helper", "1"),
+        b.ChildEnded("2/child:1", "succeeded", '"done"'),
+        b.ChildSpawned("2/child:2", 11, "child", _D, "case-19", "helper", "1"),
+        b.EffectIntended("2/book:1", 12, "book", _D, "idempotent", "hotel", None, "case/2/book:1", '["12"]'),
+        b.EffectSettled("2/book:1", 1, "succeeded", '"no. 12"', cost_usd="2", ended_at_us=9),
+        b.ObligationRegistered("2/book:1", "unbook", '["12"]'),
+        b.EffectIntended("2/mail:1", 13, "mail", _D, "at_most_once", idempotency_key="case/2/mail:1"),
+        b.EffectSettled("2/mail:1", 1, "unknown"),
+        b.EffectIntended("2/post:1", 14, "post", _D, "at_most_once", idempotency_key="case/2/post:1"),
+        b.Received(_id(23), "2/receive:1", 15, _D, "receive"),
+        b.ContextUpdated("turn", "2", "2/#16"),
+        b.ContentBatch(False, {"batch": "1"}, '["status"]', '[["user","one"]]'),
+        b.Diverged("2/quick:1", 1, "input", '"a"', '"b"'),
+        b.BudgetNoted("warned", "usd", "run", "2/ask:1", "5", "10"),
+        b.CancelAccepted(None, "enough"),
+    ]
+
+
+_USAGE = '{"input_tokens":90,"output_tokens":10}'
+
+
+def _disputed(seq: int) -> list[Entry]:
+    """What others write meanwhile, and who owns the process then."""
+    return [
         _external(22, b.CancelRequested("enough")),
         _external(22, b.CancelRequested("enough")),
+        _external(24, b.EffectVerdict("2/mail:1", "failed", reason="nothing came", idempotency_key="case/2/mail:1")),
         _entry(40, seq, b.ContextCleared()),
         _entry(41, seq + 1, b.LifecycleChanged("nowhere")),
         _entry(42, seq + 4, b.ContextCleared()),
         _entry(43, seq + 2, b.ContextCleared()),
         _external(2, b.Claim(1, "node-1", "boot-1", False, _id(1), seq + 2)),
-        _entry(44, seq + 2, b.ContextCleared(), epoch=1),
+        _entry(44, seq + 2, b.EffectSettled("2/post:1", 1, "succeeded", '"sent"'), epoch=1),
         _entry(45, seq + 2, b.ContextCleared(), epoch=3, claim=9),
         _external(3, b.Claim(1, "node-2", "boot-2")),
         _entry(46, seq + 2, b.ContextUpdated("healed", "true"), epoch=2, claim=2),
@@ -122,6 +194,10 @@ def _history() -> list[Entry]:
         _external(4, b.Claim(2, "node-3", "boot-3", accept_degraded=True)),
         _entry(49, seq + 4, b.LifecycleChanged("nowhere"), epoch=3, claim=4),
     ]
+
+
+def _owned(bodies: list[b.Body]) -> list[Entry]:
+    return [_entry(number, number, body) for number, body in enumerate(bodies, 1)]
 
 
 def _folded(history: list[Entry]) -> State:

@@ -12,14 +12,14 @@ import pytest
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas import compatibility
 from seekpoint.schemas.bodies import BODIES
-from seekpoint.schemas.codec import encode, schema_json
+from seekpoint.schemas.codec import Codec, encode, schema_json
 from seekpoint.schemas.compatibility import Finding, check_compatibility
 from seekpoint.schemas.entry import Entry
-from seekpoint.schemas.fold import fold
+from seekpoint.schemas.fold import Verdict, advance, fold
 from seekpoint.schemas.folds import UserFold, only
 from seekpoint.schemas.golden import Golden, load_goldens
 from seekpoint.schemas.manifest import FORMAT
-from seekpoint.schemas.state import FOLD_VERSION, State
+from seekpoint.schemas.state import FOLD_VERSION, Draft, State, new_state
 
 Schema = dict[str, Any]
 GOLDENS = load_goldens()
@@ -46,6 +46,34 @@ def test_a_release_kept_a_record_of_every_body_it_had(golden: Golden) -> None:
     kept = {entry["values"]["body"][0] for entry in golden.entries}
     assert kept == {kinds[record["name"]] for record in union}
     assert golden.history
+
+
+ELSEWHERE = {
+    *("finished", "result_json"),  # nothing else is left of a finished process
+    *("shared_version", "shared_json"),  # a shared value is a process of its own
+    "folds",  # an application's
+}
+
+
+@pytest.mark.parametrize(
+    "golden", [one for one in GOLDENS if one.fold_version == FOLD_VERSION], ids=lambda one: one.release
+)
+def test_a_golden_history_has_something_of_everything(golden: Golden) -> None:
+    """Every verdict, every part of a state, calls of every kind and status: else a fold could change unnoticed."""
+    codec, draft, nothing = Codec(), Draft(), new_state()
+    records = [codec.decode(bytes.fromhex(record)) for record in golden.history]
+    verdicts = {advance(draft, offset, entry) for offset, entry in enumerate(records)}
+    assert set(Verdict) - verdicts == {Verdict.SKIPPED}
+    state = draft.freeze()
+    assert {name for name in Draft.__slots__ if getattr(state, name) == getattr(nothing, name)} == ELSEWHERE
+    owned = {entry.kind for entry in records} - {"shared_set"}
+    assert {kind.KIND for kind in b.BODIES} - owned == {"finished", "obligation_settled", "seeded", "shared_set"}
+    calls = state.calls.values()
+    assert {call.kind for call in calls} == {*KINDS_OF_CALLS}
+    assert {call.status for call in calls} == {"started", "succeeded", "failed", "pending", "unknown", "inherited"}
+
+
+KINDS_OF_CALLS = ("step", "decision", "sample", "timer", "gate", "child", "effect", "write", "receive")
 
 
 # --- a schema broken in memory ----------------------------------------------------------------------------------------
@@ -183,7 +211,7 @@ def test_a_history_that_folds_to_another_state_is_found() -> None:
 
 def test_a_state_that_is_read_as_another_is_found() -> None:
     """The golden state's own hash is kept beside it."""
-    other = FIRST.state.replace('"rewinds":0', '"rewinds":1')
+    other = FIRST.state.replace('"rewinds":1', '"rewinds":2')
     assert "is read as another state" in whats(replace(FIRST, state=other))
     assert "cannot be read" in whats(replace(FIRST, state="{}"))
 

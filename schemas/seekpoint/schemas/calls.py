@@ -38,7 +38,7 @@ IN_DOUBT = frozenset({"pending", "unknown"})
 UNSETTLED = frozenset({"pending", "unknown", "stuck"})
 """Statuses of an effect that something is still owed for: a look, or a person."""
 
-_KINDS = ("step", "decision", "sample", "timer", "gate", "child", "shared", "effect", "write", "receive")
+_KINDS = ("step", "decision", "sample", "timer", "gate", "child", "effect", "write", "receive")
 _STATUSES = ("started", "succeeded", "failed", "pending", "unknown", "stuck", "inherited")
 _KIND_AT = {kind: at for at, kind in enumerate(_KINDS)}
 _STATUS_AT = {status: at for at, status in enumerate(_STATUSES)}
@@ -47,7 +47,7 @@ _STATUS_AT = {status: at for at, status in enumerate(_STATUSES)}
 class Call(NamedTuple):
     """One call. A tuple, not a dataclass: a recovery may make a hundred thousand.
 
-    ``kind``: step, decision, sample, timer, gate, child, shared, effect, write or receive. ``status``: started,
+    ``kind``: step, decision, sample, timer, gate, child, effect, write or receive. ``status``: started,
     succeeded, failed; of an effect pending, succeeded, failed, unknown, stuck or inherited. ``position`` counts the
     calls of its scope, 0 where a rewind left an effect standing without a place. ``digest`` is of what was asked;
     ``seq`` of the newest entry about it. ``error`` is an object (type, message, data, retryable); ``detail`` are facts
