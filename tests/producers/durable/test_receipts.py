@@ -270,6 +270,39 @@ async def test_mail_survives_a_crash_anywhere() -> None:
         await assert_replays(worker, history_of(log, "p"))
 
 
+async def test_branches_and_bodies_that_receive_survive_a_crash_anywhere() -> None:
+    """Each gets what it got, whichever was quicker before; what was open goes on waiting; a time-out stays one."""
+    whole, sent = MemoryLog(partitions=1), ids(4)
+
+    @agent("worker")
+    async def worker(process: Process, input: Any) -> Any:
+        async def branch(name: str) -> Any:
+            first = (await process.receive(name)).payload
+
+            async def body() -> Any:
+                return (await process.receive(name)).payload
+
+            return [first, await process.step(f"second {name}", body)]
+
+        both = await asyncio.gather(branch("left"), branch("right"))
+        with pytest.raises(TimeoutError):
+            await process.receive("never", timeout_s=3600)
+        return [*both, bool(await process.gate("ok"))]
+
+    async def ran(node: Node) -> Any:
+        for number, name in enumerate(("left", "right", "left", "right")):
+            await node.signal("p", name, number, signal_id=sent[number])
+        await node.signal("p", "ok", True, signal_id=bytes(16)[1:] + b"9")
+        return await node.run(worker, "p", take_over=True)
+
+    assert await on_node(whole, ran) == [[0, 2], [1, 3], True]
+    for log in cuts(whole):
+        assert await on_node(log, ran) == [[0, 2], [1, 3], True]
+        taken = [one.external_id for one in of_kind(log, b.Received)]
+        assert sorted(taken) == sorted([*sent, b.NIL_ID])
+        await assert_replays(worker, history_of(log, "p"))
+
+
 async def test_an_uncertain_append_takes_it_once(node: Node, log: MemoryLog) -> None:
     """The log is away when the entry is on its way: it is sent again under the new claim, and still answers."""
     await node.signal("p", "go", 1)
