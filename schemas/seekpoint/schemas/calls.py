@@ -26,6 +26,7 @@ __all__ = [
     "Obligation",
     "call_of",
     "call_row",
+    "kind_number",
     "times_forgotten",
     "turn_of",
     "write_digest",
@@ -103,6 +104,11 @@ class Obligation:
     name: str
     arguments_json: Json
     status: str = field(default="open")
+
+
+def kind_number(kind: str) -> int:
+    """What stands for ``kind`` in a row."""
+    return _KIND_AT[kind]
 
 
 def call_row(call: Call) -> list[Any]:

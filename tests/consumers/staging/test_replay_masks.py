@@ -317,7 +317,7 @@ def busy_state() -> State:
     """One with a canary wherever a run of an agent leaves something."""
     draft = State.from_bytes(STATE_JSON.encode()).thaw()
     text = f'{{"email":"{CANARY}"}}'
-    for number, kind in enumerate(("step", "decision", "sample", "timer", "child", "shared", "effect", "write")):
+    for number, kind in enumerate(("step", "decision", "sample", "timer", "child", "effect", "write")):
         facts = json.dumps({"child_id": CANARY, "name": CANARY, "idempotency_key": CANARY, "epoch": 1})
         draft.calls.put(f"{CANARY} {kind}", Call(kind, number + 1, CANARY, "started", 1, number, text, text, facts))
     answer = json.dumps({"outcome": "approved", "payload": text, "actor": CANARY, "reason": CANARY})

@@ -12,6 +12,7 @@ from typing import Any
 
 from seekpoint.consumers.staging.mask_texts import json_text, text_of, text_or_none, word_or_text
 from seekpoint.consumers.staging.mask_values import DROPPED, Mask, dumped
+from seekpoint.schemas.calls import kind_number
 
 __all__ = ["MESSAGE", "StateMasks", "context_of", "message_of", "message_part"]
 
@@ -24,8 +25,10 @@ _CONTENT = frozenset({"context", "conversation", "lifecycle", "invocations", "in
 _CONTENT_RUN = frozenset({"patches", "frames"})
 _OWNERSHIP = frozenset({"epoch", "owner", "seq", "finished", "last_kind", "remembered"})
 """Counts, ids, and words of ours."""
-_OUTPUTS = {0: "output", 1: "response", 2: "value", 4: "payload", 5: "result", 6: "value", 7: "output"}
-"""What the entry that ended a call of this kind (by its number in a state) names what came of it."""
+_NAMES = {"decision": "response", "sample": "value", "gate": "payload", "child": "result"}
+_OUTPUTS = {kind_number(kind): name for kind, name in _NAMES.items()}
+"""What the entry that ended a call of this kind (by its number in a state) names what came of it, if not ``output``."""
+_GATE, _RECEIVE = kind_number("gate"), kind_number("receive")
 _FACTS_JSON = frozenset({"payload", "prompt", "output", "error"})
 
 
@@ -99,9 +102,9 @@ class StateMasks:
         return [kind, position, digest, status, attempt, seq, *masked[: len(texts)]]
 
     def _output(self, kind: int, output: str | None) -> Any:
-        if output is not None and kind == 4:  # a gate's is what its end says, as an object
+        if output is not None and kind == _GATE:  # a gate's is what its end says, as an object
             return self._facts(output) if isinstance(json.loads(output), dict) else self._json(output, "payload")
-        if output is not None and kind == 9:  # what was received is as it was in the mailbox
+        if output is not None and kind == _RECEIVE:  # what was received is as it was in the mailbox
             item = json.loads(output)
             return output if item is None else dumped(self._mail(item))
         return self._json(output, _OUTPUTS.get(kind, "output"))
