@@ -39,6 +39,23 @@ def test_steps_shows_every_call_of_every_turn(seekpoint: Shell, log: MemoryLog) 
     assert len(shown) == len(calls) + 1
 
 
+def test_a_key_that_only_looks_like_a_turn_is_none(seekpoint: Shell, log: MemoryLog) -> None:
+    """What Unicode calls a digit is not always a number."""
+
+    async def work(node: Node) -> None:
+        async with node.open("p") as process:
+
+            async def outer() -> str:
+                return str(await process.step("inner", str, 1))
+
+            await process.step("outer", outer, key="²")
+
+    on(log, work)
+    calls = seekpoint("steps", "p", "--json").json["calls"]
+    assert [(call["key"], call["turn"]) for call in calls] == [("²", None), ("²/inner:1", None)]
+    assert seekpoint("trace", "p").code == 0
+
+
 def test_steps_of_nobody_and_of_a_trimmed_history(seekpoint: Shell, log: MemoryLog) -> None:
     """No such process is 1; so is one whose beginning is gone: nobody could tell which entries count."""
     assert seekpoint("steps", "nobody").code == 1

@@ -13,8 +13,9 @@ from typing import Any
 
 from seekpoint.console.output import clean
 from seekpoint.producers.durable.asked import Asked, asked
-from seekpoint.producers.durable.scopes import BRANCH, parent_scope, turn_of
+from seekpoint.producers.durable.scopes import BRANCH, parent_scope
 from seekpoint.schemas import bodies as b
+from seekpoint.schemas.calls import turn_of
 from seekpoint.schemas.entry import Entry, id_text
 from seekpoint.schemas.errors import JournalUnavailable
 

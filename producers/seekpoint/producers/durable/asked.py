@@ -13,9 +13,9 @@ from typing import Any
 import orjson
 
 from seekpoint.producers.durable.prompts import whole_request
-from seekpoint.producers.durable.scopes import turn_of
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies import Json
+from seekpoint.schemas.calls import turn_of
 from seekpoint.schemas.entry import Entry, id_text
 
 __all__ = ["Asked", "Attempt", "Decisions", "asked", "decisions"]

@@ -17,7 +17,7 @@ from seekpoint.producers.durable.differences import difference_from
 from seekpoint.producers.durable.prompts import first_difference
 from seekpoint.producers.durable.recorded import RecordedRun
 from seekpoint.producers.durable.rehearsing import HistoryEnds, Rehearsal, RehearsalDesk
-from seekpoint.producers.durable.scopes import turn_of
+from seekpoint.schemas.calls import turn_of
 from seekpoint.schemas.errors import Cancelled, Refused, ReplayDivergence, SeekpointError
 from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.values import dump, load

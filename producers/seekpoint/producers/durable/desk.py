@@ -17,16 +17,8 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from seekpoint.producers.durable.scopes import (
-    BRANCH,
-    CURRENT,
-    WRITE,
-    Scope,
-    escaped_key,
-    escaped_name,
-    parent_scope,
-    turn_of,
-)
+from seekpoint.producers.durable.scopes import BRANCH, CURRENT, WRITE, Scope, escaped_key, escaped_name, parent_scope
+from seekpoint.schemas.calls import turn_of
 from seekpoint.schemas.errors import Refused, ReplayDivergence
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from seekpoint.producers.durable.business_keys import Holder
 from seekpoint.producers.durable.effect_history import effects_in
 from seekpoint.producers.durable.failures import says_undone
-from seekpoint.producers.durable.scopes import turn_of
-from seekpoint.schemas.calls import Call
+from seekpoint.schemas.calls import Call, turn_of
 from seekpoint.schemas.errors import JournalGap
 
 if TYPE_CHECKING:

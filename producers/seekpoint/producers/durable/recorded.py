@@ -11,11 +11,10 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from seekpoint.producers.durable.effect_knowledge import UNDO
-from seekpoint.producers.durable.scopes import turn_of
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.call_table import CallsDraft
-from seekpoint.schemas.calls import Call, Frame
+from seekpoint.schemas.calls import Call, Frame, turn_of
 from seekpoint.schemas.entry import Entry
 from seekpoint.schemas.errors import JournalGap, Refused
 from seekpoint.schemas.fold import Verdict, advance

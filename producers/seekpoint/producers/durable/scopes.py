@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.desk import Desk
     from seekpoint.schemas.calls import Call
 
-__all__ = ["BRANCH", "CURRENT", "WRITE", "Scope", "escaped_key", "escaped_name", "parent_scope", "turn_of"]
+__all__ = ["BRANCH", "CURRENT", "WRITE", "Scope", "escaped_key", "escaped_name", "parent_scope"]
 
 BRANCH: Final = "~"
 """Begins the scope of a task: ``~1/``."""
@@ -94,12 +94,6 @@ def parent_scope(key: str) -> str:
     """The scope a key belongs to: everything up to its last slash."""
     head, slash, _ = key.rpartition("/")
     return head + slash
-
-
-def turn_of(key: str) -> int:
-    """The number of the turn a key belongs to; 0: to none."""
-    head, slash, _ = key.partition("/")
-    return int(head) if slash and head.isdigit() else 0
 
 
 @lru_cache(maxsize=4096)

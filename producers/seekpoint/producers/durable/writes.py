@@ -10,10 +10,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.producers.durable.desk import Desk
-from seekpoint.producers.durable.scopes import turn_of
 from seekpoint.producers.durable.views import View
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.calls import Call, write_digest
+from seekpoint.schemas.calls import Call, turn_of, write_digest
 from seekpoint.schemas.errors import ReplayDivergence
 from seekpoint.schemas.limits import Limits
 from seekpoint.schemas.state import State
