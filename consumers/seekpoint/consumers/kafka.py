@@ -7,7 +7,6 @@ Later reads repeat it beside themselves, at most once a second: a topic that is 
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 import time
@@ -33,7 +32,7 @@ from seekpoint.schemas.codec import Codec
 from seekpoint.schemas.errors import JournalGap, JournalMismatch, JournalUnavailable, LogTruncated, SeekpointError
 from seekpoint.schemas.limits import Limits
 from seekpoint.schemas.log import Batch, Record, Watermarks
-from seekpoint.schemas.manifest import MANIFEST_KEY, Manifest
+from seekpoint.schemas.manifest import MANIFEST_KEY, Manifest, writer_schemas
 from seekpoint.schemas.settings import Settings
 
 __all__ = ["KafkaReader"]
@@ -106,7 +105,9 @@ class KafkaReader:
             )
         manifest = Manifest.from_bytes(records[MANIFEST_KEY])
         self._topics.compare(manifest, described)
-        self._codec = Codec(manifest.limits, _schemas(records), lambda: _schemas(self.table("schemas").items()))
+        self._codec = Codec(
+            manifest.limits, writer_schemas(records), lambda: writer_schemas(self.table("schemas").items())
+        )
         return manifest
 
     def check(self) -> None:
@@ -397,13 +398,3 @@ def _ask_time(consumer: Consumer, topic: str, partition: int, timestamp_ms: int,
     if found.error is not None:
         raise KafkaException(found.error)
     return int(found.offset)
-
-
-def _schemas(records: Mapping[bytes, bytes]) -> dict[bytes, str]:
-    """Writer schemas by fingerprint: the records whose key is sixteen hex digits."""
-    found = {}
-    for key, value in records.items():
-        with contextlib.suppress(ValueError):
-            if len(key) == 16:
-                found[bytes.fromhex(key.decode())] = value.decode()
-    return found

@@ -35,6 +35,7 @@ from seekpoint.consumers.staging.capture import CaptureFile
 from seekpoint.consumers.staging.capture_target import CaptureTarget
 from seekpoint.consumers.staging.places import Place
 from seekpoint.consumers.staging.ports import Source, Stretch, Target, TopicFacts
+from seekpoint.consumers.staging.whole import whole
 from seekpoint.schemas.clusters import Cluster, cluster_of
 from seekpoint.schemas.errors import JournalUnavailable, ReplayRefused
 from seekpoint.schemas.log import Watermarks
@@ -175,20 +176,14 @@ class KafkaTopic:
         marks = self.marks()
         newest: dict[bytes, bytes] = {}
         reading = self.read([Stretch(at, mark.low, mark.high) for at, mark in marks.items() if mark.low < mark.high])
-        deadline = time.monotonic() + self._timeout_s
-        try:
-            while True:
-                for message in reading.take(1_000, 0.1):
-                    key, value = message.key() or b"", message.value()
-                    newest.pop(key, None)
-                    if value is not None:
-                        newest[key] = value
-                if not reading.unfinished():
-                    return newest
-                if time.monotonic() > deadline:
-                    raise JournalUnavailable("a topic cannot be read to its end", topic=self.topic)
-        finally:
-            reading.close()
+        silent = JournalUnavailable("a topic cannot be read to its end", topic=self.topic)
+        for messages in whole(reading, self._timeout_s, silent):
+            for message in messages:
+                key, value = message.key() or b"", message.value()
+                newest.pop(key, None)
+                if value is not None:
+                    newest[key] = value
+        return newest
 
     def state_at(self, process_id: str, offset: int) -> State | None:
         """By recovery, from a checkpoint where one can be used; never from the view, and no dead letter is written."""

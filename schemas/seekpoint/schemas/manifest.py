@@ -7,6 +7,7 @@ that got more partitions maps keys elsewhere: both are a typed error, never a si
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 
 import orjson
@@ -14,17 +15,28 @@ import orjson
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat
 from seekpoint.schemas.limits import Limits
 
-__all__ = ["FORMAT", "MANIFEST_KEY", "Manifest", "schema_key"]
+__all__ = ["FORMAT", "MANIFEST_KEY", "Manifest", "schema_key", "writer_schemas"]
 
 FORMAT = 1
 """The newest journal format this code reads and writes: which schema, which fold version."""
 
+_FINGERPRINT_BYTES = 8
 MANIFEST_KEY = b"\x00manifest"
 
 
 def schema_key(fingerprint: bytes) -> bytes:
     """The key of a writer schema in ``NAME.schemas``: its CRC-64-AVRO fingerprint (8 bytes), in hex."""
     return fingerprint.hex().encode()
+
+
+def writer_schemas(records: Mapping[bytes, bytes]) -> dict[bytes, str]:
+    """The writer schemas in ``NAME.schemas``, by fingerprint: the records whose key is sixteen hex digits."""
+    found = {}
+    for key, value in records.items():
+        with suppress(ValueError):
+            if len(key) == 2 * _FINGERPRINT_BYTES:
+                found[bytes.fromhex(key.decode())] = value.decode()
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

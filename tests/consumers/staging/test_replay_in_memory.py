@@ -19,8 +19,9 @@ from seekpoint.consumers.staging.headers import Origin
 from seekpoint.consumers.staging.mask_rules import MaskRules
 from seekpoint.consumers.staging.memory_topic import MemoryTopic
 from seekpoint.consumers.staging.pace import Pace
-from seekpoint.consumers.staging.plan import Plan, ReplayReport
+from seekpoint.consumers.staging.plan import Plan
 from seekpoint.consumers.staging.replay import Replay
+from seekpoint.consumers.staging.report import ReplayReport
 from seekpoint.consumers.staging.selection import Selection
 from seekpoint.consumers.staging.treatment import renamed
 from seekpoint.schemas import bodies as b

@@ -9,8 +9,9 @@ from seekpoint.consumers.staging.mask_rules import MaskRules
 from seekpoint.consumers.staging.memory_topic import MemoryTopic
 from seekpoint.consumers.staging.pace import Pace
 from seekpoint.consumers.staging.partitioning import Partitions
-from seekpoint.consumers.staging.plan import Plan, ReplayReport
+from seekpoint.consumers.staging.plan import Plan
 from seekpoint.consumers.staging.replay import Replay
+from seekpoint.consumers.staging.report import ReplayReport
 from seekpoint.consumers.staging.selection import Selection, parse_offsets
 
 __all__ = [

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import TextIO
 
 from seekpoint.consumers.staging.files import beside, unwritable, writing
-from seekpoint.consumers.staging.ports import Reading, Source, Stretch
+from seekpoint.consumers.staging.ports import Source, Stretch
 from seekpoint.consumers.staging.tallies import Arrivals, Run
+from seekpoint.consumers.staging.whole import whole
 from seekpoint.schemas.errors import ReplayMismatch
 
 __all__ = ["OffsetMap", "read_back"]
 
-_BATCH_RECORDS = 2_000
 _MAP = "the offset map"
-_SILENT_TAKES_MAX = 600
+_SILENCE_MAX_S = 60.0
 
 
 class OffsetMap:
@@ -61,24 +61,10 @@ def read_back(target: Source, start: Mapping[int, int], job: str, offset_map: Of
     arrivals = Arrivals(job, offset_map.add)
     ends = {partition: mark.high for partition, mark in target.marks().items()}
     stretches = [Stretch(p, start.get(p, 0), end) for p, end in sorted(ends.items()) if start.get(p, 0) < end]
-    reading = target.read(stretches)
-    try:
-        _read_all(reading, arrivals)
-    finally:
-        reading.close()
+    silent = ReplayMismatch("the target cannot be read back: it brought nothing for a minute")
+    for messages in whole(target.read(stretches), _SILENCE_MAX_S, silent):
+        for message in messages:
+            arrivals.add(message)
     arrivals.finish()
     offset_map.finish()
     return arrivals
-
-
-def _read_all(reading: Reading, arrivals: Arrivals) -> None:
-    silent = 0
-    while True:
-        messages = reading.take(_BATCH_RECORDS, 0.1)
-        for message in messages:
-            arrivals.add(message)
-        if not reading.unfinished():
-            return
-        silent = 0 if messages else silent + 1
-        if silent > _SILENT_TAKES_MAX:
-            raise ReplayMismatch("the target cannot be read back: it brought nothing for a minute")

@@ -6,7 +6,7 @@ of their entries. Any capture is read, if it holds one process.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from seekpoint.consumers.history import Logged
@@ -14,17 +14,13 @@ from seekpoint.consumers.staging.capture import CaptureFile
 from seekpoint.consumers.staging.capture_target import CaptureTarget
 from seekpoint.consumers.staging.headers import Origin
 from seekpoint.consumers.staging.ports import TopicFacts
-from seekpoint.schemas.codec import Codec
+from seekpoint.consumers.staging.source_codec import codec_of
 from seekpoint.schemas.entry import process_key
 from seekpoint.schemas.errors import JournalGap, ReplayRefused, UndecodableRecord, UnknownProcess
-from seekpoint.schemas.limits import DEFAULT_LIMITS
 from seekpoint.schemas.log import LogReader, Record
-from seekpoint.schemas.manifest import MANIFEST_KEY, Manifest
 from seekpoint.schemas.partition import partition_of
 
 __all__ = ["ProcessFile"]
-
-_FINGERPRINT_DIGITS = 16
 
 
 class ProcessFile:
@@ -72,17 +68,12 @@ class ProcessFile:
         return count
 
     def _read(self) -> Iterator[Logged]:
-        codec = self._codec()
+        codec = codec_of(self._capture.schemas())
         for row in self._capture.rows():
             try:
                 yield Logged(row["offset"], row["timestamp_ms"], codec.decode(row["value"]))
             except UndecodableRecord:  # poison in the journal, that no reader of it counts either
                 continue
-
-    def _codec(self) -> Codec:
-        schemas = self._capture.schemas()
-        limits = Manifest.from_bytes(schemas[MANIFEST_KEY]).limits if MANIFEST_KEY in schemas else DEFAULT_LIMITS
-        return Codec(limits, _by_fingerprint(schemas))
 
 
 def _facts(log: LogReader) -> TopicFacts:
@@ -119,14 +110,3 @@ def _check_any(log: LogReader, process_id: str, partition: int, count: int, low:
     if low:
         raise JournalGap("its history is gone from the log, or there was none", process_id=process_id, low=low)
     raise UnknownProcess("no such process", journal=log.name, process_id=process_id, partition=partition)
-
-
-def _by_fingerprint(records: Mapping[bytes, bytes]) -> dict[bytes, str]:
-    found = {}
-    for key, value in records.items():
-        if len(key) == _FINGERPRINT_DIGITS:
-            try:
-                found[bytes.fromhex(key.decode())] = value.decode()
-            except ValueError:  # a key of another kind
-                continue
-    return found

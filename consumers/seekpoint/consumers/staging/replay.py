@@ -8,35 +8,31 @@ The source is assigned by hand, read committed, and nothing is ever written to i
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from seekpoint.consumers.staging.audit import audit_entry
 from seekpoint.consumers.staging.capture_target import CaptureTarget
 from seekpoint.consumers.staging.comparison import OffsetMap, read_back
 from seekpoint.consumers.staging.control import Control
-from seekpoint.consumers.staging.copying import Copier
 from seekpoint.consumers.staging.flow import Flow, Settled
-from seekpoint.consumers.staging.headers import HeaderRules, Provenance
-from seekpoint.consumers.staging.partitioning import Partitioner, choose
-from seekpoint.consumers.staging.plan import Plan, ReplayReport
-from seekpoint.consumers.staging.ports import OnDelivery, Source, Stretch, Target
+from seekpoint.consumers.staging.plan import Plan
+from seekpoint.consumers.staging.ports import Source, Stretch, Target
 from seekpoint.consumers.staging.progress_file import Progress, ProgressFile
+from seekpoint.consumers.staging.report import ReplayReport, estimate, not_foldable, notes_of
 from seekpoint.consumers.staging.resumption import Delivered, stand_still
-from seekpoint.consumers.staging.safety import name_of, refuse_target, refuse_timestamps
 from seekpoint.consumers.staging.samples import Samples
-from seekpoint.consumers.staging.seeding import Seeds
-from seekpoint.consumers.staging.selection import Gap, Selection, stretches_of
+from seekpoint.consumers.staging.senders import Nowhere
 from seekpoint.consumers.staging.tallies import compare
-from seekpoint.consumers.staging.treatment import Treated, Treatment
+from seekpoint.consumers.staging.treatment import Treatment
+from seekpoint.consumers.staging.trip import Trip
+from seekpoint.consumers.staging.whole import whole
 from seekpoint.schemas.clusters import Cluster, load_clusters
-from seekpoint.schemas.codec import Codec
-from seekpoint.schemas.errors import JournalMismatch, JournalUnavailable, ReplayRefused, SeekpointError
-from seekpoint.schemas.limits import DEFAULT_LIMITS
-from seekpoint.schemas.manifest import MANIFEST_KEY, Manifest
+from seekpoint.schemas.errors import JournalMismatch, JournalUnavailable, ReplayRefused
+from seekpoint.schemas.manifest import MANIFEST_KEY
 
 __all__ = ["Replay"]
 
@@ -87,7 +83,6 @@ class Replay:
         self._map = OffsetMap(None if offset_map is None else Path(offset_map))
         self._settle_s = settle_s
         self._silence_max_s = silence_max_s
-        self._samples: Samples | None = None
 
     @classmethod
     def connect(
@@ -115,33 +110,29 @@ class Replay:
     # --- what can be done -----------------------------------------------------------------------------------------
     def dry_run(self, on_progress: OnProgress = lambda flow, stretches: None) -> ReplayReport:
         """Read, select and mask everything, and write nothing. Raises what ``run`` would refuse."""
-        trip = _Trip(self)
-        samples = self._samples = Samples(trip.codec())
+        trip = self._trip()
+        samples = Samples(trip.codec())
         began = time.monotonic()
         flow = Flow()
         treatment = trip.treatment(samples.keep)
         reading = self._source.read(trip.stretches)
         try:
-            copier = Copier(
+            copier = trip.copier(
                 trip.stretches,
                 reading,
-                _Nowhere(),
-                trip.partitioner,
-                trip.provenance,
-                headers=trip.headers,
+                Nowhere(),
                 treatment=treatment,
                 control=self.control,
                 flow=flow,
                 on_progress=lambda flow: on_progress(flow, trip.stretches),
-                silence_max_s=self._silence_max_s,
             )
             if self.plan.seeded:
-                trip.seeds(treatment).send(_Nowhere(), flow, None)
+                trip.seeds(treatment).send(Nowhere(), flow, None)
             complete = copier.run()
         finally:
             reading.close()
         took = time.monotonic() - began
-        return self._report(trip, flow, treatment, took, dry_run=True, complete=complete)
+        return self._report(trip, flow, treatment, took, complete=complete, samples=samples)
 
     def run(self, on_progress: OnProgress = lambda flow, stretches: None) -> ReplayReport:
         """Replay, compare, and report. Raises ``ReplayRefused`` before anything was written, ``ReplayMismatch`` if the
@@ -176,9 +167,21 @@ class Replay:
         self.close()
 
     # --- how ------------------------------------------------------------------------------------------------------
+    def _trip(self, known: Progress | None = None) -> Trip:
+        return Trip(
+            self._source,
+            self._target,
+            self.plan,
+            self._job,
+            target_name=self._names[1],
+            is_staging=self._is_staging,
+            silence_max_s=self._silence_max_s,
+            known=known,
+        )
+
     def _run(self, on_progress: OnProgress) -> ReplayReport:
         known = self._file.load()
-        trip = _Trip(self, known)
+        trip = self._trip(known)
         progress = trip.progress
         if progress.done:
             raise ReplayRefused(
@@ -205,13 +208,13 @@ class Replay:
             compare(progress.tallies, arrivals)
             progress.done = True
             self._file.save(progress)
-        report = self._report(trip, flow, treatment, took, dry_run=False, complete=complete)
+        report = self._report(trip, flow, treatment, took, complete=complete)
         self._audit(trip, "finished" if complete else "stopped", report)
         return report
 
     def _copy(
         self,
-        trip: _Trip,
+        trip: Trip,
         flow: Flow,
         treatment: Treatment | None,
         delivered: Delivered | None,
@@ -219,11 +222,9 @@ class Replay:
     ) -> bool:
         progress = trip.progress
         sender = self._target.sender(linger_ms=_PACED_LINGER_MS if self.plan.pace.is_paced else _FAST_LINGER_MS)
-        left = [
-            Stretch(each.partition, flow.positions.get(each.partition, each.start), each.stop)
-            for each in trip.stretches
-        ]
-        reading = self._source.read([each for each in left if each.start < each.stop])
+        rest = (each._replace(start=flow.positions.get(each.partition, each.start)) for each in trip.stretches)
+        left = [each for each in rest if each.start < each.stop]
+        reading = self._source.read(left)
 
         known = dict(progress.tail or progress.target_start)
 
@@ -244,13 +245,10 @@ class Replay:
                 trip.seeds(treatment).send(sender, flow, delivered)
                 progress.seeded, progress.tallies, progress.counters = True, flow.tallies.copy(), flow.counters()
                 self._file.save(progress)
-            copier = Copier(
-                [each for each in left if each.start < each.stop],
+            copier = trip.copier(
+                left,
                 reading,
                 sender,
-                trip.partitioner,
-                trip.provenance,
-                headers=trip.headers,
                 treatment=treatment,
                 pace=self.plan.pace,
                 control=self.control,
@@ -259,7 +257,6 @@ class Replay:
                 tail=tail if self._file.path is not None else dict,
                 on_settled=settled,
                 on_progress=lambda flow: on_progress(flow, trip.stretches),
-                silence_max_s=self._silence_max_s,
             )
             complete = copier.run()
             progress.tallies = flow.tallies.copy()
@@ -277,19 +274,10 @@ class Replay:
         ends = stand_still(self._ends, lambda: time.sleep(self._settle_s))
         starts = {**progress.target_start, **progress.tail}
         stretches = [Stretch(p, starts.get(p, 0), end) for p, end in sorted(ends.items()) if starts.get(p, 0) < end]
-        reading = self._target.read(stretches)
-        heard = time.monotonic()
-        try:
-            while True:
-                messages = reading.take(2_000, 0.1)
-                delivered.add(messages)
-                if not reading.unfinished():
-                    return delivered
-                heard = time.monotonic() if messages else heard
-                if time.monotonic() - heard > self._silence_max_s:
-                    raise JournalMismatch("the target cannot be read", topic=self._names[1])
-        finally:
-            reading.close()
+        silent = JournalMismatch("the target cannot be read", topic=self._names[1])
+        for messages in whole(self._target.read(stretches), self._silence_max_s, silent):
+            delivered.add(messages)
+        return delivered
 
     def _put_schemas(self) -> None:
         """Entries are byte for byte the source's, so the target must know the schemas they were written with."""
@@ -303,35 +291,23 @@ class Replay:
             if missing:
                 self._target.put_schemas(missing)
 
-    def _audit(self, trip: _Trip, what: str, report: ReplayReport | None = None) -> None:
-        """Who, what, when, how: kept in the target's cluster, never in the source's."""
-        entry = {
-            "what": what,
-            "at_ms": time.time_ns() // 1_000_000,
-            "by": _who(),
-            "job": trip.progress.job,
-            "source": {"name": self._names[0], "cluster_id": trip.facts.cluster_id, "topic": trip.facts.topic},
-            "target": {"name": self._names[1], "cluster_id": trip.to.cluster_id, "topic": trip.to.topic},
-            "plan": self.plan.told(),
-            "stretches": [list(each) for each in trip.stretches],
-            "report": None if report is None else self._told(report),
-        }
-        self._target.audit(f"{trip.progress.job}.{what}".encode(), json.dumps(entry).encode())
-
-    def _told(self, report: ReplayReport) -> dict[str, Any]:
-        """A note may say what is in a record."""
-        return report.to_dict() if self.plan.masks is None else {**report.to_dict(), "notes": []}
+    def _audit(self, trip: Trip, what: str, report: ReplayReport | None = None) -> None:
+        self._target.audit(*audit_entry(trip, self._names, what, report))
 
     def _report(
-        self, trip: _Trip, flow: Flow, treatment: Treatment | None, took: float, *, dry_run: bool, complete: bool
+        self,
+        trip: Trip,
+        flow: Flow,
+        treatment: Treatment | None,
+        took: float,
+        *,
+        complete: bool,
+        samples: Samples | None = None,
     ) -> ReplayReport:
+        """``samples``: of a dry run."""
+        dry_run = samples is not None
         left_out = {} if treatment is None else dict(treatment.counts)
-        notes = []
-        if complete and not flow.tallies.records and self.plan.selection != Selection():
-            notes.append("nothing was selected: no record in the source is what was asked for")
-        if treatment is not None and treatment.predicate is not None and treatment.predicate.unanswered:
-            predicate = treatment.predicate
-            notes.append(f"{predicate.unanswered} records could not be asked: {predicate.first_problem}")
+        predicate = None if treatment is None else treatment.predicate
         return ReplayReport(
             job=trip.progress.job,
             source=self._names[0],
@@ -349,192 +325,12 @@ class Replay:
             gaps=(*trip.gaps, *flow.holes),
             missing_offsets=flow.missing_offsets,
             restamped=flow.restamped,
-            not_foldable=_not_foldable(self.plan, trip.stretches, left_out),
+            not_foldable=not_foldable(self.plan, trip.stretches, left_out),
             lateness=flow.lateness.to_dict(),
             duration_s=round(took, 3),
-            estimate_s=_estimate(self.plan, flow, took) if dry_run else None,
+            estimate_s=estimate(self.plan, flow, took) if dry_run else None,
             by_partition={at: (tally[0], tally[1]) for at, tally in sorted(flow.tallies.by_partition.items())},
-            samples=self._samples.kept if dry_run and self._samples is not None else (),
+            samples=() if samples is None else samples.kept,
             offset_map=None if dry_run or self._map.path is None else str(self._map.path),
-            notes=tuple(notes),
+            notes=notes_of(self.plan, flow, predicate, complete=complete),
         )
-
-
-class _Trip:
-    """One run's facts: both topics, what is read, how it is laid out."""
-
-    def __init__(self, replay: Replay, known: Progress | None = None) -> None:
-        self._replay = replay
-        plan = replay.plan
-        self.facts, self.to = replay._source.facts(), replay._target.facts()
-        refuse_target(self.facts, self.to, is_staging=replay._is_staging, cluster=replay._names[1].partition("/")[0])
-        self._schemas = replay._source.schemas()
-        self.is_journal = MANIFEST_KEY in self._schemas
-        self.partitioner: Partitioner = choose(
-            plan.partitions,
-            self.facts.partitions,
-            self.to.partitions,
-            keys_change=bool(plan.prefix) or plan.masks is not None,
-            is_journal=self.is_journal,
-        )
-        if isinstance(replay._target, CaptureTarget):
-            replay._target.renumbers = not self.partitioner.keeps
-        self.headers = HeaderRules(plan.strip_headers)
-        self.progress = self._fresh() if known is None else self._same(known)
-        self.stretches = self.progress.stretches
-        self.gaps = [Gap(*gap) for gap in self.progress.gaps]
-        self.provenance = Provenance(self.progress.job, name_of(self.facts), name_of(self.to))
-        refuse_timestamps(self.to, *_times(replay._source, self.stretches), time.time_ns() // 1_000_000)
-
-    def _fresh(self) -> Progress:
-        replay = self._replay
-        stretches, gaps = stretches_of(replay.plan.selection, replay._source.marks(), replay._source.offset_at)
-        return Progress(
-            job=replay._job,
-            plan=replay.plan.to_dict(),
-            source=f"{name_of(self.facts)} {self.facts.topic_id}",
-            target=f"{name_of(self.to)} {self.to.topic_id}",
-            stretches=stretches,
-            gaps=[list(gap) for gap in gaps],
-            target_start={partition: mark.high for partition, mark in replay._target.marks().items()},
-        )
-
-    def _same(self, known: Progress) -> Progress:
-        """The progress of a former run, if it is of the same plan and the same topics."""
-        found = (f"{name_of(self.facts)} {self.facts.topic_id}", f"{name_of(self.to)} {self.to.topic_id}")
-        if (known.source, known.target) != found:
-            raise ReplayRefused(
-                "the progress file is of other topics, or one of them was made anew",
-                expected=f"{known.source} into {known.target}",
-                found=" into ".join(found),
-                hint="remove the progress file to start anew",
-            )
-        plan = {**self._replay.plan.to_dict(), "pace": None}
-        if {**known.plan, "pace": None} != plan:
-            raise ReplayRefused(
-                "the progress file is of another plan", hint="give the same options again, or remove it to start anew"
-            )
-        return known
-
-    def codec(self) -> Codec:
-        """Decodes the source's entries."""
-        limits = DEFAULT_LIMITS
-        if MANIFEST_KEY in self._schemas:
-            limits = Manifest.from_bytes(self._schemas[MANIFEST_KEY]).limits
-        return Codec(limits, _by_fingerprint(self._schemas), lambda: _by_fingerprint(self._replay._source.schemas()))
-
-    def treatment(self, on_masked: Callable[[Any, Treated], None] | None) -> Treatment | None:
-        """What is done with each record; None: nothing."""
-        plan = self._replay.plan
-        if plan.is_plain:
-            return None
-        return Treatment(
-            plan.selection, self.headers, self.codec(), masks=plan.masks, prefix=plan.prefix, on_masked=on_masked
-        )
-
-    def seeds(self, treatment: Treatment | None) -> Seeds:
-        """The states that processes start from. Raises ``ReplayRefused`` if the source is no journal."""
-        replay, codec = self._replay, self.codec()
-        if not self.is_journal:
-            raise ReplayRefused("only processes of a journal can be seeded", topic=self.facts.topic)
-        return Seeds(
-            source=replay._source,
-            codec=codec,
-            treatment=treatment or Treatment(replay.plan.selection, self.headers, codec),
-            partitioner=self.partitioner,
-            provenance=self.provenance,
-            stretches=self.stretches,
-            processes=replay.plan.selection.processes,
-            partitions=self.facts.partitions,
-            silence_max_s=replay._silence_max_s,
-        )
-
-
-class _Nowhere:
-    """A ``Sender`` for a dry run."""
-
-    def produce(
-        self, value: Any, key: Any, partition: int, on_delivery: OnDelivery, timestamp: int, headers: Any
-    ) -> None:
-        """It would have arrived."""
-        on_delivery(None, None)
-
-    def poll(self, timeout_s: float) -> None:
-        """Nothing to tell."""
-
-    def refusal(self, error: Any) -> SeekpointError:
-        """Nothing is ever refused here."""
-        return JournalUnavailable(f"a record was refused: {error}")
-
-    def flush(self, timeout_s: float) -> int:
-        """Nothing is open."""
-        return 0
-
-    def close(self) -> None:
-        """Nothing to drop."""
-
-
-def _by_fingerprint(records: Mapping[bytes, bytes]) -> dict[bytes, str]:
-    found = {}
-    for key, value in records.items():
-        try:
-            if len(key) == 16:
-                found[bytes.fromhex(key.decode())] = value.decode()
-        except ValueError:
-            continue
-    return found
-
-
-def _times(source: Source, stretches: Sequence[Stretch]) -> tuple[int | None, int | None]:
-    """The times of the first and the last record of the stretches, as far as a quick look tells."""
-    ends = [
-        *(Stretch(each.partition, each.start, each.stop) for each in stretches),
-    ]
-    stamps: list[int] = []
-    for first in (True, False):
-        wanted = ends if first else [Stretch(each.partition, each.stop - 1, each.stop) for each in stretches]
-        reading = source.read(wanted)
-        seen: set[int] = set()
-        deadline = time.monotonic() + 5.0
-        try:
-            while seen < reading.unfinished() | seen and time.monotonic() < deadline:
-                for message in reading.take(1, 0.1):
-                    seen.add(message.partition())
-                    stamps.append(message.timestamp()[1])
-                if seen >= {each.partition for each in wanted}:
-                    break
-        finally:
-            reading.close()
-    real = [stamp for stamp in stamps if stamp > 0]
-    return (min(real), max(real)) if real else (None, None)
-
-
-def _not_foldable(plan: Plan, stretches: Sequence[Stretch], left_out: Mapping[str, int]) -> tuple[str, ...]:
-    reasons = []
-    if not plan.selection.keeps_histories:
-        reasons.append("entries were selected one by one (kinds, actors, headers, predicate)")
-    if not plan.seeded and any(stretch.start > 0 for stretch in stretches):
-        reasons.append("the range does not start at the log's beginning, and processes were not seeded")
-    if any(why.startswith("dropped") for why in left_out):
-        reasons.append("records were dropped by a mask's policy")
-    return tuple(reasons)
-
-
-def _estimate(plan: Plan, flow: Flow, took: float) -> float:
-    """Unpaced: twice as long as reading alone took, which is what a copy costs."""
-    if plan.pace.rate is not None:
-        return round(flow.tallies.records / plan.pace.rate, 1)
-    if plan.pace.speed is not None and flow.first_ms is not None and flow.last_ms is not None:
-        return round((flow.last_ms - flow.first_ms) / 1000 / plan.pace.speed, 1)
-    return round(2 * took, 1)
-
-
-def _who() -> str:
-    import getpass
-    import socket
-
-    try:
-        user = getpass.getuser()
-    except (OSError, KeyError):  # a container without a passwd entry
-        user = "unknown"
-    return f"{user}@{socket.gethostname()}"

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from types import NoneType
 from typing import Any
 
-from seekpoint.consumers.staging.plan import Sample
+from seekpoint.consumers.staging.report import Sample
 from seekpoint.consumers.staging.treatment import Treated
 from seekpoint.schemas.codec import Codec
 from seekpoint.schemas.errors import NewerFormat, UndecodableRecord

@@ -20,6 +20,7 @@ from seekpoint.consumers.staging.ports import Sender, Source, Stretch
 from seekpoint.consumers.staging.resumption import Delivered
 from seekpoint.consumers.staging.tallies import record_sum
 from seekpoint.consumers.staging.treatment import Treatment
+from seekpoint.consumers.staging.whole import whole
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.codec import Codec, encode
 from seekpoint.schemas.entry import Entry
@@ -143,18 +144,10 @@ class Seeds:
                 yield key.decode(), draft.freeze()
 
     def _messages(self, stretch: Stretch) -> Iterator[Any]:
-        reading = self.source.read([stretch] if stretch.start < stretch.stop else [])
-        heard = time.monotonic()
-        try:
-            while reading.unfinished():
-                messages = reading.take(1_000, _POLL_S)
+        if stretch.start < stretch.stop:
+            silent = JournalUnavailable("the source brings nothing", partition=stretch.partition)
+            for messages in whole(self.source.read([stretch]), self.silence_max_s, silent):
                 yield from messages
-                heard = time.monotonic() if messages else heard
-                if time.monotonic() - heard > self.silence_max_s:
-                    raise JournalUnavailable("the source brings nothing", partition=stretch.partition)
-            yield from reading.take(1_000, 0.0)
-        finally:
-            reading.close()
 
     # --- entries
     def _send(
