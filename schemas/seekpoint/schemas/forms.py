@@ -10,7 +10,7 @@ from math import inf
 from seekpoint.schemas.errors import InvalidSetting
 from seekpoint.schemas.secrets import MASK, mask_url
 
-__all__ = ["FORMS", "Form"]
+__all__ = ["FORMS", "Form", "read_switch"]
 
 
 def _show(value: object) -> str:
@@ -79,11 +79,15 @@ def _show_url(value: object) -> str:
     return mask_url(value) if isinstance(value, str) and re.match(r"(redis|rediss|unix)://", value) else MASK
 
 
-def _switch(text: str) -> bool:
-    words = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
-    if text.strip().lower() not in words:
+def read_switch(text: str) -> bool:
+    """What ``text`` says. ``ValueError`` if it is neither yes nor no."""
+    word = text.strip().lower()
+    if word not in _SWITCH:
         raise ValueError(text)
-    return words[text.strip().lower()]
+    return _SWITCH[word]
+
+
+_SWITCH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 
 
 def _is_modules(value: object) -> bool:
@@ -120,7 +124,7 @@ FORMS: Mapping[str, Form] = {
     "checkpoint_age_max_s": _SECONDS,
     "checkpoint_bytes_min": _whole(0, 1_000_000_000),
     "effects": Form("real or recorded", lambda value: value in ("real", "recorded"), str.strip),
-    "checkpoint_after_invocation": Form("true or false", lambda value: type(value) is bool, _switch),
+    "checkpoint_after_invocation": Form("true or false", lambda value: type(value) is bool, read_switch),
     "folds": Form(
         "names of Python modules, with commas",
         _is_modules,

@@ -6,13 +6,17 @@ module that hands them to the client: only the client knows its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from seekpoint.schemas.errors import InvalidSetting
+from seekpoint.schemas.forms import read_switch
 from seekpoint.schemas.secrets import MASK, is_secret, mask_options, read_secret_files, url_secrets
 
 __all__ = ["REFUSED", "Options", "check_redis_url", "option_text", "typed_redis_options"]
+
+_Form = tuple[Callable[[str], str | int | float | bool], str]
+"""How an option is read, and what it must be."""
 
 _ACKS = "an acknowledged entry is on all in-sync replicas: acks=all"
 _IDEMPOTENT = "a retry must not append an entry twice"
@@ -89,29 +93,28 @@ REFUSED: Mapping[str, Mapping[str, str]] = {
 }
 """For each group of options: the names that are refused, and why."""
 
-_REDIS_NUMBERS: Mapping[str, type[int] | type[float]] = {
-    "health_check_interval": int,
-    "max_connections": int,
-    "protocol": int,
-    "socket_connect_timeout": float,
-    "socket_read_size": int,
-    "socket_timeout": float,
-    "ssl_min_version": int,
-    "timeout": float,
+_WHOLE: _Form = (int, "a whole number")
+_NUMBER: _Form = (float, "a number")
+_SWITCH: _Form = (read_switch, "true or false")
+_REDIS_FORMS: Mapping[str, _Form] = {
+    "health_check_interval": _WHOLE,
+    "legacy_responses": _SWITCH,
+    "max_connections": _WHOLE,
+    "protocol": _WHOLE,
+    "retry_on_timeout": _SWITCH,
+    "single_connection_client": _SWITCH,
+    "socket_connect_timeout": _NUMBER,
+    "socket_keepalive": _SWITCH,
+    "socket_read_size": _WHOLE,
+    "socket_timeout": _NUMBER,
+    "ssl": _SWITCH,
+    "ssl_check_hostname": _SWITCH,
+    "ssl_min_version": _WHOLE,
+    "ssl_validate_ocsp": _SWITCH,
+    "ssl_validate_ocsp_stapled": _SWITCH,
+    "timeout": _NUMBER,
 }
-_REDIS_SWITCHES = frozenset(
-    {
-        "legacy_responses",
-        "retry_on_timeout",
-        "single_connection_client",
-        "socket_keepalive",
-        "ssl",
-        "ssl_check_hostname",
-        "ssl_validate_ocsp",
-        "ssl_validate_ocsp_stapled",
-    }
-)
-_SWITCH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+"""What is no text in the eyes of redis-py."""
 
 
 class Options(Mapping[str, str]):
@@ -192,17 +195,13 @@ def check_redis_url(url: str | None) -> None:
 
 
 def _typed_redis_option(name: str, text: str) -> str | int | float | bool:
-    if name in _REDIS_SWITCHES:
-        if text.lower() in _SWITCH:
-            return _SWITCH[text.lower()]
-        raise _misfit(name, text, "true or false")
-    number = _REDIS_NUMBERS.get(name)
-    if number is None:
+    if name not in _REDIS_FORMS:
         return text
+    read, expected = _REDIS_FORMS[name]
     try:
-        return number(text)
+        return read(text)
     except ValueError:
-        raise _misfit(name, text, "a whole number" if number is int else "a number") from None
+        raise _misfit(name, text, expected) from None
 
 
 def _misfit(name: str, text: str, expected: str) -> InvalidSetting:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any
 
 from seekpoint.schemas.bodies import Json
@@ -16,7 +17,7 @@ class Degraded:
     """Why a person has to look.
 
     ``gap``: owner entries are missing. All else is a body that does not fit: ``illegal_transition``,
-    ``illegal_invocation``, ``illegal_patch``, ``illegal_content``, ``state_limit``.
+    ``illegal_invocation``, ``illegal_patch``, ``illegal_content``, ``illegal_call``, ``state_limit``.
     """
 
     reason: str
@@ -65,7 +66,12 @@ def mail_row(item: MailItem) -> list[str | None]:
 def mail_item(row: Any) -> MailItem:
     """The item of a row. ``TypeError`` or ``ValueError`` if it is none."""
     id_hex, kind, name, payload_json, actor = row
-    return MailItem(bytes.fromhex(id_hex), kind, name, payload_json, actor)
+    if any(type(text) is not str for text in (id_hex, kind, name, payload_json)) or type(actor) not in (str, NoneType):
+        raise TypeError("a row of mail has texts")
+    entry_id = bytes.fromhex(id_hex)
+    if len(entry_id) != 16:
+        raise ValueError("an id has 16 bytes")
+    return MailItem(entry_id, kind, name, payload_json, actor)
 
 
 @dataclass(frozen=True, slots=True)

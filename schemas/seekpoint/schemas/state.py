@@ -277,7 +277,7 @@ class State(Draft):
 
     @property
     def content_hash(self) -> str:
-        """BLAKE2b-128 of context, conversation, lifecycle and invocations: equal for a fork and its parent."""
+        """BLAKE2b-128 of context, conversation, lifecycle, invocations, calls: equal for a fork and its parent."""
         return _hash(content_of(self))
 
     def thaw(self) -> Draft:

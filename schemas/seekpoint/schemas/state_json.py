@@ -18,7 +18,7 @@ from seekpoint.schemas.conversation import Conversation
 from seekpoint.schemas.entry import id_text
 from seekpoint.schemas.folds import Folded
 from seekpoint.schemas.lifecycle import Lifecycle
-from seekpoint.schemas.parts import Degraded, Invocation, Lineage, MailItem, mail_row
+from seekpoint.schemas.parts import Degraded, Invocation, Lineage, mail_item, mail_row
 from seekpoint.schemas.widths import content_width, mailbox_width
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ def _restore_ownership(draft: Draft, ownership: dict[str, Any]) -> None:
     draft.finished = _is(bool, ownership["finished"])
     draft.result_json = _optional(str, ownership["result"])
     draft.last_kind = _optional(str, ownership["last_kind"])
-    items = [_mail_item(*_is(list, item)) for item in _is(list, ownership["mailbox"])]
+    items = [mail_item(_is(list, item)) for item in _is(list, ownership["mailbox"])]
     draft.mailbox = {item.id: item for item in items}
     draft.mailbox_bytes = mailbox_width(draft)
     draft.remembered = dict.fromkeys(_id(one) for one in _is(list, ownership["remembered"]))
@@ -276,10 +276,6 @@ def _frame(found: Any) -> Frame | None:
     values, messages, invocations, invocation = _is(list, found)
     texts = {key: _is(str, text) for key, text in _is(dict, values).items()}
     return Frame(texts, _is(int, messages), _is(int, invocations), _invocation(invocation))
-
-
-def _mail_item(id_hex: Any, kind: Any, name: Any, payload_json: Any, actor: Any) -> MailItem:
-    return MailItem(_id(id_hex), _is(str, kind), _is(str, name), _is(str, payload_json), _optional(str, actor))
 
 
 def _lineage(parent_id: Any, parent_seq: Any, rewound_to_seq: Any, rewinds: Any) -> Lineage:
