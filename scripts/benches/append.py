@@ -93,21 +93,30 @@ async def serial(cluster: LocalCluster, table: Table) -> None:
     """One process, one entry after the other, a raw record in between each."""
     settings = await journal(cluster, "serial", fsync=True, partitions=1)
     raw, value = Raw(settings), b"x" * 200
-    ours, theirs = [], []
+    text = "checking order {}, a text of an ordinary length for a value"
     async with Node.connect(settings) as node, node.open("case") as process:
-        for index in range(SERIAL):
-            began = time.perf_counter()
-            await process.update("status", f"checking order {index}, a text of an ordinary length for a value")
-            taken = time.perf_counter() - began
-            taken_raw = raw.one(value)
-            if index > 200:
-                ours.append(taken * 1000)
-                theirs.append(taken_raw * 1000)
-            if index % 100 == 0:
-                progress(f"serial {index}/{SERIAL}")
+        ours, theirs = await in_turn(lambda index: process.update("status", text.format(index)), raw, value, SERIAL)
     ratio = times_raw(p50(ours), p50(theirs))
     table.row(what="serial, fsync", p50_ms=p50(ours), p99_ms=p99(ours), raw_p50_ms=p50(theirs), times_raw=ratio)
     table.at_most("serial append with fsync, p50, times raw", bar=1.5, value=ratio)
+
+
+async def in_turn(
+    call: Callable[[int], Awaitable[object]], raw: Raw, value: bytes, count: int
+) -> tuple[list[float], list[float]]:
+    """Milliseconds of each call, and of a raw record right after it; the first 200 of them warm up."""
+    ours, theirs = [], []
+    for index in range(count):
+        began = time.perf_counter()
+        await call(index)
+        taken = time.perf_counter() - began
+        taken_raw = raw.one(value)
+        if index > 200:
+            ours.append(taken * 1000)
+            theirs.append(taken_raw * 1000)
+        if index % 100 == 0:
+            progress(f"serial {index}/{count}")
+    return ours, theirs
 
 
 async def many(cluster: LocalCluster, table: Table, name: str) -> None:

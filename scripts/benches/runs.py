@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -26,6 +26,8 @@ RECORDS_A_RUN = STEPS + 2
 BARS = {8: 900, 2: 1_400}
 LINGER_MS = 1.0
 """Fewer, larger batches: what helps with many at once, and costs one process alone a millisecond an append."""
+Run = Callable[[Node, str], Awaitable[object]]
+"""One run of a process with this id."""
 TEXT = "checking the order, a text of an ordinary length for a value"
 
 
@@ -35,20 +37,23 @@ async def main() -> int:
     table = Table("runs")
     async with LocalCluster(brokers=1) as cluster:
         for partitions in BARS:
-            await measure(cluster, table, partitions)
+            await measure(cluster, table, partitions, appends, journal="runs")
     return table.finish(json=options.json)
 
 
-async def measure(cluster: LocalCluster, table: Table, partitions: int) -> None:
+async def measure(
+    cluster: LocalCluster, table: Table, partitions: int, run: Run, *, journal: str, rounds: int = ROUNDS
+) -> None:
     """Rounds of 300 runs, ours and the raw client's in turn, so that both see the same disk."""
-    settings = cluster.settings(journal=f"runs-{partitions}", partitions=partitions, topic=FSYNC, linger_ms=LINGER_MS)
+    name = f"{journal}-{partitions}"
+    settings = cluster.settings(journal=name, partitions=partitions, topic=FSYNC, linger_ms=LINGER_MS)
     await create_topics(settings)
     raw = Raw(settings, partitions)
     ours, theirs = [], []
     async with Node.connect(settings) as node:
-        for number in range(ROUNDS + 1):
-            progress(f"{partitions} partitions: round {number}/{ROUNDS}")
-            ours.append(RUNS / await timed_runs(node, f"round-{number}"))
+        for number in range(rounds + 1):
+            progress(f"{partitions} partitions: round {number}/{rounds}")
+            ours.append(RUNS / await timed_runs(node, f"round-{number}", run))
             theirs.append(RUNS / await asyncio.to_thread(raw.timed))
     rate, raw_rate = p50(ours[1:]), p50(theirs[1:])  # the first round warms up
     table.row(
@@ -58,21 +63,25 @@ async def measure(cluster: LocalCluster, table: Table, partitions: int) -> None:
     table.at_least(f"runs a second on {partitions} partitions", bar=BARS[partitions], value=rate)
 
 
-async def timed_runs(node: Node, name: str) -> float:
+async def timed_runs(node: Node, name: str, run: Run) -> float:
     """Seconds that 300 runs take, 50 at once."""
     names = iter([f"{name}-{index}" for index in range(RUNS)])
+
+    async def one_after_the_other() -> None:
+        for one in names:
+            await run(node, one)
+
     began = time.perf_counter()
-    await asyncio.gather(*(work(node, names) for _ in range(AT_ONCE)))
+    await asyncio.gather(*(one_after_the_other() for _ in range(AT_ONCE)))
     return time.perf_counter() - began
 
 
-async def work(node: Node, names: Iterator[str]) -> None:
-    """One run after the other."""
-    for name in names:
-        process = await node.open(name)
-        for step in range(STEPS):
-            await process.update(f"step-{step}", TEXT)
-        await process.finish({"done": True})
+async def appends(node: Node, name: str) -> None:
+    """One run: three acknowledged appends, and its end."""
+    process = await node.open(name)
+    for step in range(STEPS):
+        await process.update(f"step-{step}", TEXT)
+    await process.finish({"done": True})
 
 
 class Raw:

@@ -12,16 +12,14 @@ import logging
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from _langgraph import step_ms
 from _table import Table, arguments, p50, p99, progress, times_raw
-from append import FSYNC, Raw, journal
-from runs import AT_ONCE, BARS, LINGER_MS, RUNS, STEPS
-from runs import Raw as RawChains
-from seekpoint.compose import LocalCluster, create_topics
+from append import Raw, in_turn, journal
+from runs import BARS, STEPS, measure
+from seekpoint.compose import LocalCluster
 from seekpoint.producers import Agent, Node, Process, agent
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
@@ -58,18 +56,10 @@ async def serial(cluster: LocalCluster, table: Table) -> None:
     """One process, a step and a raw record in turn."""
     settings = await journal(cluster, "steps", fsync=True, partitions=1)
     raw, value = Raw(settings), b"x" * 200
-    ours, theirs = [], []
     async with Node.connect(settings) as node, node.open("case") as process:
-        for index in range(SERIAL):
-            began = time.perf_counter()
-            await process.step("look_up", look_up, f"order {index}")
-            taken = time.perf_counter() - began
-            taken_raw = raw.one(value)
-            if index > 200:
-                ours.append(taken * 1000)
-                theirs.append(taken_raw * 1000)
-            if index % 100 == 0:
-                progress(f"serial {index}/{SERIAL}")
+        ours, theirs = await in_turn(
+            lambda index: process.step("look_up", look_up, f"order {index}"), raw, value, SERIAL
+        )
     ratio = times_raw(p50(ours), p50(theirs))
     table.row(what="step, serial, fsync", p50_ms=p50(ours), p99_ms=p99(ours), raw_p50_ms=p50(theirs), times_raw=ratio)
     table.at_most("durable step with fsync, p50, ms", bar=0.9, value=p50(ours))
@@ -99,39 +89,15 @@ async def short(process: Process, input: Any) -> Any:
     return {"done": True}
 
 
+async def short_run(node: Node, name: str) -> None:
+    """One run of it."""
+    await node.run(short, name, {"order": 1})
+
+
 async def runs(cluster: LocalCluster, table: Table) -> None:
     """Runs of an agent, 50 at once, on 8 partitions and on 2; a raw client's chains of as many records."""
-    for partitions, bar in BARS.items():
-        settings = cluster.settings(
-            journal=f"steps-{partitions}", partitions=partitions, topic=FSYNC, linger_ms=LINGER_MS
-        )
-        await create_topics(settings)
-        raw = RawChains(settings, partitions)
-        ours, theirs = [], []
-        async with Node.connect(settings) as node:
-            for number in range(ROUNDS + 1):
-                progress(f"{partitions} partitions: round {number}/{ROUNDS}")
-                ours.append(RUNS / await timed_runs(node, f"round-{number}"))
-                theirs.append(RUNS / await asyncio.to_thread(raw.timed))
-        rate, raw_rate = p50(ours[1:]), p50(theirs[1:])  # the first round warms up
-        table.row(
-            what=f"{RUNS} runs x {STEPS} steps, {AT_ONCE} at once, {partitions} partitions, fsync",
-            runs_per_s=rate, raw_runs_per_s=raw_rate, times_raw=times_raw(rate, raw_rate),
-        )  # fmt: skip
-        table.at_least(f"runs a second on {partitions} partitions", bar=bar, value=rate)
-
-
-async def timed_runs(node: Node, name: str) -> float:
-    """Seconds that 300 runs take, 50 at once."""
-    names = iter([f"{name}-{index}" for index in range(RUNS)])
-
-    async def work(names: Iterator[str]) -> None:
-        for one in names:
-            await node.run(short, one, {"order": 1})
-
-    began = time.perf_counter()
-    await asyncio.gather(*(work(names) for _ in range(AT_ONCE)))
-    return time.perf_counter() - began
+    for partitions in BARS:
+        await measure(cluster, table, partitions, short_run, journal="steps", rounds=ROUNDS)
 
 
 # --- remembered steps

@@ -30,7 +30,11 @@ def schema_key(fingerprint: bytes) -> bytes:
 
 
 def writer_schemas(records: Mapping[bytes, bytes]) -> dict[bytes, str]:
-    """The writer schemas in ``NAME.schemas``, by fingerprint: the records whose key is sixteen hex digits."""
+    """The writer schemas in ``NAME.schemas``, by fingerprint: the records whose key is sixteen hex digits.
+
+    >>> writer_schemas({schema_key(b"8 bytes."): b"{}", MANIFEST_KEY: b"{}", b"sixteen, no hex.": b"{}"})
+    {b'8 bytes.': '{}'}
+    """
     found = {}
     for key, value in records.items():
         with suppress(ValueError):
