@@ -6,6 +6,7 @@ import pytest
 
 from kept_process import Kept
 from owners import Owner
+from projection_bench import Bench
 from seekpoint.schemas.log import MemoryLog
 
 
@@ -22,3 +23,12 @@ def owner(log: MemoryLog) -> Owner:
 @pytest.fixture
 def kept(log: MemoryLog, owner: Owner) -> Kept:
     return Kept(log, owner)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    made = Bench()
+    made.owner.claim()
+    for number in range(3):
+        made.owner.update("n", str(number))
+    return made

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from owners import Owner
+from projection_bench import write_saves
 from projection_world import Inline
 from seekpoint.consumers.assignment import Assignment
 from seekpoint.consumers.checkpoint_writer import Positions, Save
@@ -39,12 +40,7 @@ class Kept:
 
     # what a CheckpointWriter and a Deleter do
     def commit(self, saves: Sequence[Save], membership: object) -> Positions:
-        positions: dict[int, dict[bytes, int]] = {}
-        for save in saves:
-            records = [(key, one.to_bytes()) for key, one in save.checkpoints.items()]
-            where = self.checkpoints.write(save.partition, [*records, (FLOOR_KEY, save.floor.to_bytes())])
-            positions[save.partition] = dict(zip(save.checkpoints, where, strict=False))
-        return positions
+        return write_saves(self.checkpoints, saves)
 
     def settle(self) -> None:
         """Nothing is ever open."""

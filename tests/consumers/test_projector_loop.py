@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from owners import Owner
+from projection_bench import write_saves
 from projection_world import Inline
 from seekpoint.consumers.checkpoint_writer import CommitFailed, Positions, Save
-from seekpoint.consumers.checkpoints import FLOOR_KEY
 from seekpoint.consumers.kafka_group import Fetched
 from seekpoint.consumers.memory_checkpoints import MemoryCheckpoints
 from seekpoint.consumers.memory_view import MemoryView
@@ -82,12 +82,7 @@ class Broker:
         if membership != self.group.membership():
             self.refused += 1
             raise CommitFailed("an old generation", decided=True)
-        positions: dict[int, dict[bytes, int]] = {}
-        for save in saves:
-            records = [(key, one.to_bytes()) for key, one in save.checkpoints.items()]
-            where = self.kept.write(save.partition, [*records, (FLOOR_KEY, save.floor.to_bytes())])
-            positions[save.partition] = dict(zip(save.checkpoints, where, strict=False))
-        return positions
+        return write_saves(self.kept, saves)
 
     def settle(self) -> None:
         """Nothing is ever open."""

@@ -1,0 +1,93 @@
+"""One partition with all that is kept of it, and a projection that a test drives step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from owners import Owner
+from projection_world import Inline
+from seekpoint.consumers.assignment import Assignment
+from seekpoint.consumers.cadence import Cadence
+from seekpoint.consumers.checkpoint_writer import CommitFailed, Positions, Save
+from seekpoint.consumers.checkpoints import FLOOR_KEY, Floor
+from seekpoint.consumers.memory_checkpoints import MemoryCheckpoints
+from seekpoint.consumers.memory_view import MemoryView
+from seekpoint.consumers.projection import PartitionProjection
+from seekpoint.consumers.source import Source
+from seekpoint.schemas.errors import UndecodableRecord
+from seekpoint.schemas.log import MemoryLog, Record
+
+__all__ = ["TOPIC", "Bench", "Writer", "write_saves"]
+
+TOPIC = "the-topic"
+
+
+def write_saves(kept: MemoryCheckpoints, saves: Sequence[Save]) -> Positions:
+    """What a ``CheckpointWriter`` commits: each partition's checkpoints, and its floor."""
+    positions: dict[int, dict[bytes, int]] = {}
+    for save in saves:
+        records = [(key, one.to_bytes()) for key, one in save.checkpoints.items()]
+        where = kept.write(save.partition, [*records, (FLOOR_KEY, save.floor.to_bytes())])
+        positions[save.partition] = dict(zip(save.checkpoints, where, strict=False))
+    return positions
+
+
+class Writer:
+    """Commits everything at once, unless it is told to fail."""
+
+    def __init__(self, kept: MemoryCheckpoints) -> None:
+        self.kept = kept
+        self.failure: CommitFailed | None = None
+        self.memberships: list[object] = []
+
+    def commit(self, saves: Sequence[Save], membership: object) -> Positions:
+        self.memberships.append(membership)
+        if self.failure is not None:
+            raise self.failure
+        return write_saves(self.kept, saves)
+
+    def settle(self) -> None:
+        """Nothing is ever open."""
+
+
+class Bench:
+    """A log of one partition with all that is kept of it."""
+
+    def __init__(self) -> None:
+        self.log = MemoryLog(partitions=1)
+        self.view = MemoryView(1)
+        self.kept = MemoryCheckpoints(1)
+        self.writer = Writer(self.kept)
+        self.now_s = 0.0
+        self.poison: list[tuple[Record, UndecodableRecord]] = []
+        self.owner = Owner(self.log.append, 1, "case-17")
+
+    def projection(self, *, ready: bool = True, hint: int = 0, cadence: Cadence | None = None) -> PartitionProjection:
+        source = Source(
+            log=self.log,
+            topic_id=TOPIC,
+            view=self.view,
+            checkpoints=self.kept,
+            writer=self.writer,
+            writes=Inline(),
+            on_poison=lambda record, error: self.poison.append((record, error)),
+            cadence=cadence or Cadence(),
+            clock=lambda: self.now_s,
+        )
+        made = PartitionProjection(0, source, hint=hint)
+        if ready:
+            assert made.prepare() or made.prepare()
+        return made
+
+    def project(self, projection: PartitionProjection) -> bool:
+        start, stop = projection.position, self.log.watermarks(0).high
+        records = [record for batch in self.log.read(0, start, stop) for record in batch.records]
+        return projection.project(records, stop) and projection.flush()
+
+    def save(self, projection: PartitionProjection, *, force: bool = True) -> int:
+        return Assignment("member", [projection], self.writer).save(force=force)
+
+    @property
+    def floor(self) -> int | None:
+        values = [value for _, key, value in self.kept.records(0, 0, self.kept.end(0)) if key == FLOOR_KEY]
+        return Floor.from_bytes(values[-1] or b"").offset if values else None
