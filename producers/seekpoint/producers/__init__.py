@@ -18,11 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from seekpoint.producers.clocks import Clock, SystemClock, VirtualClock
 from seekpoint.producers.durable.agents import Agent, agent
-from seekpoint.producers.durable.checking import Divergence, ReplayCheck, check_replay
 from seekpoint.producers.durable.children import Child
 from seekpoint.producers.durable.conduct import Detail, Replay
 from seekpoint.producers.durable.connectors import Connector, Connectors, NotDone, Reconciled, connectors
-from seekpoint.producers.durable.dispatcher import Dispatcher
 from seekpoint.producers.durable.effects import EffectStep, effect
 from seekpoint.producers.durable.gates import GateAnswer
 from seekpoint.producers.durable.prices import Price, Prices
@@ -38,6 +36,8 @@ from seekpoint.producers.process import Acknowledged, Process
 
 if TYPE_CHECKING:
     from seekpoint.producers import testing
+    from seekpoint.producers.durable.checking import Divergence, ReplayCheck, check_replay
+    from seekpoint.producers.durable.dispatcher import Dispatcher
     from seekpoint.producers.sync import SyncNode, SyncProcess
 
 __all__ = [
@@ -82,12 +82,20 @@ __all__ = [
     "testing",
 ]
 
-_LATER = {"SyncNode": "sync", "SyncProcess": "sync", "testing": "testing"}
-"""What a node of a fleet never loads."""
+_LATER = {
+    "Dispatcher": "durable.dispatcher",
+    "Divergence": "durable.checking",
+    "ReplayCheck": "durable.checking",
+    "SyncNode": "sync",
+    "SyncProcess": "sync",
+    "check_replay": "durable.checking",
+    "testing": "testing",
+}
+"""What a node of a fleet never loads, and where it is: loaded when first asked for."""
 
 
 def __getattr__(name: str) -> Any:
-    """``SyncNode``, ``SyncProcess`` and ``testing``, loaded when first asked for."""
+    """What is ``_LATER``."""
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(f"{__name__}.{_LATER[name]}")
