@@ -29,6 +29,8 @@ __all__ = ["Judged", "conduct", "judge"]
 
 _HERE = Path(__file__).parent
 _AT_ONCE = 20
+_NEWEST = 1 << 62
+"""The epoch of who never owned the process: nothing excuses it."""
 
 
 @dataclass
@@ -155,14 +157,17 @@ def judge(settings: Settings, ledger: Path, judged: Judged) -> None:
     answered: dict[str, int] = {}
     for line in ledger.read_text().splitlines():
         said = json.loads(line)
-        key, life = said["key"], said["by"]
-        if said["what"] == "returned" and life >= found.settled.get(key, 1 << 62):
-            answered.setdefault(key, life)  # not what a fenced owner was told: its entry does not count
+        key = said["key"]
+        epoch = found.epochs.get((key.partition("/")[0], said["by"]), _NEWEST)
+        if said["what"] == "returned" and epoch >= found.settled.get(key, _NEWEST):
+            answered.setdefault(key, epoch)  # not what a fenced owner was told: its entry does not count
         elif said["what"] == "parked":
             judged.parked += 1
         elif said["what"] == "call":
             calls[key] += 1
-            if life >= answered.get(key, 1 << 62):  # an earlier life's was under way: in doubt, not done again
+            # A fenced owner's was under way, or it does not know yet: in doubt, not done again. Which of two lives is
+            # the fenced one, the epochs say, not their order: one that was stopped may wake and take a process over.
+            if epoch >= answered.get(key, _NEWEST + 1):
                 judged.faults.append(f"{key} was called after its answer was given")
     for key, times in calls.items():
         most = 1 if key.endswith("/once:1") else found.owners[key.partition("/")[0]]
@@ -175,10 +180,10 @@ def judge(settings: Settings, ledger: Path, judged: Judged) -> None:
 
 @dataclass
 class _Journal:
-    """The journal by the judge's own reading: owners a process, lives that settled a call, processes that ended."""
+    """The journal by the judge's own reading: owners a process, a life's newest epoch, the epoch of a call's end."""
 
     owners: Counter[str] = field(default_factory=Counter)
-    lives: dict[str, int] = field(default_factory=dict)
+    epochs: dict[tuple[str, int], int] = field(default_factory=dict)
     settled: dict[str, int] = field(default_factory=dict)
     finished: set[str] = field(default_factory=set)
 
@@ -192,12 +197,12 @@ def _read(settings: Settings) -> _Journal:
             process_id = entry["process_id"]
             if name == "seekpoint.Claim" and body["expected_epoch"] == found.owners[process_id]:
                 found.owners[process_id] += 1
-                found.lives[process_id] = int(body["node_id"].rpartition("-")[2])
+                found.epochs[process_id, int(body["node_id"].rpartition("-")[2])] = found.owners[process_id]
             elif entry["seq"] is not None and entry["epoch"] == found.owners[process_id]:
                 if name == "seekpoint.Finished":
                     found.finished.add(process_id)
                 elif name in ("seekpoint.StepEnded", "seekpoint.EffectSettled") and body["outcome"] == "succeeded":
-                    found.settled[f"{process_id}/{body['key']}"] = found.lives[process_id]
+                    found.settled[f"{process_id}/{body['key']}"] = entry["epoch"]
     return found
 
 

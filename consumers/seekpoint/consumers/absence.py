@@ -7,10 +7,10 @@ what comes behind ``stop``.
 from __future__ import annotations
 
 from collections.abc import Callable, Set
-from dataclasses import dataclass
 
 from seekpoint.consumers.recoverer import Recoverer
 from seekpoint.consumers.tiers import Tier
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import JournalGap
 from seekpoint.schemas.log import Watermarks
 

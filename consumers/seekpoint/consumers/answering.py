@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,6 +18,7 @@ from seekpoint.consumers.recovery import Recovery
 from seekpoint.consumers.report import Recovered
 from seekpoint.schemas import errors
 from seekpoint.schemas.clock import now_us
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import RequestTimeout, SeekpointError, UndecodableRecord
 from seekpoint.schemas.limits import Limits
 from seekpoint.schemas.requests import RecoveryAnswer, RecoveryRequest, encode_answer

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass
 
 from seekpoint.consumers.checkpoint_writer import CheckpointWriter, CommitFailed, Positions, Save
 from seekpoint.consumers.projection import PartitionProjection
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import SeekpointError
 
 __all__ = ["Assignment"]

@@ -11,12 +11,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from seekpoint.consumers.checkpoint_index import CheckpointIndex, Located
 from seekpoint.consumers.checkpoints import FLOOR_KEY, Checkpoint, CheckpointReader, Floor, Saved, seek_point
 from seekpoint.consumers.tiers import Tier
 from seekpoint.consumers.view_store import Seen, ViewMeta, ViewStore
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat, SeekpointError, ViewRefused, ViewUnavailable
 from seekpoint.schemas.log import Landmark, LogReader, Watermarks
 from seekpoint.schemas.state import State, new_state

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from seekpoint.schemas import bodies as b
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.lifecycle import Lifecycle
 from seekpoint.schemas.settings import Settings
 from seekpoint.schemas.state import Draft

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from seekpoint.consumers.checkpoints import Checkpoint, Floor
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import TryAgain
 
 __all__ = ["CheckpointWriter", "CommitFailed", "Positions", "Save"]

@@ -10,12 +10,12 @@ topic's id and a landmark in it; a checkpoint also the hash of its state: what d
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
 import orjson
 
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat
 from seekpoint.schemas.log import Landmark
 from seekpoint.schemas.state import FOLD_VERSION, State

@@ -12,12 +12,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import JournalMismatch, LimitExceeded, SeekpointError, TooManyDeadLetters, TryAgain
 from seekpoint.schemas.log import LogReader, Record, Table
 from seekpoint.schemas.settings import Settings

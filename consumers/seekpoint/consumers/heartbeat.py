@@ -6,10 +6,10 @@ A page is named by how many there are: when they are dealt anew the old ones sta
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import orjson
 
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import JournalMismatch
 
 __all__ = ["CLAIMS_A_PAGE", "Heartbeat", "joined", "paged"]

@@ -11,11 +11,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
 from seekpoint.consumers.heartbeat import Heartbeat, joined, paged
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.log import LogReader
 from seekpoint.schemas.settings import Settings

@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from secrets import token_urlsafe
 
 from seekpoint.consumers.view_store import (
@@ -18,6 +18,7 @@ from seekpoint.consumers.view_store import (
     summary_of,
 )
 from seekpoint.schemas.call_table import CallsDraft
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import ViewUnavailable
 from seekpoint.schemas.state import State, new_state
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import UnknownPoint
 
 __all__ = ["NOW", "Point", "timestamp_ms"]

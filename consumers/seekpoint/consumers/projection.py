@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 
 from seekpoint.consumers.batch_fold import Poison, fold_batch
 from seekpoint.consumers.cadence import Dirty
@@ -27,6 +26,7 @@ from seekpoint.consumers.saving import Saving
 from seekpoint.consumers.source import Source
 from seekpoint.consumers.state_cache import StateCache
 from seekpoint.consumers.view_store import Change, Pointer, ViewMeta
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import JournalGap, JournalMismatch, LogTruncated, SeekpointError, ViewUnavailable
 from seekpoint.schemas.log import Landmark, Record
 from seekpoint.schemas.state import State

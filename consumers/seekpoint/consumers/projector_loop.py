@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Protocol
 
 from seekpoint.consumers.assignment import Assignment
@@ -16,6 +15,7 @@ from seekpoint.consumers.kafka_group import Fetched, KafkaGroup
 from seekpoint.consumers.projection import PartitionProjection
 from seekpoint.consumers.source import Source
 from seekpoint.consumers.state_cache import StateCache
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import CallAPerson, JournalGap, SeekpointError, TryAgain
 from seekpoint.schemas.settings import Settings
 

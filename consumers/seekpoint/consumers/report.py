@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from seekpoint.consumers.checkpoints import Checkpoint
 from seekpoint.consumers.tiers import Tier
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.state import State
 
 __all__ = ["LastCheckpoint", "Recovered", "Report"]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from seekpoint.consumers.cadence import Cadence
 from seekpoint.consumers.checkpoint_writer import CheckpointWriter
 from seekpoint.consumers.checkpoints import CheckpointReader
 from seekpoint.consumers.view_store import ViewStore
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import UndecodableRecord
 from seekpoint.schemas.log import LogReader, Record
 

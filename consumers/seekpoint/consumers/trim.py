@@ -7,12 +7,12 @@ stops the trim at its first entry: a person has not looked yet.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from seekpoint.consumers.checkpoints import Checkpoint, CheckpointReader, Floor, Partition, read_partition
 from seekpoint.consumers.epochs import untrue
 from seekpoint.consumers.scan import entry_of
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import JournalMismatch, UndecodableRecord
 from seekpoint.schemas.log import LogReader, Record
 from seekpoint.schemas.state import State

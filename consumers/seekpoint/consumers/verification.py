@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from io import BytesIO
 from typing import Any, cast
 
@@ -14,6 +14,7 @@ from seekpoint.consumers.report import Recovered
 from seekpoint.consumers.tiers import Tier
 from seekpoint.schemas.bodies import BODIES
 from seekpoint.schemas.codec import SCHEMA_FINGERPRINT, schema_json
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.entry import Entry, process_key
 from seekpoint.schemas.errors import JournalGap, TierUnavailable, UndecodableRecord
 from seekpoint.schemas.fold import fold

@@ -7,13 +7,13 @@ import heapq
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from types import TracebackType
 from typing import TypeVar
 
 from seekpoint.consumers.view_store import Summary, ViewBrowser
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.entry import process_key
 from seekpoint.schemas.errors import InvalidName, InvalidSetting, ViewUnavailable
 from seekpoint.schemas.lifecycle import Lifecycle

@@ -6,8 +6,10 @@ so all of them share the hash tag. Numbers travel as text: Lua's are doubles. ``
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha1
+
+from seekpoint.schemas.dataclass import dataclass
 
 __all__ = [
     "CONDEMN",

@@ -8,10 +8,11 @@ on the view before it changes nothing any more (P1b).
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, Protocol
 
 from seekpoint.schemas.bodies import MessageSaid
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.lifecycle import Lifecycle
 from seekpoint.schemas.state import State
 

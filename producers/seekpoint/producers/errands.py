@@ -16,11 +16,12 @@ from contextvars import copy_context
 from datetime import datetime, timedelta
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, TypeVar, overload
-from uuid import UUID
 
 from seekpoint.schemas.errors import HandleClosed, Refused
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from seekpoint.producers.durable.gates import GateAnswer
     from seekpoint.producers.durable.retries import Retry
     from seekpoint.producers.durable.turns import Turn

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -21,6 +20,7 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.budget import Budget
 from seekpoint.schemas.calls import times_forgotten
 from seekpoint.schemas.codec import encode, is_entry
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.entry import Entry, process_key
 from seekpoint.schemas.errors import (
     Fenced,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import uuid
-from dataclasses import dataclass, field
+from dataclasses import field
+from os import urandom  # as random as a UUID, which takes four modules to import
+
+from seekpoint.schemas.dataclass import dataclass
 
 __all__ = ["Identity"]
 
@@ -13,9 +15,9 @@ class Identity:
     """A node's name (the same after a restart, if it is set) and the id of its present boot (never the same)."""
 
     node_id: str
-    boot_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    boot_id: str = field(default_factory=lambda: urandom(16).hex())
 
     @classmethod
     def of(cls, node_id: str | None) -> Identity:
         """The identity of a node that starts now."""
-        return cls(node_id or f"node-{uuid.uuid4().hex[:12]}")
+        return cls(node_id or f"node-{urandom(6).hex()}")

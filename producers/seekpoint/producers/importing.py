@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from seekpoint.schemas.codec import encode
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.entry import Entry, process_key
 from seekpoint.schemas.errors import LimitExceeded, Refused, UnknownProcess
 from seekpoint.schemas.partition import partition_of

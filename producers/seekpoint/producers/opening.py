@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Generator
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +28,7 @@ from seekpoint.producers.tailer import Tailer
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.clock import now_us
 from seekpoint.schemas.codec import encode
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.entry import Entry, new_id
 from seekpoint.schemas.errors import (
     AlreadyOpen,

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from seekpoint.producers.durable.conduct import Detail
 from seekpoint.producers.durable.running import RECORDED
 from seekpoint.producers.node import Node
 from seekpoint.schemas import bodies as b
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.entry import Entry
 from seekpoint.schemas.errors import HandleClosed, Refused
 from seekpoint.schemas.log import Appender, Delivery, MemoryLog, Outgoing

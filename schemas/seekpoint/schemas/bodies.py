@@ -8,7 +8,7 @@ only ever grows.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from seekpoint.schemas.body import Body, Json
 from seekpoint.schemas.call_bodies import (
@@ -38,6 +38,7 @@ from seekpoint.schemas.call_bodies import (
     TimerSet,
     TurnEnded,
 )
+from seekpoint.schemas.dataclass import dataclass
 
 __all__ = [
     "BODIES",
@@ -74,7 +75,7 @@ __all__ = [
 NIL_ID = bytes(16)
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class Claim(Body):
     """A node asks to own the process; won if ``expected_epoch`` is the process's epoch when it is read."""
 
@@ -92,7 +93,7 @@ class Claim(Body):
     definition: str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class Signal(Body):
     """Somebody tells the process something."""
 
@@ -102,7 +103,7 @@ class Signal(Body):
     payload: Json = "null"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class CancelRequested(Body):
     """Somebody asks the process to stop."""
 
@@ -111,7 +112,7 @@ class CancelRequested(Body):
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class Received(Body):
     """The owner took an external entry out of the mailbox: from here on the agent has seen it.
 
@@ -126,7 +127,7 @@ class Received(Body):
     name: str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class Released(Body):
     """The owner gives the process up."""
 
@@ -135,7 +136,7 @@ class Released(Body):
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class Finished(Body):
     """The process is done; its state becomes a gravestone."""
 
@@ -143,7 +144,7 @@ class Finished(Body):
     result: Json = "null"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class LifecycleChanged(Body):
     """The process moves to another lifecycle state."""
 
@@ -153,7 +154,7 @@ class LifecycleChanged(Body):
     call: str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class ContextUpdated(Body):
     """One context value is set."""
 
@@ -163,7 +164,7 @@ class ContextUpdated(Body):
     call: str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class ContextUpdatedMany(Body):
     """Several context values are set at once."""
 
@@ -172,7 +173,7 @@ class ContextUpdatedMany(Body):
     call: str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class ContextDeleted(Body):
     """One context value is removed."""
 
@@ -181,7 +182,7 @@ class ContextDeleted(Body):
     call: str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class ContextPatched(Body):
     """The context is changed by an RFC 7386 merge patch."""
 
@@ -190,7 +191,7 @@ class ContextPatched(Body):
     call: str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class ContextCleared(Body):
     """All context values are removed."""
 
@@ -198,7 +199,7 @@ class ContextCleared(Body):
     call: str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class MessageSaid(Body):
     """One message of the conversation."""
 
@@ -212,7 +213,7 @@ class MessageSaid(Body):
     call: str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class InvocationTriggered(Body):
     """Something wants the agent to work."""
 
@@ -222,7 +223,7 @@ class InvocationTriggered(Body):
     call: str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class InvocationStarted(Body):
     """The agent begins to work on the newest trigger."""
 
@@ -231,7 +232,7 @@ class InvocationStarted(Body):
     call: str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class InvocationEnded(Body):
     """The agent ended its work on the newest trigger."""
 
@@ -243,7 +244,7 @@ class InvocationEnded(Body):
     call: str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class ErrorRecorded(Body):
     """The agent's code raised out of its process."""
 
@@ -254,7 +255,7 @@ class ErrorRecorded(Body):
     call: str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class Custom(Body):
     """An entry of the user's own."""
 
@@ -264,7 +265,7 @@ class Custom(Body):
     call: str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class Rewound(Body):
     """The content is what it was after an earlier seq; the history stays."""
 
@@ -273,7 +274,7 @@ class Rewound(Body):
     content: str = "{}"  # JSON text, but no dynamic value: the fold reads it itself
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class Forked(Body):
     """The process starts with another's content."""
 
@@ -283,7 +284,7 @@ class Forked(Body):
     content: str = "{}"  # JSON text, but no dynamic value: the fold reads it itself
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class Seeded(Body):
     """A replayed process starts from the state it had where the replay starts; counts as its very first entry only."""
 

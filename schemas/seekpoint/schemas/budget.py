@@ -8,11 +8,12 @@ estimated: unknown is not free.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from seekpoint.schemas.body import Json
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.values import load
 
 __all__ = ["DIMENSIONS", "Budget", "amounts_in"]

@@ -6,9 +6,10 @@ A call has a start, which is sent and not awaited, and an end, which is. What is
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from seekpoint.schemas.body import Body, Json
+from seekpoint.schemas.dataclass import dataclass
 
 __all__ = [
     "AgentStarted",
@@ -39,7 +40,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class AgentStarted(Body):
     """An agent's code begins to run as the process."""
 
@@ -50,7 +51,7 @@ class AgentStarted(Body):
     input: Json = "null"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class StepStarted(Body):
     """A step begins; sent, not awaited."""
 
@@ -66,7 +67,7 @@ class StepStarted(Body):
     estimate: Json | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class StepEnded(Body):
     """An attempt of a step ended: it succeeded, failed for good, or is tried again.
 
@@ -110,7 +111,7 @@ class StepEnded(Body):
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class DecisionStarted(Body):
     """A model is asked; sent, not awaited."""
 
@@ -128,7 +129,7 @@ class DecisionStarted(Body):
     estimate: Json | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class DecisionMade(Body):
     """A model answered, or an attempt to ask it failed."""
 
@@ -147,7 +148,7 @@ class DecisionMade(Body):
     duration_us: int = 0
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class Sampled(Body):
     """A value the code cannot compute again: a time, a random number, something read."""
 
@@ -159,7 +160,7 @@ class Sampled(Body):
     value: Json = "null"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class TimerSet(Body):
     """The code sleeps until a time."""
 
@@ -171,7 +172,7 @@ class TimerSet(Body):
     fires_at_us: int = 0
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class TimerFired(Body):
     """The time has come."""
 
@@ -180,7 +181,7 @@ class TimerFired(Body):
     fired_at_us: int = 0
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class GateOpened(Body):
     """The code waits for a signal or a person's answer."""
 
@@ -193,7 +194,7 @@ class GateOpened(Body):
     prompt: Json = "null"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class GateResolved(Body):
     """The code goes on: it was answered, or the time is over."""
 
@@ -206,7 +207,7 @@ class GateResolved(Body):
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class ChildSpawned(Body):
     """The code starts another process."""
 
@@ -221,7 +222,7 @@ class ChildSpawned(Body):
     input: Json = "null"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class ChildEnded(Body):
     """The result of a child was taken in."""
 
@@ -232,7 +233,7 @@ class ChildEnded(Body):
     error: Json | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class EffectIntended(Body):
     """Something outside is about to be changed; confirmed before the call."""
 
@@ -253,7 +254,7 @@ class EffectIntended(Body):
     estimate: Json | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class EffectSettled(Body):
     """What became of an effect, as far as its owner knows."""
 
@@ -271,7 +272,7 @@ class EffectSettled(Body):
     cost_usd: str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class EffectVerdict(Body):
     """Somebody else tells what became of an effect: a person, a dispatcher."""
 
@@ -285,7 +286,7 @@ class EffectVerdict(Body):
     idempotency_key: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class ObligationRegistered(Body):
     """An effect has to be undone should the process be cancelled or fail."""
 
@@ -295,7 +296,7 @@ class ObligationRegistered(Body):
     arguments: Json = "null"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class ObligationSettled(Body):
     """An effect was undone, need not be undone any more, or could not be."""
 
@@ -304,7 +305,7 @@ class ObligationSettled(Body):
     outcome: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class CancelAccepted(Body):
     """The code is told to stop."""
 
@@ -313,7 +314,7 @@ class CancelAccepted(Body):
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class PatchMarked(Body):
     """From here on the process runs the changed code."""
 
@@ -321,7 +322,7 @@ class PatchMarked(Body):
     id: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class Diverged(Body):
     """The code asked something else than it had; it was allowed to go on."""
 
@@ -333,7 +334,7 @@ class Diverged(Body):
     actual: Json = "null"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class TurnEnded(Body):
     """A turn of the agent's loop is done; its calls leave the state."""
 
@@ -341,7 +342,7 @@ class TurnEnded(Body):
     number: int = 0
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class BudgetSet(Body):
     """What the process may use."""
 
@@ -352,7 +353,7 @@ class BudgetSet(Body):
     on_exceed: str = "fail"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class BudgetNoted(Body):
     """A budget was nearly used up, used up, raised, or given back."""
 
@@ -366,7 +367,7 @@ class BudgetNoted(Body):
     actor: str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class ContentBatch(Body):
     """All that a turn or an invocation changed in context and conversation."""
 
@@ -378,7 +379,7 @@ class ContentBatch(Body):
     call: str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
 class SharedSet(Body):
     """Somebody sets a shared value; log order decides. Its process is called ``shared:NAME``, and nobody's."""
 

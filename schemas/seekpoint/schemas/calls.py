@@ -7,13 +7,14 @@ write. In a state's JSON a call is one short list: a hundred thousand remembered
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import orjson
 
 from seekpoint.schemas.body import Body, Json
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.parts import Invocation
 from seekpoint.schemas.values import load
 

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import InvalidSetting
 from seekpoint.schemas.settings import Settings
 from seekpoint.schemas.sources import CONFIG_VARIABLE, read_clusters

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, overload
 
 from seekpoint.schemas.bodies import Json, MessageSaid
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.values import load
 
 __all__ = ["Conversation", "Message"]

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from seekpoint.schemas.bodies import Json
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import FoldUnavailable, InvalidSetting, SeekpointError
 from seekpoint.schemas.values import dump, load
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from math import inf
 
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import InvalidSetting
 from seekpoint.schemas.secrets import MASK, mask_url
 

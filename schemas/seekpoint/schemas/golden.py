@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib import resources
 from typing import Any
 
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.entry import Entry
 
 __all__ = ["Golden", "entry_values", "load_goldens"]

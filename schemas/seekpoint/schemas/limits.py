@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from seekpoint.schemas.dataclass import dataclass
 
 __all__ = ["DEFAULT_LIMITS", "Limits"]
 

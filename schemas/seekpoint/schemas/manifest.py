@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 
 import orjson
 
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat
 from seekpoint.schemas.limits import Limits
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import NoneType
 from typing import Any
 
 from seekpoint.schemas.bodies import Json
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.values import load
 
 __all__ = ["Degraded", "Invocation", "Lineage", "MailItem", "mail_item", "mail_row"]

@@ -10,11 +10,11 @@ somebody writes into the journal's topic would stop its readers instead of becom
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from seekpoint.schemas import avro
 from seekpoint.schemas.avro import Get, Put, optional_get, optional_put
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.entry import process_key
 from seekpoint.schemas.errors import InvalidName, UndecodableRecord, UnserializableValue
 from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits

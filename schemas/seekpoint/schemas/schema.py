@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from functools import lru_cache
-from importlib import resources
 from typing import Any
 
 __all__ = ["SCHEMA_FINGERPRINT", "schema_json"]
@@ -18,6 +16,9 @@ _NAMESPACE = "seekpoint"
 @lru_cache(maxsize=3)
 def schema_json(name: str = "Entry") -> str:
     """A current schema, whole, as JSON: any Avro tool reads it. That of entries is put into ``NAME.schemas``."""
+    import json
+    from importlib import resources  # with what it loads, 5 % of a start; what a start needs is the fingerprint
+
     folder = resources.files("seekpoint.schemas") / "avsc"
     seen: set[str] = set()
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import InvalidName, InvalidSetting
 from seekpoint.schemas.forms import FORMS
 from seekpoint.schemas.options import REFUSED, Options, check_redis_url, typed_redis_options

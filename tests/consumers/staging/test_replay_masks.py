@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -19,6 +19,7 @@ from seekpoint.consumers.staging.selection import Selection
 from seekpoint.consumers.staging.treatment import Treatment
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.codec import Codec, encode
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import InvalidSetting, ReplayRefused, UndecodableRecord
 
 # --- entries
@@ -118,7 +119,7 @@ def test_each_text_of_each_body_is_reached_by_a_path(body: type[b.Body]) -> None
 def test_a_field_of_a_type_nobody_thought_of_stops() -> None:
     """It does not pass because the masks do not know how to look into it."""
 
-    @dataclass(frozen=True)
+    @dataclass(frozen=True, slots=True)
     class Newer(b.Body):
         KIND = "newer"
         share: float = 0.5

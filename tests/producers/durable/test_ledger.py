@@ -40,3 +40,24 @@ async def test_the_judge_sees_what_must_not_happen(journal: Settings, tmp_path: 
         "run-1/once:1 was called 2 times, 1 are allowed",
         "1 runs are not finished",
     ]
+
+
+async def test_a_fenced_owners_call_is_in_doubt_whichever_life_it_is(journal: Settings, tmp_path: Path) -> None:
+    """A life that was stopped woke and took the process over; the later one did not know yet. Its own is a fault."""
+    for life in (2, 1):  # the later life owns it first
+        async with Node.connect(replace(journal, node_id=f"life-{life}")) as node:
+            process = await node.open("run-2", take_over=True)
+            if life == 1:
+                await process.step("one", lambda: None)
+    said = [("call", 1), ("returned", 1), ("call", 2)]
+    ledger = tmp_path / "ledger.jsonl"
+    ledger.write_text("".join(f'{{"what": "{what}", "by": {by}, "key": "run-2/one:1"}}\n' for what, by in said))
+    judged = Judged(runs=0)
+    judge(journal, ledger, judged)
+    assert judged.faults == []
+    ledger.write_text(ledger.read_text() + '{"what": "call", "by": 1, "key": "run-2/one:1"}\n')
+    judge(journal, ledger, judged)
+    assert judged.faults == [
+        "run-2/one:1 was called after its answer was given",
+        "run-2/one:1 was called 3 times, 2 are allowed",
+    ]

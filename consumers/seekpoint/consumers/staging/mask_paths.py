@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import InvalidSetting
 
 __all__ = ["Path"]

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from hashlib import blake2b
 from pathlib import Path as FilePath
@@ -25,6 +25,7 @@ from typing import Any
 
 from seekpoint.consumers.staging.mask_names import check_kind, check_path
 from seekpoint.consumers.staging.mask_paths import Path
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import InvalidSetting
 from seekpoint.schemas.secrets import read_secret_file
 

@@ -6,9 +6,9 @@ Every due time is counted from one anchor, so nothing drifts: a late record make
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import InvalidSetting
 
 __all__ = ["Lateness", "Pace", "Schedule"]

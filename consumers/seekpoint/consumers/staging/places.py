@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import InvalidName
 
 __all__ = ["CAPTURE_SUFFIX", "Place"]

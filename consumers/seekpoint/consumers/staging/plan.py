@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import blake2b
 from typing import Any
 
@@ -13,6 +13,7 @@ from seekpoint.consumers.staging.pace import Pace
 from seekpoint.consumers.staging.partitioning import Partitions
 from seekpoint.consumers.staging.selection import Selection
 from seekpoint.consumers.staging.treatment import check_prefix
+from seekpoint.schemas.dataclass import dataclass
 
 __all__ = ["Plan"]
 

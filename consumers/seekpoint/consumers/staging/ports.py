@@ -6,9 +6,10 @@ Calls block. Messages look like the Kafka client's own, so that a plain copy mak
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.log import Watermarks
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
 from seekpoint.consumers.staging.flow import Flow
@@ -11,6 +11,7 @@ from seekpoint.consumers.staging.plan import Plan
 from seekpoint.consumers.staging.ports import Stretch
 from seekpoint.consumers.staging.predicate import Predicate
 from seekpoint.consumers.staging.selection import Gap, Selection
+from seekpoint.schemas.dataclass import dataclass
 
 __all__ = ["ReplayReport", "Sample", "estimate", "not_foldable", "notes_of"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.producers.durable.conduct import Detail
@@ -18,6 +18,7 @@ from seekpoint.producers.durable.prompts import first_difference
 from seekpoint.producers.durable.recorded import RecordedRun
 from seekpoint.producers.durable.rehearsing import HistoryEnds, Rehearsal, RehearsalDesk
 from seekpoint.schemas.calls import turn_of
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import Cancelled, Refused, ReplayDivergence, SeekpointError
 from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.values import dump, load

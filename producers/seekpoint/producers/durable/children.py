@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
-from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -23,6 +22,7 @@ from seekpoint.producers.durable.failures import failure_text, is_failure, remem
 from seekpoint.producers.durable.shared import check_ownable
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.calls import Call
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import (
     AlreadyOpen,
     Cancelled,

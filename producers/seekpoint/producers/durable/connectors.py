@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from seekpoint.producers.durable.resolution import Answer
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import InvalidName, InvalidSetting, UnknownConnector
 
 __all__ = ["ATTEMPTS_MAX", "Connector", "Connectors", "NotDone", "Reconciled", "connectors", "handed", "takes"]

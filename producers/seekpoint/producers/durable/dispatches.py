@@ -7,7 +7,7 @@ import logging
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seekpoint.producers.durable.business_keys import SharedValues, shared_name
@@ -18,6 +18,7 @@ from seekpoint.producers.durable.resolution import Answer, Effect, End, Move, Si
 from seekpoint.producers.durable.retries import Retry
 from seekpoint.producers.durable.steps import run_body
 from seekpoint.schemas import bodies as b
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.entry import new_id
 from seekpoint.schemas.errors import EffectDuplicate, EffectFailed, LimitExceeded, TryAgain, UnserializableValue
 from seekpoint.schemas.values import dump, load

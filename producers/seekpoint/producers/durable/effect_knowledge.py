@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.producers.durable.business_keys import Holder
@@ -12,6 +12,7 @@ from seekpoint.producers.durable.evidence import Word, word_for
 from seekpoint.producers.durable.resolution import Effect, End, Situation, Status, is_known_undone
 from seekpoint.producers.durable.retries import ONCE, Retry
 from seekpoint.schemas.bodies import Json
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import Refused
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ before a rewind) and is passed over; so is one that settles nothing, or is no ou
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from seekpoint.producers.durable.failures import failure_text
 from seekpoint.schemas.bodies import EffectVerdict, Json
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import EffectFailed, SeekpointError
 from seekpoint.schemas.state import MailItem
 from seekpoint.schemas.values import load

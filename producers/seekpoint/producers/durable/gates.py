@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Coroutine
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,6 +19,7 @@ from seekpoint.producers.durable.digest import text_digest
 from seekpoint.producers.durable.timers import microseconds
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies import Json
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import ReplayDivergence
 from seekpoint.schemas.state import MailItem
 from seekpoint.schemas.values import dump, load

@@ -7,12 +7,12 @@ square of it. A request's first messages that are those of the decision before a
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies import Json
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.entry import Entry
 from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.values import dump, load

@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Coroutine
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -21,6 +20,7 @@ from seekpoint.producers.durable.digest import text_digest
 from seekpoint.producers.durable.timers import microseconds
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies import Json
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import Refused, ReplayDivergence, TryAgain
 from seekpoint.schemas.parts import MailItem, mail_item
 from seekpoint.schemas.values import dump

@@ -44,8 +44,9 @@ is looked at by calling it, and fails if that raises (row 16).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, StrEnum
+
+from seekpoint.schemas.dataclass import dataclass
 
 __all__ = ["Answer", "Effect", "End", "Move", "Situation", "Status", "decide", "is_known_undone"]
 

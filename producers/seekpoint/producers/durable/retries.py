@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import InvalidSetting, LimitExceeded, UnserializableValue
 
 __all__ = ["ONCE", "Retry"]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +17,7 @@ from seekpoint.producers.durable.agents import Agent, check_is_agent
 from seekpoint.producers.durable.differences import add_difference
 from seekpoint.producers.durable.prompts import first_difference
 from seekpoint.schemas import bodies as b
+from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import (
     BudgetExceeded,
     Cancelled,

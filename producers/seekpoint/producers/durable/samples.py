@@ -9,7 +9,6 @@ import random
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, overload
-from uuid import UUID, uuid4
 
 from seekpoint.producers.durable.desk import Place
 from seekpoint.producers.durable.steps import answered, dumped, run_body
@@ -18,6 +17,8 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.values import load
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from seekpoint.producers.process import Process
 
 __all__ = ["SampleCalls", "recorded"]
@@ -39,6 +40,8 @@ class SampleCalls:
 
     def uuid(self) -> Coroutine[Any, Any, UUID]:
         """A random UUID (version 4), the same in every run."""
+        from uuid import uuid4
+
         return _sample(self._sampled, "uuid", uuid4)
 
     def random(self) -> Coroutine[Any, Any, float]:

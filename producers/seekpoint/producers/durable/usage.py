@@ -8,8 +8,10 @@ beside ``cache_read_input_tokens`` and ``cache_creation_input_tokens``), and the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
+
+from seekpoint.schemas.dataclass import dataclass
 
 __all__ = ["Usage", "model_in", "usage_in"]
 
