@@ -49,8 +49,8 @@ class Verification:
 def verify(recoverer: Recoverer, process_id: str) -> Verification:
     """Recover the process in every way, fold it again, and compare.
 
-    Raises as ``Recoverer.recover`` does; a trimmed log can only be compared from its checkpoints on. Blocks; reads the
-    log twice.
+    Raises as ``Recoverer.recover`` does; a trimmed log can only be compared from its checkpoints on, and one that is
+    trimmed meanwhile as far as it was read: ``missing`` says so. Blocks; reads the log twice.
     """
     found, missing = _by_scan(recoverer, process_id)
     stop = found.report.log_end
