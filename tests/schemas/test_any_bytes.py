@@ -86,7 +86,7 @@ HOSTILE: dict[str, bytes] = {
     + wire_long(-40)
     + b"case"
     + bytes(8)
-    + wire_long(b.BODIES.index(b.ContextDeleted))
+    + wire_long(b.BODIES.index(b.PatchMarked))  # a text is all it has: from the end it reads on to the end
     + wire_long(47)
     + b"key",
     "a huge length": envelope(UPDATE + wire_long(2**62) + b"hello"),

@@ -105,6 +105,14 @@ def test_fields_an_older_release_lacked_have_their_defaults(entry: Entry) -> Non
     assert found == entry._replace(correlation_id=None, body=expected)
 
 
+def test_content_of_a_rewind_is_no_dynamic_value_in_another_schema_either() -> None:
+    """What looks like a tag there is a key of the context."""
+    fingerprint, schema = changed(lambda schema: schema["fields"].insert(2, {"name": "zone", "type": "string"}))
+    entry, out = own(1, b.Rewound(3, '{"context":{"$price":"1"}}')), BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(plain(schema)), as_fastavro(entry) | {"zone": ""})
+    assert codec_for(fingerprint, schema).decode(b"\xc3\x01" + fingerprint + out.getvalue()) == entry
+
+
 @given(any_entry(), st.data())
 @settings(max_examples=200)
 def test_broken_bytes_of_another_schema_give_an_entry_or_one_error(entry: Entry, data: st.DataObject) -> None:
