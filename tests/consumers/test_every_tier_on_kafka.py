@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from own_valkey import OwnValkey, own_valkey
-from projector_runs import program, reached
+from projector_runs import hurried, program, reached
 from raw_kafka import RawKafka
 from real_runs import NO_RUNS, RUNS, journal_run, load_runs
 from seekpoint.consumers import Projector, Recovery, Tier
@@ -41,16 +41,8 @@ def server() -> Iterator[OwnValkey]:
 
 @pytest.fixture
 def place(journal: Settings, server: OwnValkey) -> Settings:
-    """The journal with a Valkey of its own, saved often, members that are given up soon."""
-    server.client.flushall()
-    return replace(
-        journal,
-        redis_url=server.url,
-        redis={"socket_timeout": "20"},
-        confirm_interval_s=1.0,
-        checkpoint_age_max_s=0.3,
-        kafka_consumer={"session.timeout.ms": "6000", "heartbeat.interval.ms": "500"},
-    )
+    """Confirmed soon, too."""
+    return replace(hurried(journal, server), confirm_interval_s=1.0)
 
 
 async def work(settings: Settings, ids: Iterable[str] = IDS, count: int = 4) -> None:

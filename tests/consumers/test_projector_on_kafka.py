@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Iterator
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from histories import ACTIONS, PROCESS_IDS, Step, expected_states
 from histories import _Writer as Historian
 from own_valkey import OwnValkey, own_valkey
-from projector_runs import program, reached
+from projector_runs import hurried, program, reached
 from raw_kafka import RawKafka
 from seekpoint.consumers.checkpoints import FLOOR_KEY, Checkpoint, Floor
 from seekpoint.consumers.deadletters import DeadLetters
@@ -38,15 +37,7 @@ def server() -> Iterator[OwnValkey]:
 
 @pytest.fixture
 def place(journal: Settings, server: OwnValkey) -> Settings:
-    """The journal with a Valkey of its own, saved often, members that are given up soon."""
-    server.client.flushall()
-    return replace(
-        journal,
-        redis_url=server.url,
-        redis={"socket_timeout": "20"},
-        checkpoint_age_max_s=0.3,
-        kafka_consumer={"session.timeout.ms": "6000", "heartbeat.interval.ms": "500"},
-    )
+    return hurried(journal, server)
 
 
 class History:

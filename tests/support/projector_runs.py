@@ -8,14 +8,28 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
+from own_valkey import OwnValkey
 from seekpoint.schemas.settings import Settings
 
-__all__ = ["program", "reached"]
+__all__ = ["hurried", "program", "reached"]
 
 PROGRAM = Path(__file__).with_name("projector_program.py")
 TIMEOUT_S = 60.0
+
+
+def hurried(journal: Settings, server: OwnValkey) -> Settings:
+    """The journal with a Valkey of its own, saved often, members that are given up soon."""
+    server.client.flushall()
+    return replace(
+        journal,
+        redis_url=server.url,
+        redis={"socket_timeout": "20"},
+        checkpoint_age_max_s=0.3,
+        kafka_consumer={"session.timeout.ms": "6000", "heartbeat.interval.ms": "500"},
+    )
 
 
 @contextmanager
