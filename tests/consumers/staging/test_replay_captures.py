@@ -14,6 +14,7 @@ from seekpoint.consumers.staging.capture_target import CaptureTarget
 from seekpoint.consumers.staging.mask_rules import MaskRules
 from seekpoint.consumers.staging.pace import Pace
 from seekpoint.consumers.staging.plan import Plan
+from seekpoint.consumers.staging.ports import Stretch
 from seekpoint.consumers.staging.replay import Replay
 from seekpoint.consumers.staging.selection import Selection
 from seekpoint.schemas.errors import ReplayRefused
@@ -130,3 +131,17 @@ def test_a_disk_that_takes_no_more_is_a_refusal_with_the_path(
         replay.run()
     assert caught.value.path == str(file)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_held_capture_is_not_read_on(tmp_path: Path) -> None:
+    """A slow replay of a large file keeps what is due soon, not the file."""
+    source, file = filled(partitions=1), tmp_path / "run.spk"
+    Replay(source, CaptureTarget(file, source.facts())).run()
+    reading = CaptureFile(file).read([Stretch(0, 0, 40)])
+    first = reading.take(10, 0)
+    reading.hold(0)
+    assert [reading.take(10, 0) for _ in range(5)] == [[]] * 5
+    assert reading._back == []
+    assert reading.unfinished() == {0}
+    reading.release(0)
+    assert [each.offset() for each in [*first, *reading.take(40, 0)]] == list(range(40))

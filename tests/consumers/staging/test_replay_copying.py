@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from threading import Timer
 from typing import Any
 
 import pytest
 
 import seekpoint.consumers.staging.copying as copying
 import seekpoint.consumers.staging.generations as generations
+import seekpoint.consumers.staging.merge as merge
+from seekpoint.consumers.staging.control import Control
 from seekpoint.consumers.staging.copying import Copier
 from seekpoint.consumers.staging.flow import Settled
 from seekpoint.consumers.staging.headers import HeaderRules, Provenance
 from seekpoint.consumers.staging.memory_topic import MemorySender, MemoryTopic
+from seekpoint.consumers.staging.pace import Pace
 from seekpoint.consumers.staging.partitioning import Partitioner
 from seekpoint.consumers.staging.ports import Stretch
 from seekpoint.schemas.errors import JournalUnavailable
@@ -104,6 +108,65 @@ def test_a_source_that_falls_silent_is_given_up() -> None:
     source.read = lambda stretches: Silent()  # type: ignore[method-assign, assignment, return-value]
     with pytest.raises(JournalUnavailable, match="brought nothing"):
         copier(source, MemorySender(MemoryTopic(2)), lambda now: None, silence_max_s=0.05).run()
+
+
+class Halting:
+    """A reading that brings something only every third time."""
+
+    def __init__(self, reading: Any) -> None:
+        self._reading = reading
+        self._taken = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reading, name)
+
+    def take(self, records_max: int, timeout_s: float) -> Any:
+        self._taken += 1
+        return self._reading.take(records_max, timeout_s) if self._taken % 3 == 0 else []
+
+
+def halting(source: MemoryTopic) -> MemoryTopic:
+    read = source.read
+    source.read = lambda stretches: Halting(read(stretches))  # type: ignore[method-assign, assignment, return-value]
+    return source
+
+
+def test_a_source_that_is_held_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow replay asks for nothing as long as enough waits to be due."""
+    monkeypatch.setattr(merge, "FULL_RECORDS", 40)
+    monkeypatch.setattr(copying, "_BATCH_RECORDS", 80)
+    source, target = topic(160), MemoryTopic(2)
+    assert copier(source, MemorySender(target), lambda now: None, pace=Pace(rate=80), silence_max_s=0.3).run()
+    assert len(target.records()) == 160
+
+
+def test_a_long_way_to_the_next_record_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing was asked for while it was waited for."""
+    monkeypatch.setattr(copying, "_BATCH_RECORDS", 4)
+    source, target = halting(MemoryTopic(1)), MemoryTopic(1)
+    for stamp in (1_000, 1_600, 2_200, 2_200):
+        source.append(0, b"k", b"v", stamp)
+    assert copier(source, MemorySender(target), lambda now: None, pace=Pace(speed=1), silence_max_s=0.4).run()
+    assert len(target.records()) == 4
+
+
+@pytest.mark.parametrize("pace", [None, Pace(rate=100_000)])
+def test_a_pause_is_no_silence(pace: Pace | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long it was; what comes first then may be nothing."""
+    monkeypatch.setattr(copying, "_BATCH_RECORDS", 4)
+    source, target, control = halting(topic(60)), MemoryTopic(2), Control()
+    sender = MemorySender(target)
+    produce = sender.produce
+
+    def produced(*record: Any) -> None:
+        produce(*record)
+        if len(target.records()) == 10:
+            control.pause()
+            Timer(0.8, control.resume).start()
+
+    sender.produce = produced  # type: ignore[method-assign, assignment]
+    assert copier(source, sender, lambda now: None, control=control, pace=pace, silence_max_s=0.4).run()
+    assert len(target.records()) == 60
 
 
 def test_a_refused_record_ends_it() -> None:

@@ -123,7 +123,9 @@ class CaptureReading:
         self._ended = False
 
     def take(self, records_max: int, timeout_s: float) -> list[Kept]:
-        """The next ones."""
+        """The next ones; none while all are held, so that a slow replay does not keep the whole file."""
+        if self._wanted.keys() <= self._held:
+            return []
         found = list(islice(self._records, records_max))
         self._ended = len(found) < records_max
         wanted = [each for each in found if self._is_wanted(each)]

@@ -87,7 +87,8 @@ class Copier:
         """As it comes: in order within each partition."""
         heard = time.monotonic()
         while not self._control.is_stopped:
-            self._wait_if_paused()
+            if self._wait_if_paused():
+                heard = time.monotonic()
             messages = self._take(_TAKE_S)
             self._send_all(messages)
             self._between_batches()
@@ -97,20 +98,25 @@ class Copier:
         return False
 
     def _merged(self) -> bool:
-        """When each is due, by time over all partitions. What is not due yet is read beside the waiting."""
+        """When each is due, by time over all partitions. What is not due yet is read beside the waiting.
+
+        Silent is only a source that brings nothing while nothing is sent: one that is held has no need to.
+        """
         feed = Feed(self._reading, self._stops)
         heard, next_look = time.monotonic(), 0.0
         while not self._control.is_stopped:
             message = feed.merge.next() if time.monotonic() < next_look else None
             if message is not None:
                 self._send_paced(message)
+                heard = time.monotonic()
                 continue
             messages = self._take(0.0 if feed.merge.has_next() else _SLICE_S)
             feed.put(messages)
             heard = self._heard(messages, heard)
             next_look = time.monotonic() + _LOOK_S
             self._between_batches()
-            self._wait_if_paused()
+            if self._wait_if_paused():
+                heard = time.monotonic()
             if feed.is_done():
                 return True
         return False
