@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, TypeAlias
 
-from seekpoint.schemas.avro import Get, get_long
+from seekpoint.schemas.avro import Get, get_long, get_stamp
 from seekpoint.schemas.bodies import Body
 from seekpoint.schemas.limits import Limits
 
@@ -36,6 +36,16 @@ at = end
 """
 """0x81: a length of which one of these bits is set is negative, or longer than one byte."""
 
+_NUMBER = """
+its_{name} = data[at]
+if its_{name} & 0x81:
+    its_{name}, at = get_{name}(data, at)
+else:
+    its_{name} >>= 1
+    at += 1
+"""
+"""As above."""
+
 _OPTIONAL = """
 flag = data[at]
 at += 1
@@ -57,7 +67,7 @@ def body_reader(body: type[Body], getters: Mapping[str, Get], check_json: CheckJ
     lines, checks = [], []
     for field in fields(body):
         kind = str(field.type)
-        names[f"get_{field.name}"] = getters[kind]
+        names[f"get_{field.name}"] = _getter(kind, field.name, getters)
         # A slot's own setter writes past the freeze, as the frozen class's __init__ does, in a third of the time.
         names[f"put_{field.name}"] = getattr(body, field.name).__set__
         lines += _lines(kind).format(name=field.name).splitlines()
@@ -73,9 +83,16 @@ def body_reader(body: type[Body], getters: Mapping[str, Get], check_json: CheckJ
     return found
 
 
+def _getter(kind: str, name: str, getters: Mapping[str, Get]) -> Get:
+    """What reads a field where its lines do not: of a number, one of several bytes."""
+    if kind.partition(" | ")[0] != "int":
+        return getters[kind]
+    return get_stamp if name.endswith("_at_us") else get_long
+
+
 def _lines(kind: str) -> str:
-    if kind in ("str", "Json"):
-        return _TEXT
-    if kind in ("str | None", "Json | None"):
-        return _OPTIONAL + _TEXT.replace("\n", "\n    ").rstrip(" ")
-    return _OTHER
+    one, _, no = kind.partition(" | ")
+    lines = _TEXT if one in ("str", "Json") else _NUMBER if one == "int" else None
+    if lines is None:
+        return _OTHER
+    return _OPTIONAL + lines.replace("\n", "\n    ").rstrip(" ") if no else lines

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, fields
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -157,6 +158,7 @@ _NOT_ASKED = frozenset({"call", "duration_us", "traceback"})
 _NAMES: dict[str, tuple[str, ...]] = {}
 
 
+@lru_cache(maxsize=4096)  # each key is asked for some six times
 def turn_of(key: str) -> int:
     """The number of the turn that the call ``key`` belongs to; 0: to none."""
     head, slash, _ = key.partition("/")

@@ -342,7 +342,7 @@ def _decode_current(data: bytes, limits: Limits) -> Entry:
         prev_offset, at = get_long(data, at + 1)
     else:
         prev_offset, at = _get_optional_long(data, at)
-    ts, at = _get_stamp(data, at)
+    ts, at = avro.get_stamp(data, at)
     if data[at : at + 3] == _THREE_NULLS:
         actor = caused_by = correlation_id = None
         at += 3
@@ -357,18 +357,6 @@ def _decode_current(data: bytes, limits: Limits) -> Entry:
     return _new_tuple(
         Entry, (entry_id, process_id, seq, epoch, claim_id, prev_offset, ts, actor, caused_by, correlation_id, body)
     )
-
-
-def _get_stamp(data: bytes, at: int) -> tuple[int, int]:
-    """A time stamp of our age has eight bytes: read without the loop, in a third of the time."""
-    eight = data[at : at + 8]
-    if len(eight) == 8:
-        a, b, c, d, e, f, g, h = eight
-        if h < 0x80 <= a & b & c & d & e & f & g:  # the last one, and only that, says that it is
-            low = (a & 0x7F) + ((b & 0x7F) << 7) + ((c & 0x7F) << 14) + ((d & 0x7F) << 21)
-            rest = low | (e & 0x7F) + ((f & 0x7F) << 7) + ((g & 0x7F) << 14) + (h << 21) << 28
-            return (rest >> 1) ^ -(rest & 1), at + 8
-    return get_long(data, at)
 
 
 @lru_cache(maxsize=16_384)
