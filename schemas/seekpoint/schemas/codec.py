@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 import orjson
 
 from seekpoint.schemas import avro
-from seekpoint.schemas.avro import ID_BYTES, Get, Put, get_long, optional_get, optional_put, put_long
+from seekpoint.schemas.avro import ID_BYTES, Get, get_long, optional_get
 from seekpoint.schemas.bodies import BODIES, Body
 from seekpoint.schemas.body_readers import ReadBody, body_reader
+from seekpoint.schemas.encoding import HEADER, MAGIC, encode, is_entry, key_part
 from seekpoint.schemas.entry import Entry, process_key
-from seekpoint.schemas.errors import InvalidName, LimitExceeded, UndecodableRecord, UnserializableValue
+from seekpoint.schemas.errors import InvalidName, LimitExceeded, UndecodableRecord
 from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.resolution import EntryReader, entry_reader
 from seekpoint.schemas.schema import SCHEMA_FINGERPRINT, schema_json
@@ -29,9 +30,7 @@ from seekpoint.schemas.values import check
 
 __all__ = ["SCHEMA_FINGERPRINT", "Codec", "Owned", "encode", "is_entry", "schema_json"]
 
-MAGIC = b"\xc3\x01"
-_HEADER = MAGIC + SCHEMA_FINGERPRINT
-_HEADER_BYTES = len(_HEADER)
+_HEADER_BYTES = len(HEADER)
 _PROCESS_ID_AT = _HEADER_BYTES + ID_BYTES
 _THREE_NULLS = bytes(3)
 _NOT_SMALL = 0x81
@@ -42,162 +41,22 @@ _PRESENT_ID_BYTES = 1 + ID_BYTES
 _PLAIN_CHARS_MAX = 64
 """A text nests less deep, and has fewer items, than it has characters: of a short one only the syntax is checked."""
 
-_put_optional_long = optional_put(put_long)
-_put_optional_text = optional_put(avro.put_text)
-_put_optional_id = optional_put(avro.put_id)
-_OPTIONAL_PUTS = frozenset({_put_optional_long, _put_optional_text, _put_optional_id})
 _get_optional_long = optional_get(get_long)
 _get_optional_text = optional_get(avro.get_text)
 _get_optional_id = optional_get(avro.get_id)
 _new_tuple = tuple.__new__  # half the time of the named tuple's own
 
-_BY_TYPE: Mapping[str, tuple[Put, Get]] = {
-    "str": (avro.put_text, avro.get_text),
-    "Json": (avro.put_text, avro.get_text),
-    "int": (put_long, get_long),
-    "bool": (avro.put_bool, avro.get_bool),
-    "bytes": (avro.put_id, avro.get_id),
-    "str | None": (_put_optional_text, _get_optional_text),
-    "Json | None": (_put_optional_text, _get_optional_text),
-    "int | None": (_put_optional_long, _get_optional_long),
-    "bytes | None": (_put_optional_id, _get_optional_id),
-    "Mapping[str, Json]": (avro.put_texts, avro.get_texts),
-}
-
-
-# --- writing ----------------------------------------------------------------------------------------------------------
-def encode(entry: Entry) -> bytes:
-    """``entry`` in the single-object encoding of the current schema. The caller checks sizes against the limits.
-
-    Raises ``InvalidName`` for an id that is none, ``UnserializableValue`` for a text that UTF-8 cannot carry or a
-    number beyond 64 bits.
-    """
-    entry_id, process_id, seq, epoch, claim_id, prev_offset, ts, actor, caused_by, correlation_id, body = entry
-    out = bytearray(_HEADER)
-    try:
-        avro.put_id(out, entry_id)
-        out += _process_part(process_id)
-        out += b"\0" if seq is None else b"\2" + _long_part(seq)
-        out += _owner_part(epoch, claim_id)
-        out += b"\0" if prev_offset is None else b"\2" + _long_part(prev_offset)
-        out += _number_part(ts)
-        if actor is None and caused_by is None and correlation_id is None:
-            out += b"\0\0\0"  # the three branches "null": what most entries have
-        else:
-            _put_optional_text(out, actor)
-            _put_optional_id(out, caused_by)
-            _put_optional_text(out, correlation_id)
-        branch, writers = _WRITERS[type(body)]
-        out += branch
-        for name, put in writers:
-            value = getattr(body, name)
-            if put is avro.put_text:  # a call a field would double the time
-                data = value.encode()
-                out += _long_part(len(data))
-                out += data
-            elif put is put_long:
-                out += _number_part(value)
-            elif put not in _OPTIONAL_PUTS:
-                put(out, value)
-            elif value is None:
-                out += b"\0"
-            elif put is _put_optional_text:
-                data = value.encode()
-                out += b"\2" + _long_part(len(data))
-                out += data
-            elif put is _put_optional_long:
-                out += b"\2" + _number_part(value)
-            else:
-                put(out, value)
-    except ValueError as exc:
-        raise UnserializableValue(f"an entry that cannot be written: {exc}", process_id=process_id) from exc
-    return bytes(out)
-
-
-def is_entry(data: bytes | None, entry_id: bytes) -> bool:
-    """Whether ``data`` is the entry with this id, as this code wrote it: its id comes first."""
-    return data is not None and data.startswith(_HEADER) and data.startswith(entry_id, len(_HEADER))
-
-
-_STAMP_MIN, _STAMP_END = 1 << 48, 1 << 55  # microseconds from 1978 to 3111: always eight bytes
-
-
-def _number_part(value: int) -> bytes:
-    return _stamp_part(value) if _STAMP_MIN <= value < _STAMP_END else _long_part(value)
-
-
-def _stamp_part(ts: int) -> bytes:
-    """A time stamp of our age, without the loop: half the time."""
-    r = ts << 1
-    return bytes(
-        (
-            r & 0x7F | 0x80,
-            r >> 7 & 0x7F | 0x80,
-            r >> 14 & 0x7F | 0x80,
-            r >> 21 & 0x7F | 0x80,
-            r >> 28 & 0x7F | 0x80,
-            r >> 35 & 0x7F | 0x80,
-            r >> 42 & 0x7F | 0x80,
-            r >> 49,
-        )
-    )
-
-
-def _any_long_part(value: int) -> bytes:
-    out = bytearray()
-    put_long(out, value)
-    return bytes(out)
-
-
-_SHORT_PARTS = tuple(map(_any_long_part, range(512)))
-
-
-def _long_part(value: int) -> bytes:
-    """A number: most lengths and seqs are small, most offsets have three or four bytes."""
-    if 0 <= value < 512:
-        return _SHORT_PARTS[value]
-    if 0 <= value < 1 << 20:
-        r = value << 1
-        if r < 1 << 14:
-            return bytes((r & 0x7F | 0x80, r >> 7))
-        return bytes((r & 0x7F | 0x80, r >> 7 & 0x7F | 0x80, r >> 14))
-    if 0 <= value < 1 << 27:
-        r = value << 1
-        return bytes((r & 0x7F | 0x80, r >> 7 & 0x7F | 0x80, r >> 14 & 0x7F | 0x80, r >> 21))
-    return _any_long_part(value)
-
-
-@lru_cache(maxsize=16_384)
-def _owner_part(epoch: int, claim_id: bytes | None) -> bytes:
-    """Epoch and claim: the same for all that an owner writes."""
-    out = bytearray()
-    put_long(out, epoch)
-    _put_optional_id(out, claim_id)
-    return bytes(out)
-
-
-@lru_cache(maxsize=16_384)
-def _process_part(process_id: str) -> bytes:
-    key = process_key(process_id)
-    out = bytearray()
-    put_long(out, len(key))
-    return bytes(out) + key
-
-
-@lru_cache(maxsize=16_384)
-def _key_part(key: bytes) -> bytes:
-    return _process_part(key.decode())
-
-
-def _branch(index: int) -> bytes:
-    out = bytearray()
-    put_long(out, index)
-    return bytes(out)
-
-
-_WRITERS = {
-    body: (_branch(index), tuple((field.name, _BY_TYPE[str(field.type)][0]) for field in fields(body)))
-    for index, body in enumerate(BODIES)
+_GETTERS: Mapping[str, Get] = {
+    "str": avro.get_text,
+    "Json": avro.get_text,
+    "int": get_long,
+    "bool": avro.get_bool,
+    "bytes": avro.get_id,
+    "str | None": _get_optional_text,
+    "Json | None": _get_optional_text,
+    "int | None": _get_optional_long,
+    "bytes | None": _get_optional_id,
+    "Mapping[str, Json]": avro.get_texts,
 }
 
 
@@ -256,7 +115,7 @@ class Codec:
         if len(data) > self.limits.record_bytes:
             raise UndecodableRecord("larger than the journal's record limit", bytes=len(data))
         try:
-            if data.startswith(_HEADER):
+            if data.startswith(HEADER):
                 return _decode_current(data, self.limits)
             return self._decode_other(data)
         except (ValueError, IndexError, LimitExceeded, InvalidName) as exc:
@@ -269,11 +128,11 @@ class Codec:
         """
         limits = self.limits
         try:
-            part = _key_part(key)
+            part = key_part(key)
             if (
                 data is None
                 or len(data) > limits.record_bytes
-                or not (data.startswith(_HEADER) and data.startswith(part, _PROCESS_ID_AT))
+                or not (data.startswith(HEADER) and data.startswith(part, _PROCESS_ID_AT))
             ):
                 return None
             found = _USUAL(data, _PROCESS_ID_AT + len(part))
@@ -392,7 +251,7 @@ def _reader(branch: int, body: type[Body]) -> ReadBody:
     """Made when the first such body is read: fifty of them would cost every start 20 ms."""
 
     def first(data: bytes, at: int, limits: Limits) -> Any:
-        _READERS[branch] = body_reader(body, {kind: get for kind, (_, get) in _BY_TYPE.items()}, _check_json)
+        _READERS[branch] = body_reader(body, _GETTERS, _check_json)
         return _READERS[branch](data, at, limits)
 
     return first
