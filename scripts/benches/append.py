@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 import time
 from collections.abc import Awaitable, Callable
 
@@ -58,6 +59,38 @@ class Raw:
     def _on_delivery(self, error: object, _: object) -> None:
         assert error is None, error
         self.done += 1
+
+
+class RawThroughAsyncio:
+    """The least that an asyncio program pays: a thread that polls, and wakes the loop at each acknowledgement."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._raw = Raw(settings)
+        self._loop = asyncio.get_running_loop()
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._poll)
+
+    async def __aenter__(self) -> RawThroughAsyncio:
+        self._thread.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._ends.set()
+        await asyncio.to_thread(self._thread.join)
+
+    async def one(self, value: bytes) -> None:
+        """One record, until it is acknowledged."""
+        told = self._loop.create_future()
+
+        def on_delivery(error: object, _: object) -> None:
+            self._loop.call_soon_threadsafe(told.set_result, error)
+
+        self._raw.producer.produce(self._raw.topic, value, key=b"case", partition=0, on_delivery=on_delivery)
+        assert await told is None
+
+    def _poll(self) -> None:
+        while not self._ends.is_set():
+            self._raw.producer.poll(0.1)
 
 
 async def main() -> int:
