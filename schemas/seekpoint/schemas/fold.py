@@ -35,6 +35,7 @@ __all__ = [
     "advance",
     "advance_owned",
     "fold",
+    "mail_of",
     "try_own",
 ]
 
@@ -217,7 +218,7 @@ def _may_claim(draft: Draft, claim: b.Claim) -> bool:
 
 
 def _deliver(draft: Draft, entry: Entry) -> Verdict:
-    item = _mail_item(entry)
+    item = mail_of(entry)
     if item is None:
         draft.forged_entries += 1
         return Verdict.FORGED
@@ -280,7 +281,8 @@ def _is_shared(entry: Entry) -> bool:
     return entry.process_id.startswith(SHARED_PREFIX)
 
 
-def _mail_item(entry: Entry) -> MailItem | None:
+def mail_of(entry: Entry) -> MailItem | None:
+    """What lies in the mailbox for an external entry; None for one that is no mail."""
     body = entry.body
     if isinstance(body, b.Signal):
         return MailItem(entry.id, body.KIND, body.name, body.payload, entry.actor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,6 +19,7 @@ from seekpoint.producers.durable.outside import JournalValues
 from seekpoint.producers.durable.resolution import Answer, Effect
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.errors import EffectUnknown, JournalUnavailable, NewerFormat
+from seekpoint.schemas.limits import Limits
 
 ONCE = Effect.AT_MOST_ONCE
 
@@ -301,3 +303,73 @@ async def test_a_journal_that_must_not_be_read_on_in_stops_the_dispatcher(
             while dispatcher.failure is None:  # noqa: ASYNC110  # it tells nobody until it is left
                 await asyncio.sleep(0.001)
     assert dispatcher.looks == 1
+
+
+@pytest.mark.parametrize(("record_bytes", "size"), [(1_048_576, 1_040_000), (1_048_576, 2_000_000), (65_536, 66_000)])
+async def test_an_output_that_is_too_large_is_left_out_and_what_was_done_is_done(
+    ledger: Ledger, record_bytes: int, size: int
+) -> None:
+    """For the verdict's entry, the owner's or its mailbox: the call is made once, and the effect has succeeded."""
+
+    async def export(count: int, *, idempotency_key: str) -> str:
+        await ledger.pay(count, idempotency_key=idempotency_key)
+        return '"' * count  # twice as long as the text of a text
+
+    known = Connectors()
+    known.register(Connector("bank", export, outbox=True))
+    log = MemoryLog(limits=Limits(record_bytes=record_bytes))
+    async with (
+        Node.in_memory(log) as node,
+        Dispatcher(node, known=known, poll_s=0.01),
+        opened(node, known) as process,
+        asyncio.timeout(10),
+    ):
+        assert await process.effect("export", None, size // 2, connector="bank") == {"left_out": "str"}
+    assert ledger.calls == {"p/export:1": 1}
+
+
+async def test_a_full_mailbox_delays_an_outcome_and_loses_none(node: Node) -> None:
+    """The fold refuses it without a word; the dispatcher tells it again once the owner took something out."""
+    known = Connectors()
+    known.register(Connector("bank", lambda count: "x" * count, outbox=True))
+
+    def three(process: Process) -> asyncio.Future[list[Any]]:
+        asked = (process.effect("export", None, 600_000 + at, connector="bank", semantics=ONCE) for at in range(3))
+        return asyncio.gather(*asked)
+
+    async with opened(node, known) as process:
+        asked = three(process)
+        async with asyncio.timeout(10):
+            while len((await node.recover("p")).state.calls) < 3:  # noqa: ASYNC110  # the log gives no event
+                await asyncio.sleep(0.001)
+        asked.cancel()
+        await asyncio.gather(asked, return_exceptions=True)
+    async with Dispatcher(node, known=known, poll_s=0.01), asyncio.timeout(20):
+        while not (await node.recover("p")).state.refused_externals:  # noqa: ASYNC110  # nor does the fold
+            await asyncio.sleep(0.001)
+        async with opened(node, known) as process:
+            assert [len(output) for output in await three(process)] == [600_000, 600_001, 600_002]
+
+
+@pytest.mark.parametrize("said", ["\ud800", "x" * 2_000_000])
+async def test_what_a_call_says_as_it_fails_is_told_as_far_as_an_entry_can_say_it(
+    node: Node, ledger: Ledger, said: str
+) -> None:
+    """It is known that nothing was done, however that was put."""
+    known = bank(ledger)
+    ledger.fails = [NotDone(said)]
+    async with Dispatcher(node, known=known, poll_s=0.01), opened(node, known) as process, asyncio.timeout(10):
+        with pytest.raises(NotDone):
+            await process.effect("pay", None, 5, connector="bank", semantics=ONCE)
+    assert ledger.calls == {"p/pay:1": 1}
+
+
+async def test_a_call_that_exits_does_not_end_its_dispatcher(node: Node, ledger: Ledger) -> None:
+    """In a thread as in the loop it is a failure as any other: others wait for theirs."""
+    known = bank(ledger)
+    known.register(Connector("till", sys.exit, outbox=True, max_attempts=1))
+    ledger.fails = [SystemExit(3)]
+    async with Dispatcher(node, known=known, poll_s=0.01), opened(node, known) as process, asyncio.timeout(10):
+        assert await process.effect("pay", None, 5, connector="bank") == "paid 5"
+        with pytest.raises(RuntimeError, match="the call raised SystemExit: out of paper"):
+            await process.effect("print", None, "out of paper", connector="till")

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from seekpoint.producers.durable.business_keys import SharedValues, shared_name
 from seekpoint.producers.durable.connectors import Connector, NotDone, Reconciled, handed
 from seekpoint.producers.durable.evidence import DISPATCHER
-from seekpoint.producers.durable.failures import failure_text, undone
+from seekpoint.producers.durable.failures import failure_text, message_of, printable, undone
 from seekpoint.producers.durable.resolution import Answer, Effect, End, Move, Situation, Status, decide, is_known_undone
 from seekpoint.producers.durable.retries import Retry
 from seekpoint.producers.durable.steps import run_body
+from seekpoint.producers.durable.verdicts import fits, tell
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.dataclass import dataclass
-from seekpoint.schemas.entry import new_id
 from seekpoint.schemas.errors import EffectDuplicate, EffectFailed, LimitExceeded, TryAgain, UnserializableValue
 from seekpoint.schemas.values import dump, load
 
@@ -33,6 +33,7 @@ logger = logging.getLogger("seekpoint.producers")
 _FRESH_S = 1.0
 """Whoever saw its claim longer ago than this looks again before it calls: it may have been asleep."""
 _AGAIN_S = 0.5
+_REASON_CHARACTERS_MAX = 500
 
 
 class Intent(NamedTuple):
@@ -154,7 +155,8 @@ class Dispatch:
                     case Move.ASK:
                         await self._ask()
                     case move:
-                        await self._tell(self._verdict(move))
+                        told, actor = self._verdict(move), f"{DISPATCHER}{self._who}"
+                        await tell(self.node, self._intent.process_id, told, actor=actor)
                         return True
 
     async def _intend(self) -> None:
@@ -212,22 +214,25 @@ class Dispatch:
         arguments, options = (asked["arguments"], asked["options"]) if isinstance(asked, dict) else (asked, {})
         given = handed(call, idempotency_key=body.idempotency_key, business_key=body.business_key)
         host: Any = self  # all that is asked of it is a node and a clock
-        return await run_body(host, call, tuple(arguments), {**given, **options}, None, body.key)
+        try:
+            return await run_body(host, call, tuple(arguments), {**given, **options}, None, body.key)
+        except SystemExit as exc:  # the loop would end by it, and with it the calls of all other processes
+            raise RuntimeError(f"the call raised SystemExit: {exc.code}") from exc
 
     # --- the verdict
     def _verdict(self, move: Move) -> b.EffectVerdict:
         if move is Move.TAKE_CALL and self._at.end is End.RETURNED:
-            return self._said("succeeded", self._dumped(self._output), None)
+            return self._succeeded(self._output, None)
         if move is Move.TAKE_CALL:
             return self._failed(self._error, "call")
         if move is Move.TAKE_ANSWER and self._found is not None:
             return self._answered(self._found)
-        why = "" if self._error is None else f"{type(self._error).__name__}: {self._error}"
+        why = "" if self._error is None else f"{type(self._error).__name__}: {message_of(self._error)}"
         return self._said("stuck" if move is Move.STUCK else "unknown", "null", why or move.value)
 
     def _answered(self, found: Reconciled) -> b.EffectVerdict:
         if found.answer is Answer.SUCCEEDED:
-            return self._said("succeeded", self._dumped(found.output), found.reason)
+            return self._succeeded(found.output, found.reason)
         reason = found.reason or f"the reconciler found: {found.answer}"
         if found.answer is Answer.STUCK:
             return self._said("stuck", "null", reason)
@@ -239,32 +244,25 @@ class Dispatch:
         failure = failure_text(error)
         if is_known_undone(by, self._at.end, self._at.answer):
             failure = undone(failure)
-        return self._said("failed", "null", str(error)[:500], failure)
+        return self._said("failed", "null", message_of(error), failure)
 
     def _said(self, outcome: str, output: b.Json, reason: str | None, error: b.Json | None = None) -> b.EffectVerdict:
         body = self._intent.body
         return b.EffectVerdict(
-            key=body.key, outcome=outcome, output=output, error=error, reason=reason,
+            key=body.key, outcome=outcome, output=output, error=error,
+            reason=None if reason is None else printable(str(reason), _REASON_CHARACTERS_MAX),
             idempotency_key=body.idempotency_key,
         )  # fmt: skip
 
-    def _dumped(self, output: Any) -> b.Json:
+    def _succeeded(self, output: Any, reason: str | None) -> b.EffectVerdict:
         """An output that cannot be journaled makes no failure of what was done: only its kind is told."""
+        limits = self.node.reader.limits
         try:
-            return dump(output)
+            said = self._said("succeeded", dump(output, limits), reason)
+            if fits(self._intent.process_id, said, limits):
+                return said
+            why = "larger than an entry or a mailbox may be"
         except (UnserializableValue, LimitExceeded) as exc:
-            logger.warning("the output of %s is left out: %s", self._intent.body.idempotency_key, exc)
-            return dump({"left_out": type(output).__name__})
-
-    async def _tell(self, verdict: b.EffectVerdict) -> None:
-        """Once, however long Kafka is silent: what was called must be known."""
-        entry_id = new_id()
-        while True:
-            try:
-                await self.node.tell(
-                    self._intent.process_id, verdict, actor=f"{DISPATCHER}{self._who}", entry_id=entry_id
-                )
-                return
-            except TryAgain as exc:
-                logger.warning("the outcome of %s is not told yet: %s", verdict.idempotency_key, exc)
-                await self.clock.sleep(_AGAIN_S)
+            why = str(exc)
+        logger.warning("the output of %s is left out: %s", self._intent.body.idempotency_key, why)
+        return self._said("succeeded", dump({"left_out": type(output).__name__}), reason)

@@ -27,7 +27,16 @@ from seekpoint.schemas.errors import (
 from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.values import dump, load
 
-__all__ = ["failure_text", "is_failure", "remembered_failure", "same_failure", "says_undone", "undone"]
+__all__ = [
+    "failure_text",
+    "is_failure",
+    "message_of",
+    "printable",
+    "remembered_failure",
+    "same_failure",
+    "says_undone",
+    "undone",
+]
 
 _NO_FAILURES = (Reopen, ReplayDivergence, AppendTimeout, ConfirmTimeout, EffectUnknown, BudgetExceeded, Cancelled)
 """The process is over, its code is wrong, or a person has to look: the call itself stays in doubt."""
@@ -46,7 +55,7 @@ def failure_text(error: BaseException, limits: Limits = DEFAULT_LIMITS, *, retry
     kind = type(error)
     failure = {
         "type": f"{kind.__module__}:{kind.__qualname__}",
-        "message": _message(error),
+        "message": message_of(error),
         "data": _data(error),
         "retryable": retryable,
     }
@@ -88,21 +97,23 @@ def same_failure(error: Exception, text: Json, **facts: Any) -> Exception:
     return again
 
 
-def _message(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
+    """What an exception says, fit for an entry, whatever its ``__str__`` does."""
     try:
         text = error.message if isinstance(error, SeekpointError) else str(error)
     except Exception:  # a __str__ of the user's
         text = ""
-    return _printable(text, _MESSAGE_CHARACTERS_MAX)
+    return printable(text, _MESSAGE_CHARACTERS_MAX)
 
 
-def _printable(text: str, characters_max: int) -> str:
+def printable(text: str, characters_max: int) -> str:
+    """The beginning of ``text``, as UTF-8 can carry it."""
     return text[:characters_max].encode("utf-8", "replace").decode()
 
 
 def _data(error: BaseException) -> dict[str, Any]:
     if isinstance(error, SeekpointError):
-        return {"facts": [*_fitting(error.facts).items()], "hint": _printable(error.hint, _MESSAGE_CHARACTERS_MAX)}
+        return {"facts": [*_fitting(error.facts).items()], "hint": printable(error.hint, _MESSAGE_CHARACTERS_MAX)}
     data: dict[str, Any] = {}
     if _fits(error.args):
         data["args"] = error.args
