@@ -6,14 +6,16 @@ import copy
 import dataclasses
 import inspect
 import pickle
+import threading
 from dataclasses import field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_type_hints
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,3 +206,79 @@ def test_no_constructor_is_compiled_at_import() -> None:
     assert not inspect.isfunction(Later.__dict__["__init__"])
     assert Later().a == 1
     assert inspect.isfunction(Later.__dict__["__init__"])
+
+
+def test_what_is_compared_is_a_tuple_also_of_one_field() -> None:
+    """NaN equals itself, and the hash is the same in every run that seeds its hashes: no address is in it."""
+    assert Key("a") == Key("a")
+    assert Key(float("nan")) != Key(float("nan"))  # type: ignore[arg-type]
+    nan: Any = float("nan")
+    assert Key(nan) == Key(nan)
+    assert [hash(Key("a")), hash(Empty()), hash(Span(1, 2))] == [hash(("a",)), hash(()), hash((1, 2))]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Two fields."""
+
+    first: int
+    last: Any
+
+
+def test_one_that_holds_itself_is_told_once() -> None:
+    """As a list is."""
+    span = Span(1, [])
+    span.last.append(span)
+    assert repr(span) == "Span(first=1, last=[...])"
+
+
+def test_annotations_of_the_constructor_are_resolved_where_the_class_is() -> None:
+    """What frameworks and documentation tools ask; its own module may not know the names."""
+    assert get_type_hints(Settings.__init__)["return"] is type(None)
+    assert get_type_hints(Named.__init__)["tags"] == list[str]
+    assert inspect.signature(Named, eval_str=True).parameters["name"].annotation is str
+
+
+def test_the_standard_decorator_makes_subclasses_of_it() -> None:
+    """An application's settings may have a field more; one that is not frozen is refused when it is made."""
+
+    @dataclasses.dataclass(frozen=True)
+    class More(Point):
+        more: int = 5
+
+    assert (More(1), More(1).x, More(1, more=6).more) == (More(1, 2, []), 1, 6)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        More(1).more = 7  # type: ignore[misc]
+    assert dataclasses.replace(More(1), x=3) == More(3)
+    with pytest.raises(TypeError, match="cannot inherit non-frozen dataclass from a frozen one"):
+
+        @dataclasses.dataclass
+        class Open(Point):  # type: ignore[misc]  # a type checker says it too
+            more: int = 5
+
+    said = Point.__dataclass_params__  # type: ignore[attr-defined]
+    assert (said.init, said.repr, said.eq, said.order, said.frozen) == (True, True, True, False, True)
+
+
+def test_the_first_ones_are_made_by_several_threads_at_once() -> None:
+    """Whoever compiles the constructor, all get theirs."""
+    for _ in range(50):
+
+        @dataclass(frozen=True, slots=True)
+        class Fresh:
+            a: int
+            b: int = 2
+
+        start = threading.Barrier(4)
+        made: list[Any] = []
+
+        def first(cls: Any = Fresh, start: threading.Barrier = start, made: list[Any] = made) -> None:
+            start.wait()
+            made.append(cls(1))
+
+        threads = [threading.Thread(target=first) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert made == [Fresh(1, 2)] * 4

@@ -3,16 +3,20 @@
 A node that starts after a crash imports more than a hundred such classes before its first step, and the standard
 decorator compiles five methods for each. Here equality, hash and text are written once for all of them, and a
 constructor is compiled when it is first used. In every other way a class is the same: fields, ``replace``, ``asdict``,
-copies, pickles, signatures, ``FrozenInstanceError``. A subclass is made by this decorator too.
+copies, pickles, signatures, ``FrozenInstanceError``, subclasses made by either decorator. A class that says its own
+equality says its own hash; ``InitVar`` is not known.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError
 from functools import cache
 from operator import attrgetter
+from reprlib import recursive_repr
+from threading import local
 from typing import TYPE_CHECKING, Any
 
 __all__ = ["dataclass"]
@@ -35,10 +39,35 @@ def _frozen(cls: Any, *, kw_only: bool = False, repr: bool = True) -> Any:
             setattr(cls, name, method)
     if cls.__doc__ is None:
         cls.__doc__ = cls.__name__  # the standard decorator would compile the constructor to say it
-    made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True, kw_only=kw_only)(cls)
+    _here.makes = True
+    try:
+        made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True, kw_only=kw_only)(cls)
+    finally:
+        _here.makes = False
+    made.__dataclass_params__ = _Parameters(made.__dataclass_params__, repr)
     if "__init__" not in made.__dict__:
         made.__init__ = _Later(made)
     return made
+
+
+_here = local()
+"""Whether this thread is making a class here."""
+
+
+class _Parameters:
+    """What a class says it was made with: frozen, but to the call above, which would be refused a subclass of it."""
+
+    def __init__(self, given: Any, repr: bool) -> None:
+        given.init = given.eq = True
+        given.repr = repr
+        self._given = given
+
+    @property
+    def frozen(self) -> bool:
+        return not getattr(_here, "makes", False)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._given, name)
 
 
 class _Later:
@@ -80,8 +109,11 @@ def _constructor(cls: Any) -> Any:
     if hasattr(cls, "__post_init__"):
         lines.append("    self.__post_init__()")
     parameters = ", ".join(["self", *positional, *(["*", *by_name] if by_name else [])])
-    exec(f"def __init__({parameters}):\n" + "\n".join(lines or ["    pass"]), names)  # of field names
-    init = names["__init__"]
+    lines = [f"def make({', '.join(names)}):", f"  def __init__({parameters}):", *(lines or ["    pass"])]
+    made: dict[str, Any] = {}
+    module = sys.modules.get(cls.__module__)  # where its annotations mean something
+    exec("\n".join([*lines, "  return __init__"]), {} if module is None else vars(module), made)  # of field names
+    init = made["make"](**names)
     init.__module__, init.__qualname__ = cls.__module__, f"{cls.__qualname__}.__init__"
     init.__annotations__ = {one.name: one.type for one in dataclasses.fields(cls) if one.init} | {"return": None}
     return init
@@ -103,7 +135,9 @@ def _compared(one: Any) -> Any:
 @cache
 def _comparison(cls: Any) -> Callable[[object], Any]:
     names = [one.name for one in dataclasses.fields(cls) if one.compare]
-    return attrgetter(*names) if names else lambda _: None
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda one: tuple(getattr(one, name) for name in names)  # a tuple too: NaN equals itself in one
 
 
 def _equal(self: object, other: object) -> Any:
@@ -111,9 +145,10 @@ def _equal(self: object, other: object) -> Any:
 
 
 def _hash(self: object) -> int:
-    return hash((self.__class__, _compared(self)))
+    return hash(_compared(self))  # not of the class, which hashes otherwise in each run
 
 
+@recursive_repr()
 def _text(self: Any) -> str:
     parts = (f"{one.name}={getattr(self, one.name)!r}" for one in dataclasses.fields(self) if one.repr)
     return f"{self.__class__.__qualname__}({', '.join(parts)})"
