@@ -6,6 +6,8 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from entry_examples import an_id, external, own
 from owned import after, fits, folded
@@ -51,6 +53,43 @@ def test_a_step_of_one_entry_fits_where_two_would() -> None:
     assert not fits(after(), replace(whole, attempt=2))
     assert not fits(after(), replace(whole, outcome="lost"))
     assert not fits(after(), replace(whole, estimate='{"apples":1}'))
+
+
+LIMITS = b.BudgetSet('{"usd":"5"}', '{"tokens":100}')
+_DONE = b.StepEnded(key="a:1", outcome="succeeded", output="1")
+_BEFORE = [(), (LIMITS,), (STEP,), (LIMITS, replace(STEP, estimate='{"usd":"1"}')), (STEP, _DONE)]
+_BEFORE += [(LIMITS, STEP, b.StepEnded("a:1", 1, "retry", retry_at_us=7)), (b.GateOpened(key="a:1", position=1),)]
+
+
+@given(
+    st.sampled_from([after(*bodies) for bodies in _BEFORE]),
+    st.builds(
+        b.StepEnded,
+        key=st.sampled_from(["a:1", "a:1", "1/b:1", ""]),
+        attempt=st.sampled_from([1, 1, 2, 2, 3, 0, -1]),
+        outcome=st.sampled_from(["succeeded", "succeeded", "failed", "retry", "lost"]),
+        output=st.sampled_from(["1", '"é"', "null"]),
+        error=st.sampled_from([None, '{"type":"E"}']),
+        retry_at_us=st.none() | st.integers(0, 9),
+        ended_at_us=st.integers(-1, 9),
+        duration_us=st.integers(-1, 9),
+        usage=st.sampled_from([None, None, '{"tool_calls":1}', '{"tokens":1}', "[]", '{"tokens":"many"}']),
+        position=st.sampled_from([0, 1, 1, 2, -1]),
+        digest=st.sampled_from(["d", "d", "d", "e", None, ""]),
+        estimate=st.sampled_from([None, '{"usd":"2"}', '{"usd":"2"}', '{"apples":1}', "{}", "[]", '{"usd":"-1"}']),
+    ),
+)
+@settings(max_examples=600)
+def test_a_step_of_one_entry_does_what_two_would(state: State, whole: b.StepEnded) -> None:
+    """Whatever it says, and whoever wrote it: both fit and leave the same behind, or neither does."""
+    start, end = whole.began, replace(whole, position=None, digest=None, estimate=None)
+    assert start is not None
+    both = fits(state, start) and fits(after(start, start=state), end)
+    assert fits(state, whole) == both
+    if both:
+        one, two = after(whole, start=state), after(start, end, start=state)
+        assert one.calls[whole.key] == two.calls[whole.key]._replace(seq=one.seq)
+        assert (one.budget, one.content_bytes) == (two.budget, two.content_bytes)
 
 
 # --- waits ------------------------------------------------------------------------------------------------------------
@@ -125,9 +164,6 @@ def test_a_write_has_a_place_of_its_own() -> None:
 
 
 # --- budgets ----------------------------------------------------------------------------------------------------------
-LIMITS = b.BudgetSet('{"usd":"5"}', '{"tokens":100}')
-
-
 def test_what_a_call_used_is_charged() -> None:
     """Tokens of all sorts, a cost, the call itself; a new limit forgets nothing of it."""
     usage = '{"input_tokens":1,"output_tokens":2,"cached_tokens":4,"cache_write_tokens":8}'

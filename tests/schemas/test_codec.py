@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from entry_examples import an_id, any_body, any_entry, external, own
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.avro import get_long, put_long
+from seekpoint.schemas.avro import get_long, get_stamp, put_long
 from seekpoint.schemas.codec import SCHEMA_FINGERPRINT, Codec, encode
 from seekpoint.schemas.entry import Entry
 from seekpoint.schemas.errors import InvalidName, UndecodableRecord, UnserializableValue
@@ -126,6 +126,36 @@ def test_a_number_beyond_64_bits_is_none(data: bytes) -> None:
     with pytest.raises(ValueError, match="64 bits"):
         get_long(data, 0)
     assert get_long(b"\xff" * 9 + b"\x01", 0) == (-(2**63), 10)
+
+
+WIDTHS = [at + by for bits in range(6, 64, 7) for at in (1 << bits, -1 << bits) for by in (-1, 0)]
+"""The numbers beside which one has another byte on the wire."""
+
+
+@pytest.mark.parametrize("value", [*WIDTHS, 511, 512, (1 << 27) - 1, 1 << 27, 1 << 49, 1 << 56, 2**63 - 1, -(2**63)])
+def test_a_number_of_any_width_is_written_and_read_wherever_it_stands(value: int) -> None:
+    """Each place has a short cut of its own: seq, epoch, offset, time stamp, a body's number, one it may lack."""
+    body = b.StepEnded(attempt=value, retry_at_us=value, ended_at_us=value, position=value, started_at_us=value)
+    entry = own(1, body)._replace(seq=value, epoch=value, prev_offset=value, ts=value)
+    out = BytesIO()
+    fastavro.schemaless_writer(out, ORACLE, as_fastavro(entry))
+    assert encode(entry) == HEADER + out.getvalue()
+    assert Codec().decode(encode(entry)) == entry
+
+
+@given(st.lists(st.sampled_from([0, 1, 0x7F, 0x80, 0x81, 0xFF]), max_size=11).map(bytes))
+@example(b"\x81" * 7 + b"\x80\x01")
+@example(b"\xff" * 7)
+@example(b"\x80" * 7 + b"\x00")
+def test_a_time_stamp_is_read_as_any_number_is(data: bytes) -> None:
+    """Of eight bytes, of more, padded with zeros, cut off: the same number up to the same byte, or the same refusal."""
+    found = []
+    for get in (get_long, get_stamp):
+        try:
+            found.append(get(data, 0))
+        except (ValueError, IndexError) as exc:
+            found.append(repr(exc))  # type: ignore[arg-type]
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize(
