@@ -16,7 +16,7 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.calls import call_of, call_row, times_forgotten, turn_of, write_digest, write_position
 from seekpoint.schemas.entry import Entry
 from seekpoint.schemas.fold import advance, fold, try_own
-from seekpoint.schemas.limits import Limits
+from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.parts import mail_item
 from seekpoint.schemas.state import State
 from seekpoint.schemas.widths import content_width
@@ -258,6 +258,13 @@ def test_only_a_shared_value_is_set_and_nobody_owns_it() -> None:
 def test_the_turn_of_a_key_is_the_number_before_the_first_slash(key: str, turn: int) -> None:
     """Nothing else is one."""
     assert turn_of(key) == turn
+
+
+def test_keys_that_are_kept_for_their_turn_fill_no_memory() -> None:
+    """A record may hold a key as large as itself, and the cache outlives the process it was of."""
+    kept = turn_of.cache_info().maxsize
+    assert kept is not None
+    assert kept * DEFAULT_LIMITS.record_bytes <= 64 * 2**20
 
 
 @pytest.mark.parametrize(("key", "position"), [("#1", 1), ("3/b/#12", 12), ("#x", None), ("a:1", None)])

@@ -158,7 +158,7 @@ _NOT_ASKED = frozenset({"call", "duration_us", "traceback"})
 _NAMES: dict[str, tuple[str, ...]] = {}
 
 
-@lru_cache(maxsize=4096)  # each key is asked for some six times
+@lru_cache(maxsize=64)  # an entry asks for its key some six times; a hostile key is a megabyte
 def turn_of(key: str) -> int:
     """The number of the turn that the call ``key`` belongs to; 0: to none."""
     head, slash, _ = key.partition("/")
