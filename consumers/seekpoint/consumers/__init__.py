@@ -49,3 +49,8 @@ def __getattr__(name: str) -> Any:
 
     module = import_module(_LATER[name])
     return module if module.__name__.endswith(f".{name}") else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    """Also what is not loaded yet: completion and ``help`` show the whole door."""
+    return sorted({*globals(), *__all__})

@@ -100,3 +100,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(f"{__name__}.{_LATER[name]}")
     return module if name == _LATER[name] else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    """Also what is not loaded yet: completion and ``help`` show the whole door."""
+    return sorted({*globals(), *__all__})
