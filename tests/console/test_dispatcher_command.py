@@ -54,6 +54,29 @@ async def buy(process, semantics):
 """
 
 
+DEAF = """
+import asyncio
+from contextlib import suppress
+from seekpoint.producers import Connector, agent, connectors
+from shop import pay
+
+
+async def deaf(amount, *, idempotency_key):
+    pay(amount, idempotency_key=idempotency_key)
+    while True:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(600)
+
+
+bank = connectors.register(Connector("deaf", deaf, outbox=True))
+
+
+@agent("buyer")
+async def buy(process, semantics):
+    await process.effect("pay", None, 5, connector="deaf", semantics=semantics)
+"""
+
+
 @pytest.fixture(autouse=True)
 def _forgotten(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What the modules of a test register and load is gone with it."""
@@ -228,6 +251,26 @@ def test_a_call_that_does_not_end_in_its_grace_is_cut_off(
         running.append(start(*DISPATCHER, SHOP="two"))
         assert owner.result() == "succeeded", "the reconciler found it"
         assert calls() == ["order-1/pay:1 by one"]
+
+
+@pytest.mark.cluster
+def test_a_second_signal_ends_it_whatever_a_call_does(
+    shop: tuple[Callable[..., Program], Callable[[], list[str]]], tmp_path: Path
+) -> None:
+    """The first one waits for the grace; a call that does not heed that it is cancelled does not keep the program."""
+    start, calls = shop
+    (tmp_path / "deaf.py").write_text(DEAF)
+    with programs() as running:
+        running.append(start("run", "order-1", "--agent", "deaf:buy", "--input", '"at_most_once"'))
+        served = start("serve", "dispatcher", "--connectors", "deaf:bank", "--grace", "600")
+        running.append(served)
+        until(lambda: len(calls()) == 1, 30, lambda: served.said)
+        served.popen.send_signal(signal.SIGTERM)
+        with pytest.raises(subprocess.TimeoutExpired):
+            served.popen.wait(1)
+        served.popen.send_signal(signal.SIGTERM)
+        assert served.popen.wait(20) == 0
+        assert "1 call cut off" in served.said
 
 
 @pytest.mark.cluster

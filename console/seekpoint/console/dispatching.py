@@ -145,7 +145,7 @@ class Service:
 
 
 def leave_at_once() -> NoReturn:
-    """End the program though calls run on in threads: an interpreter that ends in order waits for them."""
+    """End the program though calls run on: a loop and an interpreter that end in order wait for them."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)

@@ -146,13 +146,13 @@ def dispatcher(
     known = load_connectors(connectors)
     settings = target.require_kafka()
 
-    async def run() -> bool:
+    async def run() -> None:
         service = Service(settings, known, grace_s)
         await service.run(health_host, health_port)
-        return service.is_cut_off
+        if service.is_cut_off:  # from in here: a loop that ends in order waits for its calls, however deaf
+            leave_at_once()
 
-    if asyncio.run(run()):
-        leave_at_once()
+    asyncio.run(run())
 
 
 def recovery_families(service: RecoveryService) -> Iterator[Metric]:

@@ -49,6 +49,7 @@ _STEP_OFFSETS = 20_000
 _BACKLOG_MAX = 1_000
 """No more intents are looked for while so many are not over."""
 _AGAIN_S = 1.0
+_END_S = 5.0
 _FINAL = (JournalMismatch, LogTruncated, NewerFormat, TooManyDeadLetters)
 """Reading on would pass intents by, or call what is another journal's."""
 
@@ -126,11 +127,14 @@ class Dispatcher:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop. Calls under way are ended as a crash would end them: in doubt, for the next dispatcher."""
+        """Stop. Calls under way are ended as a crash would end them: in doubt, for the next dispatcher.
+
+        One that does not heed that it is cancelled is left to itself after five seconds.
+        """
         tasks = [*self._tasks.values(), *([] if self._loop is None else [self._loop])]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.wait({asyncio.gather(*tasks, return_exceptions=True)}, timeout=_END_S)
         with suppress(SeekpointError):
             await self._save()
         if self.failure is not None and error is None:
