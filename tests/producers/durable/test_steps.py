@@ -548,6 +548,31 @@ async def test_a_body_that_never_waits_has_one_entry_for_start_and_end(node: Nod
     )  # fmt: skip
 
 
+async def test_each_attempt_says_once_when_it_began(node: Node, log: MemoryLog) -> None:
+    """Not when its start left, late in the body or with the end: with it, if the body never waits, else before it."""
+    clock, began = node.clock, list[int]()
+    assert isinstance(clock, VirtualClock)
+
+    async def slow() -> str:
+        began.append(clock.now_us())
+        clock.advance(5)  # work that gives nobody else a turn
+        if len(began) % 2 == 0:
+            await asyncio.sleep(0)
+            clock.advance(5)
+        if len(began) < 4:
+            raise ConnectionError("gone")
+        return "there"
+
+    async with node.open("p") as process:
+        assert await process.step("slow", slow, retry=Retry(attempts=4)) == "there"
+    starts = of_kind(log, b.StepStarted)
+    assert [(one.attempt, one.started_at_us) for one in starts] == list(enumerate(began, start=1))
+    ends = of_kind(log, b.StepEnded)
+    assert [(one.attempt, one.started_at_us is None) for one in ends] == [(1, False), (2, True), (3, False), (4, True)]
+    assert [one.ended_at_us - at for one, at in zip(ends, began, strict=True)] == [5_000_000, 10_000_000] * 2
+    assert [one.duration_us for one in ends] == [5_000_000, 10_000_000] * 2
+
+
 async def test_arguments_too_large_for_an_entry_are_refused_before_the_body_runs() -> None:
     """As a start that leaves at once would be."""
     async with Node.in_memory(MemoryLog(limits=Limits(record_bytes=100_000))) as node, node.open("p") as process:
