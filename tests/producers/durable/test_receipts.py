@@ -15,7 +15,7 @@ from seekpoint.producers.importing import import_process
 from seekpoint.producers.testing import When, assert_replays, crash_at, history_of
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.errors import Cancelled, Fenced, LimitExceeded, Refused, ReplayDivergence
+from seekpoint.schemas.errors import Cancelled, Fenced, InvalidName, LimitExceeded, Refused, ReplayDivergence
 from seekpoint.schemas.limits import Limits
 
 START_US = 1_700_000_000_000_000
@@ -525,3 +525,32 @@ async def test_an_owner_that_lost_the_process_takes_nothing(log: MemoryLog) -> N
         with pytest.raises(Fenced):
             await asyncio.wait_for(run, 30)
     assert (await on_node(cut_after(log, log.watermarks(0).high), lambda node: node.recover("p"))).state.finished
+
+
+@pytest.mark.parametrize("name", [5, True, b"go", ["go"]])
+async def test_a_name_that_is_no_text_is_refused_at_once(node: Node, name: Any) -> None:
+    """No signal is called so: it would wait for ever. In an agent's code and outside of one."""
+    async with asyncio.timeout(5):
+        with pytest.raises(InvalidName):
+            await node.run(reader(name), "p", None)
+        async with node.open("q") as process:
+            with pytest.raises(InvalidName):
+                await process.receive(name)
+
+
+async def test_names_that_are_always_new_leave_nothing_behind(node: Node, log: MemoryLog) -> None:
+    """An agent without end may wait for an answer by an id of its own, each time another one."""
+    left: list[int] = []
+
+    @agent("asker")
+    async def run(process: Process, input: Any) -> None:
+        for number in range(3):
+            await process.receive(f"answer-{number}")
+            await process.gate(f"yes-{number}")
+        left.append(len(process.waiting.queues))
+
+    for number in range(3):
+        await node.signal("p", f"answer-{number}")
+        await node.signal("p", f"yes-{number}", True)
+    await node.run(run, "p", None)
+    assert left == [0]

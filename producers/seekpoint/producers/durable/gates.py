@@ -6,7 +6,6 @@ times: each gate takes one signal, in the order of the log. The entry that close
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Coroutine
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -109,8 +108,8 @@ class _Gate:
 
     async def through(self, opened: b.GateOpened | None = None) -> GateAnswer:
         """Its answer, once that is journaled; that it is open is journaled before it waits."""
-        waiting, queue = self.process.waiting, self._queue()
-        try:
+        waiting = self.process.waiting
+        with waiting.in_queue(self.name, self.place.key):
             if opened is not None and self._signal() is None:
                 await self.process.append(opened)
             elif opened is not None:
@@ -118,17 +117,9 @@ class _Gate:
             item = await waiting.until(self._signal, self.deadline_us)
             closed = self._resolved(item)
             done = self.process.sent(closed)  # takes the signal out of the mailbox before anybody else looks
-        finally:
-            queue.remove(self.place.key)
-            waiting.look_again()
         await done
         answer = {"outcome": closed.outcome, "payload": closed.payload, "actor": closed.actor, "reason": closed.reason}
         return _answer(orjson.dumps(answer).decode())
-
-    def _queue(self) -> deque[object]:
-        queue = self.process.waiting.queues.setdefault(self.name, deque())
-        queue.append(self.place.key)
-        return queue
 
     def _signal(self) -> MailItem | None:
         """The oldest signal for this gate: by its key; by its name if no gate of that name was opened before it."""

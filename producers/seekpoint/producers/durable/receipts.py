@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Coroutine
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -21,7 +21,7 @@ from seekpoint.producers.durable.timers import microseconds
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.dataclass import dataclass
-from seekpoint.schemas.errors import Refused, ReplayDivergence, TryAgain
+from seekpoint.schemas.errors import InvalidName, Refused, ReplayDivergence, TryAgain
 from seekpoint.schemas.parts import MailItem, mail_item
 from seekpoint.schemas.values import dump
 
@@ -45,13 +45,15 @@ class ReceiveCalls:
         """Take the oldest external entry (or the oldest signal called ``name``) out of the mailbox; wait for one.
 
         What tells of an effect stays there for it. The journal names what was received, so that a replay sees what the
-        agent saw. While Kafka is silent it waits on. Raises ``TimeoutError``.
+        agent saw. While Kafka is silent it waits on. Raises ``TimeoutError``, ``InvalidName``.
 
         In an agent's code it is a call, answered from the record in every run that follows, a time-out too. What a
         gate waits for is the gate's, a request to cancel is nobody's mail: ``Cancelled``. The process is ``awaiting``
         meanwhile; the time counts anew in a run that resumes the wait.
         """
         process: Process = self  # type: ignore[assignment]  # a mixin of it
+        if type(name) not in (str, NoneType):
+            raise InvalidName("a signal's name is a text", name=repr(name)[:80], hint="receive() takes any signal")
         if process.conduct.agent is None:
             return _taken(process, name, timeout_s)
         timeout_us = None if timeout_s is None else microseconds(timeout_s, "receive()")
@@ -88,23 +90,15 @@ class _Receipt:
 
     async def through(self, timeout_us: int | None, timeout_s: float | None) -> MailItem:
         """What came, once the entry that takes it is acknowledged."""
-        waiting, queue = self.process.waiting, self._queue()
+        waiting = self.process.waiting
         due_us = None if timeout_us is None else self.process.clock.now_us() + timeout_us
-        try:
+        with waiting.in_queue(self.name, self.place):
             item = await waiting.until(self._mail, due_us)
             done = self.process.sent(self._received(item))  # out of the mailbox before anybody else looks
-        finally:
-            queue.remove(self.place)
-            waiting.look_again()
         await done
         if item is None:
             raise _late(self.name, timeout_s)
         return item
-
-    def _queue(self) -> deque[object]:
-        queue = self.process.waiting.queues.setdefault(self.name, deque())
-        queue.append(self.place)
-        return queue
 
     def _mail(self) -> MailItem | None:
         """The oldest that is wanted; by one name, and of any, whoever asked first is served first."""

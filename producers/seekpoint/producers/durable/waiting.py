@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
@@ -60,6 +61,19 @@ class Waiting:
     def mail(self) -> list[MailItem]:
         """The external entries nobody took yet, in log order."""
         return self._handle.mail
+
+    @contextmanager
+    def in_queue(self, name: str | None, who: object) -> Iterator[None]:
+        """While inside, ``who`` waits for mail of this name. An empty queue goes: names may be new ones for ever."""
+        queue = self.queues.setdefault(name, deque())
+        queue.append(who)
+        try:
+            yield
+        finally:
+            queue.remove(who)
+            if not queue:
+                del self.queues[name]
+            self.look_again()
 
     def is_awaited(self, name: str) -> bool:
         """Whether a gate or a receipt waits for a signal called so: it is nobody else's."""
