@@ -22,6 +22,7 @@ from seekpoint.schemas import Settings
 
 FSYNC = {"flush.messages": "1"}
 SERIAL, MANY, SECONDS = 2_000, 500, 6.0
+VALUE = b"x" * 200
 
 
 class Raw:
@@ -34,14 +35,12 @@ class Raw:
         )
         self.done = 0
 
-    def one(self, value: bytes) -> float:
-        """Seconds from produce to acknowledgement."""
-        began = time.perf_counter()
+    async def acknowledged(self, _: int) -> None:
+        """One record, until it is acknowledged; the event loop stands still."""
         self.done = 0
-        self.producer.produce(self.topic, value, key=b"case", partition=0, on_delivery=self._on_delivery)
+        self.producer.produce(self.topic, VALUE, key=b"case", partition=0, on_delivery=self._on_delivery)
         while not self.done:
             self.producer.poll(1)
-        return time.perf_counter() - began
 
     def many(self, value: bytes, seconds: float, in_flight: int, partitions: int) -> float:
         """Acknowledged records a second with so many in flight."""
@@ -78,14 +77,14 @@ class RawThroughAsyncio:
         self._ends.set()
         await asyncio.to_thread(self._thread.join)
 
-    async def one(self, value: bytes) -> None:
+    async def acknowledged(self, _: int) -> None:
         """One record, until it is acknowledged."""
         told = self._loop.create_future()
 
         def on_delivery(error: object, _: object) -> None:
             self._loop.call_soon_threadsafe(told.set_result, error)
 
-        self._raw.producer.produce(self._raw.topic, value, key=b"case", partition=0, on_delivery=on_delivery)
+        self._raw.producer.produce(self._raw.topic, VALUE, key=b"case", partition=0, on_delivery=on_delivery)
         assert await told is None
 
     def _poll(self) -> None:
@@ -125,31 +124,28 @@ def raw_topic(settings: Settings, partitions: int, fsync: bool) -> None:
 async def serial(cluster: LocalCluster, table: Table) -> None:
     """One process, one entry after the other, a raw record in between each."""
     settings = await journal(cluster, "serial", fsync=True, partitions=1)
-    raw, value = Raw(settings), b"x" * 200
+    raw = Raw(settings)
     text = "checking order {}, a text of an ordinary length for a value"
     async with Node.connect(settings) as node, node.open("case") as process:
-        ours, theirs = await in_turn(lambda index: process.update("status", text.format(index)), raw, value, SERIAL)
+        ours, theirs = await in_turn(
+            SERIAL, lambda index: process.update("status", text.format(index)), raw.acknowledged
+        )
     ratio = times_raw(p50(ours), p50(theirs))
     table.row(what="serial, fsync", p50_ms=p50(ours), p99_ms=p99(ours), raw_p50_ms=p50(theirs), times_raw=ratio)
     table.at_most("serial append with fsync, p50, times raw", bar=1.5, value=ratio)
 
 
-async def in_turn(
-    call: Callable[[int], Awaitable[object]], raw: Raw, value: bytes, count: int
-) -> tuple[list[float], list[float]]:
-    """Milliseconds of each call, and of a raw record right after it; the first 200 of them warm up."""
-    ours, theirs = [], []
+async def in_turn(count: int, *calls: Callable[[int], Awaitable[object]]) -> list[list[float]]:
+    """Milliseconds of each call, one of each after the other; the first 200 rounds warm up."""
+    taken: list[list[float]] = [[] for _ in calls]
     for index in range(count):
-        began = time.perf_counter()
-        await call(index)
-        taken = time.perf_counter() - began
-        taken_raw = raw.one(value)
-        if index > 200:
-            ours.append(taken * 1000)
-            theirs.append(taken_raw * 1000)
+        for call, times in zip(calls, taken, strict=True):
+            began = time.perf_counter()
+            await call(index)
+            times.append((time.perf_counter() - began) * 1000)
         if index % 100 == 0:
             progress(f"serial {index}/{count}")
-    return ours, theirs
+    return [times[200:] for times in taken]
 
 
 async def many(cluster: LocalCluster, table: Table, name: str) -> None:
@@ -162,7 +158,7 @@ async def many(cluster: LocalCluster, table: Table, name: str) -> None:
         rate = await for_seconds([loop_of(process) for process in processes])
         await asyncio.gather(*(process.release() for process in processes))
     progress(f"many, {name}: raw client")
-    raw_rate = await asyncio.to_thread(Raw(settings).many, b"x" * 200, SECONDS, MANY, 8)
+    raw_rate = await asyncio.to_thread(Raw(settings).many, VALUE, SECONDS, MANY, 8)
     share = times_raw(rate, raw_rate)
     table.row(what=f"500 at once, {name}", appends_per_s=rate, raw_appends_per_s=raw_rate, times_raw=share)
     if name != "fsync":

@@ -57,13 +57,14 @@ async def look_up(order: str) -> dict[str, Any]:
 async def serial(cluster: LocalCluster, table: Table) -> None:
     """One process, a step and a raw record in turn."""
     settings = await journal(cluster, "steps", fsync=True, partitions=1)
-    raw, value = Raw(settings), b"x" * 200
-    async with Node.connect(settings) as node, node.open("case") as process:
-        ours, theirs = await in_turn(
-            lambda index: process.step("look_up", look_up, f"order {index}"), raw, value, SERIAL
+    raw = Raw(settings)
+    async with Node.connect(settings) as node, node.open("case") as process, RawThroughAsyncio(settings) as woken:
+        ours, theirs, least = await in_turn(
+            SERIAL,
+            lambda index: process.step("look_up", look_up, f"order {index}"),
+            raw.acknowledged,
+            woken.acknowledged,
         )
-    async with RawThroughAsyncio(settings) as woken:
-        least, _ = await in_turn(lambda _: woken.one(value), raw, value, SERIAL // 2)
     ratio = times_raw(p50(ours), p50(theirs))
     table.row(what="step, serial, fsync", p50_ms=p50(ours), p99_ms=p99(ours), raw_p50_ms=p50(theirs), times_raw=ratio)
     table.row(
