@@ -281,3 +281,34 @@ def test_what_is_trimmed_while_it_is_read_stops_no_partition(bench: Bench, monke
     assert meta is not None
     assert meta.applied == 1
     bench.loop.close()
+
+
+def test_a_few_records_wait_for_more_and_nothing_else_does(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One at a time they cost twenty times as much each. Not where there are many, nor where anybody waits."""
+    waited: list[float] = []
+    monkeypatch.setattr("seekpoint.consumers.projector_loop.time.sleep", waited.append)
+    bench.group.assign()
+    bench.turns()
+    bench.loop.is_forcing = False
+    bench.loop.turn()
+    waited.clear()
+    bench.owner.update("n", "1")
+    bench.loop.turn()  # it comes at once
+    assert waited == []
+    bench.owner.update("n", "2")
+    bench.loop.turn()
+    assert waited == [0.01]
+    bench.loop.turn()
+    bench.loop.turn()  # nothing came before this one
+    assert len(waited) == 2
+    for number in range(60):
+        bench.owner.update("n", str(number))
+    bench.loop.turn()
+    bench.loop.turn()
+    assert len(waited) == 2, "there were many"
+    bench.owner.update("n", "3")
+    bench.loop.turn()
+    bench.loop.is_forcing = True
+    bench.loop.turn()
+    assert len(waited) == 2, "somebody waits"
+    bench.loop.close()
