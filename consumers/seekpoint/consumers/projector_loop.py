@@ -31,7 +31,7 @@ _HURRY_S = 0.005
 """How long a poll waits while partitions are still to be prepared."""
 _FEW_RECORDS = 50
 _GATHER_S = 0.01
-"""So long a few records wait for more: one at a time they cost ten times as much each, in an agent's interpreter too."""
+"""So long a few records wait for more: one at a time each costs ten times as much, in an agent's interpreter too."""
 _SAVE_INTERVAL_S = 0.25
 _RETRY_S = 0.5
 _AGAIN_S = 0.02
