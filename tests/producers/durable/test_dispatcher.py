@@ -373,3 +373,20 @@ async def test_a_call_that_exits_does_not_end_its_dispatcher(node: Node, ledger:
         assert await process.effect("pay", None, 5, connector="bank") == "paid 5"
         with pytest.raises(RuntimeError, match="the call raised SystemExit: out of paper"):
             await process.effect("print", None, "out of paper", connector="till")
+
+
+async def test_what_was_trimmed_before_it_was_looked_at_is_said_once(
+    ledger: Ledger, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An intent is in the log only: whoever waits for a trimmed one waits for a person."""
+    log, known = MemoryLog(partitions=1), bank(ledger)
+    async with Node.in_memory(log) as node:
+        dispatcher = Dispatcher(node, known=known)
+        async with paying(node, known):
+            log.trim(0, log.watermarks(0).high)
+            dispatcher._positions[0] = 0
+            await dispatcher._look()
+            await dispatcher._look()
+            assert (dispatcher.waiting, dispatcher.looks) == (0, 2)
+    said = [record.getMessage() for record in caplog.records]
+    assert ["looked through to 0 only" in one for one in said if "was trimmed" in one] == [True]

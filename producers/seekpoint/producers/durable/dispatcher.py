@@ -183,7 +183,14 @@ class Dispatcher:
         reader, in_thread = self._node.reader, self._node.in_thread
         for partition in range(await in_thread(lambda: reader.partitions)):
             marks = await in_thread(partial(reader.watermarks, partition))
-            start = max(await self._position(partition), marks.low)
+            start = await self._position(partition)
+            if start < marks.low:
+                logger.warning(
+                    "partition %d was trimmed to offset %d, and looked through to %d only: effects between that still"
+                    " wait are called by nobody; tell their owners with seekpoint effects resolve",
+                    partition, marks.low, start,
+                )  # fmt: skip
+                start = self._positions[partition] = marks.low
             while start < marks.high and len(self._due) < _BACKLOG_MAX:
                 stop = min(marks.high, start + _STEP_OFFSETS)
                 for intent in await in_thread(partial(self._intents, partition, start, stop)):
