@@ -389,4 +389,4 @@ async def test_what_was_trimmed_before_it_was_looked_at_is_said_once(
             await dispatcher._look()
             assert (dispatcher.waiting, dispatcher.looks) == (0, 2)
     said = [record.getMessage() for record in caplog.records]
-    assert ["looked through to 0 only" in one for one in said if "was trimmed" in one] == [True]
+    assert ["looked through to 0 only" in one for one in said if "partition 0 was trimmed" in one] == [True]
