@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -198,6 +199,16 @@ async def test_outside_of_an_agent_each_takes_anew(node: Node, log: MemoryLog) -
     async with node.open("q") as process:
         assert (await process.receive(timeout_s=5)).kind == "cancel_requested"
     assert [one.key for one in of_kind(log, b.Received)] == [None, None]
+
+
+async def test_outside_of_an_agent_a_time_out_is_seconds_or_a_timedelta(node: Node) -> None:
+    """As inside; what is neither is refused at once."""
+    async with node.open("p") as process:
+        for timeout_s in (0, 0.01, timedelta(milliseconds=10)):
+            with pytest.raises(TimeoutError):
+                await process.receive("go", timeout_s=timeout_s)
+        with pytest.raises(Refused, match="span of time"):
+            await process.receive("go", timeout_s="soon")  # type: ignore[arg-type]
 
 
 async def test_who_waits_for_mail_is_cancelled(node: Node, log: MemoryLog) -> None:

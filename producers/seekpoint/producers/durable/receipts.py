@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
+from datetime import timedelta
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +42,9 @@ _OF_EFFECTS = frozenset({"evidence", b.EffectVerdict.KIND})
 class ReceiveCalls:
     """What a process offers: ``receive``."""
 
-    def receive(self, name: str | None = None, *, timeout_s: float | None = None) -> Coroutine[Any, Any, MailItem]:
+    def receive(
+        self, name: str | None = None, *, timeout_s: float | timedelta | None = None
+    ) -> Coroutine[Any, Any, MailItem]:
         """Take the oldest external entry (or the oldest signal called ``name``) out of the mailbox; wait for one.
 
         What tells of an effect stays there for it. The journal names what was received, so that a replay sees what the
@@ -54,9 +57,9 @@ class ReceiveCalls:
         process: Process = self  # type: ignore[assignment]  # a mixin of it
         if type(name) not in (str, NoneType):
             raise InvalidName("a signal's name is a text", name=repr(name)[:80], hint="receive() takes any signal")
-        if process.conduct.agent is None:
-            return _taken(process, name, timeout_s)
         timeout_us = None if timeout_s is None else microseconds(timeout_s, "receive()")
+        if process.conduct.agent is None:
+            return _taken(process, name, None if timeout_us is None else timeout_us / 1_000_000)
         digest = text_digest(_CALL, dump(name))
         try:
             place = process.desk.place(_CALL, _CALL, digest)
@@ -68,15 +71,17 @@ class ReceiveCalls:
 
 
 # --- by an agent's code
-async def _remembered(text: Json, name: str | None, timeout_s: float | None) -> MailItem:
+async def _remembered(text: Json, name: str | None, timeout_s: float | timedelta | None) -> MailItem:
     row = orjson.loads(text)
     if row is None:
         raise _late(name, timeout_s)
     return mail_item(row)
 
 
-def _late(name: str | None, timeout_s: float | None) -> TimeoutError:
-    return TimeoutError(f"no {'mail' if name is None else f'signal {name[:80]!r}'} came within {timeout_s} s")
+def _late(name: str | None, timeout_s: float | timedelta | None) -> TimeoutError:
+    return TimeoutError(
+        f"no {'mail' if name is None else f'signal {name[:80]!r}'} came within {timeout_s}{'' if isinstance(timeout_s, timedelta) else ' s'}"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,7 @@ class _Receipt:
     digest: str
     name: str | None
 
-    async def through(self, timeout_us: int | None, timeout_s: float | None) -> MailItem:
+    async def through(self, timeout_us: int | None, timeout_s: float | timedelta | None) -> MailItem:
         """What came, once the entry that takes it is acknowledged."""
         waiting = self.process.waiting
         due_us = None if timeout_us is None else self.process.clock.now_us() + timeout_us
@@ -124,7 +129,7 @@ class _Receipt:
 
 
 # --- by anybody else
-async def _taken(process: Process, name: str | None, timeout_s: float | None) -> MailItem:
+async def _taken(process: Process, name: str | None, timeout_s: float | timedelta | None) -> MailItem:
     async with asyncio.timeout(timeout_s):
         item = await _await_mail(process, name)
     await process.append(b.Received(item.id))
