@@ -79,9 +79,8 @@ async def _remembered(text: Json, name: str | None, timeout_s: float | timedelta
 
 
 def _late(name: str | None, timeout_s: float | timedelta | None) -> TimeoutError:
-    return TimeoutError(
-        f"no {'mail' if name is None else f'signal {name[:80]!r}'} came within {timeout_s}{'' if isinstance(timeout_s, timedelta) else ' s'}"
-    )
+    waited = f"{timeout_s}" if isinstance(timeout_s, timedelta) else f"{timeout_s} s"
+    return TimeoutError(f"no {'mail' if name is None else f'signal {name[:80]!r}'} came within {waited}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +128,7 @@ class _Receipt:
 
 
 # --- by anybody else
-async def _taken(process: Process, name: str | None, timeout_s: float | timedelta | None) -> MailItem:
+async def _taken(process: Process, name: str | None, timeout_s: float | None) -> MailItem:
     async with asyncio.timeout(timeout_s):
         item = await _await_mail(process, name)
     await process.append(b.Received(item.id))
