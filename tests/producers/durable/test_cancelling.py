@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
 
@@ -17,14 +16,8 @@ from seekpoint.schemas.errors import Cancelled, ObligationStuck, ReplayDivergenc
 
 
 @pytest.fixture
-def log() -> MemoryLog:
-    return MemoryLog(partitions=1)
-
-
-@pytest.fixture
-async def node(log: MemoryLog) -> AsyncIterator[Node]:
-    async with Node.in_memory(log, clock=VirtualClock(skips=False)) as running:
-        yield running
+def clock() -> VirtualClock:
+    return VirtualClock(skips=False)
 
 
 def lives(log: MemoryLog) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from decimal import Decimal
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 
 from cuts import cut_after, of_kind
 from seekpoint.consumers.recovery import Recovery
-from seekpoint.producers import Agent, Node, Process, VirtualClock, agent, check_replay
+from seekpoint.producers import Agent, Node, Process, agent, check_replay
 from seekpoint.producers.durable.differences import difference_from
 from seekpoint.producers.durable.prompts import first_difference
 from seekpoint.producers.testing import history_of
@@ -20,17 +20,6 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import JournalUnavailable, ReplayDivergence
 
 Ask = Callable[[Process, Any], Coroutine[Any, Any, Any]]
-
-
-@pytest.fixture
-def log() -> MemoryLog:
-    return MemoryLog(partitions=1)
-
-
-@pytest.fixture
-async def node(log: MemoryLog) -> AsyncIterator[Node]:
-    async with Node.in_memory(log, clock=VirtualClock()) as running:
-        yield running
 
 
 class Crash(Exception):

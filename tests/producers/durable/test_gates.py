@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
@@ -22,19 +21,8 @@ HOUR_US = 3_600_000_000
 
 
 @pytest.fixture
-def log() -> MemoryLog:
-    return MemoryLog(partitions=1)
-
-
-@pytest.fixture
 def clock() -> VirtualClock:
     return VirtualClock(skips=False)
-
-
-@pytest.fixture
-async def node(log: MemoryLog, clock: VirtualClock) -> AsyncIterator[Node]:
-    async with Node.in_memory(log, clock=clock) as running:
-        yield running
 
 
 async def opened(log: MemoryLog, gates: int = 1) -> None:

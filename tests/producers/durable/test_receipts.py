@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -23,19 +23,8 @@ START_US = 1_700_000_000_000_000
 
 
 @pytest.fixture
-def log() -> MemoryLog:
-    return MemoryLog(partitions=1)
-
-
-@pytest.fixture
 def clock() -> VirtualClock:
     return VirtualClock(skips=False)
-
-
-@pytest.fixture
-async def node(log: MemoryLog, clock: VirtualClock) -> AsyncIterator[Node]:
-    async with Node.in_memory(log, clock=clock) as running:
-        yield running
 
 
 def reader(*names: str | None, then: Callable[[], Any] | None = None, **how: Any) -> Agent:

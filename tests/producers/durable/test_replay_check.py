@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from rehearsed import Code, World, checked, everything, history, made, ran, until
-from seekpoint.producers import Node, Process, VirtualClock, check_replay
+from seekpoint.producers import Node, Process, check_replay
 from seekpoint.producers.durable.rehearsing import Rehearsal
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
@@ -19,12 +18,6 @@ from seekpoint.schemas.errors import JournalGap, Refused
 @pytest.fixture
 def log() -> MemoryLog:
     return MemoryLog(partitions=2)
-
-
-@pytest.fixture
-async def node(log: MemoryLog) -> AsyncIterator[Node]:
-    async with Node.in_memory(log, clock=VirtualClock()) as running:
-        yield running
 
 
 async def test_a_finished_process_is_checked_to_its_result(node: Node) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from rehearsed import Code, World, checked, history, made, ran, until
-from seekpoint.producers import Node, Process, VirtualClock
+from seekpoint.producers import Node, Process
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
 
@@ -17,12 +16,6 @@ from seekpoint.schemas import bodies as b
 @pytest.fixture
 def log() -> MemoryLog:
     return MemoryLog(partitions=2)
-
-
-@pytest.fixture
-async def node(log: MemoryLog) -> AsyncIterator[Node]:
-    async with Node.in_memory(log, clock=VirtualClock()) as running:
-        yield running
 
 
 async def test_a_prompt_that_changed_is_named(node: Node) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from seekpoint.producers import Agent, Node, Process, VirtualClock, agent
+from seekpoint.producers import Agent, Node, Process, agent
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import (
@@ -26,12 +25,6 @@ from seekpoint.schemas.errors import (
 @pytest.fixture
 def log() -> MemoryLog:
     return MemoryLog(partitions=2)
-
-
-@pytest.fixture
-async def node(log: MemoryLog) -> AsyncIterator[Node]:
-    async with Node.in_memory(log, clock=VirtualClock()) as running:
-        yield running
 
 
 def entries(log: MemoryLog, process_id: str = "p") -> list[b.Body]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,22 +13,6 @@ from seekpoint.producers import Agent, Node, Process, VirtualClock, agent
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import ReplayDivergence, UnserializableValue
-
-
-@pytest.fixture
-def log() -> MemoryLog:
-    return MemoryLog(partitions=1)
-
-
-@pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
-
-
-@pytest.fixture
-async def node(log: MemoryLog, clock: VirtualClock) -> AsyncIterator[Node]:
-    async with Node.in_memory(log, clock=clock) as running:
-        yield running
 
 
 async def test_samples_are_the_same_in_every_run(node: Node, log: MemoryLog, clock: VirtualClock) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -16,14 +15,8 @@ from seekpoint.schemas.errors import InvalidName, Refused, ReplayDivergence, Ver
 
 
 @pytest.fixture
-def log() -> MemoryLog:
-    return MemoryLog(partitions=1)
-
-
-@pytest.fixture
-async def node(log: MemoryLog) -> AsyncIterator[Node]:
-    async with Node.in_memory(log, clock=VirtualClock(skips=False)) as running:
-        yield running
+def clock() -> VirtualClock:
+    return VirtualClock(skips=False)
 
 
 async def test_a_value_is_set_and_read_from_anywhere(node: Node) -> None:

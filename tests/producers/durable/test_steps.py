@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
@@ -45,12 +45,6 @@ class Counted:
 @pytest.fixture
 def log() -> MemoryLog:
     return MemoryLog(partitions=2)
-
-
-@pytest.fixture
-async def node(log: MemoryLog) -> AsyncIterator[Node]:
-    async with Node.in_memory(log, clock=VirtualClock()) as running:
-        yield running
 
 
 def entries(log: MemoryLog, process_id: str = "p") -> list[b.Body]:
