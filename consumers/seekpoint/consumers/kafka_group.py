@@ -15,6 +15,7 @@ from typing import Any
 
 from seekpoint.consumers.kafka_client import Consumer, KafkaException, Message, TopicPartition
 from seekpoint.consumers.kafka_errors import END_OF_PARTITION, OUT_OF_RANGE, passes, translated
+from seekpoint.consumers.kafka_settings import LOGGED, SURE
 from seekpoint.consumers.messages import offset_of, records_of
 from seekpoint.schemas.log import Record
 from seekpoint.schemas.settings import Settings
@@ -31,15 +32,6 @@ _DEFAULTS: Mapping[str, Any] = {
     "reconnect.backoff.max.ms": 1000,
     "session.timeout.ms": 10_000,
     "heartbeat.interval.ms": 2_000,
-}
-_SURE: Mapping[str, Any] = {
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
-    "enable.partition.eof": True,
-    "isolation.level": "read_committed",
-    "auto.offset.reset": "error",
-    "allow.auto.create.topics": False,
-    "partition.assignment.strategy": "range",
 }
 
 
@@ -74,8 +66,8 @@ class KafkaGroup:
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
         with self._ours():
-            config = {**_DEFAULTS, **settings.consumer_config(), **_SURE, "group.id": f"{settings.journal}.projector"}
-            self._consumer = Consumer({**config, "logger": _logger})
+            mine = {"group.id": f"{settings.journal}.projector", "partition.assignment.strategy": "range"}
+            self._consumer = Consumer({**_DEFAULTS, **settings.consumer_config(), **SURE, **mine, **LOGGED})
             self._consumer.subscribe(
                 [self._topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
             )

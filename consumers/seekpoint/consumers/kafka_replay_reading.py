@@ -9,6 +9,7 @@ from typing import Any
 from seekpoint.consumers.kafka_client import Consumer, TopicPartition
 from seekpoint.consumers.kafka_errors import END_OF_PARTITION, OUT_OF_RANGE, passes
 from seekpoint.consumers.kafka_replay_errors import TopicErrors
+from seekpoint.consumers.kafka_settings import LOGGED, SURE
 from seekpoint.consumers.staging.ports import Stretch
 from seekpoint.schemas.errors import JournalGap
 from seekpoint.schemas.settings import Settings
@@ -17,16 +18,6 @@ __all__ = ["KafkaReading"]
 
 _logger = logging.getLogger("seekpoint.consumers.kafka")
 
-_READER: Mapping[str, Any] = {
-    "group.id": "seekpoint-replay",  # never joined; the client insists on a name
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
-    "enable.partition.eof": True,
-    "isolation.level": "read_committed",
-    "auto.offset.reset": "error",
-    "allow.auto.create.topics": False,
-    "logger": _logger,
-}
 _READS: Mapping[str, Any] = {
     # What waits in the client: so much memory a replay takes, whatever the topic's size.
     "queued.max.messages.kbytes": 8_192,
@@ -46,7 +37,8 @@ class KafkaReading:
         self._stops = {each.partition: each.stop for each in stretches}
         self._open = set(self._stops)
         with errors.ours():
-            self._consumer = Consumer({**_READS, **settings.consumer_config(), **_READER})
+            mine = {"group.id": "seekpoint-replay"}  # never joined; the client insists on a name
+            self._consumer = Consumer({**_READS, **settings.consumer_config(), **SURE, **mine, **LOGGED})
             self._consumer.assign([TopicPartition(topic, each.partition, each.start) for each in stretches])
 
     def take(self, records_max: int, timeout_s: float) -> list[Any]:
