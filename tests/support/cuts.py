@@ -10,7 +10,7 @@ from seekpoint.producers import Node, VirtualClock
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.entry import Entry
 
-__all__ = ["bodies", "cut_after", "cuts", "entries_of", "of_kind", "on_node", "until"]
+__all__ = ["bodies", "cut_after", "cuts", "entries_of", "of_kind", "on_node", "spelled_out", "until"]
 
 T = TypeVar("T")
 
@@ -31,8 +31,8 @@ def cuts(log: MemoryLog) -> Iterator[MemoryLog]:
 
 
 async def until(found: Callable[[], object]) -> None:
-    """Once ``found`` says something. Raises ``TimeoutError`` after half a minute."""
-    async with asyncio.timeout(30):
+    """Once ``found`` says something. Raises ``TimeoutError`` after a minute."""
+    async with asyncio.timeout(60):
         while not found():  # noqa: ASYNC110  # no log tells a test that it has grown
             await asyncio.sleep(0.005)
 
@@ -59,5 +59,11 @@ def bodies(log: MemoryLog, process_id: str = "p") -> list[Any]:
 
 
 def of_kind(log: MemoryLog, kind: type[Any], process_id: str = "p") -> list[Any]:
-    """Those of one kind."""
-    return [body for body in bodies(log, process_id) if isinstance(body, kind)]
+    """Those of one kind; the start of a step is one, though it left with the end in one entry."""
+    return [one for body in bodies(log, process_id) for one in spelled_out(body) if isinstance(one, kind)]
+
+
+def spelled_out(body: Any) -> list[Any]:
+    """The start and the end of a step that left as one entry, as if they were two."""
+    began = getattr(body, "began", None)
+    return [body] if began is None else [began, body]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cuts import bodies, of_kind
 from seekpoint.producers import Agent, Node, Process, agent
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
@@ -22,21 +23,8 @@ from seekpoint.schemas.errors import (
 )
 
 
-@pytest.fixture
-def log() -> MemoryLog:
-    return MemoryLog(partitions=2)
-
-
-def entries(log: MemoryLog, process_id: str = "p") -> list[b.Body]:
-    found = []
-    for partition in range(log.partitions):
-        for batch in log.read(partition, 0, log.watermarks(partition).high, {process_id.encode()}):
-            found += [log.codec.decode(record.value).body for record in batch.records]
-    return found
-
-
 def lives(log: MemoryLog) -> list[str]:
-    return [body.to for body in entries(log) if isinstance(body, b.LifecycleChanged)]
+    return [body.to for body in of_kind(log, b.LifecycleChanged)]
 
 
 class World:
@@ -84,10 +72,10 @@ async def test_an_agent_runs_to_its_result(node: Node, log: MemoryLog) -> None:
     world = World()
     run = refunder(world)
     assert await node.run(run, "p", {"order": "o-1"}) == {"paid": "pay done"}
-    claim = entries(log)[0]
+    claim = bodies(log)[0]
     assert isinstance(claim, b.Claim)
     assert (claim.agent, claim.agent_version, claim.definition) == ("refunder", "1", run.definition)
-    started = next(body for body in entries(log) if isinstance(body, b.AgentStarted))
+    started = next(body for body in bodies(log) if isinstance(body, b.AgentStarted))
     assert (started.agent, started.version, started.input) == ("refunder", "1", '{"order":"o-1"}')
     assert lives(log) == []  # the first and the last entry say it
     state = (await node.recover("p")).state
@@ -99,10 +87,10 @@ async def test_a_finished_process_answers_its_result_and_nothing_runs(node: Node
     world = World()
     run = refunder(world)
     first = await node.run(run, "p", {"order": "o-1"})
-    size = len(entries(log))
+    size = len(bodies(log))
     assert await node.run(run, "p") == await node.run(run, "p", {"order": "other"}) == first
     assert world.done == ["find", "pay"]
-    assert len(entries(log)) == size
+    assert len(bodies(log)) == size
 
 
 async def test_a_failed_agent_is_recorded_and_resumes(node: Node, log: MemoryLog) -> None:
@@ -113,12 +101,12 @@ async def test_a_failed_agent_is_recorded_and_resumes(node: Node, log: MemoryLog
     with pytest.raises(ValueError, match="broken at end"):
         await node.run(run, "p", {"order": "o-1"})
     assert lives(log) == ["failed"]
-    assert [body.type for body in entries(log) if isinstance(body, b.ErrorRecorded)] == ["ValueError"]
+    assert [body.type for body in bodies(log) if isinstance(body, b.ErrorRecorded)] == ["ValueError"]
     world.break_at = None
     assert await node.run(run, "p") == {"paid": "pay done"}
     assert world.done == ["find", "pay"]
     assert world.seen == [FIRST, FIRST, SECOND]
-    writes = [body for body in entries(log) if isinstance(body, b.ContextUpdated | b.MessageSaid)]
+    writes = [body for body in bodies(log) if isinstance(body, b.ContextUpdated | b.MessageSaid)]
     assert [body.call for body in writes] == ["#1", "#3", "#4"]
     assert lives(log) == ["failed", "starting", "running"]
 
@@ -136,7 +124,7 @@ async def test_a_cancelled_run_is_released_as_it_stands(node: Node, log: MemoryL
         return found
 
     task = asyncio.create_task(node.run(run, "p"))
-    await reached.wait()
+    await asyncio.wait_for(reached.wait(), 60)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -315,6 +303,7 @@ async def test_a_task_that_nobody_awaits_asks_before_its_run_is_told_to_have_end
     async with Node.in_memory(log) as node:
         with pytest.raises(ValueError, match="1"):
             await node.run(sloppy, "p")
+        assert "~1/beside:1" in (await node.recover("p")).state.calls
     async with Node.in_memory(log) as node:
         assert await node.run(sloppy, "p") == "done"
 
@@ -382,7 +371,7 @@ async def test_an_agent_is_resumed_after_a_rewind(node: Node, log: MemoryLog) ->
     world.break_at = None
     assert await node.run(run, "p") == {"paid": "pay done"}
     assert world.done == ["find", "pay", "pay"]
-    keys = [body.idempotency_key for body in entries(log) if isinstance(body, b.StepEnded)]
+    keys = [body.idempotency_key for body in bodies(log) if isinstance(body, b.StepEnded)]
     assert keys == ["p/find:1", "p/pay:1", "p/pay:1~1"]
 
 
@@ -400,7 +389,7 @@ async def test_a_fork_of_an_agents_process_goes_on_from_there(node: Node) -> Non
 
 
 async def test_two_runs_of_one_process_are_refused_on_a_node_and_fence_across_nodes(log: MemoryLog) -> None:
-    """The one that lost is told; the other one's result stands."""
+    """The one that lost is told, though the code of the other one diverged."""
     reached, go_on = asyncio.Event(), asyncio.Event()
 
     @agent("slow")
@@ -414,7 +403,7 @@ async def test_two_runs_of_one_process_are_refused_on_a_node_and_fence_across_no
 
     async with Node.in_memory(log, node_id="one") as one, Node.in_memory(log, node_id="two") as two:
         task = asyncio.create_task(one.run(run, "p"))
-        await reached.wait()
+        await asyncio.wait_for(reached.wait(), 60)
         with pytest.raises(AlreadyOpen):
             await one.run(run, "p")
         with pytest.raises(ReplayDivergence):  # its node's name is no input: the replay says so
@@ -422,6 +411,28 @@ async def test_two_runs_of_one_process_are_refused_on_a_node_and_fence_across_no
         go_on.set()
         with pytest.raises(Fenced):
             await task
+
+
+async def test_the_result_of_the_run_that_took_over_stands(log: MemoryLog) -> None:
+    """What the other one makes meanwhile is fenced."""
+    reached, go_on = asyncio.Event(), asyncio.Event()
+
+    @agent("slow")
+    async def run(process: Process, input: Any) -> Any:
+        if process.node.node_id == "one":
+            reached.set()
+            await go_on.wait()
+        await process.update("end", True)
+        return process.node.node_id
+
+    async with Node.in_memory(log, node_id="one") as one, Node.in_memory(log, node_id="two") as two:
+        task = asyncio.create_task(one.run(run, "p"))
+        await asyncio.wait_for(reached.wait(), 60)
+        assert await two.run(run, "p", take_over=True) == "two"
+        go_on.set()
+        with pytest.raises(Fenced):
+            await task
+        assert (await one.recover("p")).state.result == "two"
 
 
 async def test_an_error_of_another_process_is_not_taken_for_the_result(node: Node) -> None:
@@ -456,7 +467,7 @@ async def test_an_invocation_is_replayed_too(node: Node, log: MemoryLog) -> None
         await node.run(run, "p")
     fails = False
     assert await node.run(run, "p") == "HI"
-    assert sum(isinstance(body, b.InvocationEnded) for body in entries(log)) == 1
+    assert sum(isinstance(body, b.InvocationEnded) for body in bodies(log)) == 1
 
 
 async def test_writes_in_branches_are_replayed_each_in_its_own_order(node: Node, log: MemoryLog) -> None:
@@ -480,7 +491,7 @@ async def test_writes_in_branches_are_replayed_each_in_its_own_order(node: Node,
     world.break_at = None
     assert await node.run(run, "p") == {"quick": 2, "slow": 2}
     assert sorted(world.done) == ["quick", "slow"]
-    calls = [body.call for body in entries(log) if isinstance(body, b.ContextUpdated)]
+    calls = [body.call for body in bodies(log) if isinstance(body, b.ContextUpdated)]
     assert len(calls) == len(set(calls)) == 4
 
 

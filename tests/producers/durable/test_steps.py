@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from cuts import bodies, of_kind, until
 from seekpoint.producers import Node, Process, Retry, VirtualClock, step
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
@@ -40,30 +41,6 @@ class Counted:
         if isinstance(result, BaseException):
             raise result
         return result
-
-
-@pytest.fixture
-def log() -> MemoryLog:
-    return MemoryLog(partitions=2)
-
-
-def entries(log: MemoryLog, process_id: str = "p") -> list[b.Body]:
-    """The bodies of a process, in order."""
-    found = []
-    for partition in range(log.partitions):
-        for batch in log.read(partition, 0, log.watermarks(partition).high, {process_id.encode()}):
-            found += [log.codec.decode(record.value).body for record in batch.records]
-    return [part for body in found for part in spelled_out(body)]
-
-
-def spelled_out(body: b.Body) -> list[b.Body]:
-    """The start and the end of a step that left as one entry, as if they were two."""
-    began = body.began if isinstance(body, b.StepEnded) else None
-    return [body] if began is None else [began, body]
-
-
-def of_kind(log: MemoryLog, kind: type[Any]) -> list[Any]:
-    return [body for body in entries(log) if isinstance(body, kind)]
 
 
 async def twice(node: Node, work: Callable[[Process], Any]) -> list[Any]:
@@ -179,10 +156,14 @@ async def test_an_explicit_key_names_the_step(node: Node, log: MemoryLog) -> Non
 async def test_plain_functions_run_in_a_thread(node: Node) -> None:
     """The event loop goes on; what they return may be awaitable."""
 
+    goes_on = threading.Event()
+
     def plain(value: int) -> tuple[int, bool]:
+        assert goes_on.wait(60)
         return value + 1, threading.current_thread() is threading.main_thread()
 
     async with node.open("p") as process:
+        asyncio.get_running_loop().call_later(0.01, goes_on.set)
         assert await process.step("plain", plain, 1) == (2, False)
         body = Counted("late")
         assert await process.step("lambda", lambda: body()) == "late"
@@ -212,7 +193,7 @@ async def test_a_plain_function_that_stops_an_iteration_fails_and_hangs_nobody(l
     for _ in range(2):
         async with Node.in_memory(log) as node, node.open("p") as process:
             with pytest.raises(RuntimeError, match="StopIteration"):
-                await asyncio.wait_for(process.step("look", look), 10)
+                await asyncio.wait_for(process.step("look", look), 60)
     assert ran == [1]
 
 
@@ -304,22 +285,23 @@ async def test_a_final_error_ends_the_attempts(node: Node) -> None:
     assert len(body.runs) == 1
 
 
-async def test_the_wait_before_an_attempt_survives_the_owner(node: Node) -> None:
+async def test_the_wait_before_an_attempt_survives_the_owner(log: MemoryLog) -> None:
     """Whoever resumes waits what is left of it, and goes on counting."""
-    body, clock = Counted(Declined("1"), "done"), node.clock
+    body, clock = Counted(Declined("1"), "done"), VirtualClock(skips=False)
     retry = Retry(attempts=2, backoff_s=100, backoff_max_s=100, jitter=0)
-    process = await node.open("p")
-    task = asyncio.create_task(process.step("pay", body, retry=retry))
-    while not body.runs:  # noqa: ASYNC110
-        await asyncio.sleep(0)
-    await clock.sleep(30)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-    await process.release()
-    before = clock.monotonic()
-    async with node.open("p") as process:
+    async with Node.in_memory(log, clock=clock) as node:
+        process = await node.open("p")
+        task = asyncio.create_task(process.step("pay", body, retry=retry))
+        await until(lambda: of_kind(log, b.StepEnded))
+        clock.advance(30)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await process.release()
+    heirs = VirtualClock(clock.now_us())
+    async with Node.in_memory(log, clock=heirs) as node, node.open("p") as process:
         assert await process.step("pay", body, retry=retry) == "done"
-    assert 60 <= clock.monotonic() - before <= 71
+    assert heirs.monotonic() == pytest.approx(70)
+    assert [(one.attempt, one.outcome) for one in of_kind(log, b.StepEnded)] == [(1, "retry"), (2, "succeeded")]
 
 
 async def test_a_further_attempt_keeps_the_steps_that_succeeded_inside(node: Node) -> None:
@@ -354,7 +336,7 @@ async def test_a_further_attempt_after_a_takeover_keeps_them_too(node: Node, log
 
     process = await node.open("p")
     task = asyncio.create_task(work(process))
-    await stuck.wait()
+    await asyncio.wait_for(stuck.wait(), 60)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     await process.release()
@@ -396,8 +378,7 @@ async def test_a_cancelled_step_is_in_doubt_and_runs_again_with_the_same_key(nod
 
     process = await node.open("p")
     task = asyncio.create_task(process.step("pay", pay))
-    while not keys:  # noqa: ASYNC110
-        await asyncio.sleep(0)
+    await until(lambda: keys)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -523,18 +504,15 @@ async def test_a_body_that_never_waits_has_one_entry_for_start_and_end(node: Nod
         await process.step("quick", Counted(1), "asked")
         await process.step("slow", partial(waits, process))
         await process.step("nested", partial(nests, process))
-    records = [
-        record for part in (0, 1) for batch in log.read(part, 0, log.watermarks(part).high) for record in batch.records
-    ]
-    bodies = [log.codec.decode(record.value).body for record in records]
-    kinds = [(type(body).__name__, getattr(body, "key", "")) for body in bodies][1:-1]
+    said = bodies(log)
+    kinds = [(type(body).__name__, getattr(body, "key", "")) for body in said][1:-1]
     assert kinds == [
         ("StepEnded", "quick:1"),
         ("StepStarted", "slow:1"), ("ContextUpdated", "inside"), ("StepEnded", "slow:1"),
         ("StepStarted", "nested:1"), ("StepEnded", "nested:1/inner:1"), ("StepEnded", "nested:1"),
     ]  # fmt: skip
-    assert isinstance(bodies[1], b.StepEnded)
-    began = bodies[1].began
+    assert isinstance(said[1], b.StepEnded)
+    began = said[1].began
     assert began is not None
     assert began == b.StepStarted(
         key="quick:1", position=1, name="quick", digest=began.digest, arguments='["asked"]',
@@ -596,7 +574,7 @@ async def test_a_divergence_inside_a_step_is_no_failure_of_the_step(node: Node) 
 
     process = await node.open("p")
     task = asyncio.create_task(process.step("outer", partial(outer, process, names[0])))
-    await stuck.wait()
+    await asyncio.wait_for(stuck.wait(), 60)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     await process.release()
