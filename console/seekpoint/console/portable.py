@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -70,28 +70,19 @@ def _dataset(target: Target, file: Path, process_ids: list[str] | None, overwrit
     """Written beside its name; the file appears when it is whole."""
     import orjson
 
-    from seekpoint.consumers.staging.files import refuse_existing
+    from seekpoint.consumers.staging.files import NewFile
 
-    refuse_existing(file, overwrite=overwrite)
-    part = file.with_name(file.name + ".part")
     rows = _everybodys(target) if process_ids is None else _theirs(target, process_ids)
-    count = 0
+    count, new = 0, NewFile("the data set", file, overwrite=overwrite)
     try:
-        with _opened(part) as out:
-            for row in rows:
-                out.write(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
-                count += 1
-        part.replace(file)
+        for row in rows:
+            with new.writing():
+                new.out.write(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
+            count += 1
+        new.finish()
     finally:
-        part.unlink(missing_ok=True)
+        new.abandon()
     return {"file": str(file), "decisions": count}
-
-
-def _opened(part: Path) -> BinaryIO:
-    try:
-        return part.open("wb")
-    except OSError as exc:
-        raise typer.BadParameter(f"{part} cannot be written: {exc.strerror}", param_hint="--dataset") from exc
 
 
 def _theirs(target: Target, process_ids: list[str]) -> Iterator[dict[str, Any]]:

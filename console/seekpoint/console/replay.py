@@ -70,7 +70,7 @@ ProgressPath = Annotated[
 ]
 MapPath = Annotated[Path | None, _option("--offset-map", panel=_KEEP, metavar="FILE", about="Write where each went.")]
 
-Overwrite = Annotated[bool, _option("--overwrite", panel=_KEEP, about="Replace FILE.spk if it is there.")]
+Overwrite = Annotated[bool, _option("--overwrite", panel=_KEEP, about="Replace the files that are there.")]
 
 
 def register(app: typer.Typer) -> None:

@@ -64,15 +64,13 @@ def open_target(
 ) -> tuple[Target, bool]:
     """The target that ``text`` names, and whether it may be written: a file always, a cluster if it is staging.
 
-    Raises ``ReplayRefused`` for a file that is there, unless ``overwrite``; and for a topic to be overwritten.
+    Raises ``ReplayRefused`` for a file that is there, unless ``overwrite``.
     """
     place = Place.parse(text)
     if place.file is not None:
         if isinstance(source, CaptureFile) and source.path.resolve() == Path(place.file).resolve():
             raise ReplayRefused("the target is the source", path=place.file, hint="name another file")
         return CaptureTarget(place.file, source.facts(), overwrite=overwrite), True
-    if overwrite:
-        raise ReplayRefused("only a file is overwritten, never a topic", target=text, hint="leave --overwrite out")
     cluster = cluster_of(clusters, str(place.cluster))
     return KafkaTopic(cluster, str(place.topic)), cluster.is_staging
 

@@ -6,14 +6,12 @@ The file is written beside its name, and gets the name when it is whole.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from seekpoint.consumers.staging.capture import META, CaptureFile, CaptureReading, kept
-from seekpoint.consumers.staging.files import beside, refuse_existing, writing
+from seekpoint.consumers.staging.files import NewFile, refuse_existing
 from seekpoint.consumers.staging.headers import Origin, without_ours
 from seekpoint.consumers.staging.memory_topic import Kept
 from seekpoint.consumers.staging.ports import OnDelivery, Stretch, TopicFacts
@@ -55,11 +53,12 @@ class CaptureTarget:
     """A capture, written. The records keep their own coordinates; provenance goes into the metadata.
 
     Raises ``ReplayRefused`` for a file that is there already: it may be the only copy of an incident. ``overwrite``
-    replaces it, once the new one is whole.
+    replaces it, once the new one is whole. So does ``sender`` while another writes the file.
     """
 
     def __init__(self, path: str | Path, source: TopicFacts, *, overwrite: bool = False) -> None:
         self.path = Path(path)
+        self._overwrite = overwrite
         refuse_existing(self.path, overwrite=overwrite)
         self._source = source
         self.renumbers = False
@@ -100,7 +99,7 @@ class CaptureTarget:
 
     def sender(self, *, linger_ms: float) -> CaptureSender:
         """The writer of the file."""
-        self._sender = CaptureSender(self.path, self._meta(), renumbers=self.renumbers)
+        self._sender = CaptureSender(self.path, self._meta(), renumbers=self.renumbers, overwrite=self._overwrite)
         return self._sender
 
     def read(self, stretches: Sequence[Stretch]) -> CaptureReading:
@@ -137,14 +136,12 @@ def _with_origins(capture: CaptureFile, job: str) -> Iterator[Kept]:
 class CaptureSender(PromptSender):
     """A ``Sender`` into a file, which gets its name when it is read back, and is dropped with its target else."""
 
-    def __init__(self, path: Path, meta: Mapping[str, Any], *, renumbers: bool) -> None:
+    def __init__(self, path: Path, meta: Mapping[str, Any], *, renumbers: bool, overwrite: bool) -> None:
         super().__init__()
-        self._path = path
         self._next: dict[int, int] | None = {} if renumbers else None
-        self._part = beside(path)
         self._meta = {META: json.dumps(meta)}
         self._rows: list[dict[str, Any]] = []
-        self._file: BinaryIO | None = self._open()
+        self._file = NewFile("the capture", path, overwrite=overwrite)
         self._write_rows()
 
     def produce(
@@ -178,39 +175,23 @@ class CaptureSender(PromptSender):
 
     def finish(self) -> None:
         """All is there: give it its name."""
-        if self._file is not None:
-            self._write_rows()
-            with self._writing():
-                self._file.flush()
-                os.fsync(self._file.fileno())
-                self._file.close()
-                os.replace(self._part, self._path)
-            self._file = None
+        self._write_rows()
+        self._file.finish()
 
     def abandon(self) -> None:
         """Remove what did not become whole."""
-        if self._file is not None:
-            with suppress(OSError):  # what a full disk did not take is dropped with the rest
-                self._file.close()
-            self._file = None
-            self._part.unlink(missing_ok=True)
-
-    def _open(self) -> BinaryIO:
-        with self._writing():
-            return self._part.open("w+b")
-
-    def _writing(self) -> AbstractContextManager[None]:
-        return writing("the capture", self._path)
+        self._file.abandon()
 
     def _write_rows(self) -> None:
         """A container of its own the first time; more blocks of it later."""
         import fastavro
 
-        if self._file is None or (not self._rows and self._file.tell() > 0):
+        out = self._file.out
+        if out.closed or (not self._rows and out.tell() > 0):
             return
         rows, self._rows = self._rows, []
-        with self._writing():
-            if self._file.tell() == 0:
-                fastavro.writer(self._file, _SCHEMA, rows, metadata=self._meta)
+        with self._file.writing():
+            if out.tell() == 0:
+                fastavro.writer(out, _SCHEMA, rows, metadata=self._meta)
             else:
-                fastavro.writer(self._file, _SCHEMA, rows)  # appends blocks: the file is open for reading too
+                fastavro.writer(out, _SCHEMA, rows)  # appends blocks: the file is open for reading too

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TextIO
 
-from seekpoint.consumers.staging.files import beside, unwritable, writing
+from seekpoint.consumers.staging.files import NewFile, refuse_existing, unwritable
 from seekpoint.consumers.staging.ports import Source, Stretch
 from seekpoint.consumers.staging.tallies import Arrivals, Run
 from seekpoint.consumers.staging.whole import whole
@@ -22,42 +20,49 @@ _SILENCE_MAX_S = 60.0
 class OffsetMap:
     """A text file, a line a run: source partition, first offset, target partition, first offset, records.
 
-    Within a run both offsets go up by one. ``None`` as path: no map.
+    Within a run both offsets go up by one. ``None`` as path: no map. Raises ``ReplayRefused`` for a file that is there
+    already, unless ``overwrite`` replaces it, once the new one is whole.
     """
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, *, overwrite: bool = False) -> None:
         self.path = path
-        self._file: TextIO | None = None
+        self._overwrite = overwrite
+        self._file: NewFile | None = None
+        if path is not None:
+            refuse_existing(path, overwrite=overwrite)
+
+    def begin(self) -> None:
+        """Take the file. Raises ``ReplayRefused`` if another has it, or if it cannot be written."""
+        if self.path is not None:
+            self._file = NewFile(_MAP, self.path, overwrite=self._overwrite)
+            self._write("source_partition\tsource_offset\ttarget_partition\ttarget_offset\trecords\n")
 
     def add(self, run: Run) -> None:
         """One more run."""
-        if self.path is not None:
+        if self._file is not None:
             place = f"{run.partition}\t{run.offset}\t{run.target_partition}\t{run.target_offset}"
-            self._write(self.path, f"{place}\t{run.count}\n")
+            self._write(f"{place}\t{run.count}\n")
 
     def finish(self) -> None:
         """The map is whole."""
-        if self.path is None:
-            return
-        self._write(self.path, "")
-        with writing(_MAP, self.path):
-            if self._file is not None:
-                self._file.close()
-            os.replace(beside(self.path), self.path)
-        self._file = None
+        if self._file is not None:
+            self._file.finish()
 
-    def _write(self, path: Path, text: str) -> None:
+    def close(self) -> None:
+        """Drop what is not whole."""
+        if self._file is not None:
+            self._file.abandon()
+
+    def _write(self, text: str) -> None:
+        assert self._file is not None
         try:
-            if self._file is None:
-                self._file = beside(path).open("w")
-                self._file.write("source_partition\tsource_offset\ttarget_partition\ttarget_offset\trecords\n")
-            self._file.write(text)
+            self._file.out.write(text.encode())
         except OSError as exc:
-            raise unwritable(_MAP, path, exc) from exc
+            raise unwritable(_MAP, self._file.path, exc) from exc
 
 
 def read_back(target: Source, start: Mapping[int, int], job: str, offset_map: OffsetMap) -> Arrivals:
-    """What ``job`` left in the target from ``start`` on."""
+    """What ``job`` left in the target from ``start`` on; ``offset_map`` is told where each record is."""
     arrivals = Arrivals(job, offset_map.add)
     ends = {partition: mark.high for partition, mark in target.marks().items()}
     stretches = [Stretch(p, start.get(p, 0), end) for p, end in sorted(ends.items()) if start.get(p, 0) < end]
@@ -66,5 +71,4 @@ def read_back(target: Source, start: Mapping[int, int], job: str, offset_map: Of
         for message in messages:
             arrivals.add(message)
     arrivals.finish()
-    offset_map.finish()
     return arrivals

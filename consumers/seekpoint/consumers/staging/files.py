@@ -2,13 +2,80 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from seekpoint.schemas.errors import ReplayRefused
 
-__all__ = ["beside", "refuse_existing", "unwritable", "writing"]
+__all__ = ["NewFile", "beside", "refuse_existing", "unwritable", "writing"]
+
+
+class NewFile:
+    """A file that appears when it is whole: until then it is written beside its name, by one writer at a time.
+
+    Raises ``ReplayRefused`` for one that another is writing, or that is there, unless it may be replaced; and if the
+    system refuses. What a killed writer left there is begun anew: the system gave its lock back.
+    """
+
+    def __init__(self, what: str, path: Path, *, overwrite: bool) -> None:
+        self.path = path
+        self._what = what
+        self._part = beside(path)
+        with self.writing():
+            self.out = self._taken()
+        try:
+            refuse_existing(path, overwrite=overwrite)  # by a writer who finished before this one began
+        except ReplayRefused:
+            self.abandon()
+            raise
+
+    def writing(self) -> AbstractContextManager[None]:
+        """Around what is written to ``out``."""
+        return writing(self._what, self.path)
+
+    def finish(self) -> None:
+        """All is there: give it its name. Idempotent."""
+        if self.out.closed:
+            return
+        with self.writing():
+            self.out.flush()
+            os.fsync(self.out.fileno())
+            os.replace(self._part, self.path)
+            self.out.close()  # the lock goes last: who waited for the name beside finds another file there, or none
+
+    def abandon(self) -> None:
+        """Remove what did not become whole. Idempotent, and of what is whole nothing."""
+        if not self.out.closed:
+            self._part.unlink(missing_ok=True)
+            with suppress(OSError):  # what a full disk did not take is dropped with the rest
+                self.out.close()
+
+    def _taken(self) -> BinaryIO:
+        """The file beside, empty and locked."""
+        while True:
+            file = os.fdopen(os.open(self._part, os.O_RDWR | os.O_CREAT, 0o666), "w+b")
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if self._is_beside(file):
+                    file.truncate()
+                    return file
+                file.close()  # opened just before its writer finished, or gave up: it was that one's
+            except BlockingIOError as exc:
+                file.close()
+                hint = "let it end, or name another file"
+                raise ReplayRefused("another is writing this file", path=str(self.path), hint=hint) from exc
+            except OSError:
+                file.close()
+                raise
+
+    def _is_beside(self, file: BinaryIO) -> bool:
+        with suppress(FileNotFoundError):
+            return os.path.samestat(os.fstat(file.fileno()), os.stat(self._part))
+        return False
 
 
 def refuse_existing(path: Path, *, overwrite: bool) -> None:

@@ -19,6 +19,7 @@ from seekpoint.consumers.staging.capture_target import CaptureTarget
 from seekpoint.consumers.staging.comparison import OffsetMap, read_back
 from seekpoint.consumers.staging.control import Control
 from seekpoint.consumers.staging.flow import Flow, Settled
+from seekpoint.consumers.staging.places import Place
 from seekpoint.consumers.staging.plan import Plan
 from seekpoint.consumers.staging.ports import Source, Stretch, Target
 from seekpoint.consumers.staging.progress_file import Progress, ProgressFile
@@ -46,7 +47,8 @@ class Replay:
     """One replay from one source into one target. Blocks: under asyncio, ``await asyncio.to_thread(replay.run)``.
 
     ``pause``, ``resume`` and ``stop`` may be called from any thread. With a ``progress`` file a replay that was
-    stopped, or died, goes on when it is made again with the same plan and ``run`` again.
+    stopped, or died, goes on when it is made again with the same plan and ``run`` again. An ``offset_map`` that is
+    there already is ``ReplayRefused``, unless ``overwrite``; the new one appears when source and target were compared.
 
     >>> from seekpoint.consumers.staging.memory_topic import MemoryTopic
     >>> source, target = MemoryTopic(2, cluster_id="prod"), MemoryTopic(2, cluster_id="staging")
@@ -68,6 +70,7 @@ class Replay:
         job: str | None = None,
         progress: str | Path | None = None,
         offset_map: str | Path | None = None,
+        overwrite: bool = False,
         settle_s: float = _SETTLE_S,
         silence_max_s: float = 60.0,
     ) -> None:
@@ -80,7 +83,7 @@ class Replay:
         self._job = job or f"replay-{uuid4().hex[:12]}"
         resumable = progress is not None and not isinstance(target, CaptureTarget)  # a file is begun anew
         self._file = ProgressFile(Path(progress) if progress is not None and resumable else None)
-        self._map = OffsetMap(None if offset_map is None else Path(offset_map))
+        self._map = OffsetMap(None if offset_map is None else Path(offset_map), overwrite=overwrite)
         self._settle_s = settle_s
         self._silence_max_s = silence_max_s
 
@@ -92,19 +95,26 @@ class Replay:
         plan: Plan | None = None,
         *,
         clusters: Mapping[str, Cluster] | None = None,
+        offset_map: str | Path | None = None,
         overwrite: bool = False,
         **more: Any,
     ) -> Replay:
         """A replay between ``CLUSTER/TOPIC`` (or ``FILE.spk``) and another one, by the profiles of ``seekpoint.toml``.
 
         ``clusters`` are used instead of those. Further keywords are the constructor's. Raises ``InvalidSetting`` for a
-        cluster without a profile, ``ReplayRefused`` for a target file that is there already, unless ``overwrite``.
+        cluster without a profile, ``ReplayRefused`` for a file that is there already, unless ``overwrite``, and for a
+        topic to be overwritten.
         """
         from seekpoint.consumers.kafka_replay import open_source, open_target  # Kafka's client, for who replays on it
 
+        if overwrite and offset_map is None and Place.parse(target).file is None:
+            raise ReplayRefused(
+                "only a file is overwritten, never a topic", target=target, hint="leave --overwrite out"
+            )
         clusters = load_clusters() if clusters is None else clusters
         opened = open_source(source, clusters)
         to, is_staging = open_target(target, opened, clusters, overwrite=overwrite)
+        more |= {"offset_map": offset_map, "overwrite": overwrite}
         return cls(opened, to, plan, names=(source, target), is_staging=is_staging, **more)
 
     # --- what can be done -----------------------------------------------------------------------------------------
@@ -141,6 +151,7 @@ class Replay:
         try:
             return self._run(on_progress)
         finally:
+            self._map.close()
             self._file.close()
 
     def pause(self) -> None:
@@ -190,6 +201,7 @@ class Replay:
                 path=str(self._file.path),
                 hint="remove the progress file to replay the same again",
             )
+        self._map.begin()
         self._file.save(progress)
         self._put_schemas()
         self._audit(trip, "started" if known is None else "resumed")
@@ -206,6 +218,7 @@ class Replay:
             self._file.save(progress)
             arrivals = read_back(self._target, progress.target_start, progress.job, self._map)
             compare(progress.tallies, arrivals)
+            self._map.finish()
             progress.done = True
             self._file.save(progress)
         report = self._report(trip, flow, treatment, took, complete=complete)
