@@ -15,7 +15,8 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from seekpoint.producers import Agent, Node, Process, Retry, VirtualClock, agent
+from cuts import cut_after, cuts, entries_of, on_node, spelled_out
+from seekpoint.producers import Agent, Process, Retry, agent
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
 
@@ -145,25 +146,13 @@ actions = st.lists(
 programs = st.tuples(actions, st.lists(actions, max_size=3).map(tuple))
 
 
-def cut_after(log: MemoryLog, entries: int) -> MemoryLog:
-    """A log of its own that has the first ``entries`` of ``log``."""
-    copy = MemoryLog(partitions=1)
-    for batch in log.read(0, 0, entries):
-        for record in batch.records:
-            copy.append(0, record.key, record.value, record.timestamp_ms)
-    return copy
-
-
 async def run_on(log: MemoryLog, plan: Program, ledger: Ledger) -> Any:
-    async with Node.in_memory(log, clock=VirtualClock(patience_s=0), confirm_interval_s=60) as node:
-        return await node.run(program_of(plan, ledger), "p", 1, take_over=True)
+    return await on_node(log, lambda node: node.run(program_of(plan, ledger), "p", 1, take_over=True))
 
 
 def bodies(log: MemoryLog) -> list[Any]:
     """What the entries say; the start of a step comes before its end though both left as one entry."""
-    records = [record for batch in log.read(0, 0, log.watermarks(0).high) for record in batch.records]
-    found = [log.codec.decode(record.value).body for record in records]
-    return [one for body in found for one in (getattr(body, "began", None), body) if one is not None]
+    return [one for entry in entries_of(log) for one in spelled_out(entry.body)]
 
 
 def in_doubt(log: MemoryLog) -> set[str]:
@@ -188,8 +177,7 @@ def test_a_program_killed_after_any_entry_ends_as_if_nothing_was(plan: Program) 
 async def killed_everywhere(plan: Program) -> None:
     whole, ledger = MemoryLog(partitions=1), Ledger()
     wanted = await run_on(whole, plan, ledger)
-    for entries in range(1, whole.watermarks(0).high):
-        log = cut_after(whole, entries)
+    for entries, log in enumerate(cuts(whole), start=1):
         doubtful, mine = in_doubt(log), ran_before(log)
         assert await run_on(log, plan, mine) == wanted, entries
         for key, runs in mine.runs.items():

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
+from cuts import bodies
 from seekpoint.producers import Agent, Node, Process, agent
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
@@ -19,20 +19,8 @@ CONTENT = (
 )  # fmt: skip
 
 
-@pytest.fixture
-def log() -> MemoryLog:
-    return MemoryLog(partitions=1)
-
-
-@pytest.fixture
-async def node(log: MemoryLog) -> AsyncIterator[Node]:
-    async with Node.in_memory(log) as running:
-        yield running
-
-
 def of_kind(log: MemoryLog, *kinds: type[Any]) -> list[Any]:
-    records = [record for batch in log.read(0, 0, log.watermarks(0).high) for record in batch.records]
-    return [body for body in (log.codec.decode(record.value).body for record in records) if isinstance(body, kinds)]
+    return [body for body in bodies(log) if isinstance(body, kinds)]
 
 
 async def change(process: Process) -> None:

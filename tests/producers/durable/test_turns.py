@@ -3,35 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
+from cuts import of_kind
 from seekpoint.producers import Agent, Node, Process, agent
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import Refused, ReplayDivergence
-
-
-@pytest.fixture
-def log() -> MemoryLog:
-    return MemoryLog(partitions=2)
-
-
-@pytest.fixture
-async def node(log: MemoryLog) -> AsyncIterator[Node]:
-    async with Node.in_memory(log) as running:
-        yield running
-
-
-def of_kind(log: MemoryLog, kind: type[Any]) -> list[Any]:
-    found = []
-    for partition in range(log.partitions):
-        for batch in log.read(partition, 0, log.watermarks(partition).high, {b"p"}):
-            found += [log.codec.decode(record.value).body for record in batch.records]
-    return [body for body in found if isinstance(body, kind)]
 
 
 class World:
