@@ -24,7 +24,6 @@ from seekpoint.producers.durable.writes import Writes
 from seekpoint.producers.handle import Cause
 from seekpoint.producers.process import Acknowledged, Process
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.entry import process_key
 from seekpoint.schemas.errors import Refused
 from seekpoint.schemas.limits import Limits
 
@@ -354,10 +353,6 @@ class RehearsalNode:
     def __init__(self, run: RecordedRun) -> None:
         self.clock = VirtualClock()
         self._run = run
-
-    def check_id(self, process_id: str) -> None:
-        """Whether a process may be called so."""
-        process_key(process_id)
 
     def shared(self, name: str) -> Any:
         """A shared value, by name."""
