@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from seekpoint.producers.durable.desk import Place
-from seekpoint.producers.durable.steps import answered, dumped, run_body
+from seekpoint.producers.durable.steps import answered, callable_of, dumped, run_body
 from seekpoint.producers.durable.timers import moment_of
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.values import load
@@ -64,7 +64,7 @@ class SampleCalls:
         place = process.desk.place("sample", name, "", key)
         if place.record is not None:
             return answered(place.record)
-        return _from_body(process, place, name, call)
+        return _from_body(process, place, name, callable_of(call, name))
 
 
 def _sample(process: Process, name: str, take: Callable[[], Any]) -> Coroutine[Any, Any, Any]:

@@ -26,7 +26,7 @@ from seekpoint.producers.durable.retries import ONCE, Retry
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.calls import Call
-from seekpoint.schemas.errors import InvalidSetting, LimitExceeded, ReplayDivergence, UnserializableValue
+from seekpoint.schemas.errors import InvalidSetting, LimitExceeded, Refused, ReplayDivergence, UnserializableValue
 from seekpoint.schemas.values import dump, load
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ __all__ = [
     "StepCalls",
     "Work",
     "answered",
+    "callable_of",
     "dumped",
     "failed",
     "retry_of",
@@ -100,7 +101,8 @@ class StepCalls:
             if record.status == "failed":
                 return failed(record, process.process_id, place.key)
         work = Work(
-            name, digest, text, call, arguments, options, retry_of(retry), seconds(timeout), counts=counts
+            name, digest, text, callable_of(call, name), arguments, options, retry_of(retry), seconds(timeout),
+            counts=counts,
         )  # fmt: skip
         return Attempts(process, place, work).through()
 
@@ -128,6 +130,18 @@ def retry_of(given: Retry | None) -> Retry:
     if given is not None and not isinstance(given, Retry):
         raise InvalidSetting("retry= is a Retry: Retry(attempts=3)", retry=repr(given)[:80])
     return given or ONCE
+
+
+def callable_of(given: Any, name: str) -> Callable[..., Any]:
+    """``given``. ``Refused`` for what cannot be called: remembered as a failure, it would fail for ever."""
+    if callable(given):
+        return given  # type: ignore[no-any-return]  # callable, as just seen
+    if inspect.iscoroutine(given):
+        given.close()  # or Python says that it was never awaited
+    raise Refused(
+        "a call needs a function", call=name, found=type(given).__name__,
+        hint="name the function, and give its arguments behind it: not f(1), but f, 1",
+    )  # fmt: skip
 
 
 class Work(NamedTuple):
