@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from seekpoint.producers import Node, Process, VirtualClock, agent, check_replay
+from seekpoint.producers import Node, Process, Retry, Usage, VirtualClock, agent, check_replay
 from seekpoint.producers.durable.budgets import raise_budget
 from seekpoint.producers.durable.decisions import tool_calls_in
 from seekpoint.producers.durable.prices import Prices
@@ -109,6 +109,42 @@ async def test_what_is_not_known_is_not_zero() -> None:
     assert known.tool_calls == '[{"id":"c1"}]'
     assert (silent.usage, silent.cost_usd, silent.model) == (None, None, "m-1")
     assert (other.usage is not None, other.cost_usd) == (True, None)
+
+
+@pytest.mark.parametrize(
+    ("answer", "more"),
+    [
+        ({"text": "yes"}, {"usage": lambda answer: answer["usage"]}),
+        ({"text": "yes"}, {"usage": lambda answer: {"input_tokens": 1}}),
+        ({"text": "yes"}, {"usage": lambda answer: Usage(input_tokens=-1)}),
+        ({"text": "yes", "choices": 3, "content": 4, "output": 5}, {}),
+        ({"choices": [{"message": {"tool_calls": True}}]}, {}),
+        ({"usage": 7, "model": 8}, {}),
+        ({"usage": {"input_tokens": "many", "output_tokens": 1.5}}, {}),
+    ],
+)
+async def test_an_answer_that_was_paid_for_is_kept_whatever_it_looks_like(answer: Any, more: Any) -> None:
+    """A usage that cannot be read, or parts that only look like a known API: null; the model is not asked again."""
+    model = Model(answer)
+    async with Node.in_memory() as node:
+        node.prices = Prices({"m-1*": {"input": "2", "output": "10"}})
+        async with node.open("p") as process:
+            retry = Retry(attempts=3, backoff_s=0)
+            assert await process.decide("plan", model, REQUEST | {"model": 5}, retry=retry, **more) == answer
+        (made,) = await bodies(node, "p", b.DecisionMade)
+    assert len(model.asked) == 1
+    assert (made.outcome, made.cost_usd, made.tool_calls) == ("succeeded", None, None)
+    assert made.usage in (None, "{}")
+
+
+async def test_more_cached_than_read_is_not_less_than_nothing() -> None:
+    """What an API tells of its caches may not fit what it tells of the whole."""
+    odd = {"usage": {"prompt_tokens": 3, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 5}}}
+    async with Node.in_memory() as node:
+        async with node.open("p") as process:
+            assert await process.decide("plan", Model(odd), REQUEST) == odd
+        (made,) = await bodies(node, "p", b.DecisionMade)
+    assert made.usage == '{"cached_tokens":5,"input_tokens":0,"output_tokens":1}'
 
 
 async def test_a_stream_is_recorded_whole() -> None:

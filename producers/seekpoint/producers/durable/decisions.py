@@ -7,6 +7,7 @@ response back; a request that changed is a divergence that names the first diffe
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import AsyncIterable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -16,17 +17,19 @@ from typing import TYPE_CHECKING, Any
 from seekpoint.producers.durable.digest import arguments_text, text_digest
 from seekpoint.producers.durable.prompts import Prompts, first_difference, requests_in
 from seekpoint.producers.durable.retries import Retry
-from seekpoint.producers.durable.steps import Attempts, Work, answered, dumped, failed, retry_of, seconds
+from seekpoint.producers.durable.steps import Attempts, Work, answered, callable_of, dumped, failed, retry_of, seconds
 from seekpoint.producers.durable.usage import Usage, model_in, usage_in
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies import Json
-from seekpoint.schemas.errors import ReplayDivergence
+from seekpoint.schemas.errors import InvalidSetting, ReplayDivergence
 from seekpoint.schemas.values import dump, load
 
 if TYPE_CHECKING:
     from seekpoint.producers.process import Process
 
 __all__ = ["DecisionCalls", "plain", "tool_calls_in"]
+
+logger = logging.getLogger("seekpoint.producers")
 
 _MODEL_CALL: Mapping[str, int] = {"model_calls": 1}
 _TOOL_CALL: Mapping[str, int] = {"tool_calls": 1}
@@ -56,8 +59,9 @@ class DecisionCalls:
         A stream is recorded whole: the response is the list of its chunks; ``on_chunk`` sees each as it comes (of a
         call that is made, not of a replay). Responses of the common clients are turned into plain values. ``usage``
         reads the usage where ``usage_in`` does not know the shape; the cost is of the node's ``prices``; what is not
-        known is None, never 0. ``policy`` is the version of prompts and rules in force, by default the agent's
-        version. ``estimate`` is held against the budget before: ``{"usd": "0.10", "tokens": 4000}``.
+        known is None, never 0, also where ``usage`` raises: what was answered is paid for, and kept. ``policy`` is the
+        version of prompts and rules in force, by default the agent's version. ``estimate`` is held against the budget
+        before: ``{"usd": "0.10", "tokens": 4000}``.
 
         Raises what ``call`` raised; ``ReplayDivergence`` of kind ``prompt`` for another request than was recorded, and
         as ``step`` does; ``BudgetExceeded``.
@@ -79,8 +83,10 @@ class DecisionCalls:
                 return failed(record, process.process_id, place.key)
         began = process.written.agent
         work = Work(
-            name, digest, text, call, (request,), {}, retry_of(retry), seconds(timeout), estimate, _MODEL_CALL
+            name, digest, text, callable_of(call, name), (request,), {}, retry_of(retry), seconds(timeout), estimate,
+            _MODEL_CALL,
         )  # fmt: skip
+        _check_usage(usage)
         if self._prompts is None:
             self._prompts = Prompts()
         policy = policy if policy is not None or began is None else began.version
@@ -184,9 +190,10 @@ class _Asking(Attempts):
 
     async def _succeed(self, value: Any, began: float) -> Json:
         text = dumped(value, self.place.key, self.process)
-        usage = self.usage(value) if callable(self.usage) else self.usage or usage_in(value)
+        usage = self._usage_of(value)
         request = self.work.arguments[0]
-        model = model_in(value) or (request.get("model") if isinstance(request, Mapping) else None)
+        asked = request.get("model") if isinstance(request, Mapping) else None
+        model = model_in(value) or (asked if isinstance(asked, str) else None)
         prices = self.process.node.prices
         cost = None if prices is None else prices.cost(model, usage)
         calls = tool_calls_in(value)
@@ -197,6 +204,16 @@ class _Asking(Attempts):
         )  # fmt: skip
         return text
 
+    def _usage_of(self, value: Any) -> Usage | None:
+        try:
+            found = self.usage(value) if callable(self.usage) else self.usage or usage_in(value)
+            if found is None or isinstance(found, Usage):
+                return found
+            logger.warning("%s: usage= gave no Usage, but %s", self.place.key, type(found).__name__)
+        except Exception as exc:  # the user's; asking the model again would cost again, and fail again
+            logger.warning("%s: its usage cannot be read: %r", self.place.key, exc)
+        return None
+
     async def _end(self, outcome: str, began: float, **more: Any) -> int:
         now_us, duration_s = self.process.clock.now_us(), self.process.clock.monotonic() - began
         made = b.DecisionMade(
@@ -204,6 +221,11 @@ class _Asking(Attempts):
             duration_us=max(0, round(duration_s * 1_000_000)), **more,
         )  # fmt: skip
         return (await self.process.append(made)).seq
+
+
+def _check_usage(usage: object) -> None:
+    if not (usage is None or callable(usage) or isinstance(usage, Usage)):
+        raise InvalidSetting("usage= is a Usage, or a function of the response that gives one", usage=repr(usage)[:80])
 
 
 async def _say_what_changed(process: Process, error: ReplayDivergence, request: Any) -> Any:
@@ -237,13 +259,16 @@ def tool_calls_in(answer: Any) -> list[Any] | None:
     if not isinstance(answer, Mapping):
         return None
     found: list[Any] = []
-    for choice in answer.get("choices") or ():
+    for choice in _list_in(answer, "choices"):
         message = choice.get("message") if isinstance(choice, Mapping) else None
-        found += (message.get("tool_calls") or ()) if isinstance(message, Mapping) else ()
-    content = answer.get("content")
-    if isinstance(content, list):
-        found += [part for part in content if isinstance(part, Mapping) and part.get("type") == "tool_use"]
-    output = answer.get("output")
-    if isinstance(output, list):
-        found += [part for part in output if isinstance(part, Mapping) and part.get("type") == "function_call"]
+        found += _list_in(message, "tool_calls") if isinstance(message, Mapping) else ()
+    for name, kind in (("content", "tool_use"), ("output", "function_call")):
+        parts = _list_in(answer, name)
+        found += [part for part in parts if isinstance(part, Mapping) and part.get("type") == kind]
     return found or None
+
+
+def _list_in(answer: Mapping[str, Any], name: str) -> list[Any]:
+    """Its list of that name; anybody's answer may call something else so."""
+    found = answer.get(name)
+    return list(found) if isinstance(found, list | tuple) else []

@@ -30,6 +30,11 @@ class Usage:
     cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
 
+    def __post_init__(self) -> None:
+        for name, count in asdict(self).items():
+            if count is not None and (type(count) is not int or not 0 <= count < 1 << 63):
+                raise ValueError(f"{name} is a count of tokens, not {count!r}")
+
     @property
     def total_tokens(self) -> int | None:
         """All tokens that were read and written; None as soon as input or output is not known."""
@@ -44,9 +49,6 @@ class Usage:
     @classmethod
     def from_dict(cls, known: Mapping[str, Any]) -> Usage:
         """What ``to_dict`` gave. ``TypeError`` for names that no usage has, ``ValueError`` for what is no count."""
-        for name, count in known.items():
-            if count is not None and (type(count) is not int or count < 0):
-                raise ValueError(f"{name} is a count of tokens, not {count!r}")
         return cls(**known)
 
 
@@ -97,7 +99,7 @@ def _inclusive(found: Any, read: str, written: str, read_details: str, written_d
     """OpenAI counts cached tokens as part of what was read."""
     whole, cached = _count(found, read), _count(_part(found, read_details), "cached_tokens")
     return Usage(
-        input_tokens=None if whole is None else whole - (cached or 0),
+        input_tokens=None if whole is None else max(0, whole - (cached or 0)),
         output_tokens=_count(found, written),
         cached_tokens=cached,
         reasoning_tokens=_count(_part(found, written_details), "reasoning_tokens"),
