@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
-from seekpoint.producers import Node
-from seekpoint.schemas.errors import Refused
+from seekpoint.producers import Node, effect, step
+from seekpoint.schemas.errors import InvalidName, Refused
 
 
 async def look_up(order: str) -> str:
@@ -23,6 +24,9 @@ async def look_up(order: str) -> str:
         lambda process: process.sample("look", look_up("4711")),
         lambda process: process.decide("plan", {"messages": []}, {"messages": []}),
         lambda process: process.decide("plan", look_up, "what?", usage={"input_tokens": 1}),
+        lambda process: process.effect("pay", look_up("4711"), semantics="at_most_once"),
+        lambda process: process.effect("pay", look_up, "4711", reconcile=look_up("4711")),
+        lambda process: process.effect("pay", look_up, "4711", compensate=5),
     ],
 )
 async def test_what_is_no_function_is_refused_and_not_remembered(wrong: Any, node: Node) -> None:
@@ -33,6 +37,16 @@ async def test_what_is_no_function_is_refused_and_not_remembered(wrong: Any, nod
         assert not process.state.calls
     async with node.open("p") as process:
         assert await process.step("look", look_up, "4711") == "4711"
+
+
+@pytest.mark.parametrize("made", [lambda process, call: process.wrap_tool(call), lambda _, call: step()(call),
+                                  lambda _, call: effect()(call)])  # fmt: skip
+async def test_a_function_without_a_name_needs_one(made: Any, node: Node) -> None:
+    """A partial one, or an object that can be called: told where it is wrapped, not when it is first used."""
+    async with node.open("p") as process:
+        with pytest.raises(InvalidName, match="name="):
+            made(process, partial(look_up, "4711"))
+        assert await process.wrap_tool(partial(look_up, "4711"), "look up")() == "4711"
 
 
 async def test_it_is_only_asked_of_a_call_that_is_made(node: Node) -> None:

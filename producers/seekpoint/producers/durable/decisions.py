@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from seekpoint.producers.durable.digest import arguments_text, text_digest
 from seekpoint.producers.durable.prompts import Prompts, first_difference, requests_in
 from seekpoint.producers.durable.retries import Retry
-from seekpoint.producers.durable.steps import Attempts, Work, answered, callable_of, dumped, failed, retry_of, seconds
+from seekpoint.producers.durable.steps import Attempts, Work, answered, dumped, failed
+from seekpoint.producers.durable.terms import callable_of, name_of, retry_of, seconds
 from seekpoint.producers.durable.usage import Usage, model_in, usage_in
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies import Json
@@ -119,10 +120,11 @@ class DecisionCalls:
     ) -> Callable[..., Any]:
         """``call`` for a framework that owns the loop: each call is a step, and counts as a tool call."""
         process: Process = self  # type: ignore[assignment]  # a mixin of it
+        called = name or name_of(call)
 
         @wraps(call)
         async def use(*arguments: Any, **options: Any) -> Any:
-            return await process.tool(name or call.__name__, call, *arguments, retry=retry, timeout=timeout, **options)
+            return await process.tool(called, call, *arguments, retry=retry, timeout=timeout, **options)
 
         return use
 

@@ -15,7 +15,7 @@ from seekpoint.producers.durable.obligations import compensate
 from seekpoint.producers.durable.outside import Outside
 from seekpoint.producers.durable.resolution import Effect
 from seekpoint.producers.durable.retries import Retry
-from seekpoint.producers.durable.steps import retry_of, seconds
+from seekpoint.producers.durable.terms import callable_of, name_of, retry_of, seconds
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import InvalidSetting, Refused, ReplayDivergence
 
@@ -71,6 +71,7 @@ class EffectCalls:
             raise Refused(
                 "an effect needs something to call, or a connector", process_id=process.process_id, effect=name
             )
+        _check_callables(name, call, reconcile, compensate)
         text = arguments_text(arguments, options, process.limits)
         at_most_once = semantics is Effect.AT_MOST_ONCE
         wanted = Wanted(
@@ -96,6 +97,18 @@ class EffectCalls:
         await compensate(process)
 
 
+def _check_callables(
+    name: str,
+    call: Callable[..., Any] | None,
+    reconcile: Callable[..., Any] | None,
+    compensate: Callable[..., Any] | str | None,
+) -> None:
+    """Before the intent: what cannot be called would leave an effect in doubt, or a debt that nobody can pay."""
+    for given in (call, reconcile, None if isinstance(compensate, str) else compensate):
+        if given is not None:
+            callable_of(given, name)
+
+
 class EffectStep(Generic[P, T]):
     """A function that is an effect wherever it is called: ``await refund(process, 5)``. Made by ``@effect``."""
 
@@ -119,6 +132,6 @@ def effect(name: str | None = None, **how: Any) -> Callable[[Callable[..., Any]]
     """
 
     def made(call: Callable[..., Any]) -> EffectStep[..., Any]:
-        return EffectStep(call, name or call.__name__, how)
+        return EffectStep(call, name or name_of(call), how)
 
     return made

@@ -11,7 +11,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from seekpoint.producers.durable.desk import Place
-from seekpoint.producers.durable.steps import answered, callable_of, dumped, run_body
+from seekpoint.producers.durable.steps import answered, dumped, run_body
+from seekpoint.producers.durable.terms import callable_of
 from seekpoint.producers.durable.timers import moment_of
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.values import load

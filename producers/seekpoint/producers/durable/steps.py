@@ -22,11 +22,12 @@ from seekpoint.producers.durable.desk import Place
 from seekpoint.producers.durable.differences import changed
 from seekpoint.producers.durable.digest import arguments_text, text_digest
 from seekpoint.producers.durable.failures import failure_text, is_failure, remembered_failure, same_failure
-from seekpoint.producers.durable.retries import ONCE, Retry
+from seekpoint.producers.durable.retries import Retry
+from seekpoint.producers.durable.terms import callable_of, name_of, retry_of, seconds
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.calls import Call
-from seekpoint.schemas.errors import InvalidSetting, LimitExceeded, Refused, ReplayDivergence, UnserializableValue
+from seekpoint.schemas.errors import LimitExceeded, ReplayDivergence, UnserializableValue
 from seekpoint.schemas.values import dump, load
 
 if TYPE_CHECKING:
@@ -38,12 +39,9 @@ __all__ = [
     "StepCalls",
     "Work",
     "answered",
-    "callable_of",
     "dumped",
     "failed",
-    "retry_of",
     "run_body",
-    "seconds",
     "step",
 ]
 
@@ -115,33 +113,6 @@ async def answered(record: Call) -> Any:
 async def failed(record: Call, process_id: str, key: str) -> Any:
     """Raise what a call failed with."""
     raise remembered_failure(record.error or "{}", process_id=process_id, key=key, seq=record.seq)
-
-
-def seconds(span: float | timedelta | None) -> float | None:
-    """A span of time in seconds; None stays None. ``InvalidSetting`` for what is none, or not above 0."""
-    found = span.total_seconds() if isinstance(span, timedelta) else span
-    if found is not None and (isinstance(found, bool) or not isinstance(found, int | float) or not found > 0):
-        raise InvalidSetting("a time-out is a number of seconds above 0, or a timedelta", timeout=repr(span)[:80])
-    return found
-
-
-def retry_of(given: Retry | None) -> Retry:
-    """``given``, or once. ``InvalidSetting`` for what is no ``Retry``."""
-    if given is not None and not isinstance(given, Retry):
-        raise InvalidSetting("retry= is a Retry: Retry(attempts=3)", retry=repr(given)[:80])
-    return given or ONCE
-
-
-def callable_of(given: Any, name: str) -> Callable[..., Any]:
-    """``given``. ``Refused`` for what cannot be called: remembered as a failure, it would fail for ever."""
-    if callable(given):
-        return given  # type: ignore[no-any-return]  # callable, as just seen
-    if inspect.iscoroutine(given):
-        given.close()  # or Python says that it was never awaited
-    raise Refused(
-        "a call needs a function", call=name, found=type(given).__name__,
-        hint="name the function, and give its arguments behind it: not f(1), but f, 1",
-    )  # fmt: skip
 
 
 class Work(NamedTuple):
@@ -378,4 +349,4 @@ class _Decorator:
     def __call__(self, call: Callable[P, T]) -> Step[P, T]: ...
     def __call__(self, call: Callable[..., Any]) -> Step[..., Any]:
         name, retry, timeout = self._given
-        return Step(call, name or call.__name__, retry, timeout)
+        return Step(call, name or name_of(call), retry, timeout)
