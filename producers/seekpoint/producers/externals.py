@@ -13,13 +13,26 @@ from seekpoint.schemas.clock import now_us
 from seekpoint.schemas.codec import encode
 from seekpoint.schemas.entry import Entry, new_id, process_key
 from seekpoint.schemas.errors import LimitExceeded, Refused, TryAgain, UndecodableRecord
+from seekpoint.schemas.limits import Limits
 from seekpoint.schemas.log import LogReader
 from seekpoint.schemas.partition import partition_of
 from seekpoint.schemas.values import dump
 
-__all__ = ["Externals"]
+__all__ = ["Externals", "external_value"]
 
 _ATTEMPTS = 3
+
+
+def external_value(entry: Entry, key: bytes, limits: Limits) -> bytes:
+    """The bytes of an entry that is not an owner's. ``LimitExceeded`` before anything is sent: the broker would refuse
+    it, and all that left with it."""
+    value = encode(entry)
+    if len(value) + len(key) > limits.record_bytes:
+        raise LimitExceeded(
+            "the entry is larger than the journal's record limit", process_id=entry.process_id, kind=entry.kind,
+            bytes=len(value), limit=limits.record_bytes,
+        )  # fmt: skip
+    return value
 
 
 class Externals:
@@ -58,11 +71,7 @@ class Externals:
                 hint="node.shared(NAME).set(...), or seekpoint shared set NAME; a process needs another id",
             )  # fmt: skip
         entry = Entry(entry_id, process_id, None, 0, None, None, now_us(), actor, None, None, body)
-        value = encode(entry)
-        if len(value) + len(key) > self._reader.limits.record_bytes:
-            raise LimitExceeded(
-                "the entry is larger than the journal's record limit", process_id=process_id, bytes=len(value)
-            )
+        value = external_value(entry, key, self._reader.limits)
         partition = partition_of(key, self._reader.partitions)
         began = (await self._run(self._reader.watermarks, partition)).high
         for attempt in range(1, _ATTEMPTS + 1):

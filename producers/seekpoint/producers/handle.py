@@ -32,7 +32,6 @@ from seekpoint.schemas.errors import (
     ProcessDegraded,
     SeekpointError,
     UndecodableRecord,
-    UnserializableValue,
 )
 from seekpoint.schemas.fold import Verdict, advance, try_own
 from seekpoint.schemas.lifecycle import Lifecycle
@@ -195,12 +194,7 @@ class Handle:
             entry_id, self.process_id, seq, self.epoch, self.claim_id, self.last_offset, ts, cause.actor,
             cause.caused_by, cause.correlation_id, body,
         )  # fmt: skip
-        try:
-            value = encode(entry)
-        except UnicodeEncodeError as exc:
-            raise UnserializableValue(
-                "a text that UTF-8 cannot carry", process_id=self.process_id, kind=body.KIND
-            ) from exc
+        value = encode(entry)
         if len(value) + len(self.key) > self.limits.record_bytes:
             raise LimitExceeded(
                 "the entry is larger than the journal's record limit",

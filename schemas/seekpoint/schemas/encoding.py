@@ -27,8 +27,8 @@ _put_optional_id = optional_put(avro.put_id)
 def encode(entry: Entry) -> bytes:
     """``entry`` in the single-object encoding of the current schema. The caller checks sizes against the limits.
 
-    Raises ``InvalidName`` for an id that is none, ``UnserializableValue`` for a text that UTF-8 cannot carry or a
-    number beyond 64 bits.
+    Raises ``InvalidName`` for an id that is none, ``UnserializableValue`` for a text that UTF-8 cannot carry, a number
+    beyond 64 bits, or a value of another type than its field's.
     """
     entry_id, process_id, seq, epoch, claim_id, prev_offset, ts, actor, caused_by, correlation_id, body = entry
     out = bytearray(HEADER)
@@ -46,8 +46,9 @@ def encode(entry: Entry) -> bytes:
             _put_optional_id(out, caused_by)
             _put_optional_text(out, correlation_id)
         _WRITERS[type(body)](out, body)
-    except ValueError as exc:
-        raise UnserializableValue(f"an entry that cannot be written: {exc}", process_id=process_id) from exc
+    except (ValueError, TypeError, AttributeError) as exc:
+        kind = getattr(body, "KIND", None)
+        raise UnserializableValue(f"an entry that cannot be written: {exc}", process_id=process_id, kind=kind) from exc
     return bytes(out)
 
 
