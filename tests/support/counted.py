@@ -1,0 +1,47 @@
+"""Bodies of steps that count their runs, and processes that are opened again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from seekpoint.producers import Node, Process
+
+__all__ = ["Counted", "Declined", "failing", "twice"]
+
+
+class Counted:
+    """A callable that counts how often it ran; what it does is up to the test."""
+
+    def __init__(self, *results: Any) -> None:
+        self.results = list(results)
+        self.runs: list[tuple[Any, ...]] = []
+
+    async def __call__(self, *arguments: Any, **options: Any) -> Any:
+        self.runs.append((*arguments, *options.values()))
+        result = self.results[min(len(self.runs), len(self.results)) - 1] if self.results else None
+        if isinstance(result, BaseException):
+            raise result
+        return result
+
+
+class Declined(Exception):
+    """A user's error."""
+
+
+async def failing(process: Process, body: Any, **how: Any) -> str:
+    """What a step ``pay`` failed with, as text."""
+    try:
+        await process.step("pay", body, **how)
+    except Exception as exc:
+        return f"{type(exc).__name__}: {exc}"
+    return "fine"
+
+
+async def twice(node: Node, work: Callable[[Process], Any]) -> list[Any]:
+    """Run ``work`` on the process, leave it, and run it again."""
+    results = []
+    for _ in range(2):
+        async with node.open("p") as process:
+            results.append(await work(process))
+    return results
