@@ -15,7 +15,7 @@ LONE = "\ud800"
 
 
 @pytest.mark.parametrize("cause", [{"actor": "x" * 2_000_000}, {"correlation_id": "x" * 2_000_000}])
-async def test_a_claim_larger_than_a_record_is_not_sent(cause: dict[str, str]) -> None:
+async def test_a_claim_larger_than_a_record_is_not_sent(cause: dict[str, Any]) -> None:
     """Who opens a process gives texts of his own; the process can be opened all the same."""
     log = MemoryLog(partitions=1)
     async with Node.in_memory(log) as node:

@@ -267,6 +267,24 @@ async def test_a_dispatcher_that_is_drained_ends_what_it_began_and_begins_nothin
         await asyncio.gather(late, return_exceptions=True)
 
 
+async def test_a_connector_that_hangs_keeps_no_other_one_waiting(node: Node, ledger: Ledger) -> None:
+    """How many calls are under way is bounded for each connector by itself."""
+    known, slow = bank(ledger), Ledger()
+    slow.gate = asyncio.Event()
+    known.register(Connector("post", slow.pay, outbox=True))
+    async with (
+        Dispatcher(node, known=known, poll_s=0.01, concurrency_max=1),
+        opened(node, known) as process,
+        opened(node, known, "q") as other,
+    ):
+        letters = [asyncio.create_task(process.effect("post", None, number, connector="post")) for number in range(3)]
+        await slow.entered.wait()
+        assert await asyncio.wait_for(other.effect("pay", None, 5, connector="bank"), 10) == "paid 5"
+        assert sum(slow.calls.values()) == 1, "no more of its own than are allowed"
+        slow.gate.set()
+        assert await asyncio.wait_for(asyncio.gather(*letters), 10) == ["paid 0", "paid 1", "paid 2"]
+
+
 async def test_a_journal_at_rest_does_not_grow_by_its_dispatcher(
     node: Node, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

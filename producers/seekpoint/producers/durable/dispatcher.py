@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
+from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -70,7 +71,8 @@ class Dispatcher:
 
     ``async with Dispatcher(node)``: works until it is left; ``drain`` before that lets calls under way end. Those of
     one ``name`` share their progress, connector by connector. ``takeover_s`` is how long another one's claim may stand
-    still: the same for all of a journal, by default the setting ``owner_timeout_s``. ``Refused`` where effects are only
+    still: the same for all of a journal, by default the setting ``owner_timeout_s``. ``concurrency_max`` calls of each
+    connector are under way: one that hangs keeps no other one waiting. ``Refused`` where effects are only
     recorded. A journal that it must not read on in (``NewerFormat``, ``JournalMismatch``, ``LogTruncated``,
     ``TooManyDeadLetters``) stops it: ``failure`` says so at once, and leaving raises it.
     """
@@ -90,7 +92,7 @@ class Dispatcher:
         self._known = known
         self._takeover_s = node.settings.owner_timeout_s if takeover_s is None else takeover_s
         self._poll_s = poll_s
-        self._room = asyncio.Semaphore(concurrency_max)
+        self._rooms = defaultdict[str, asyncio.Semaphore](lambda: asyncio.Semaphore(concurrency_max))
         self._values = JournalValues(node)
         self._who = f"{name}/{uuid.uuid4().hex[:12]}"
         self._progress = Progress(self._values, name, known.outbox)
@@ -237,7 +239,8 @@ class Dispatcher:
         return self._node.clock.monotonic() >= self._not_before.get(slot, 0.0)
 
     async def _take(self, slot: Slot, intent: Intent) -> None:
-        async with self._room:
+        assert intent.body.connector is not None
+        async with self._rooms[intent.body.connector]:
             pause_s = _AGAIN_S
             try:
                 if await self._taken(slot, intent):
