@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
 
 from seekpoint.consumers.assignment import Assignment
 from seekpoint.consumers.checkpoint_wishes import Wishes
@@ -19,7 +18,7 @@ from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import CallAPerson, JournalGap, SeekpointError, TryAgain
 from seekpoint.schemas.settings import Settings
 
-__all__ = ["Goal", "Lag", "ProjectorLoop"]
+__all__ = ["Lag", "ProjectorLoop"]
 
 _logger = logging.getLogger("seekpoint.consumers")
 
@@ -51,13 +50,6 @@ class Lag:
     """How long nothing was projected."""
     stopped: str | None = None
     """Why the partition is not projected any more, if so."""
-
-
-class Goal(Protocol):
-    """Something the loop works towards, asked once a turn in its thread."""
-
-    def advance(self, loop: ProjectorLoop) -> None:
-        """Look how far the loop is; note whether the goal is reached, or cannot be."""
 
 
 @dataclass(slots=True)
