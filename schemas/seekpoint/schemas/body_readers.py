@@ -1,4 +1,4 @@
-"""Readers of bodies: for each a function that reads its fields one after the other, made of the class at the import.
+"""Readers of bodies: for each a function that reads its fields one after the other, made of the class.
 
 A loop over the fields takes half as long again, and a body is what decoding spends its time on. As ``dataclasses`` does
 it: a text of Python for each field, compiled once.
