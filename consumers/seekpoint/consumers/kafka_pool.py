@@ -94,8 +94,9 @@ class KafkaPool:
         outcome: list[KafkaError | None] = []
         with self.ours(topic=topic):
             producer.produce(topic, value, key, partition, on_delivery=lambda error, _: outcome.append(error))
-            while not outcome:
-                producer.poll(_POLL_S)  # whoever polls delivers for all; message.timeout.ms ends the wait
+            while not outcome:  # message.timeout.ms ends the wait, or the close
+                self.refuse_closed()
+                producer.poll(_POLL_S)  # whoever polls delivers for all
             if outcome[0] is not None:
                 raise KafkaException(outcome[0])
 

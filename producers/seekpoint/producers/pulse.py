@@ -22,6 +22,8 @@ __all__ = ["Pulse"]
 logger = logging.getLogger("seekpoint.producers")
 
 _PATIENCE_S = 0.25
+_LEAVE_S = 3.0
+"""That a node left is a hint to others: who closes it waits no longer for a Kafka that is silent."""
 
 
 class Pulse:
@@ -62,11 +64,12 @@ class Pulse:
         if self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
             try:
-                await asyncio.get_running_loop().run_in_executor(
-                    self._executor, self._store.withdraw, self._identity.node_id
-                )
-            except SeekpointError as exc:
-                logger.warning("the heartbeat was not withdrawn: %s", exc)
+                async with asyncio.timeout(_LEAVE_S):
+                    await asyncio.get_running_loop().run_in_executor(
+                        self._executor, self._store.withdraw, self._identity.node_id
+                    )
+            except (SeekpointError, TimeoutError) as exc:
+                logger.warning("the heartbeat was not withdrawn: %s", exc or f"no answer in {_LEAVE_S:g} s")
         self._store.close()
 
     async def claiming(self, claim_id: bytes) -> None:

@@ -51,6 +51,7 @@ _BACKLOG_MAX = 1_000
 """No more intents are looked for while so many are not over."""
 _AGAIN_S = 1.0
 _END_S = 5.0
+_SAVE_S = 3.0
 _FINAL = (JournalMismatch, LogTruncated, NewerFormat, TooManyDeadLetters)
 """Reading on would pass intents by, or call what is another journal's."""
 
@@ -137,8 +138,9 @@ class Dispatcher:
         for task in tasks:
             task.cancel()
         await asyncio.wait({asyncio.gather(*tasks, return_exceptions=True)}, timeout=_END_S)
-        with suppress(SeekpointError):
-            await self._save()
+        with suppress(SeekpointError, TimeoutError):  # the next one looks through a little more
+            async with asyncio.timeout(_SAVE_S):
+                await self._save()
         if self.failure is not None and error is None:
             raise self.failure
 
