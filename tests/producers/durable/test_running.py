@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from cuts import bodies, of_kind
-from seekpoint.producers import Agent, Node, Process, agent
+from refunds import World, refunder
+from seekpoint.producers import Node, Process, agent
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import (
@@ -27,43 +28,9 @@ def lives(log: MemoryLog) -> list[str]:
     return [body.to for body in of_kind(log, b.LifecycleChanged)]
 
 
-class World:
-    """What a test's agent works on, and what it saw."""
-
-    def __init__(self) -> None:
-        self.done: list[str] = []
-        self.seen: list[Any] = []
-        self.break_at: str | None = None
-
-    async def do(self, what: str) -> str:
-        self.done.append(what)
-        return f"{what} done"
-
-    def maybe_break(self, where: str) -> None:
-        if self.break_at == where:
-            raise ValueError(f"broken at {where}")
-
-
-def refunder(world: World, version: int = 1, *, pinned: bool = False) -> Agent:
-    """An agent that writes content between its steps, and looks at it."""
-
-    @agent("refunder", version, pinned=pinned)
-    async def run(process: Process, input: Any) -> Any:
-        await process.update("order", input["order"])
-        found = await process.step("find", world.do, "find")
-        await process.say("assistant", found)
-        world.maybe_break("middle")
-        world.seen.append((process.state.context, [message.text for message in process.state.conversation]))
-        await process.update("order", "paid")
-        paid = await process.step("pay", world.do, "pay")
-        world.maybe_break("end")
-        world.seen.append((process.state.context, len(process.state.conversation)))
-        return {"paid": paid}
-
-    return run
-
-
 FIRST = ({"order": "o-1"}, ["find done"])
+
+
 SECOND = ({"order": "paid"}, 1)
 
 
@@ -134,91 +101,6 @@ async def test_a_cancelled_run_is_released_as_it_stands(node: Node, log: MemoryL
     world.seen.append("on")
     assert await node.run(run, "p") == "find done"
     assert world.done == ["find"]
-
-
-async def test_a_process_belongs_to_the_agent_it_began_with(node: Node) -> None:
-    """And to the input it began with."""
-    world = World()
-    world.break_at = "end"
-    with pytest.raises(ValueError, match="broken"):
-        await node.run(refunder(world), "p", {"order": "o-1"})
-    with pytest.raises(Refused, match="another agent"):
-        await node.run(agent("other")(refunder(world).run), "p")
-    with pytest.raises(ReplayDivergence) as caught:
-        await node.run(refunder(world), "p", {"order": "o-2"})
-    assert caught.value.kind == "input"
-    world.break_at = None
-    assert await node.run(refunder(world), "p", {"order": "o-1"}) == {"paid": "pay done"}
-
-
-async def test_a_pinned_agent_resumes_only_under_its_definition(node: Node) -> None:
-    """Another definition diverges; unpinned code may change."""
-
-    def changed(pinned: bool) -> Agent:
-        @agent("worker", 2, pinned=pinned)
-        async def run(process: Process, input: Any) -> Any:
-            return "changed"
-
-        return run
-
-    @agent("worker", 1)
-    async def run(process: Process, input: Any) -> Any:
-        raise ValueError("broken")
-
-    with pytest.raises(ValueError, match="broken"):
-        await node.run(run, "p")
-    with pytest.raises(ReplayDivergence) as caught:
-        await node.run(changed(pinned=True), "p")
-    assert (caught.value.kind, caught.value.expected) == ("definition", run.definition)
-    assert await node.run(changed(pinned=False), "p") == "changed"
-
-
-async def test_code_that_changed_is_told_where_and_runs_nothing(node: Node, log: MemoryLog) -> None:
-    """A renamed step, a write of another value, a step left out."""
-    world = World()
-    world.break_at = "end"
-    with pytest.raises(ValueError, match="broken"):
-        await node.run(refunder(world), "p", {"order": "o-1"})
-
-    def variant(number: int) -> Agent:
-        @agent("refunder", 2)
-        async def run(process: Process, input: Any) -> Any:
-            await process.update("order", "x" if number == 0 else input["order"])
-            await process.step("renamed" if number == 1 else "find", world.do, "find")
-            if number != 2:
-                await process.say("assistant", "find done")
-
-        return run
-
-    kinds = []
-    for number in range(3):
-        with pytest.raises(ReplayDivergence) as caught:
-            await node.run(variant(number), "p")
-        kinds.append((caught.value.kind, caught.value.key))
-    assert kinds == [("input", "#1"), ("order", "renamed:1"), ("length", "#3")]
-    assert world.done == ["find", "pay"]
-    assert (await node.recover("p")).state.lifecycle == "failed"
-
-
-async def test_version_two_goes_on_where_version_one_stopped(node: Node) -> None:
-    """Stopped after step 12 of 20, step 13 changed: no step is repeated, the run ends."""
-    world = World()
-
-    def version(number: int) -> Agent:
-        @agent("stepper", number)
-        async def run(process: Process, input: Any) -> Any:
-            for index in range(1, 21):
-                if number == 1 and index == 13:
-                    raise ValueError("stopped")
-                await process.step("work", world.do, f"{index} by {number}" if index == 13 else str(index))
-            return len(world.done)
-
-        return run
-
-    with pytest.raises(ValueError, match="stopped"):
-        await node.run(version(1), "p")
-    assert await node.run(version(2), "p") == 20
-    assert world.done == [*map(str, range(1, 13)), "13 by 2", *map(str, range(14, 21))]
 
 
 @pytest.mark.parametrize(("result", "error"), [(object(), UnserializableValue), ("x" * 1_048_000, LimitExceeded)])
@@ -447,64 +329,3 @@ async def test_an_error_of_another_process_is_not_taken_for_the_result(node: Nod
         await process.finish()
     with pytest.raises(ProcessFinished):
         await node.run(run, "p")
-
-
-async def test_an_invocation_is_replayed_too(node: Node, log: MemoryLog) -> None:
-    """Its entries are calls; how long it took does not matter."""
-    fails = True
-
-    @agent("server")
-    async def run(process: Process, input: Any) -> Any:
-        async with process.invocation("message", {"text": "hi"}) as work:
-            assert process.state.invocation is not None
-            work.result = await process.step("answer", str.upper, "hi")
-        assert process.state.invocations == 1
-        if fails:
-            raise ValueError("broken")
-        return work.result
-
-    with pytest.raises(ValueError, match="broken"):
-        await node.run(run, "p")
-    fails = False
-    assert await node.run(run, "p") == "HI"
-    assert sum(isinstance(body, b.InvocationEnded) for body in bodies(log)) == 1
-
-
-async def test_writes_in_branches_are_replayed_each_in_its_own_order(node: Node, log: MemoryLog) -> None:
-    """And one branch may be past its history while another is still in it."""
-    world = World()
-    world.break_at = "slow"
-
-    @agent("brancher")
-    async def run(process: Process, input: Any) -> Any:
-        async def branch(name: str) -> None:
-            await process.update(name, 1)
-            await process.step(name, world.do, name)
-            world.maybe_break(name)
-            await process.update(name, 2)
-
-        await asyncio.gather(branch("quick"), branch("slow"))
-        return process.state.context
-
-    with pytest.raises(ValueError, match="broken at slow"):
-        await node.run(run, "p")
-    world.break_at = None
-    assert await node.run(run, "p") == {"quick": 2, "slow": 2}
-    assert sorted(world.done) == ["quick", "slow"]
-    calls = [body.call for body in bodies(log) if isinstance(body, b.ContextUpdated)]
-    assert len(calls) == len(set(calls)) == 4
-
-
-async def test_content_is_not_written_inside_a_step(node: Node) -> None:
-    """The step is remembered by its result; what it wrote would be missing when its agent runs again."""
-
-    @agent("inner")
-    async def run(process: Process, input: Any) -> Any:
-        async def body() -> None:
-            await asyncio.create_task(process.update("a", 1))
-
-        with pytest.raises(Refused, match="inside the body"):
-            await process.step("write", body)
-        await process.update("a", 2)
-
-    await node.run(run, "p")
