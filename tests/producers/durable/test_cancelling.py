@@ -210,7 +210,7 @@ async def test_what_cannot_be_taken_back_is_tried_again_by_the_next_run(node: No
     assert isinstance(clock, VirtualClock)
     ticking = asyncio.create_task(_tick(clock))
     with pytest.raises(ObligationStuck):
-        await asyncio.wait_for(run, 10)
+        await asyncio.wait_for(run, 60)
     assert lives(log)[-2:] == ["stopping", "failed"]
     assert (await node.recover("p")).state.owner is None
     ticking.cancel()

@@ -56,7 +56,7 @@ async def paying(node: Node, known: Connectors, **how: Any) -> AsyncIterator[asy
     """An owner that waits for its effect to be called; its intent is in the journal."""
     async with opened(node, known) as process:
         effect = asyncio.create_task(process.effect("pay", None, 5, connector="bank", **how))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not (await node.recover("p")).state.calls:  # noqa: ASYNC110  # the log gives no event
                 await asyncio.sleep(0.001)
         yield effect
@@ -152,7 +152,7 @@ async def test_a_dispatcher_that_died_is_followed_by_another_with_the_same_key(n
         patient = Dispatcher(node, known=known, takeover_s=60)
         assert await patient.catch_up() == 0
         async with Dispatcher(node, known=known, poll_s=0.01, takeover_s=0.1):
-            assert await asyncio.wait_for(effect, 10) == "paid 5"
+            assert await asyncio.wait_for(effect, 60) == "paid 5"
     assert ledger.calls == {"p/pay:1": 2}
 
 
@@ -166,7 +166,7 @@ async def test_what_a_dead_dispatcher_left_in_doubt_is_not_called_again_at_most_
         await die_in_call(node, known, ledger)
         async with Dispatcher(node, known=known, poll_s=0.01, takeover_s=0.1):
             with pytest.raises(EffectUnknown):
-                await asyncio.wait_for(effect, 10)
+                await asyncio.wait_for(effect, 60)
     assert ledger.calls == {"p/pay:1": 1}
 
 
@@ -182,7 +182,7 @@ async def test_a_long_call_keeps_its_claim(node: Node, ledger: Ledger) -> None:
         await asyncio.sleep(1.0)
         assert ledger.calls == {"p/pay:1": 1}
         ledger.gate.set()
-        assert await asyncio.wait_for(effect, 10) == "paid 5"
+        assert await asyncio.wait_for(effect, 60) == "paid 5"
     assert ledger.calls == {"p/pay:1": 1}
 
 
@@ -254,13 +254,13 @@ async def test_a_dispatcher_that_is_drained_ends_what_it_began_and_begins_nothin
     ):
         await ledger.entered.wait()
         late = asyncio.create_task(other.effect("pay", None, 6, connector="bank"))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while dispatcher.calling < 2:  # noqa: ASYNC110  # it tells nobody
                 await asyncio.sleep(0.001)
         assert await dispatcher.drain(0.01) == 2
         ledger.gate.set()
-        assert await dispatcher.drain(10) == 0
-        assert await asyncio.wait_for(effect, 10) == "paid 5"
+        assert await dispatcher.drain(60) == 0
+        assert await asyncio.wait_for(effect, 60) == "paid 5"
         assert (dispatcher.dispatched, dispatcher.waiting) == (1, 1)
         assert ledger.calls == {"p/pay:1": 1}
         late.cancel()
@@ -279,10 +279,10 @@ async def test_a_connector_that_hangs_keeps_no_other_one_waiting(node: Node, led
     ):
         letters = [asyncio.create_task(process.effect("post", None, number, connector="post")) for number in range(3)]
         await slow.entered.wait()
-        assert await asyncio.wait_for(other.effect("pay", None, 5, connector="bank"), 10) == "paid 5"
+        assert await asyncio.wait_for(other.effect("pay", None, 5, connector="bank"), 60) == "paid 5"
         assert sum(slow.calls.values()) == 1, "no more of its own than are allowed"
         slow.gate.set()
-        assert await asyncio.wait_for(asyncio.gather(*letters), 10) == ["paid 0", "paid 1", "paid 2"]
+        assert await asyncio.wait_for(asyncio.gather(*letters), 60) == ["paid 0", "paid 1", "paid 2"]
 
 
 async def test_a_journal_at_rest_does_not_grow_by_its_dispatcher(
@@ -294,7 +294,7 @@ async def test_a_journal_at_rest_does_not_grow_by_its_dispatcher(
     async with Dispatcher(node, known=known, poll_s=0.001) as dispatcher, opened(node, known) as process:
         await process.effect("pay", None, 5, connector="bank")
         ends, looks = [node.reader.watermarks(at).high for at in range(2)], dispatcher.looks
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while dispatcher.looks < looks + 20:  # noqa: ASYNC110  # it counts and tells nobody
                 await asyncio.sleep(0.001)
         assert [node.reader.watermarks(at).high for at in range(2)] == ends
@@ -317,7 +317,7 @@ async def test_a_journal_that_must_not_be_read_on_in_stops_the_dispatcher(
 
     monkeypatch.setattr(dispatcher, "_look", looks)
     with pytest.raises(NewerFormat, match="of tomorrow"):
-        async with dispatcher, asyncio.timeout(10):
+        async with dispatcher, asyncio.timeout(60):
             while dispatcher.failure is None:  # noqa: ASYNC110  # it tells nobody until it is left
                 await asyncio.sleep(0.001)
     assert dispatcher.looks == 1
@@ -340,7 +340,7 @@ async def test_an_output_that_is_too_large_is_left_out_and_what_was_done_is_done
         Node.in_memory(log) as node,
         Dispatcher(node, known=known, poll_s=0.01),
         opened(node, known) as process,
-        asyncio.timeout(10),
+        asyncio.timeout(60),
     ):
         assert await process.effect("export", None, size // 2, connector="bank") == {"left_out": "str"}
     assert ledger.calls == {"p/export:1": 1}
@@ -357,12 +357,12 @@ async def test_a_full_mailbox_delays_an_outcome_and_loses_none(node: Node) -> No
 
     async with opened(node, known) as process:
         asked = three(process)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len((await node.recover("p")).state.calls) < 3:  # noqa: ASYNC110  # the log gives no event
                 await asyncio.sleep(0.001)
         asked.cancel()
         await asyncio.gather(asked, return_exceptions=True)
-    async with Dispatcher(node, known=known, poll_s=0.01), asyncio.timeout(20):
+    async with Dispatcher(node, known=known, poll_s=0.01), asyncio.timeout(60):
         while not (await node.recover("p")).state.refused_externals:  # noqa: ASYNC110  # nor does the fold
             await asyncio.sleep(0.001)
         async with opened(node, known) as process:
@@ -376,7 +376,7 @@ async def test_what_a_call_says_as_it_fails_is_told_as_far_as_an_entry_can_say_i
     """It is known that nothing was done, however that was put."""
     known = bank(ledger)
     ledger.fails = [NotDone(said)]
-    async with Dispatcher(node, known=known, poll_s=0.01), opened(node, known) as process, asyncio.timeout(10):
+    async with Dispatcher(node, known=known, poll_s=0.01), opened(node, known) as process, asyncio.timeout(60):
         with pytest.raises(NotDone):
             await process.effect("pay", None, 5, connector="bank", semantics=ONCE)
     assert ledger.calls == {"p/pay:1": 1}
@@ -387,7 +387,7 @@ async def test_a_call_that_exits_does_not_end_its_dispatcher(node: Node, ledger:
     known = bank(ledger)
     known.register(Connector("till", sys.exit, outbox=True, max_attempts=1))
     ledger.fails = [SystemExit(3)]
-    async with Dispatcher(node, known=known, poll_s=0.01), opened(node, known) as process, asyncio.timeout(10):
+    async with Dispatcher(node, known=known, poll_s=0.01), opened(node, known) as process, asyncio.timeout(60):
         assert await process.effect("pay", None, 5, connector="bank") == "paid 5"
         with pytest.raises(RuntimeError, match="the call raised SystemExit: out of paper"):
             await process.effect("print", None, "out of paper", connector="till")

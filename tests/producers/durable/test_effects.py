@@ -359,7 +359,7 @@ async def test_a_word_on_an_effect_is_not_received_by_anybody_else(node: Node, l
     await node.verdict("p", "pay:1", "succeeded", output="seen", actor="ann")
     await node.signal("p", "hello")
     async with reopened(node) as process:
-        assert (await process.receive(timeout_s=5)).name == "hello"
+        assert (await process.receive(timeout_s=60)).name == "hello"
         assert await process.effect("pay", ledger.pay, 5, semantics=ONCE) == "seen"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cuts import of_kind
+from cuts import of_kind, until
 from seekpoint.producers import Agent, Node, Process, agent
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
@@ -210,8 +210,7 @@ async def test_a_task_may_live_through_a_turn_but_not_beyond(node: Node) -> None
         async for turn in process.turns():
             if turn.number == 1:
                 task = asyncio.create_task(background(process))
-                while not body.done:  # noqa: ASYNC110
-                    await asyncio.sleep(0)
+                await until(lambda: body.done)
                 await process.step("main", body.do, "main")
             else:
                 go_on.set()
