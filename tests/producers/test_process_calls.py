@@ -249,12 +249,15 @@ async def test_a_cancelled_invocation_of_a_handle_that_is_over_stays_cancelled(l
     async with Node.in_memory(log) as node:
         process = await node.open("p")
 
+        begun = asyncio.Event()
+
         async def work() -> None:
             async with process.invocation("message"):
+                begun.set()
                 await asyncio.Event().wait()
 
         working = asyncio.create_task(work())
-        await asyncio.sleep(0.05)
+        await asyncio.wait_for(begun.wait(), 60)
         process.let_go()
         working.cancel()
         with pytest.raises(asyncio.CancelledError):
