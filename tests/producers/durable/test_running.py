@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from cuts import bodies, of_kind
 from refunds import World, refunder
-from seekpoint.producers import Node, Process, agent
+from seekpoint.producers import Agent, Node, Process, agent
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import (
@@ -270,18 +271,25 @@ async def test_a_fork_of_an_agents_process_goes_on_from_there(node: Node) -> Non
     assert world.done == ["find", "pay"]
 
 
-async def test_two_runs_of_one_process_are_refused_on_a_node_and_fence_across_nodes(log: MemoryLog) -> None:
-    """The one that lost is told, though the code of the other one diverged."""
-    reached, go_on = asyncio.Event(), asyncio.Event()
+def held_on_one(reached: asyncio.Event, go_on: asyncio.Event, by: Callable[[Node], str]) -> Agent:
+    """An agent that writes ``by`` and its end; between them it waits to go on, on the node called one."""
 
     @agent("slow")
     async def run(process: Process, input: Any) -> Any:
-        await process.update("by", process.node.node_id)
+        await process.update("by", by(process.node))
         if process.node.node_id == "one":
             reached.set()
             await go_on.wait()
         await process.update("end", True)
         return process.node.node_id
+
+    return run
+
+
+async def test_two_runs_of_one_process_are_refused_on_a_node_and_fence_across_nodes(log: MemoryLog) -> None:
+    """The one that lost is told, though the code of the other one diverged."""
+    reached, go_on = asyncio.Event(), asyncio.Event()
+    run = held_on_one(reached, go_on, lambda node: node.node_id)
 
     async with Node.in_memory(log, node_id="one") as one, Node.in_memory(log, node_id="two") as two:
         task = asyncio.create_task(one.run(run, "p"))
@@ -298,14 +306,7 @@ async def test_two_runs_of_one_process_are_refused_on_a_node_and_fence_across_no
 async def test_the_result_of_the_run_that_took_over_stands(log: MemoryLog) -> None:
     """What the other one makes meanwhile is fenced."""
     reached, go_on = asyncio.Event(), asyncio.Event()
-
-    @agent("slow")
-    async def run(process: Process, input: Any) -> Any:
-        if process.node.node_id == "one":
-            reached.set()
-            await go_on.wait()
-        await process.update("end", True)
-        return process.node.node_id
+    run = held_on_one(reached, go_on, lambda node: "anybody")
 
     async with Node.in_memory(log, node_id="one") as one, Node.in_memory(log, node_id="two") as two:
         task = asyncio.create_task(one.run(run, "p"))
