@@ -1,4 +1,4 @@
-"""A journal in memory, a clock that jumps over what is slept, and a node on both. Who needs another one says so."""
+"""A journal in memory, a clock that skips all sleep, a node on both; a world outside. Who needs another one says so."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from outside_ledger import Ledger
 from seekpoint.producers import Node, VirtualClock
 from seekpoint.schemas import MemoryLog
 
@@ -27,3 +28,9 @@ async def node(log: MemoryLog, clock: VirtualClock) -> AsyncIterator[Node]:
     """On both."""
     async with Node.in_memory(log, clock=clock) as running:
         yield running
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    """Nobody has called it yet."""
+    return Ledger()

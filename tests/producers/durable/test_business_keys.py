@@ -25,11 +25,6 @@ ONCE = Effect.AT_MOST_ONCE
 
 
 @pytest.fixture
-def ledger() -> Ledger:
-    return Ledger()
-
-
-@pytest.fixture
 async def node() -> AsyncIterator[Node]:
     async with Node.in_memory(MemoryLog(partitions=2)) as node:
         yield node

@@ -30,11 +30,6 @@ async def node() -> AsyncIterator[Node]:
         yield node
 
 
-@pytest.fixture
-def ledger() -> Ledger:
-    return Ledger()
-
-
 def bank(ledger: Ledger, **how: Any) -> Connectors:
     known = Connectors()
     known.register(Connector("bank", ledger.pay, outbox=True, **how))

@@ -37,11 +37,6 @@ async def node() -> AsyncIterator[Node]:
         yield node
 
 
-@pytest.fixture
-def ledger() -> Ledger:
-    return Ledger()
-
-
 def call_of(process: Process, key: str = "pay:1") -> Any:
     return process.state.calls[key]
 

@@ -37,11 +37,6 @@ async def node() -> AsyncIterator[Node]:
         yield node
 
 
-@pytest.fixture
-def ledger() -> Ledger:
-    return Ledger()
-
-
 async def pay_twice(process: Any, ledger: Ledger) -> None:
     for amount in (5, 7):
         await process.effect("pay", ledger.pay, amount, compensate=ledger.pay_back)
