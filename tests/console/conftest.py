@@ -72,13 +72,23 @@ def move_to(monkeypatch: pytest.MonkeyPatch) -> Callable[[MemoryLog], None]:
 
 
 @pytest.fixture
+def write_module(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """``write_module("shop", source)``: into the folder, not hidden by one of that name that was imported before."""
+
+    def write(name: str, source: str) -> None:
+        Path(f"{name}.py").write_text(source)
+        monkeypatch.delitem(sys.modules, name, raising=False)
+
+    return write
+
+
+@pytest.fixture
 def seekpoint(
-    shell: Shell, log: MemoryLog, move_to: Callable[[MemoryLog], None], monkeypatch: pytest.MonkeyPatch
+    shell: Shell, log: MemoryLog, move_to: Callable[[MemoryLog], None], write_module: Callable[[str, str], None]
 ) -> Shell:
     """``seekpoint("steps", "p")`` on the log, with an agent's module in the folder."""
     move_to(log)
-    Path("touching.py").write_text(AGENTS)
-    monkeypatch.delitem(sys.modules, "touching", raising=False)
+    write_module("touching", AGENTS)
     return shell
 
 

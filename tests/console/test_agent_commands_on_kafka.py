@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -37,12 +36,11 @@ async def asking(process, input):
 
 
 def test_a_run_is_looked_at_checked_moved_and_traced(
-    shell: Shell, journal: Settings, point_at: Callable[[Settings], None], monkeypatch: pytest.MonkeyPatch
+    shell: Shell, journal: Settings, point_at: Callable[[Settings], None], write_module: Callable[[str, str], None]
 ) -> None:
     """From its first entry to its copy under another id, with the journal's own schemas in the file."""
     point_at(journal)
-    Path("asker.py").write_text(AGENT)
-    monkeypatch.delitem(sys.modules, "asker", raising=False)
+    write_module("asker", AGENT)
     ran = shell("run", "p", "--agent", "asker:asking", "--input", '"four"')
     assert (ran.code, ran.json) == (0, {"asked": 4}), ran.err
     assert [call["key"] for call in shell("steps", "p", "--json").json["calls"]] == [
@@ -64,16 +62,14 @@ def test_a_run_is_looked_at_checked_moved_and_traced(
 
 
 def test_from_an_incident_to_a_failing_test(
-    shell: Shell, journal: Settings, point_at: Callable[[Settings], None], monkeypatch: pytest.MonkeyPatch
+    shell: Shell, journal: Settings, point_at: Callable[[Settings], None], write_module: Callable[[str, str], None]
 ) -> None:
     """The README's three commands: captured, folded in staging to the same state, and held against changed code."""
     staged = replace(journal, journal=f"{journal.journal}-staged")
     create_topics_sync(staged)
     point_at(journal)
-    Path("asker.py").write_text(AGENT)
-    Path("mended.py").write_text(AGENT.replace('"count", len, input', '"count", len, input + "!"'))
-    for name in ("asker", "mended"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
+    write_module("asker", AGENT)
+    write_module("mended", AGENT.replace('"count", len, input', '"count", len, input + "!"'))
     profile = f'bootstrap_servers = "{journal.bootstrap_servers}"\n'
     Path("clusters.toml").write_text(f"[clusters.prod]\n{profile}[clusters.staging]\n{profile}staging = true\n")
     with_clusters = ("--config", "clusters.toml")

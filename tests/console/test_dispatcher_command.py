@@ -98,11 +98,13 @@ def _forgotten(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ("bad:x", "a connector calls at least once"),
     ],
 )
-def test_connectors_that_are_none_are_refused(name: str, said: str, shell: Shell) -> None:
+def test_connectors_that_are_none_are_refused(
+    name: str, said: str, shell: Shell, write_module: Callable[[str, str], None]
+) -> None:
     """Before anything is connected: one line, and exit code 2; also where their module itself fails."""
-    Path("shop.py").write_text(SHOP)
-    Path("broken.py").write_text("1 / 0")
-    Path("bad.py").write_text("from seekpoint.producers import Connector\nx = Connector('x', max_attempts=0)")
+    write_module("shop", SHOP)
+    write_module("broken", "1 / 0")
+    write_module("bad", "from seekpoint.producers import Connector\nx = Connector('x', max_attempts=0)")
     ran = shell("serve", "dispatcher", "--connectors", name)
     assert (ran.code, said in ran.err) == (2, True), ran.err
     assert ran.err.count("\n") == 1
@@ -115,11 +117,13 @@ def test_a_dispatcher_without_connectors_is_refused(shell: Shell) -> None:
     assert (ran.code, "--connectors" in ran.err) == (2, True)
 
 
-def test_connectors_of_several_modules_are_one_table(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connectors_of_several_modules_are_one_table(
+    write_module: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The same one twice is fine, two of one name are not."""
     monkeypatch.syspath_prepend(str(Path.cwd()))
-    Path("till.py").write_text(SHOP.replace('"bank"', '"till"').replace('"inline"', '"bank"'))
-    Path("shop.py").write_text(SHOP)
+    write_module("till", SHOP.replace('"bank"', '"till"').replace('"inline"', '"bank"'))
+    write_module("shop", SHOP)
     known = load_connectors(["shop:bank", "shop:connectors", "till:bank"])
     assert {one.name for one in known} == {"bank", "till"}
     with pytest.raises(Exception, match="two connectors are called 'bank'"):
@@ -299,11 +303,15 @@ def test_kill_9_between_claim_and_outcome_is_followed_by_the_next_one(
 
 @pytest.mark.cluster
 def test_serve_dispatcher_needs_a_journal(
-    settings: Settings, shell: Shell, point_at: Callable[[Settings], None], monkeypatch: pytest.MonkeyPatch
+    settings: Settings,
+    shell: Shell,
+    point_at: Callable[[Settings], None],
+    write_module: Callable[[str, str], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """No topics: one line and the next command. No Kafka: not reachable."""
     point_at(settings)
-    Path("shop.py").write_text(SHOP)
+    write_module("shop", SHOP)
     ran = shell(*DISPATCHER)
     assert ran.code == 1
     assert "seekpoint topics create" in ran.err
