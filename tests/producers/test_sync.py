@@ -297,3 +297,19 @@ def test_what_is_typed_exists() -> None:
         ]
         assert told
         assert [name for name in told if not hasattr(target, name)] == []
+
+
+def test_what_is_typed_takes_what_it_stands_for() -> None:
+    """A type checker refuses no option that the call has."""
+    import ast
+    import inspect
+
+    for kind, target in ((SyncProcess, Process), (SyncNode, Node)):
+        for stub in ast.walk(ast.parse(inspect.getsource(kind))):
+            if not isinstance(stub, ast.FunctionDef) or ast.unparse(stub.body[0]) != "...":
+                continue
+            told = [one.arg for one in (*stub.args.args, *stub.args.kwonlyargs)]
+            takes = inspect.signature(getattr(target, stub.name)).parameters
+            wanted = [name for name, one in takes.items() if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+            is_open = stub.args.kwarg is not None and stub.args.vararg is not None and not stub.decorator_list
+            assert is_open or told == wanted, stub.name

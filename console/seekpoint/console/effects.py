@@ -10,7 +10,7 @@ import typer
 from seekpoint.console.commands import AsJson, command, group
 from seekpoint.console.output import Column, clean, emit, emit_json, emit_table, say, warn
 from seekpoint.console.processes import ProcessId, states_of
-from seekpoint.console.sender import me, value_of, with_node
+from seekpoint.console.sender import me, tell, value_of
 from seekpoint.console.target import Target
 
 if TYPE_CHECKING:
@@ -122,8 +122,9 @@ def resolve(
     outcome = "failed" if succeeded is None else "succeeded"
     reason = ": ".join(part for part in (failed, why) if part) or None
     meant = facts["idempotency_key"] or ""
-    with_node(
+    tell(
         target.settings,
+        process_id,
         lambda node: node.verdict(
             process_id, key, outcome, output=output, reason=reason, actor=actor, idempotency_key=meant
         ),

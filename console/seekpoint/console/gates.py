@@ -10,7 +10,7 @@ import typer
 from seekpoint.console.commands import AsJson, command, group
 from seekpoint.console.output import Column, emit_json, emit_table, say
 from seekpoint.console.processes import ProcessId, states_of
-from seekpoint.console.sender import By, me, value_of, with_node
+from seekpoint.console.sender import By, me, tell, value_of
 from seekpoint.console.target import Target
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def signal(
     value, sender = value_of(payload, "--payload"), actor or me("--actor")
     if not _state(target, process_id, missing_ok=True).epoch:
         say(f"{process_id} was never opened: the signal waits for it")
-    with_node(target.require_kafka(), lambda node: node.signal(process_id, name, value, actor=sender))
+    tell(target.require_kafka(), process_id, lambda node: node.signal(process_id, name, value, actor=sender))
     say(f"{process_id}: {name}, as {sender}")
 
 
@@ -90,7 +90,7 @@ def cancel(
     if state.cancelled is not None:
         say(f"{process_id} was cancelled before; it is {state.lifecycle}")
         return
-    with_node(target.require_kafka(), lambda node: node.cancel(process_id, reason, actor=actor))
+    tell(target.require_kafka(), process_id, lambda node: node.cancel(process_id, reason, actor=actor))
     say(f"{process_id}: asked to stop, as {actor}; its owner accepts it when it comes to it")
 
 
@@ -141,11 +141,11 @@ def _answer(
         say(f"no gate {gate} is open: the answer waits for one{f' (open: {names})' if names else ''}")
     answered = meant or gate
 
-    def tell(node: Node) -> Coroutine[Any, Any, bytes]:
+    def answer(node: Node) -> Coroutine[Any, Any, bytes]:
         say_it = node.approve if is_approved else node.deny
         return say_it(process_id, answered, reason=reason, actor=actor)
 
-    with_node(target.require_kafka(), tell)
+    tell(target.require_kafka(), process_id, answer)
     say(f"{process_id} {answered}: {'approved' if is_approved else 'denied'}, as {actor}")
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from seekpoint.producers import Node
     from seekpoint.schemas.settings import Settings
 
-__all__ = ["By", "me", "value_of", "with_node"]
+__all__ = ["By", "me", "tell", "value_of", "with_node"]
 
 By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who says so; you, if not given.")]
 
@@ -55,3 +55,21 @@ def with_node(settings: Settings, call: Callable[[Node], Coroutine[Any, Any, _T]
             return await call(node)
 
     return asyncio.run(run())
+
+
+def tell(settings: Settings, process_id: str, call: Callable[[Node], Coroutine[Any, Any, bytes]]) -> None:
+    """Tell a process what ``call`` sends, and see that it was taken in. ``Refused`` where its mailbox is full."""
+    from seekpoint.schemas.errors import ProcessFinished, Refused
+
+    async def told(node: Node) -> bool:
+        sent = await call(node)
+        try:
+            return await node.is_delivered(process_id, sent)
+        except ProcessFinished:
+            return True  # it was not when it was looked at: it may have taken it in, and ended by it
+
+    if not with_node(settings, told):
+        raise Refused(
+            "its mailbox is full: it was not taken in", process_id=process_id,
+            hint=f"send it again once its owner has taken what waits: seekpoint state {process_id}",
+        )  # fmt: skip

@@ -36,7 +36,7 @@ from seekpoint.producers.pulse import Pulse
 from seekpoint.producers.requests import Requests
 from seekpoint.producers.tailer import Tailer
 from seekpoint.schemas.bodies import Body, EffectVerdict
-from seekpoint.schemas.errors import HandleClosed, Refused, SeekpointError
+from seekpoint.schemas.errors import HandleClosed, ProcessFinished, Refused, SeekpointError
 from seekpoint.schemas.log import LogReader, LogWriter, MemoryLog
 from seekpoint.schemas.settings import Settings
 from seekpoint.schemas.values import dump
@@ -307,10 +307,21 @@ class Node:
     ) -> bytes:
         """Send a signal, from anywhere, to a process that may not exist yet. Its id; once it is in the log.
 
-        The same ``signal_id`` twice is delivered once. Raises ``UnserializableValue``, ``LimitExceeded``,
-        ``AppendTimeout``.
+        The same ``signal_id`` twice is delivered once. A full mailbox refuses it: ``is_delivered`` tells. Raises
+        ``UnserializableValue``, ``LimitExceeded``, ``AppendTimeout``.
         """
         return await self._externals.signal(process_id, name, payload, actor, signal_id)
+
+    async def is_delivered(self, process_id: str, signal_id: bytes) -> bool:
+        """Whether what a process was told lies in its mailbox, or was taken out of it; False where that was full.
+
+        To be asked soon after ``signal``, ``approve``, ``cancel`` or ``verdict`` gave the id: a process remembers the
+        last 1,024 it took in. Reads its state. Raises ``UnknownProcess``; ``ProcessFinished`` where nobody can tell.
+        """
+        state = (await self.recover(process_id)).state
+        if state.finished:
+            raise ProcessFinished("the process is finished: what it took in is forgotten", process_id=process_id)
+        return signal_id in state.remembered or signal_id in state.mailbox
 
     async def approve(
         self, process_id: str, gate: str, *, reason: str | None = None, actor: str | None = None
