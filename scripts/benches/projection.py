@@ -32,7 +32,7 @@ from seekpoint.consumers.source import Source
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.codec import encode
 from seekpoint.schemas.entry import Entry, new_id
-from seekpoint.schemas.log import MemoryLog
+from seekpoint.schemas.memory_log import MemoryLog
 from seekpoint.schemas.partition import partition_of
 from seekpoint.schemas.settings import Settings
 

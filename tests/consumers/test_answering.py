@@ -29,7 +29,8 @@ from seekpoint.schemas.errors import (
     UnknownProcess,
 )
 from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits
-from seekpoint.schemas.log import MemoryLog, Record
+from seekpoint.schemas.log import Record
+from seekpoint.schemas.memory_log import MemoryLog
 from seekpoint.schemas.requests import RecoveryAnswer, RecoveryRequest, encode_answer, encode_request
 from seekpoint.schemas.settings import Settings
 

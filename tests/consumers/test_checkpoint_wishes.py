@@ -21,7 +21,7 @@ from seekpoint.consumers.recovery_service import RecoveryService
 from seekpoint.producers import Node
 from seekpoint.schemas.errors import CheckpointTimeout, JournalUnavailable
 from seekpoint.schemas.limits import Limits
-from seekpoint.schemas.log import MemoryLog
+from seekpoint.schemas.memory_log import MemoryLog
 from seekpoint.schemas.requests import RecoveryRequest, encode_request
 from seekpoint.schemas.settings import Settings
 

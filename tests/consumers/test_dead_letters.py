@@ -13,7 +13,8 @@ from seekpoint.schemas.errors import (
     TooManyDeadLetters,
     UndecodableRecord,
 )
-from seekpoint.schemas.log import MemoryLog, MemoryTable, Record
+from seekpoint.schemas.log import Record
+from seekpoint.schemas.memory_log import MemoryLog, MemoryTable
 from seekpoint.schemas.settings import Settings
 
 LIMITS = {"dead_letters_max": 3, "dead_letter_window_s": 60.0}

@@ -22,7 +22,8 @@ from seekpoint.consumers.source import Source
 from seekpoint.consumers.tiers import Tier
 from seekpoint.consumers.trim import Trim
 from seekpoint.schemas.errors import JournalGap, JournalMismatch, LogTruncated, TierUnavailable
-from seekpoint.schemas.log import Landmark, MemoryLog
+from seekpoint.schemas.log import Landmark
+from seekpoint.schemas.memory_log import MemoryLog
 
 KEY = b"case-17"
 

@@ -19,7 +19,7 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import FoldUnavailable, JournalGap, TierUnavailable
 from seekpoint.schemas.fold import Verdict, advance
 from seekpoint.schemas.folds import UserFold, only
-from seekpoint.schemas.log import MemoryLog
+from seekpoint.schemas.memory_log import MemoryLog
 from seekpoint.schemas.partition import partition_of
 from seekpoint.schemas.state import Draft
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from seekpoint.consumers.heartbeat import CLAIMS_A_PAGE
 from seekpoint.consumers.heartbeats import Heartbeat, Heartbeats, Liveness, Sighting, Verdict, newest
 from seekpoint.schemas.errors import JournalMismatch, JournalUnavailable
-from seekpoint.schemas.log import MemoryLog, MemoryTable
+from seekpoint.schemas.memory_log import MemoryLog, MemoryTable
 from seekpoint.schemas.settings import Settings
 
 CLAIM, OTHER = bytes(15) + b"1", bytes(15) + b"2"

@@ -14,7 +14,7 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import JournalMismatch
 from seekpoint.schemas.fold import fold
 from seekpoint.schemas.folds import UserFold, only
-from seekpoint.schemas.log import MemoryLog
+from seekpoint.schemas.memory_log import MemoryLog
 from seekpoint.schemas.state import State, new_state
 
 MORE = {"spent": (3, '{"usd":1.5}')}

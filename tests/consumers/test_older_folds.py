@@ -19,7 +19,7 @@ from seekpoint.consumers.recoverer import Recoverer
 from seekpoint.consumers.source import Source
 from seekpoint.consumers.tiers import Tier
 from seekpoint.schemas.errors import JournalGap, NewerFormat
-from seekpoint.schemas.log import MemoryLog
+from seekpoint.schemas.memory_log import MemoryLog
 from seekpoint.schemas.migrations import STEPS
 from seekpoint.schemas.state import FOLD_VERSION, State
 

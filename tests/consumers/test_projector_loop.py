@@ -19,7 +19,7 @@ from seekpoint.consumers.memory_view import MemoryView
 from seekpoint.consumers.projector_loop import ProjectorLoop
 from seekpoint.consumers.source import Source
 from seekpoint.schemas.errors import JournalGap
-from seekpoint.schemas.log import MemoryLog
+from seekpoint.schemas.memory_log import MemoryLog
 from seekpoint.schemas.settings import Settings
 
 

@@ -11,7 +11,7 @@ from seekpoint.consumers.points import Point
 from seekpoint.consumers.recoverer import Recoverer, is_known
 from seekpoint.consumers.verification import verify
 from seekpoint.schemas.fold import Verdict, advance
-from seekpoint.schemas.log import MemoryLog
+from seekpoint.schemas.memory_log import MemoryLog
 from seekpoint.schemas.partition import partition_of
 from seekpoint.schemas.settings import Settings
 from seekpoint.schemas.state import Draft

@@ -11,7 +11,7 @@ from seekpoint.consumers import Recoverer, Tier
 from seekpoint.consumers.points import Point
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import InvalidName, JournalGap, TierUnavailable, UnknownPoint, UnknownProcess
-from seekpoint.schemas.log import MemoryLog
+from seekpoint.schemas.memory_log import MemoryLog
 
 
 @pytest.fixture

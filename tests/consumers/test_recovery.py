@@ -13,7 +13,7 @@ from owners import Owner
 from seekpoint.consumers import Recovery
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import JournalGap, UnknownPoint, UnknownProcess
-from seekpoint.schemas.log import MemoryLog
+from seekpoint.schemas.memory_log import MemoryLog
 from seekpoint.schemas.settings import Settings
 
 

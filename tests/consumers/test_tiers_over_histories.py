@@ -16,7 +16,8 @@ from seekpoint.consumers.tiers import Tier
 from seekpoint.consumers.verification import verify, verify_all
 from seekpoint.schemas.errors import JournalGap, TierUnavailable, UnknownPoint
 from seekpoint.schemas.fold import fold
-from seekpoint.schemas.log import Batch, MemoryLog
+from seekpoint.schemas.log import Batch
+from seekpoint.schemas.memory_log import MemoryLog
 from seekpoint.schemas.partition import partition_of
 from seekpoint.schemas.state import new_state
 

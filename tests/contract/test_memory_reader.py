@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from reader_contract import ReaderContract
-from seekpoint.schemas.log import LogReader, MemoryLog
+from seekpoint.schemas.log import LogReader
+from seekpoint.schemas.memory_log import MemoryLog
 
 
 class MemoryBench:

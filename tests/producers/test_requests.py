@@ -16,7 +16,7 @@ from seekpoint.consumers.recovery import Recovery
 from seekpoint.producers import Node
 from seekpoint.producers.requests import Requests
 from seekpoint.schemas.errors import InvalidName, Refused, RequestTimeout, UnknownPoint, UnknownProcess
-from seekpoint.schemas.log import MemoryLog
+from seekpoint.schemas.memory_log import MemoryLog
 from seekpoint.schemas.requests import decode_request, encode_answer
 
 

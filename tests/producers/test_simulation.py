@@ -19,7 +19,8 @@ from seekpoint.producers import Node, Process
 from seekpoint.producers.handle import Status
 from seekpoint.schemas import MemoryLog, fold, new_state
 from seekpoint.schemas.errors import Fenced, JournalUnavailable, SeekpointError
-from seekpoint.schemas.log import Batch, Delivery, MemoryAppender, Outgoing
+from seekpoint.schemas.log import Batch, Delivery, Outgoing
+from seekpoint.schemas.memory_log import MemoryAppender
 
 FAST: dict[str, Any] = {
     "append_timeout_s": 0.05,

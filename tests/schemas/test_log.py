@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from seekpoint.schemas.errors import JournalGap, JournalUnavailable
-from seekpoint.schemas.log import Delivery, MemoryLog, Outgoing
+from seekpoint.schemas.log import Delivery, Outgoing
+from seekpoint.schemas.memory_log import MemoryLog
 
 
 class Told:

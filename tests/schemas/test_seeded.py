@@ -12,7 +12,7 @@ from seekpoint.schemas.codec import Codec, encode
 from seekpoint.schemas.entry import Entry, new_id
 from seekpoint.schemas.errors import NewerFormat, UndecodableRecord
 from seekpoint.schemas.fold import Verdict, advance, fold
-from seekpoint.schemas.log import MemoryLog
+from seekpoint.schemas.memory_log import MemoryLog
 from seekpoint.schemas.state import Draft, State, new_state
 
 

@@ -12,7 +12,7 @@ from seekpoint.consumers.memory_checkpoints import MemoryCheckpoints
 from seekpoint.consumers.memory_view import MemoryView
 from seekpoint.consumers.recoverer import Recoverer
 from seekpoint.consumers.view_store import Pointer
-from seekpoint.schemas.log import MemoryLog
+from seekpoint.schemas.memory_log import MemoryLog
 from seekpoint.schemas.state import State
 
 __all__ = ["KEY", "Kept", "begin"]

@@ -13,7 +13,7 @@ from seekpoint.consumers.memory_checkpoints import MemoryCheckpoints
 from seekpoint.consumers.memory_view import MemoryView
 from seekpoint.consumers.view_store import Pointer
 from seekpoint.schemas.fold import fold
-from seekpoint.schemas.log import MemoryLog
+from seekpoint.schemas.memory_log import MemoryLog
 from seekpoint.schemas.state import State, new_state
 
 __all__ = ["Projected"]

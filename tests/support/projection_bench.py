@@ -15,7 +15,8 @@ from seekpoint.consumers.memory_view import MemoryView
 from seekpoint.consumers.projection import PartitionProjection
 from seekpoint.consumers.source import Source
 from seekpoint.schemas.errors import UndecodableRecord
-from seekpoint.schemas.log import MemoryLog, Record
+from seekpoint.schemas.log import Record
+from seekpoint.schemas.memory_log import MemoryLog
 
 __all__ = ["TOPIC", "Bench", "Writer", "write_saves"]
 

@@ -24,7 +24,8 @@ from seekpoint.consumers.projection import PartitionProjection
 from seekpoint.consumers.source import Source
 from seekpoint.schemas.errors import TryAgain, UndecodableRecord
 from seekpoint.schemas.fold import Verdict, advance, fold
-from seekpoint.schemas.log import MemoryLog, Record
+from seekpoint.schemas.log import Record
+from seekpoint.schemas.memory_log import MemoryLog
 from seekpoint.schemas.state import Draft, State, new_state
 
 __all__ = ["Broken", "World"]

@@ -21,7 +21,8 @@ from seekpoint.consumers.tiers import Tier
 from seekpoint.consumers.verification import Verification, verify, verify_all
 from seekpoint.consumers.view_store import ViewStore
 from seekpoint.schemas.folds import import_folds
-from seekpoint.schemas.log import LogReader, MemoryLog
+from seekpoint.schemas.log import LogReader
+from seekpoint.schemas.memory_log import MemoryLog
 from seekpoint.schemas.settings import Settings
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Recovery:
     The quickest tier is taken that can be: the view, a checkpoint, the whole log. Where one had to be passed over the
     report says why, and so does the log (logger ``seekpoint.consumers``).
 
-    >>> from seekpoint.schemas.log import MemoryLog
+    >>> from seekpoint.schemas import MemoryLog
     >>> recovery = Recovery.in_memory(MemoryLog())
     >>> asyncio.run(recovery.recover("case-17", missing_ok=True)).state.seq
     0

@@ -37,7 +37,8 @@ from seekpoint.producers.requests import Requests
 from seekpoint.producers.tailer import Tailer
 from seekpoint.schemas.bodies import Body, EffectVerdict
 from seekpoint.schemas.errors import HandleClosed, ProcessFinished, Refused, SeekpointError
-from seekpoint.schemas.log import LogReader, LogWriter, MemoryLog
+from seekpoint.schemas.log import LogReader, LogWriter
+from seekpoint.schemas.memory_log import MemoryLog
 from seekpoint.schemas.settings import Settings
 from seekpoint.schemas.values import dump
 

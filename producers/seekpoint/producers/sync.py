@@ -24,7 +24,7 @@ from seekpoint.producers.durable.running import RECORDED
 from seekpoint.producers.errands import Bridged, Errands, SyncProcess
 from seekpoint.producers.node import Node
 from seekpoint.schemas.errors import HandleClosed
-from seekpoint.schemas.log import MemoryLog
+from seekpoint.schemas.memory_log import MemoryLog
 from seekpoint.schemas.settings import Settings
 
 if TYPE_CHECKING:

@@ -25,7 +25,8 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.entry import Entry
 from seekpoint.schemas.errors import HandleClosed, Refused
-from seekpoint.schemas.log import Appender, Delivery, MemoryLog, Outgoing
+from seekpoint.schemas.log import Appender, Delivery, Outgoing
+from seekpoint.schemas.memory_log import MemoryLog
 
 if TYPE_CHECKING:
     from seekpoint.consumers.history import Logged

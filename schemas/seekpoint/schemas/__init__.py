@@ -43,8 +43,9 @@ from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.fold import Verdict, advance, fold
 from seekpoint.schemas.lifecycle import TRANSITIONS, Lifecycle
 from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits
-from seekpoint.schemas.log import LogReader, LogWriter, MemoryLog
+from seekpoint.schemas.log import LogReader, LogWriter
 from seekpoint.schemas.manifest import FORMAT, MANIFEST_KEY, Manifest, schema_key
+from seekpoint.schemas.memory_log import MemoryLog
 from seekpoint.schemas.partition import partition_of
 from seekpoint.schemas.settings import Settings
 from seekpoint.schemas.state import FOLD_VERSION, State, new_state

@@ -17,7 +17,7 @@ from seekpoint.producers.durable.prices import Prices
 from seekpoint.producers.durable.prompts import Prompts, first_difference
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import BudgetExceeded, ReplayDivergence
-from seekpoint.schemas.log import MemoryLog
+from seekpoint.schemas.memory_log import MemoryLog
 
 REQUEST = {"model": "m-1", "messages": [{"role": "user", "content": "Where is my order?"}], "top_p": 0.5, "seed": 1}
 ANSWER = {
