@@ -2,32 +2,67 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
 from seekpoint.compose import LocalCluster, create_topics
-from seekpoint.schemas.settings import Settings
+from seekpoint.schemas.settings import TOPICS, Settings
 
 # How long an example takes says how busy the machine is, not whether it holds.
 hypothesis_settings.register_profile("seekpoint", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("seekpoint")
 
 
+_ROOM_BYTES = 4 * 2**30
+
+_CLUSTER = {
+    # Tests hold the broker still for some seconds, and so does a busy machine: fenced meanwhile, it would need longer
+    # to take its partitions up again than those who wait for it have. Nobody kills this one.
+    "broker.session.timeout.ms": "120000",
+    "log.segment.delete.delay.ms": "1000",
+}
+
+
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[LocalCluster]:
     """One real Kafka and Valkey a test run. If they do not come up the tests fail: they are never skipped."""
-    with LocalCluster() as running:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tempfile.tempdir", _directory())
+        running = LocalCluster(broker_settings=_CLUSTER).start()
+    with running:
         yield running
 
 
+def _directory() -> str | None:
+    """In memory where there is room: what else a machine's disk is doing is not under test."""
+    memory = Path("/dev/shm")
+    there = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > _ROOM_BYTES
+    return str(memory) if there else None
+
+
+@pytest.fixture(scope="session")
+def topics_admin(cluster: LocalCluster) -> AdminClient:
+    """The client that clears away."""
+    return AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+
+
 @pytest.fixture
-def settings(cluster: LocalCluster) -> Settings:
-    """Settings of a journal that nobody else uses; its topics do not exist yet."""
-    return cluster.settings(journal=f"test-{uuid4().hex[:12]}", partitions=4)
+def settings(cluster: LocalCluster, topics_admin: AdminClient) -> Iterator[Settings]:
+    """Settings of a journal that nobody else uses; its topics do not exist yet, and go with the test.
+
+    A broker that keeps thousands of partitions answers everybody late.
+    """
+    mine = cluster.settings(journal=f"test-{uuid4().hex[:12]}", partitions=4)
+    yield mine
+    topics_admin.delete_topics([mine.topic_name(topic) for topic in TOPICS])
 
 
 @pytest.fixture

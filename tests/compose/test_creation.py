@@ -44,7 +44,7 @@ def alter(admin: AdminClient, topic: str, setting: str, value: str) -> None:
 
 
 def delete(admin: AdminClient, topic: str) -> None:
-    admin.delete_topics([topic], operation_timeout=10)[topic].result()
+    admin.delete_topics([topic], operation_timeout=60)[topic].result()
 
 
 async def errors(settings: Settings) -> list[tuple[str, str, str, str]]:
@@ -53,7 +53,7 @@ async def errors(settings: Settings) -> list[tuple[str, str, str, str]]:
 
 async def until_found(settings: Settings, topic: str, setting: str) -> Finding:
     """The broker that answers may learn of a change a moment later than the controller."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             for finding in await check_topics(settings):
                 if (finding.topic, finding.setting) == (topic, setting):

@@ -210,7 +210,7 @@ def test_a_kept_cluster_runs_on_until_it_is_stopped(tmp_path: Path) -> None:
             arguments = look.partition(" ")[2].split()
             shown = subprocess.run(
                 [sys.executable, "-m", "seekpoint.console", *arguments],
-                cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False,
+                cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
             )  # fmt: skip
             assert (shown.returncode, bool(shown.stdout)) == (0, True), f"{look}: {shown.stderr}"
     finally:

@@ -37,7 +37,7 @@ async def leave_at_a_gate(settings: Settings, process_id: str) -> None:
     """Run it until it waits, and leave it so."""
     async with Node.connect(settings) as node:
         run = asyncio.create_task(node.run(asker, process_id))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not any(call.status == "started" for call in await calls(node, process_id)):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         run.cancel()
@@ -49,7 +49,7 @@ async def calls(node: Node, process_id: str) -> Any:
 
 
 async def resume(settings: Settings, process_id: str) -> Any:
-    async with Node.connect(settings) as node, asyncio.timeout(20):
+    async with Node.connect(settings) as node, asyncio.timeout(60):
         return await node.run(asker, process_id)
 
 

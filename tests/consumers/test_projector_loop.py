@@ -78,7 +78,7 @@ class Broker:
 
     def commit(self, saves: Sequence[Save], membership: object) -> Positions:
         self.begun.set()
-        assert self.may_end.wait(10)
+        assert self.may_end.wait(60)
         if membership != self.group.membership():
             self.refused += 1
             raise CommitFailed("an old generation", decided=True)
@@ -199,7 +199,7 @@ def a_slow_transaction(bench: Bench) -> None:
     bench.broker.begun.clear()
     bench.broker.may_end.clear()
     bench.loop.turn()
-    assert bench.broker.begun.wait(10)
+    assert bench.broker.begun.wait(60)
 
 
 def test_projecting_goes_on_beside_a_transaction(bench: Bench) -> None:

@@ -138,7 +138,7 @@ def test_recovery_while_the_checkpoints_are_compacted(fleet: Fleet) -> None:
     changes = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in wanted.items()]
     resource = ConfigResource(ResourceType.TOPIC, fleet.topic, incremental_configs=changes)
     for future in admin.incremental_alter_configs([resource]).values():
-        future.result(20)
+        future.result(60)
     first = fleet.save(fleet.checkpoint(), 4)
     stale = Pointer(first, 4)
     number, deadline = 3, time.monotonic() + 60

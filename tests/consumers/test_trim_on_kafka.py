@@ -69,7 +69,7 @@ def low_of(journal: Settings) -> int:
     """Where partition 0 begins."""
     consumer = Consumer({"bootstrap.servers": journal.bootstrap_servers, "group.id": "x"})
     try:
-        low, _ = consumer.get_watermark_offsets(TopicPartition(journal.topic_name("journal"), 0), timeout=10)
+        low, _ = consumer.get_watermark_offsets(TopicPartition(journal.topic_name("journal"), 0), timeout=60)
         return int(low)
     finally:
         consumer.close()

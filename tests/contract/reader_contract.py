@@ -42,7 +42,7 @@ def read_all(
 def polled(tail: Tail, ends: dict[int, int], broken: Collection[int] = ()) -> list[Stretch]:
     """What a tail brings until each partition has come to its end, or is broken."""
     found: list[Stretch] = []
-    at, waiting, deadline = dict.fromkeys(ends, -1), set(broken), time.monotonic() + 20
+    at, waiting, deadline = dict.fromkeys(ends, -1), set(broken), time.monotonic() + 60
     while waiting or any(at[partition] < end for partition, end in ends.items()):
         assert time.monotonic() < deadline, f"the tail stands at {at}, broken are not {waiting}"
         for stretch in tail.poll(0.05):
@@ -184,7 +184,7 @@ class ReaderContract:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(30)
+            thread.join(60)
         assert seen == {index: [b"%d" % (index % 3 * 1_000 + n) for n in range(600)] for index in range(9)}
 
     def test_a_table_keeps_the_newest_value_of_each_key(self, bench: Bench) -> None:

@@ -53,7 +53,7 @@ class KafkaBench:
         return KafkaTransaction(self.raw, self.topic)
 
     def wait_for_stable_end(self, partition: int, position: int) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while (found := self.reader.stable_end(partition)) != position:
             assert time.monotonic() < deadline, f"the stable end is {found}, not {position}"
 

@@ -30,7 +30,7 @@ async def test_a_closed_node_refuses_typed() -> None:
     calls: list[Awaitable[object]] = [node.signal("p", "go"), node.cancel("p"), node.recover("p"), _open(node)]
     for call in calls:
         with pytest.raises(HandleClosed):
-            await asyncio.wait_for(call, 5)
+            await asyncio.wait_for(call, 60)
 
 
 @pytest.mark.parametrize("ticks", [0, 1, 2, 3, 5, 8, 13, 21])
@@ -43,8 +43,8 @@ async def test_what_is_under_way_at_the_close_ends(ticks: int) -> None:
     under_way = [asyncio.ensure_future(call) for call in calls]
     for _ in range(ticks):
         await asyncio.sleep(0.0003)
-    await asyncio.wait_for(node.close(), 5)
-    outcomes = await asyncio.wait_for(asyncio.gather(*under_way, return_exceptions=True), 5)
+    await asyncio.wait_for(node.close(), 60)
+    outcomes = await asyncio.wait_for(asyncio.gather(*under_way, return_exceptions=True), 60)
     assert all(isinstance(one, SeekpointError) for one in outcomes if isinstance(one, BaseException)), outcomes
 
 
@@ -54,7 +54,7 @@ async def test_a_signal_that_has_not_left_at_the_close_is_told() -> None:
     node = await Node.in_memory(log, **FAST)
     await node._outbox.close()
     with pytest.raises(HandleClosed):
-        await asyncio.wait_for(node.signal("p", "go"), 5)
+        await asyncio.wait_for(node.signal("p", "go"), 60)
     await node.close()
 
 

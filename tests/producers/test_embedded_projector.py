@@ -37,7 +37,7 @@ class Scripted:
 
 
 async def reach(projector: Scripted, runs: int) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while projector.runs < runs:  # noqa: ASYNC110  # it has no event
             await asyncio.sleep(0.001)
 
@@ -49,7 +49,7 @@ async def test_what_may_go_by_itself_is_tried_again(caplog: pytest.LogCaptureFix
     embedded.start()
     await reach(projector, 3)
     assert [record.levelno for record in caplog.records] == [logging.ERROR] * 2
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while embedded.failure is not None:  # noqa: ASYNC110  # it has no event
             await asyncio.sleep(0.001)
     await embedded.close()
@@ -65,7 +65,7 @@ async def test_what_a_person_has_to_look_at_leaves_it_stopped(
     projector = Scripted(failure)
     embedded = EmbeddedProjector(projector, retry_s=0.001)
     embedded.start()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not caplog.records:  # noqa: ASYNC110  # it has no event
             await asyncio.sleep(0.001)
     await asyncio.sleep(0.05)
@@ -96,7 +96,7 @@ async def test_a_node_projects_beside_its_processes(journal: Settings, server: O
             asked = await process.checkpoint()
             await process.update("a", 2)
             last = process.state.offset
-            async with View.connect(settings) as view, asyncio.timeout(20):
+            async with View.connect(settings) as view, asyncio.timeout(60):
                 async for viewed in view.watch("case-1"):
                     if viewed.state.offset >= last:
                         break
@@ -118,7 +118,7 @@ async def test_a_projector_that_fails_is_no_agents_business(
     with own_valkey(maxmemory="100mb", maxmemory_policy="allkeys-lru") as evicting:
         settings = replace(journal, redis_url=evicting.url)
         async with Node.connect(settings, projector=True) as node, node.open("case-1") as process:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while node.projector_failure is None:
                     await process.update("a", 1)
                     await asyncio.sleep(0.05)

@@ -361,10 +361,10 @@ async def test_external_entries_wait_in_the_mailbox_until_the_owner_takes_them(l
             assert list(process.state.mailbox) == [first]
             await node.signal("p", "approve", {"by": "Bob"})
             cancel = await node.cancel("p", "enough")
-            item = await process.receive("approve", timeout_s=5)
+            item = await process.receive("approve", timeout_s=60)
             assert (item.payload, item.actor) == ({"by": "Ann"}, "ann")
-            assert (await process.receive("approve", timeout_s=5)).payload == {"by": "Bob"}
-            assert (await process.receive(timeout_s=5)).id == cancel
+            assert (await process.receive("approve", timeout_s=60)).payload == {"by": "Bob"}
+            assert (await process.receive(timeout_s=60)).id == cancel
             with pytest.raises(TimeoutError):
                 await process.receive(timeout_s=0.2)
             assert process.state.seq == 3
@@ -376,7 +376,7 @@ async def test_two_tasks_that_receive_at_once_get_two_signals(log: MemoryLog) ->
     async with Node.in_memory(log) as node:
         sent = [await node.signal("p", "go", number) for number in range(2)]
         async with node.open("p") as process:
-            taken = await asyncio.gather(*(process.receive(timeout_s=5) for _ in sent))
+            taken = await asyncio.gather(*(process.receive(timeout_s=60) for _ in sent))
             assert [item.id for item in taken] == sent
             with pytest.raises(TimeoutError):
                 await process.receive(timeout_s=0)
@@ -396,7 +396,7 @@ async def test_who_waits_for_mail_waits_for_kafka_too(log: MemoryLog, monkeypatc
         await at_rest(node)
         sent = await node.signal("p", "go")
         monkeypatch.setattr(log, "watermarks", silent_at_first)
-        assert (await process.receive(timeout_s=5)).id == sent
+        assert (await process.receive(timeout_s=60)).id == sent
         assert next(looks, None) is None
 
 

@@ -153,7 +153,7 @@ class World:
         ):
             await asyncio.sleep(0.1)  # a busy machine gets the time to prove something
         self.over = True
-        await asyncio.wait_for(asyncio.gather(*tasks), 20)
+        await asyncio.wait_for(asyncio.gather(*tasks), 60)
 
     def found(self) -> Found:
         batches = self.log.read(0, 0, self.log.watermarks(0).high)

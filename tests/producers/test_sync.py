@@ -99,7 +99,7 @@ def test_a_process_is_one_threads(node: SyncNode) -> None:
             process.step("inner", str, 1)
 
         with pytest.raises(Refused, match="one thread"):
-            process.step("outer", body, timeout=5)
+            process.step("outer", body, timeout=60)
         assert process.step("after", str, 1) == "1"
 
 
@@ -115,7 +115,7 @@ def test_many_threads_share_a_node(node: SyncNode) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     assert results == {number: number * 2 for number in range(20)}
 
 
@@ -123,7 +123,7 @@ def interrupt_once(ready: threading.Event) -> None:
     """Ctrl-C, once the main thread waits."""
 
     def strike() -> None:
-        assert ready.wait(10)
+        assert ready.wait(60)
         main = threading.main_thread().ident
         assert main is not None
         signal.pthread_kill(main, signal.SIGINT)
@@ -167,7 +167,7 @@ def test_an_interrupted_run_is_released(log: MemoryLog) -> None:
     with pytest.raises(KeyboardInterrupt), SyncNode.in_memory(log) as node:
         interrupt_once(ready)
         node.run(waits, "p")
-    assert told.wait(10)
+    assert told.wait(60)
     assert [entry.body.KIND for entry in history_of(log, "p")][-1] == "released"
 
 

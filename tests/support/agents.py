@@ -45,7 +45,7 @@ class Agent:
         lines = [json.loads(line) for line in self.record.read_text().splitlines() if line.endswith("}")]
         return [line for line in lines if what is None or line["what"] == what]
 
-    def wait_for(self, what: str, count: int = 1, timeout_s: float = 30.0) -> list[dict[str, Any]]:
+    def wait_for(self, what: str, count: int = 1, timeout_s: float = 60.0) -> list[dict[str, Any]]:
         """Its lines of that sort, once there are so many."""
         until(lambda: len(self.lines(what)) >= count, timeout_s, self._explain)
         return self.lines(what)
@@ -176,7 +176,7 @@ def read_records(settings: Settings, partition: int) -> Iterator[Any]:
     consumer = Consumer({"bootstrap.servers": settings.bootstrap_servers, "group.id": "checker"})
     try:
         place = TopicPartition(settings.topic_name("journal"), partition, 0)
-        _, high = consumer.get_watermark_offsets(place, timeout=10)
+        _, high = consumer.get_watermark_offsets(place, timeout=60)
         consumer.assign([place])
         read, deadline = 0, time.monotonic() + 60
         while read < high and time.monotonic() < deadline:

@@ -113,7 +113,7 @@ def _agent(settings: Settings, folder: Path, port: int, first: int, count: int, 
 
 def _until_at_work(agent: subprocess.Popen[bytes], life: int, ledger: Path) -> None:
     """Return once the agent has done anything, or is through."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     mine = f'"by": {life},'
     while agent.poll() is None and mine not in (ledger.read_text() if ledger.exists() else ""):
         assert time.monotonic() < deadline, "the agent does not begin to work"

@@ -53,13 +53,13 @@ class RawKafka:
     def trim(self, partition: int, offset: int) -> None:
         """Delete the records below ``offset``."""
         [future] = self._admin.delete_records([TopicPartition(self.topic, partition, offset)]).values()
-        future.result(20)
+        future.result(60)
 
     def recreate(self, topics: Sequence[str] = ("journal",), partitions: int | None = None) -> None:
         """Delete topics and make them anew, empty."""
         names = [self.settings.topic_name(topic) for topic in topics]
-        for future in self._admin.delete_topics(names, operation_timeout=20).values():
-            future.result(20)
+        for future in self._admin.delete_topics(names, operation_timeout=60).values():
+            future.result(60)
         wanted = partitions or self.settings.partitions
         for name in names:
             self._create(NewTopic(name, num_partitions=wanted, replication_factor=1))
@@ -68,19 +68,19 @@ class RawKafka:
     def grow(self, partitions: int) -> None:
         """Add partitions to the journal's topic."""
         [future] = self._admin.create_partitions([NewPartitions(self.topic, partitions)]).values()
-        future.result(20)
+        future.result(60)
 
     def topic_id(self) -> str:
         """The id the journal's topic has now."""
         [future] = self._admin.describe_topics(TopicCollection([self.topic])).values()
-        return str(future.result(20).topic_id)
+        return str(future.result(60).topic_id)
 
     def _create(self, topic: NewTopic) -> None:
         """Deleting takes a moment: the name may still be taken."""
         for attempt in range(100):
-            [future] = self._admin.create_topics([topic], operation_timeout=20).values()
+            [future] = self._admin.create_topics([topic], operation_timeout=60).values()
             try:
-                future.result(20)
+                future.result(60)
                 return
             except Exception:
                 if attempt == 99:
@@ -89,11 +89,11 @@ class RawKafka:
     def _wait_for_leaders(self, topic: str, partitions: int) -> None:
         """A topic is there before its leaders know that they lead."""
         ends = {TopicPartition(topic, n): OffsetSpec.latest() for n in range(partitions)}  # type: ignore[no-untyped-call]
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while True:
             try:
                 for future in self._admin.list_offsets(ends).values():
-                    future.result(20)
+                    future.result(60)
                 return
             except KafkaException:
                 if time.monotonic() > deadline:

@@ -25,7 +25,7 @@ async def history(node: Node, process_id: str = "p") -> list[Logged]:
 
 async def until(node: Node, is_so: Callable[[State], bool]) -> None:
     """Return once the process's state is so."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not is_so((await node.recover("p", missing_ok=True)).state):  # noqa: ASYNC110  # a log gives no event
             await asyncio.sleep(0)
 

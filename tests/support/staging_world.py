@@ -43,10 +43,10 @@ class StagingWorld:
         """A new topic; its name."""
         name = f"replay-{uuid4().hex[:10]}"
         [made] = self.admin.create_topics(
-            [NewTopic(name, num_partitions=partitions, replication_factor=1, config=config or {})], operation_timeout=20
+            [NewTopic(name, num_partitions=partitions, replication_factor=1, config=config or {})], operation_timeout=60
         ).values()
-        made.result(20)
-        until(lambda: len(self.admin.list_topics(name, timeout=20).topics[name].partitions) == partitions, 20)
+        made.result(60)
+        until(lambda: len(self.admin.list_topics(name, timeout=60).topics[name].partitions) == partitions, 20)
         until(lambda: self._is_described(name), 20)
         return name
 
@@ -54,7 +54,7 @@ class StagingWorld:
         """Whether the brokers agree that it is there."""
         [asked] = self.admin.describe_topics(TopicCollection([name])).values()
         try:
-            return len(asked.result(20).partitions) > 0
+            return len(asked.result(60).partitions) > 0
         except KafkaException:
             return False
 
@@ -107,7 +107,7 @@ def without_origin(rows: Sequence[Row]) -> list[tuple[Any, ...]]:
 
 
 def _rows(consumer: Consumer, topic: str) -> Iterator[Row]:
-    partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
+    partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
     consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
     left = set(partitions)
     while left:

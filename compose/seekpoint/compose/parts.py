@@ -21,6 +21,7 @@ __all__ = ["Broker", "Launch", "Part", "PartStatus", "Valkey"]
 _POLL_INTERVAL_S = 0.02
 _LOG_BYTES_MAX = 5_000_000
 _KILL_TIMEOUT_S = 10.0
+_PAUSE_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,8 +129,12 @@ class Part:
         self.wait_gone(_KILL_TIMEOUT_S)
 
     def pause(self) -> None:
-        """SIGSTOP: it holds its connections and answers nobody."""
+        """SIGSTOP: it holds its connections and answers nobody. Returns when it stands still (where /proc tells)."""
         self._signal(signal.SIGSTOP)
+        pid, deadline = self.pid, time.monotonic() + _PAUSE_TIMEOUT_S
+        # A broker's hundred threads stop one after the other, tens of milliseconds later: one of them still answers.
+        while pid is not None and not _stands_still(pid) and time.monotonic() < deadline:
+            time.sleep(0.001)
 
     def resume(self) -> None:
         """SIGCONT: it goes on as if nothing had happened."""
@@ -225,6 +230,20 @@ def _runs(pid: int, directory: Path) -> bool:
         return not Path("/proc/self").exists() and _listed(pid, directory)
     except (PermissionError, ProcessLookupError):
         return False
+
+
+def _stands_still(pid: int) -> bool:
+    """Whether each of its threads is stopped; True where the system does not tell, or it is gone."""
+    try:
+        return all(_stopped(task) for task in Path(f"/proc/{pid}/task").iterdir())
+    except FileNotFoundError:
+        return True
+
+
+def _stopped(task: Path) -> bool:
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that ended meanwhile does not run
+        return (task / "stat").read_text().rpartition(")")[2].split()[0] in "TtZX"
+    return True
 
 
 def _listed(pid: int, directory: Path) -> bool:

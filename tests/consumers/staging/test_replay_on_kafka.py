@@ -121,7 +121,7 @@ def test_a_trimmed_source_is_a_gap(world: StagingWorld) -> None:
     topic, target = world.topic(1), world.topic(1)
     world.write(topic, rows(20, 1))
     [done] = world.admin.delete_records([TopicPartition(topic, 0, 5)]).values()
-    done.result(20)
+    done.result(60)
     report = replay(world, topic, target).run()
     assert [(gap.start, gap.stop) for gap in report.gaps] == [(0, 5)]
     assert report.replayed == 15
@@ -301,17 +301,17 @@ def working_group(world: StagingWorld, topic: str) -> str:
 def committed(admin: AdminClient) -> dict[str, dict[tuple[str, int], int]]:
     """Where each group is, in each topic; of groups that the replay itself might have made, too."""
     found = {}
-    for group in admin.list_consumer_groups().result(20).valid:
+    for group in admin.list_consumer_groups().result(60).valid:
         asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group.group_id)])
-        places = asked[group.group_id].result(20).topic_partitions
+        places = asked[group.group_id].result(60).topic_partitions
         found[group.group_id] = {(each.topic, each.partition): each.offset for each in places}
     return found
 
 
 def everything(admin: AdminClient, without: tuple[str, ...]) -> tuple[Any, ...]:
     """Topics and groups."""
-    topics = {name: len(each.partitions) for name, each in admin.list_topics(timeout=20).topics.items()}
-    groups = sorted(group.group_id for group in admin.list_consumer_groups().result(20).valid)
+    topics = {name: len(each.partitions) for name, each in admin.list_topics(timeout=60).topics.items()}
+    groups = sorted(group.group_id for group in admin.list_consumer_groups().result(60).valid)
     return {name: count for name, count in topics.items() if name not in without}, groups
 
 
