@@ -445,3 +445,47 @@ async def test_irreversible_effects_are_counted() -> None:
         with pytest.raises(BudgetExceeded):
             await process.effect("send", send, 2, semantics="at_most_once")
         assert await process.effect("again", send, 3) == "sent"
+
+
+async def test_the_policy_in_force_is_the_agents_version_unless_said() -> None:
+    """What a response was asked under is in the journal, from the first one on: the version of the code that asks."""
+
+    @agent("worker", 7)
+    async def run(process: Process, input: Any) -> None:
+        await process.decide("plan", Model(), REQUEST)
+        await process.decide("plan", Model(), REQUEST, policy="rules of May")
+        if not again:
+            raise ValueError("at first")
+        await process.decide("plan", Model(), REQUEST)
+
+    again: list[int] = []
+    async with Node.in_memory() as node:
+        with pytest.raises(ValueError, match="at first"):
+            await node.run(run, "p")
+        again.append(1)
+        await node.run(agent("worker", 8)(run.run), "p")
+        started = await bodies(node, "p", b.DecisionStarted)
+    assert [one.policy for one in started] == ["7", "rules of May", "8"]
+
+
+async def test_code_asks_which_version_its_process_began_with() -> None:
+    """At its very first moment too, before anything is in the log: whatever it answers then, it answers ever after."""
+    seen: list[tuple[bool, bool]] = []
+
+    @agent("worker", 7)
+    async def run(process: Process, input: Any) -> None:
+        seen.append((process.policy_is("7"), process.policy_is("8")))
+        await process.step("look", str, 1)
+        seen.append((process.policy_is("7"), process.policy_is("8")))
+        if len(seen) == 2:
+            raise ValueError("at first")
+
+    async with Node.in_memory() as node:
+        with pytest.raises(ValueError, match="at first"):
+            await node.run(run, "p")
+        await node.run(agent("worker", 8)(run.run), "p")
+        entries = [one async for one in node.entries("p")]
+    assert (await check_replay(agent("worker", 8)(run.run), entries)).ok
+    assert seen == [(True, False)] * 6
+    async with Node.in_memory() as node, node.open("p") as process:
+        assert process.policy_is("1"), "where no agent runs, whoever writes is the only version"

@@ -61,8 +61,8 @@ class DecisionCalls:
         call that is made, not of a replay). Responses of the common clients are turned into plain values. ``usage``
         reads the usage where ``usage_in`` does not know the shape; the cost is of the node's ``prices``; what is not
         known is None, never 0, also where ``usage`` raises: what was answered is paid for, and kept. ``policy`` is the
-        version of prompts and rules in force, by default the agent's version. ``estimate`` is held against the budget
-        before: ``{"usd": "0.10", "tokens": 4000}``.
+        version of prompts and rules in force, by default the version of the agent that asks. ``estimate`` is held
+        against the budget before: ``{"usd": "0.10", "tokens": 4000}``.
 
         Raises what ``call`` raised; ``ReplayDivergence`` of kind ``prompt`` for another request than was recorded, and
         as ``step`` does; ``BudgetExceeded``.
@@ -82,7 +82,6 @@ class DecisionCalls:
                 return answered(record)
             if record.status == "failed":
                 return failed(record, process.process_id, place.key)
-        began = process.written.agent
         work = Work(
             name, digest, text, callable_of(call, name), (request,), {}, retry_of(retry), seconds(timeout), estimate,
             _MODEL_CALL,
@@ -90,7 +89,8 @@ class DecisionCalls:
         _check_usage(usage)
         if self._prompts is None:
             self._prompts = Prompts()
-        policy = policy if policy is not None or began is None else began.version
+        asks = process.conduct.agent
+        policy = policy if policy is not None or asks is None else asks.version
         asking = _Asking(process, place, work, prompts=self._prompts, policy=policy, usage=usage, on_chunk=on_chunk)
         return asking.through()
 
@@ -148,7 +148,7 @@ class DecisionCalls:
         True too where no agent runs: whoever writes the code there is its only version.
         """
         process: Process = self  # type: ignore[assignment]  # a mixin of it
-        began = process.written.agent
+        began = process.written.agent or process.conduct.agent  # its first entry may be on its way yet
         return began is None or began.version == version
 
 
