@@ -242,3 +242,13 @@ async def opened(node: Node, known: Connectors) -> AsyncIterator[Process]:
         yield process
     finally:
         process.let_go()
+
+
+async def test_a_call_is_handed_its_business_key_if_it_takes_one(node: Node) -> None:
+    """What it is about, as the journal knows it."""
+
+    async def pay(amount: int, *, business_key: str) -> str:
+        return f"{amount} for {business_key}"
+
+    async with node.open("p") as process:
+        assert await process.effect("pay", pay, 5, business_key="order-4711") == "5 for order-4711"

@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from outside_ledger import Died, Ledger
-from seekpoint.producers import Node, Process, agent
+from seekpoint.producers import Node, Process, VirtualClock, agent
 from seekpoint.producers.durable import obligations
 from seekpoint.producers.durable.connectors import Connector, Connectors, NotDone
-from seekpoint.producers.durable.resolution import Effect
+from seekpoint.producers.durable.resolution import Answer, Effect
 from seekpoint.producers.durable.retries import Retry
+from seekpoint.producers.testing import crash_at
 from seekpoint.schemas import MemoryLog
+from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import EffectFailed, EffectUnknown, ObligationStuck
 
 MADE: list[str] = []
@@ -179,3 +181,55 @@ async def test_a_run_that_can_go_on_takes_nothing_back(node: Node, ledger: Ledge
     assert not ledger.taken_back
     state = (await node.recover("p")).state
     assert (state.lifecycle, len(state.obligations)) == ("awaiting", 2)
+
+
+async def test_a_debt_that_was_noted_just_before_a_crash_is_paid_only_if_it_is_one(ledger: Ledger) -> None:
+    """The debt is in the log before the outcome: found not to have happened, the effect leaves nothing to take back."""
+
+    @agent("payer")
+    async def run(process: Process, input: Any) -> None:
+        with pytest.raises(EffectFailed):
+            await process.effect(
+                "pay", ledger.pay, 5, semantics=Effect.AT_MOST_ONCE, compensate=unbook, reconcile=ledger.find
+            )
+        raise ValueError("no room left")
+
+    ledger.answers = [Answer.FAILED]
+    crash = crash_at(call="pay:1", ended=True, when="unsent")
+    with pytest.raises(ValueError, match="no room left"):
+        await crash.run(run, "p")
+    assert b.ObligationSettled("pay:1", "dropped") in [entry.body for entry in crash.history()]
+    assert ledger.calls == {"p/pay:1": 1}
+    assert not MADE
+
+
+async def test_what_nobody_can_tell_of_is_not_taken_back(ledger: Ledger) -> None:
+    """It may never have happened: a debt that stays, visibly, until a person has told."""
+
+    @agent("payer")
+    async def run(process: Process, input: Any) -> None:
+        try:
+            await process.effect("pay", ledger.pay, 5, semantics=Effect.AT_MOST_ONCE, compensate=unbook)
+        except EffectUnknown:
+            await process.compensate()
+
+    crash = crash_at(call="pay:1", ended=True, when="unsent")
+    with pytest.raises(ObligationStuck):
+        await crash.run(run, "p")
+    assert not MADE
+    async with Node.in_memory(crash.log) as node:
+        assert [one.status for one in (await node.recover("p")).state.obligations] == ["stuck"]
+
+
+async def test_a_compensation_is_not_tried_for_ever(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it is by default: ten attempts at most, in minutes."""
+    monkeypatch.undo()
+    clock = VirtualClock()
+    async with Node.in_memory(clock=clock) as node, node.open("p") as process:
+        await process.effect("pay", ledger.pay, 5, compensate=ledger.pay_back)
+        began_us = clock.now_us()
+        ledger.fails = [ConnectionError("down")] * 1_000
+        with pytest.raises(ObligationStuck):
+            await process.compensate()
+        assert 2 <= ledger.calls["p/undo/pay:1"] <= 10
+        assert clock.now_us() - began_us < 600_000_000

@@ -9,7 +9,7 @@ import pytest
 
 from counted import Counted, Declined, failing, twice
 from cuts import of_kind, until
-from seekpoint.producers import Node, Process, Retry, VirtualClock
+from seekpoint.producers import Node, Process, Retry, VirtualClock, step
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
 
@@ -131,3 +131,21 @@ async def test_each_attempt_says_once_when_it_began(node: Node, log: MemoryLog) 
     assert [(one.attempt, one.started_at_us is None) for one in ends] == [(1, False), (2, True), (3, False), (4, True)]
     assert [one.ended_at_us - at for one, at in zip(ends, began, strict=True)] == [5_000_000, 10_000_000] * 2
     assert [one.duration_us for one in ends] == [5_000_000, 10_000_000] * 2
+
+
+async def test_a_function_that_is_a_step_brings_its_terms(node: Node) -> None:
+    """How often and how long, unless the call says otherwise."""
+    quick = Retry(attempts=2, backoff_s=0)
+    body = Counted(Declined("1"), "done", Declined("3"))
+    pay = step("pay", retry=quick)(body)
+
+    @step(timeout=5)
+    async def hang() -> None:
+        await node.clock.sleep(60)
+
+    async with node.open("p") as process:
+        assert await pay(process) == "done"
+        with pytest.raises(Declined):
+            await pay(process, retry=Retry(attempts=1))
+        with pytest.raises(TimeoutError, match="longer than 5"):
+            await asyncio.wait_for(hang(process), 30)
