@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import subprocess
 import sys
 from pathlib import Path
-from typing import BinaryIO
 
 import pytest
 
@@ -80,7 +80,7 @@ def test_a_file_that_gets_its_name_while_another_opens_it_is_left_alone(
     first = NewFile("a file", path, overwrite=True)
     first.out.write(b"the first")
 
-    def late(file: BinaryIO, how: int) -> None:
+    def late(file: int, how: int) -> None:
         getattr(first, ends)()
         flock(file, how)
 
@@ -92,6 +92,19 @@ def test_a_file_that_gets_its_name_while_another_opens_it_is_left_alone(
     second.finish()
     assert path.read_bytes() == b"the second"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_system_without_locks_is_a_refusal_that_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some file systems have none: that is no other replay which is running."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(ReplayRefused, match="the progress file cannot be kept: No locks available"):
+        Replay(filled(), staging(), progress=tmp_path / "job").run()
+    with pytest.raises(ReplayRefused, match="the offset map cannot be written: No locks available"):
+        Replay(filled(), staging(), offset_map=tmp_path / "map").run()
 
 
 @pytest.mark.parametrize("dry_run", [False, True])

@@ -5,13 +5,13 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from seekpoint.schemas.errors import ReplayRefused
 
-__all__ = ["NewFile", "beside", "refuse_existing", "unwritable", "writing"]
+__all__ = ["NewFile", "beside", "is_taken", "refuse_existing", "unwritable", "writing"]
 
 
 class NewFile:
@@ -57,25 +57,32 @@ class NewFile:
     def _taken(self) -> BinaryIO:
         """The file beside, empty and locked."""
         while True:
-            file = os.fdopen(os.open(self._part, os.O_RDWR | os.O_CREAT, 0o666), "w+b")
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if self._is_beside(file):
+            with ExitStack() as given_up:
+                file = given_up.enter_context(os.fdopen(os.open(self._part, os.O_RDWR | os.O_CREAT, 0o666), "w+b"))
+                if not is_taken(file.fileno()):
+                    hint = "let it end, or name another file"
+                    raise ReplayRefused("another is writing this file", path=str(self.path), hint=hint)
+                if self._is_beside(file):  # else its writer finished, or gave up, just before it was locked here
                     file.truncate()
+                    given_up.pop_all()
                     return file
-                file.close()  # opened just before its writer finished, or gave up: it was that one's
-            except BlockingIOError as exc:
-                file.close()
-                hint = "let it end, or name another file"
-                raise ReplayRefused("another is writing this file", path=str(self.path), hint=hint) from exc
-            except OSError:
-                file.close()
-                raise
 
     def _is_beside(self, file: BinaryIO) -> bool:
         with suppress(FileNotFoundError):
             return os.path.samestat(os.fstat(file.fileno()), os.stat(self._part))
         return False
+
+
+def is_taken(file: int) -> bool:
+    """Whether the file, by its descriptor, is this process's alone from now on; False if it is another's.
+
+    The system gives it back when its holder dies, however it dies.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def refuse_existing(path: Path, *, overwrite: bool) -> None:

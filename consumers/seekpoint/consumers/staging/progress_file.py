@@ -8,7 +8,6 @@ Whoever goes on reads the target from ``tail``, learns which records of which pa
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seekpoint.consumers.staging.files import beside, writing
+from seekpoint.consumers.staging.files import beside, is_taken, writing
 from seekpoint.consumers.staging.ports import Stretch
 from seekpoint.consumers.staging.tallies import Tallies
 from seekpoint.schemas.errors import ReplayRefused
@@ -120,22 +119,21 @@ class ProgressFile:
             self._lock = None
 
     def _take(self) -> None:
-        """The system gives the lock back when its holder dies, however it dies."""
+        """By a file beside it, since it is replaced itself."""
         assert self.path is not None
         if self._lock is not None:
             return
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            lock = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT, 0o644)
+            self._lock = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT, 0o644)
+            taken = is_taken(self._lock)
         except OSError as exc:
+            self.close()
             raise ReplayRefused(f"the progress file cannot be kept: {exc.strerror}", path=str(self.path)) from exc
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as exc:
-            os.close(lock)
+        if not taken:
+            self.close()
             hint = "let it end, or stop it; this one can go on then"
-            raise ReplayRefused("this replay is running already", path=str(self.path), hint=hint) from exc
-        self._lock = lock
+            raise ReplayRefused("this replay is running already", path=str(self.path), hint=hint)
 
 
 def _texts(offsets: Mapping[int, int]) -> dict[str, int]:
