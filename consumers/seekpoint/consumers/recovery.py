@@ -22,12 +22,12 @@ from seekpoint.consumers.verification import Verification, verify, verify_all
 from seekpoint.consumers.view_store import ViewStore
 from seekpoint.schemas.folds import import_folds
 from seekpoint.schemas.log import LogReader
-from seekpoint.schemas.memory_log import MemoryLog
 from seekpoint.schemas.settings import Settings
 
 if TYPE_CHECKING:
     from seekpoint.consumers.kafka import KafkaReader
     from seekpoint.consumers.redis_view import RedisView
+    from seekpoint.schemas.memory_log import MemoryLog
 
 __all__ = ["Recovery"]
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from contextvars import copy_context
 from datetime import datetime
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seekpoint.consumers import Recovered, Recovery
 from seekpoint.consumers.answering import Answered
@@ -38,9 +38,11 @@ from seekpoint.producers.tailer import Tailer
 from seekpoint.schemas.bodies import Body, EffectVerdict
 from seekpoint.schemas.errors import HandleClosed, ProcessFinished, Refused, SeekpointError
 from seekpoint.schemas.log import LogReader, LogWriter
-from seekpoint.schemas.memory_log import MemoryLog
 from seekpoint.schemas.settings import Settings
 from seekpoint.schemas.values import dump
+
+if TYPE_CHECKING:
+    from seekpoint.schemas.memory_log import MemoryLog
 
 __all__ = ["Node"]
 
@@ -149,6 +151,8 @@ class Node:
     @classmethod
     def in_memory(cls, log: MemoryLog | None = None, *, clock: Clock | None = None, **settings: Any) -> Node:
         """A node on a log in memory: for tutorials and tests. Nodes that share ``log`` share the journal."""
+        from seekpoint.schemas.memory_log import MemoryLog  # a node on Kafka starts without
+
         log = log or MemoryLog()
         return cls(log, log, Settings(**{"redis_url": None, **settings}), clock=clock)
 

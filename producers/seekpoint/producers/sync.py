@@ -24,13 +24,13 @@ from seekpoint.producers.durable.running import RECORDED
 from seekpoint.producers.errands import Bridged, Errands, SyncProcess
 from seekpoint.producers.node import Node
 from seekpoint.schemas.errors import HandleClosed
-from seekpoint.schemas.memory_log import MemoryLog
 from seekpoint.schemas.settings import Settings
 
 if TYPE_CHECKING:
     from seekpoint.consumers import Recovered
     from seekpoint.producers.opening import Opening
     from seekpoint.producers.process import Process
+    from seekpoint.schemas.memory_log import MemoryLog
 
 __all__ = ["SyncNode", "SyncOpening", "SyncProcess"]
 

@@ -34,6 +34,8 @@ gravestone
 (1, True, <Lifecycle.CREATED: 'created'>)
 """
 
+from typing import TYPE_CHECKING, Any
+
 from seekpoint.schemas import bodies, errors, folds
 from seekpoint.schemas.bodies import BODIES, KINDS, Body
 from seekpoint.schemas.codec import SCHEMA_FINGERPRINT, Codec, encode, schema_json
@@ -45,10 +47,12 @@ from seekpoint.schemas.lifecycle import TRANSITIONS, Lifecycle
 from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.log import LogReader, LogWriter
 from seekpoint.schemas.manifest import FORMAT, MANIFEST_KEY, Manifest, schema_key
-from seekpoint.schemas.memory_log import MemoryLog
 from seekpoint.schemas.partition import partition_of
 from seekpoint.schemas.settings import Settings
 from seekpoint.schemas.state import FOLD_VERSION, State, new_state
+
+if TYPE_CHECKING:
+    from seekpoint.schemas.memory_log import MemoryLog
 
 __all__ = [
     "BODIES",
@@ -88,3 +92,17 @@ __all__ = [
     "schema_json",
     "schema_key",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """``MemoryLog``, loaded when first asked for: a node on Kafka needs none, and starts the sooner."""
+    if name != "MemoryLog":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from seekpoint.schemas.memory_log import MemoryLog
+
+    return MemoryLog
+
+
+def __dir__() -> list[str]:
+    """Also what is not loaded yet: completion and ``help`` show the whole door."""
+    return sorted({*globals(), *__all__})

@@ -102,7 +102,7 @@ def test_what_prices_are_made_of_is_at_the_door_and_loads_nothing_else() -> None
     """``node.prices`` is public, so its types are; what a node of a fleet never needs stays unloaded."""
     assert {"Price", "Prices", "Usage"} <= set(door.__all__)
     assert (door.Price, door.Prices, door.Usage) == (Price, Prices, Usage)
-    later = {"seekpoint.producers.sync", "seekpoint.producers.testing", "faust"}
+    later = {"seekpoint.producers.sync", "seekpoint.producers.testing", "seekpoint.schemas.memory_log", "faust"}
     script = f"import sys; from seekpoint.producers import Prices, Usage; print(sorted({later} & sys.modules.keys()))"
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
