@@ -49,12 +49,18 @@ def test_columns_are_as_wide_as_their_widest_cell() -> None:
         ("two\nlines\r", "two\\nlines\\r"),
         ("c1\x9b31m", "c1\\x9b31m"),
         ("right\u202eleft", "right\\u202eleft"),
+        ("half \udcff", "half \\udcff"),
         ("Grüße 漢字", "Grüße 漢字"),
     ],
 )
-def test_text_of_others_cannot_steer_the_terminal(text: str, shown: str) -> None:
-    """Escapes, newlines and signs that turn the direction around are shown as what they are; letters stay."""
+def test_text_of_others_cannot_steer_the_terminal(text: str, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Escapes, newlines and signs that turn the direction around are shown as what they are; letters stay.
+
+    In all that is said, too: names of gates and keys of calls are an agent's to choose.
+    """
     assert clean(text) == shown
+    say(f"no gate x is open (open: {text})")
+    assert capsys.readouterr().err == f"no gate x is open (open: {shown})\n"
 
 
 def test_a_table_in_a_pipe_is_plain(capsys: pytest.CaptureFixture[str]) -> None:

@@ -92,6 +92,13 @@ def test_decisions_become_a_data_set(seekpoint: Shell, log: MemoryLog) -> None:
     assert seekpoint("export", "--dataset", "none.jsonl").code == 2
 
 
+def test_a_name_that_no_file_can_have_is_one_line(seekpoint: Shell, log: MemoryLog) -> None:
+    """What the system says of it, and no word of a fault of ours."""
+    on(log, lambda node: node.run(chatter(), "p"))
+    refused = seekpoint("export", "p", "x" * 5_000)
+    assert (refused.code, "cannot be written: File name too long" in refused.err) == (4, True), refused.err[:200]
+
+
 def test_a_file_that_is_there_is_only_replaced_if_asked(seekpoint: Shell, log: MemoryLog) -> None:
     """It may be somebody's only copy of a history."""
     on(log, lambda node: node.run(chatter(), "p"))

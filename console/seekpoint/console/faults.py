@@ -39,7 +39,8 @@ def report(error: Exception, scrub: Callable[[str], str] = str) -> int:
     from seekpoint.schemas.errors import EXIT_FAULT, SeekpointError
 
     if is_debug():
-        say(scrub("".join(traceback.format_exception(error))).rstrip())
+        for line in scrub("".join(traceback.format_exception(error))).splitlines():
+            say(line)
     if isinstance(error, SeekpointError):
         fail(scrub(_line(error)))
         return error.exit_code

@@ -24,7 +24,7 @@ __all__ = [
     "warn",
 ]
 
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _JSON_ESCAPED = re.compile(r"[\x7f-\x9f]")
 _GAP = "  "
 
@@ -122,7 +122,11 @@ def aligned(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> list
 
 
 def say(message: str) -> None:
-    """Talk: one line on stderr, never data."""
+    """Talk: one line on stderr, never data; what others wrote of it cannot steer a terminal."""
+    _talk(clean(message))
+
+
+def _talk(message: str) -> None:
     sys.stdout.flush()  # in a terminal and in 2>&1 alike, talk stands where it was said
     sys.stderr.write(message + "\n")
     sys.stderr.flush()
@@ -130,12 +134,12 @@ def say(message: str) -> None:
 
 def warn(message: str) -> None:
     """Talk about something that is not as it should be."""
-    say(f"{_tinted('warning:', '33')} {clean(message)}")
+    _talk(f"{_tinted('warning:', '33')} {clean(message)}")
 
 
 def fail(message: str) -> None:
     """The one line of an error; the tail of a log in it keeps its lines."""
-    say(f"{_tinted('error:', '31')} {chr(10).join(map(clean, message.splitlines()))}")
+    _talk(f"{_tinted('error:', '31')} {chr(10).join(map(clean, message.splitlines()))}")
 
 
 def _tinted(word: str, colour: str) -> str:

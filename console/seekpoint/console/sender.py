@@ -71,5 +71,5 @@ def tell(settings: Settings, process_id: str, call: Callable[[Node], Coroutine[A
     if not with_node(settings, told):
         raise Refused(
             "its mailbox is full: it was not taken in", process_id=process_id,
-            hint=f"send it again once its owner has taken what waits: seekpoint state {process_id}",
+            hint="send it again once its owner has taken what waits: seekpoint state ID",
         )  # fmt: skip

@@ -87,7 +87,9 @@ def is_taken(file: int) -> bool:
 
 def refuse_existing(path: Path, *, overwrite: bool) -> None:
     """Raise ``ReplayRefused`` for a file that is there, unless it may be replaced: it may be the only copy."""
-    if not overwrite and path.exists():
+    with writing("the file", path):  # a name that no file can have
+        is_there = path.exists()
+    if is_there and not overwrite:
         hint = "name another file, or replace this one: --overwrite"
         raise ReplayRefused("there is a file of this name", path=str(path), hint=hint)
 
