@@ -224,7 +224,8 @@ async def test_another_child_is_another_question(node: Node) -> None:
         for wrong in ("p", "shared:x"):
             with pytest.raises(Refused):
                 process.spawn(family.child(), wrong)
-    async with node.open("p") as process:
-        with pytest.raises(ReplayDivergence) as caught:
-            process.spawn(family.child(), "d", "a")
-    assert caught.value.kind == "input"
+    for child_id, asked in (("d", "a"), ("c", "b")):
+        async with node.open("p") as process:
+            with pytest.raises(ReplayDivergence) as caught:
+                process.spawn(family.child(), child_id, asked)
+        assert caught.value.kind == "input"
