@@ -11,6 +11,7 @@ from rehearsed import Code, World, checked, history, made, ran, until
 from seekpoint.producers import Node, Process
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
+from seekpoint.schemas.errors import Cancelled
 
 
 @pytest.fixture
@@ -212,6 +213,25 @@ async def test_a_cancelled_process_is_checked_to_where_it_was_told(node: Node) -
     found = await checked(code, await history(node))
     assert (found.ok, found.ended_by, found.calls) == (True, "cancelled", 1)
     assert told == [True, True]
+
+
+async def test_a_cancelled_process_may_say_it_in_words_of_its_own(node: Node) -> None:
+    """A task group wraps what its tasks were told; the run was cancelled all the same, and so is the check."""
+    world = World()
+
+    async def code(process: Process, input: Any) -> Any:
+        await process.step("a", world.do)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(process.gate("never"))
+            group.create_task(process.gate("nor this"))
+
+    running = asyncio.create_task(node.run(made(code), "p"))
+    await until(node, lambda state: len(state.calls) == 3 and state.lifecycle == "awaiting")
+    await node.cancel("p", "enough")
+    await asyncio.wait({running})
+    assert isinstance(running.exception(), Cancelled)
+    found = await checked(code, await history(node))
+    assert (found.ok, found.ended_by) == (True, "cancelled"), found
 
 
 async def test_what_was_taken_back_later_was_done_when_the_code_came_by(node: Node) -> None:

@@ -46,6 +46,11 @@ class Cancelling:
         return self._reason is not None
 
     @property
+    def was_told(self) -> bool:
+        """Whether the code was told in this run: whatever it raises since follows from that."""
+        return self._told > 0
+
+    @property
     def is_over(self) -> bool:
         """Whether nothing is left to do for it."""
         return self.is_accepted and self._process.ahead_lifecycle is Lifecycle.STOPPED

@@ -218,7 +218,8 @@ class _Check:
 
     def _raised(self, error: BaseException) -> ReplayCheck:
         """What the code raised of itself: right if the history says so, and has nothing behind it."""
-        if self._run.state.cancelled is not None and isinstance(error, Cancelled | asyncio.CancelledError):
+        told = self._process is not None and self._process.cancelling.was_told  # a task group wraps what it was told
+        if self._run.state.cancelled is not None and (told or isinstance(error, Cancelled | asyncio.CancelledError)):
             return self._found("cancelled")
         kind = type(error)
         name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
