@@ -86,6 +86,7 @@ def test_decisions_become_a_data_set(seekpoint: Shell, log: MemoryLog) -> None:
     assert last["response"]["content"] == "yes"
     assert (last["model"], last["policy"], last["cost_usd"]) == ("m", "7", "3")
     assert last["usage"] == {"input_tokens": 3, "output_tokens": 1}
+    assert last["tool_calls"] is None
     assert seekpoint("export", "--dataset", "all.jsonl", "--all").code == 0
     everybodys = [json.loads(line)["process"] for line in Path("all.jsonl").read_text().splitlines()]
     assert sorted(everybodys) == ["p", "p", "q", "q"]

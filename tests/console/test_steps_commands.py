@@ -31,6 +31,8 @@ def test_steps_shows_every_call_of_every_turn(seekpoint: Shell, log: MemoryLog) 
     assert (pay["kind"], pay["status"], pay["output"], pay["input"]) == ("step", "succeeded", "o-1 paid", ["o-1"])
     assert [one["outcome"] for one in pay["attempts"]] == ["retry", "succeeded"]
     assert pay["attempts"][0]["error"]["message"] == "at first"
+    assert pay["started_at_us"] < pay["ended_at_us"]
+    assert all(call["duration_us"] >= 0 for call in calls if call["kind"] in ("step", "decision"))
     assert (answer["cost_usd"], answer["model"], answer["policy"], answer["turn"]) == ("3", "m", "7", 2)
     assert [message["content"] for message in answer["input"]["messages"]] == ["be brief", "question 1", "question 2"]
     assert answer["usage"] == {"input_tokens": 3, "output_tokens": 1}

@@ -44,6 +44,7 @@ async def test_a_call_that_differs_from_the_history_says_how(
     with pytest.raises(ReplayDivergence) as caught:
         again.place(kind, name, digest)
     assert (caught.value.kind, caught.value.position, caught.value.seq) == (difference, 1, 1)
+    assert caught.value.facts["process_id"] == again.process_id == "p"
 
 
 async def test_a_changed_decision_is_a_changed_prompt() -> None:

@@ -1,0 +1,132 @@
+"""What a process is told from the command line, and what the one who tells it hears. On a log in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from console_on_memory import on
+from seekpoint.producers import Node, Process, agent
+from seekpoint.schemas import MemoryLog
+from seekpoint.schemas.errors import Cancelled, ProcessFinished, UnknownProcess
+from seekpoint.schemas.fold import MAILBOX_ITEMS_MAX
+from shells import Shell
+
+
+@agent("asker")
+async def asker(process: Process, input: Any) -> Any:
+    """Waits for ever."""
+    return await process.gate("refund")
+
+
+async def in_doubt(node: Node) -> None:
+    """A process whose owner died in the call of an effect."""
+    process = await node.open("p")
+    effect = asyncio.create_task(process.effect("pay", asyncio.Event().wait, semantics="at_most_once"))
+    while not process.state.calls:  # noqa: ASYNC110  # the state tells nobody
+        await asyncio.sleep(0.001)
+    effect.cancel()
+    await asyncio.wait([effect])
+    process.let_go()
+
+
+async def fill(node: Node) -> None:
+    """The same, and no room in its mailbox."""
+    await in_doubt(node)
+    await asyncio.gather(*(node.signal("p", "more") for _ in range(MAILBOX_ITEMS_MAX)))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("signal", "p", "go"),
+        ("approve", "p", "refund"),
+        ("deny", "p", "refund"),
+        ("cancel", "p"),
+        ("effects", "resolve", "p", "pay:1", "--failed", "lost"),
+    ],
+)
+def test_who_tells_a_process_with_a_full_mailbox_hears_of_it(
+    command: tuple[str, ...], seekpoint: Shell, log: MemoryLog
+) -> None:
+    """Refused, with what to do, instead of a word that it was sent."""
+    on(log, fill)
+    ran = seekpoint(*command)
+    assert (ran.code, "mailbox is full" in ran.err) == (4, True), ran.err
+    assert "seekpoint state p" in ran.err
+
+
+@pytest.mark.parametrize("command", [("signal", "p", "go"), ("cancel", "p")])
+def test_what_is_taken_in_is_told_as_before(command: tuple[str, ...], seekpoint: Shell, log: MemoryLog) -> None:
+    """Also by a process that was never opened."""
+
+    async def opened(node: Node) -> None:
+        async with node.open("p"):
+            pass
+
+    on(log, opened)
+    assert seekpoint(*command).code == 0
+    assert seekpoint("signal", "new", "go").code == 0
+
+
+async def test_a_node_tells_whether_something_was_taken_in() -> None:
+    """It waits, or was received; it was refused; nobody can tell any more."""
+    async with Node.in_memory() as node:
+        sent = await node.signal("p", "go")
+        assert await node.is_delivered("p", sent)
+        async with node.open("p") as process:
+            await process.receive("go")
+            assert await node.is_delivered("p", sent)
+            await asyncio.gather(*(node.signal("p", "more") for _ in range(MAILBOX_ITEMS_MAX)))
+            assert not await node.is_delivered("p", await node.signal("p", "late"))
+            await process.finish()
+        with pytest.raises(ProcessFinished):
+            await node.is_delivered("p", sent)
+        with pytest.raises(UnknownProcess):
+            await node.is_delivered("nobody", sent)
+
+
+@pytest.mark.parametrize("command", [("signal", "p", "go"), ("approve", "p", "refund"), ("cancel", "p")])
+def test_nobody_tells_a_finished_process_anything(command: tuple[str, ...], seekpoint: Shell, log: MemoryLog) -> None:
+    """It is said to be finished, and nothing is sent."""
+
+    async def finished(node: Node) -> None:
+        async with node.open("p") as process:
+            await process.finish()
+
+    on(log, finished)
+    ends = [log.watermarks(at).high for at in range(2)]
+    ran = seekpoint(*command)
+    assert (ran.code, "finished" in ran.err) == (4, True), ran.err
+    assert [log.watermarks(at).high for at in range(2)] == ends
+
+
+def test_a_person_settles_the_effect_he_saw_and_no_later_one_of_its_name(seekpoint: Shell, log: MemoryLog) -> None:
+    """The verdict names the idempotency key: a rewind makes the next call another effect."""
+    on(log, in_doubt)
+    assert seekpoint("effects", "resolve", "p", "pay:1", "--succeeded", '"seen"').code == 0
+    (verdict,) = seekpoint("effects", "show", "p", "pay:1", "--json").json["entries"][1:]
+    assert verdict["idempotency_key"] == "p/pay:1"
+
+
+def test_a_gate_of_a_cancelled_process_waits_for_nothing(seekpoint: Shell, log: MemoryLog) -> None:
+    """It is not listed, though it was never answered."""
+
+    async def left(node: Node) -> None:
+        run = asyncio.create_task(node.run(asker, "p"))
+        while not (await node.recover("p", missing_ok=True)).state.calls:  # noqa: ASYNC110  # a log gives no event
+            await asyncio.sleep(0.001)
+        run.cancel()
+        await asyncio.wait([run])
+
+    async def cancelled(node: Node) -> None:
+        await node.cancel("p")
+        with pytest.raises(Cancelled):
+            await node.run(asker, "p")
+
+    on(log, left)
+    assert [gate["key"] for gate in seekpoint("gates", "ls", "p", "--json").json["gates"]] == ["refund:1"]
+    on(log, cancelled)
+    assert seekpoint("gates", "ls", "p", "--json").json["gates"] == []
