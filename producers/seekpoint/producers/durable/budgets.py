@@ -26,6 +26,7 @@ from seekpoint.schemas.values import dump
 
 if TYPE_CHECKING:
     from seekpoint.producers.durable.desk import Place
+    from seekpoint.producers.durable.gates import GateAnswer
     from seekpoint.producers.process import Process
 
 __all__ = ["BudgetCalls", "Excess", "admit", "excess_of", "raise_budget", "warnings_of"]
@@ -115,17 +116,32 @@ async def _escalated(process: Process, place: Place, excess: Excess) -> bool:
         "call": place.key, "dimension": excess.dimension, "scope": excess.scope, "limit": str(excess.limit),
         "used": str(excess.used), "wanted": str(excess.wanted),
     }  # fmt: skip
+    name = f"budget:{excess.dimension}"
     with process.desk.inside(place) as scope:
-        scope.position = -1  # at 0, aside: a run that finds the limit raised does not ask
-        answer = await process.gate(f"budget:{excess.dimension}", prompt=asked)
-    if not answer:
+        scope.position = -1  # at 0, aside: a run that finds the limit raised does not ask, or asks something else
+        answer = await process.gate(
+            name, prompt=asked, key=f"{name}:{excess.scope}:{excess.used}+{excess.wanted}>{excess.limit}"
+        )
+    limit = _limit_in(answer, excess)
+    if limit is None:
         process.send(b.BudgetNoted("refunded", excess.dimension, excess.scope, place.key, actor=answer.actor))
         return False
-    needed = excess.used + max(excess.wanted, Decimal(1))
-    offered = answer.payload.get("limit") if isinstance(answer.payload, dict) else None
-    limit = needed if offered is None else _amounts({excess.dimension: offered})[excess.dimension]
     await raise_budget(process, excess.dimension, limit, scope=excess.scope, actor=answer.actor, key=place.key)
     return limit >= excess.used + excess.wanted and limit > excess.used
+
+
+def _limit_in(answer: GateAnswer, excess: Excess) -> Decimal | None:
+    """What a person raised the limit to: None for a no, and for a yes to what is no amount."""
+    if not answer:
+        return None
+    offered = answer.payload.get("limit") if isinstance(answer.payload, dict) else None
+    if offered is None:
+        return excess.used + max(excess.wanted, Decimal(1))
+    try:
+        return _amounts({excess.dimension: offered})[excess.dimension]
+    except InvalidSetting as exc:  # raised, it would be raised in every run: the answer is remembered
+        logger.warning("the limit that %s named is none: %s", answer.actor, exc)
+        return None
 
 
 async def raise_budget(
