@@ -318,12 +318,12 @@ class Node:
         return await self._externals.signal(process_id, name, payload, actor, signal_id)
 
     async def is_delivered(self, process_id: str, signal_id: bytes) -> bool:
-        """Whether what a process was told lies in its mailbox, or was taken out of it; False where that was full.
+        """Whether what a process was told lies in its mailbox, or was taken out of it; False where there was no room.
 
         To be asked soon after ``signal``, ``approve``, ``cancel`` or ``verdict`` gave the id: a process remembers the
-        last 1,024 it took in. Reads its state. Raises ``UnknownProcess``; ``ProcessFinished`` where nobody can tell.
+        last 1,024 it took in. Reads its state. Raises ``ProcessFinished`` where nobody can tell any more.
         """
-        state = (await self.recover(process_id)).state
+        state = (await self.recover(process_id, missing_ok=True)).state
         if state.finished:
             raise ProcessFinished("the process is finished: what it took in is forgotten", process_id=process_id)
         return signal_id in state.remembered or signal_id in state.mailbox

@@ -122,6 +122,20 @@ async def test_a_gate_that_could_not_be_opened_keeps_no_other_waiting(node: Node
         assert (await asyncio.wait_for(process.gate("ok"), 30)).payload == 1
 
 
+@pytest.mark.parametrize(("payload", "outcome"), [("", "signalled"), ({"approved": True}, "approved")])
+async def test_a_payload_that_no_entry_has_room_for_is_left_out(payload: Any, outcome: str, node: Node) -> None:
+    """It fitted a signal, and is anybody's to send: what it says counts, and the process gets beyond it."""
+    key = "k" * 300
+    wide = {**payload, "reason": "x" * 1_048_250} if payload else "x" * 1_048_300
+    async with node.open("p") as process:
+        assert await node.is_delivered("p", await node.signal("p", "ok", wide))
+        answer = await asyncio.wait_for(process.gate("ok", key=key), 30)
+        assert (answer.outcome, answer.payload, answer.reason) == (outcome, {"left_out": type(wide).__name__}, None)
+    async with node.open("p") as process:
+        assert await process.gate("ok", key=key) == answer
+        assert not process.state.mailbox
+
+
 async def test_one_signal_answers_one_gate(node: Node, log: MemoryLog) -> None:
     """The gate that took it is closed by it; the other goes on waiting."""
     async with node.open("p") as process:

@@ -6,7 +6,10 @@ times: each gate takes one signal, in the order of the log. The entry that close
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Coroutine
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +22,7 @@ from seekpoint.producers.durable.timers import microseconds
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.dataclass import dataclass
-from seekpoint.schemas.errors import ReplayDivergence
+from seekpoint.schemas.errors import LimitExceeded, ReplayDivergence
 from seekpoint.schemas.state import MailItem
 from seekpoint.schemas.values import dump, load
 
@@ -29,11 +32,15 @@ if TYPE_CHECKING:
 __all__ = ["GateAnswer", "GateCalls", "verdict_payload"]
 
 
+logger = logging.getLogger("seekpoint.producers")
+
+
 class GateAnswer(NamedTuple):
     """How a gate was answered. True only if somebody said yes: ``approved``.
 
     ``outcome`` is approved, denied, signalled (a signal that is neither) or timed_out; ``payload`` what the signal
-    carried; ``actor`` who sent it; ``reason`` why, where that was said.
+    carried (``{"left_out": TYPE}`` of one that no entry has room for); ``actor`` who sent it; ``reason`` why, where
+    that was said.
     """
 
     outcome: str
@@ -115,11 +122,25 @@ class _Gate:
             elif opened is not None:
                 self.process.send(opened)
             item = await waiting.until(self._signal, self.deadline_us)
-            closed = self._resolved(item)
-            done = self.process.sent(closed)  # takes the signal out of the mailbox before anybody else looks
+            closed, done = self._close(item)
         await done
         answer = {"outcome": closed.outcome, "payload": closed.payload, "actor": closed.actor, "reason": closed.reason}
         return _answer(orjson.dumps(answer).decode())
+
+    def _close(self, item: MailItem | None) -> tuple[b.GateResolved, asyncio.Future[int]]:
+        """Takes the signal out of the mailbox, before anybody else looks.
+
+        A payload that just fitted a signal may not fit here: it is left out, or no run would ever get beyond it.
+        """
+        closed = self._resolved(item)
+        try:
+            return closed, self.process.sent(closed)
+        except LimitExceeded as exc:
+            if item is None:
+                raise
+            logger.warning("%s: the payload for %s is left out: %s", self.process.process_id, self.place.key, exc)
+            closed = replace(closed, payload=dump({"left_out": type(item.payload).__name__}), reason=None)
+            return closed, self.process.sent(closed)
 
     def _signal(self) -> MailItem | None:
         """The oldest signal for this gate: by its key; by its name if no gate of that name was opened before it."""
