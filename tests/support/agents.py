@@ -89,6 +89,7 @@ def environment(settings: Settings) -> dict[str, str]:
         "CONFIRM_INTERVAL_S": settings.confirm_interval_s,
         "OWNER_TIMEOUT_S": settings.owner_timeout_s,
         "HEARTBEAT_INTERVAL_S": settings.heartbeat_interval_s,
+        "START_TIMEOUT_S": settings.start_timeout_s,
     }
     return {**os.environ, **{f"SEEKPOINT_{name}": str(value) for name, value in named.items()}}
 
