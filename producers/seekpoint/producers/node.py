@@ -19,7 +19,7 @@ from seekpoint.consumers.threads import Threads
 from seekpoint.producers.clocks import Clock, SystemClock
 from seekpoint.producers.confirm import Confirmer
 from seekpoint.producers.durable.agents import Agent
-from seekpoint.producers.durable.conduct import Conduct, Detail, Replay
+from seekpoint.producers.durable.conduct import Detail, Replay, conduct_of
 from seekpoint.producers.durable.followed import Following
 from seekpoint.producers.durable.gates import verdict_payload
 from seekpoint.producers.durable.prices import Prices
@@ -233,7 +233,7 @@ class Node:
         return self._opener.opening(
             Wish(
                 process_id=process_id, take_over=take_over, accept_degraded=accept_degraded, wait_s=wait_s, cause=cause,
-                conduct=Conduct(replay=Replay(replay), detail=Detail(detail)),
+                conduct=conduct_of(None, replay, detail),
             )
         )  # fmt: skip
 
@@ -259,7 +259,7 @@ class Node:
         wish = Wish(
             process_id=process_id, take_over=take_over, wait_s=wait_s,
             cause=Cause(actor=actor, correlation_id=correlation_id),
-            conduct=Conduct(agent=agent, replay=Replay(replay), detail=Detail(detail)),
+            conduct=conduct_of(agent, replay, detail),
         )  # fmt: skip
         return await run_agent(self, self._opener.opening(wish), process_id, agent, input)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from seekpoint.producers import Node, effect, step
-from seekpoint.schemas.errors import InvalidName, Refused
+from seekpoint.producers import Node, Retry, agent, effect, step
+from seekpoint.schemas.errors import InvalidName, InvalidSetting, Refused
 
 
 async def look_up(order: str) -> str:
@@ -47,6 +47,26 @@ async def test_a_function_without_a_name_needs_one(made: Any, node: Node) -> Non
         with pytest.raises(InvalidName, match="name="):
             made(process, partial(look_up, "4711"))
         assert await process.wrap_tool(partial(look_up, "4711"), "look up")() == "4711"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"attempts": None}, {"backoff_s": "1"}, {"jitter": None}, {"factor": []},
+     {"non_retryable": ValueError}, {"non_retryable": [ValueError]}, {"non_retryable": (ValueError(),)}],
+)  # fmt: skip
+def test_a_retry_of_no_numbers_or_no_classes_is_refused_where_it_is_made(wrong: Any) -> None:
+    """Not when the first attempt has failed, which would leave the call in doubt."""
+    with pytest.raises(InvalidSetting):
+        Retry(**wrong)
+
+
+@pytest.mark.parametrize("wrong", [{"replay": "strictly"}, {"replay": None}, {"detail": "some"}, {"detail": []}])
+async def test_how_a_process_is_run_is_one_of_a_few_words(wrong: Any, node: Node) -> None:
+    """Whether it is opened or an agent runs as it."""
+    with pytest.raises(InvalidSetting, match="known="):
+        node.open("p", **wrong)
+    with pytest.raises(InvalidSetting, match="known="):
+        await node.run(agent("worker")(look_up), "p", **wrong)  # type: ignore[arg-type]  # it never runs
 
 
 async def test_it_is_only_asked_of_a_call_that_is_made(node: Node) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.errors import InvalidSetting
 
 if TYPE_CHECKING:
     from seekpoint.producers.durable.agents import Agent
 
-__all__ = ["PLAIN", "Conduct", "Detail", "Replay"]
+__all__ = ["PLAIN", "Conduct", "Detail", "Replay", "conduct_of"]
 
 
 class Replay(StrEnum):
@@ -41,6 +42,17 @@ class Conduct:
     """None: no agent's code runs; who opened it writes as he likes."""
     replay: Replay = Replay.STRICT
     detail: Detail = Detail.FULL
+
+
+def conduct_of(agent: Agent | None, replay: str, detail: str) -> Conduct:
+    """How to run it, by the words for it. ``InvalidSetting`` for words that are none."""
+    known: dict[str, Any] = {}
+    for name, kind, given in (("replay", Replay, replay), ("detail", Detail, detail)):
+        words = [*map(str, kind)]
+        if given not in words:
+            raise InvalidSetting(f"no such {name}", found=repr(given)[:80], known=words)
+        known[name] = kind(given)
+    return Conduct(agent=agent, **known)
 
 
 PLAIN = Conduct()

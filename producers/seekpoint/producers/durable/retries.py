@@ -34,12 +34,21 @@ class Retry:
     non_retryable: tuple[type[BaseException], ...] = field(default=())
 
     def __post_init__(self) -> None:
-        fits = self.attempts >= 1 and min(self.backoff_s, self.backoff_max_s) >= 0 and self.factor >= 1
-        if not fits or not 0 <= self.jitter <= 1:
+        try:
+            fits = self.attempts >= 1 and min(self.backoff_s, self.backoff_max_s) >= 0 and self.factor >= 1
+            fits = fits and 0 <= self.jitter <= 1
+        except TypeError:  # no numbers
+            fits = False
+        if not fits:
             raise InvalidSetting(
                 "a retry has at least one attempt, waits that do not shrink, and a jitter from 0 to 1",
                 attempts=self.attempts, backoff_s=self.backoff_s, factor=self.factor, jitter=self.jitter,
             )  # fmt: skip
+        final = self.non_retryable
+        if type(final) is not tuple or not all(
+            isinstance(one, type) and issubclass(one, BaseException) for one in final
+        ):
+            raise InvalidSetting("non_retryable= is a tuple of exception classes", found=repr(final)[:80])
 
     def allows(self, attempt: int, error: BaseException) -> bool:
         """Whether there is another attempt after number ``attempt`` ended with ``error``."""
