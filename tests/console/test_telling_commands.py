@@ -10,7 +10,7 @@ import pytest
 from console_on_memory import on
 from seekpoint.producers import Node, Process, agent
 from seekpoint.schemas import MemoryLog
-from seekpoint.schemas.errors import Cancelled, ProcessFinished
+from seekpoint.schemas.errors import Cancelled, JournalUnavailable, ProcessFinished
 from seekpoint.schemas.fold import MAILBOX_BYTES_MAX, MAILBOX_ITEMS_MAX
 from shells import Shell
 
@@ -86,6 +86,19 @@ async def test_a_node_tells_whether_something_was_taken_in() -> None:
             await node.is_delivered("p", sent)
         assert not await node.is_delivered("nobody", sent)
         assert not await node.is_delivered("new", await node.signal("new", "large", "x" * (MAILBOX_BYTES_MAX - 80)))
+
+
+@pytest.mark.parametrize("error", [JournalUnavailable("Kafka is gone"), ProcessFinished("it has ended by it")])
+def test_what_was_sent_is_told_as_sent(
+    error: Exception, seekpoint: Shell, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though nobody can look any more: who is told of an error sends it again."""
+
+    async def gone(*_: object) -> bool:
+        raise error
+
+    monkeypatch.setattr(Node, "is_delivered", gone)
+    assert seekpoint("signal", "p", "go").code == 0
 
 
 @pytest.mark.parametrize("command", [("signal", "p", "go"), ("approve", "p", "refund"), ("cancel", "p")])

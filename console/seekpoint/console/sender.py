@@ -59,14 +59,14 @@ def with_node(settings: Settings, call: Callable[[Node], Coroutine[Any, Any, _T]
 
 def tell(settings: Settings, process_id: str, call: Callable[[Node], Coroutine[Any, Any, bytes]]) -> None:
     """Tell a process what ``call`` sends, and see that it was taken in. ``Refused`` where its mailbox is full."""
-    from seekpoint.schemas.errors import ProcessFinished, Refused
+    from seekpoint.schemas.errors import ProcessFinished, Refused, TryAgain
 
     async def told(node: Node) -> bool:
         sent = await call(node)
         try:
             return await node.is_delivered(process_id, sent)
-        except ProcessFinished:
-            return True  # it was not when it was looked at: it may have taken it in, and ended by it
+        except (ProcessFinished, TryAgain):
+            return True  # sent it was: that it cannot be looked at any more is no reason to send it again
 
     if not with_node(settings, told):
         raise Refused(
