@@ -254,7 +254,8 @@ class Node:
 
         A process that is finished answers its result, and nothing runs. An exception is recorded and raised, the
         process is ``failed``; run it again to resume. Cancelled, it is released as it stands. ``input`` may be left out
-        to resume. Raises what ``open`` raises, ``ReplayDivergence``, and whatever the agent raises.
+        to resume. Raises what ``open`` raises, ``ReplayDivergence``, and whatever the agent raises; an error of
+        Seekpoint's that ends the run (``Fenced``, ``EffectUnknown``, ...) as itself, also out of a task group's.
         """
         wish = Wish(
             process_id=process_id, take_over=take_over, wait_s=wait_s,

@@ -17,6 +17,7 @@ from seekpoint.producers.claiming import Watch
 from seekpoint.producers.confirm import Confirmer
 from seekpoint.producers.durable.cancelling import stop
 from seekpoint.producers.durable.conduct import PLAIN, Conduct
+from seekpoint.producers.durable.failures import unwrapped
 from seekpoint.producers.durable.shared import check_ownable
 from seekpoint.producers.externals import external_value
 from seekpoint.producers.handle import Cause, Handle, Status
@@ -112,6 +113,7 @@ class Opening:
 
 async def _ended(process: Process, error: BaseException | None) -> ObligationStuck | None:
     """Record what was raised; bring a process that was cancelled to its end. What it could not take back."""
+    error = None if error is None else unwrapped(error)
     if isinstance(error, Cancelled) and process.cancelling.is_accepted:
         try:
             await stop(process)

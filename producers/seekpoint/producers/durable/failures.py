@@ -8,6 +8,7 @@ whether for certain nothing was done.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
 from typing import Any
 
 from seekpoint.schemas.bodies import Json
@@ -36,6 +37,7 @@ __all__ = [
     "same_failure",
     "says_undone",
     "undone",
+    "unwrapped",
 ]
 
 _NO_FAILURES = (Reopen, ReplayDivergence, AppendTimeout, ConfirmTimeout, EffectUnknown, BudgetExceeded, Cancelled)
@@ -47,7 +49,26 @@ _DATA_CHARACTERS_MAX = 16_000
 
 def is_failure(error: Exception) -> bool:
     """Whether ``error`` is what a call failed with, to be remembered; else the call stays in doubt."""
-    return not isinstance(error, _NO_FAILURES)
+    return not isinstance(unwrapped(error), _NO_FAILURES)
+
+
+def unwrapped(error: BaseException) -> BaseException:
+    """``error``; of a group (a task group makes one of whatever its tasks raise) what in it is no failure, if any is.
+
+    The first that counts: that the process is over comes before that nobody can tell of an effect, and so on.
+    """
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    found = [*_members(error)]
+    return next((one for kind in _NO_FAILURES for one in found if isinstance(one, kind)), error)
+
+
+def _members(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for one in group.exceptions:
+        if isinstance(one, BaseExceptionGroup):
+            yield from _members(one)
+        else:
+            yield one
 
 
 def failure_text(error: BaseException, limits: Limits = DEFAULT_LIMITS, *, retryable: bool = False) -> Json:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seekpoint.producers.durable.agents import Agent, check_is_agent
 from seekpoint.producers.durable.differences import add_difference
+from seekpoint.producers.durable.failures import unwrapped
 from seekpoint.producers.durable.prompts import first_difference
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.dataclass import dataclass
@@ -87,13 +88,16 @@ class _Run:
                 raise cancelling.error() from None
             raise
         except Exception as exc:
-            if isinstance(exc, ReplayDivergence):
-                await add_difference(self.process, exc)
-            if cancelling.is_accepted and not isinstance(exc, Cancelled | Reopen | TryAgain):
+            error = unwrapped(exc)
+            if isinstance(error, ReplayDivergence):
+                await add_difference(self.process, error)
+            if cancelling.is_accepted and not isinstance(error, Cancelled | Reopen | TryAgain):
                 raise cancelling.error() from exc
-            await self._take_back(exc)
-            self._note(exc)
-            raise
+            await self._take_back(error)
+            self._note(error)
+            if error is exc:
+                raise
+            raise error from exc
         finally:
             self.process.end_replay()
         await self._finish(text)
@@ -153,14 +157,14 @@ class _Run:
     async def _finish(self, text: b.Json) -> None:
         await self.process.finish_with(text)
 
-    async def _take_back(self, error: Exception) -> None:
+    async def _take_back(self, error: BaseException) -> None:
         """A run whose code failed owes what its effects did; one that can go on later owes nothing yet."""
         failed = not isinstance(error, SeekpointError) or isinstance(error, EffectFailed | EffectDuplicate)
         if failed and self.process.is_open and self.process.written.obligations:
             with suppress(ObligationStuck):  # they stay in the state, and the agent's own error says more
                 await self.process.compensate()
 
-    def _note(self, error: Exception) -> None:
+    def _note(self, error: BaseException) -> None:
         """What the lifecycle says of it. The error itself is recorded as the process is left."""
         process = self.process
         if isinstance(error, Reopen | TryAgain) or not process.is_open or process.cancelling.is_accepted:
