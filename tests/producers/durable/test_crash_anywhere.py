@@ -134,10 +134,15 @@ writes = st.one_of(
 )
 plain = st.one_of(steps, writes, st.tuples(st.just("both"), *[st.sampled_from(["works", "fails"])] * 2))
 some = st.lists(plain, max_size=3).map(tuple)
+# Where two branches write the same value, or both say something, whoever comes last is a race: a crash may turn it.
+apart = st.one_of(
+    steps, st.tuples(st.just("update"), st.sampled_from(["c", "d"]), st.integers(0, 3)),
+    st.tuples(st.just("both"), *[st.sampled_from(["works", "fails"])] * 2),
+)  # fmt: skip
 actions = st.lists(
     st.one_of(
         plain,
-        st.tuples(st.just("branches"), some, some),
+        st.tuples(st.just("branches"), some, st.lists(apart, max_size=3).map(tuple)),
         st.tuples(st.just("nested"), steps, steps),
         st.tuples(st.just("risky"), *[st.sampled_from(["works", "fails", "flaky"])] * 2),
     ),
