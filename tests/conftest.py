@@ -21,6 +21,15 @@ hypothesis_settings.register_profile("seekpoint", deadline=None, suppress_health
 hypothesis_settings.load_profile("seekpoint")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What needs Kafka waits most of its time: one worker has it, one after the other; others do the rest meanwhile."""
+    for item in items:
+        if item.get_closest_marker("cluster"):
+            shares = "cluster" in getattr(item, "fixturenames", ())
+            item.add_marker(pytest.mark.xdist_group("the session's cluster" if shares else "clusters of their own"))
+
+
 _ROOM_BYTES = 4 * 2**30
 
 _CLUSTER = {

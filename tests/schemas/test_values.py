@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
+import re
 import sys
 from collections import OrderedDict, defaultdict, namedtuple
 from collections.abc import Callable
@@ -240,7 +241,7 @@ class TestRefused:
             ({Word("a"): 2}, "str(key)"),
             ({"\udfff": 2}, "bytes"),
         ],
-        ids=repr,
+        ids=lambda each: re.sub(r" object at 0x[0-9a-f]+", "", repr(each)),
     )
     @pytest.mark.parametrize("plain", [True, False], ids=["beside plain values", "beside tagged values"])
     def test_what_is_not_exact_is_refused_with_its_path_and_a_way_out(self, value: Any, hint: str, plain: bool) -> None:

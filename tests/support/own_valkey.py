@@ -29,9 +29,10 @@ class OwnValkey:
 def own_valkey(**settings: str) -> Iterator[OwnValkey]:
     """Run one; ``settings`` as in its configuration, with _ for -."""
     with TemporaryDirectory() as directory:
-        options = {name.replace("_", "-"): value for name, value in settings.items()}
-        launch = Launch(group=None, lock_fd=None, timeout_s=15, note=lambda name, pid: None)
-        (port,) = free_ports(1)
+        port, bus = free_ports(2)
+        given = {name.replace("_", "-"): value for name, value in settings.items()}
+        options = {"cluster-port": str(bus), **given}  # its own choice, 10,000 above, may be taken
+        launch = Launch(group=None, lock_fd=None, timeout_s=60, note=lambda name, pid: None)
         part = Valkey(Path(directory), port, launch, options)
         part.start()
         server = OwnValkey(part)

@@ -46,8 +46,8 @@ class StagingWorld:
             [NewTopic(name, num_partitions=partitions, replication_factor=1, config=config or {})], operation_timeout=60
         ).values()
         made.result(60)
-        until(lambda: len(self.admin.list_topics(name, timeout=60).topics[name].partitions) == partitions, 20)
-        until(lambda: self._is_described(name), 20)
+        until(lambda: len(self.admin.list_topics(name, timeout=60).topics[name].partitions) == partitions, 60)
+        until(lambda: self._is_described(name), 60)
         return name
 
     def _is_described(self, name: str) -> bool:
@@ -65,7 +65,7 @@ class StagingWorld:
             producer.produce(topic, value, key, partition, timestamp=stamp, headers=headers)
             if number % 1_000 == 0:
                 producer.poll(0)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
 
     def read(self, topic: str, *, committed: bool = True) -> list[Row]:
         """All records there are, by partition."""

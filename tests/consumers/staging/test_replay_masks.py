@@ -194,7 +194,11 @@ def test_a_kind_nobody_thought_of_stops_or_is_dropped() -> None:
     assert Codec().decode(passed.value).body == b.Custom("note", f'"{CANARY}"')
 
 
-@pytest.mark.parametrize("value", [None, b"", CANARY.encode(), b"\xc3\x01" + bytes(30), encode(entry(b.Custom()))[:-1]])
+@pytest.mark.parametrize(
+    "value",
+    [None, b"", CANARY.encode(), b"\xc3\x01" + bytes(30), encode(entry(b.Custom()))[:-1]],
+    ids=["tombstone", "empty", "text", "zeros", "cut short"],
+)
 def test_a_record_that_cannot_be_decoded_stops_or_is_dropped(value: bytes | None) -> None:
     """Tombstones, junk, truncated entries; and the key of another process."""
     with pytest.raises(ReplayRefused, match="would pass unmasked") as caught:
