@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from agents import until
 from owners import Owner
 from raw_kafka import RawKafka
 from seekpoint.consumers import Recovery, Tier
@@ -55,6 +56,10 @@ class Fleet:
         records = [(KEY, record, 0), (FLOOR_KEY, low.to_bytes(), 0)]
         positions = self.raw.write_in(producer, self.partition, records, self.topic)
         producer.commit_transaction(20)
+        # It is committed once the coordinator wrote that down; that it can be read comes a moment later.
+        kept = self.recoverer.bases.checkpoints
+        assert kept is not None
+        until(lambda: kept.stable_end(self.partition) > positions[-1], 60)
         return positions[0]
 
     def project(self, pointer: Pointer) -> None:
