@@ -129,7 +129,7 @@ async def test_a_slash_in_a_name_makes_no_scope() -> None:
     assert place(desk(), "mcp/search").key == "mcp%2Fsearch:1"
 
 
-@pytest.mark.parametrize("name", ["", "x" * 401, 7])
+@pytest.mark.parametrize("name", ["", "x" * 401, 7, [], None])
 async def test_a_name_that_is_none_is_refused(name: Any) -> None:
     """And takes no position."""
     fresh = desk()

@@ -91,9 +91,10 @@ class Desk:
         """
         scope = self._scope()
         if key is None:
+            escaped = escaped_name(name)
             ordinal = scope.ordinals.get(name, 0) + 1
             scope.ordinals[name] = ordinal
-            place = self._placed(scope, kind, f"{escaped_name(name)}:{ordinal}", digest)
+            place = self._placed(scope, kind, f"{escaped}:{ordinal}", digest)
         else:
             place = self._placed(scope, kind, escaped_key(key), digest)
         if self._on_call is not None:

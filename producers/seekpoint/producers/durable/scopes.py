@@ -96,7 +96,6 @@ def parent_scope(key: str) -> str:
     return head + slash
 
 
-@lru_cache(maxsize=4096)
 def escaped_name(name: str) -> str:
     """``name`` as part of a key: a slash separates scopes, so a name's own is written ``%2F``. ``InvalidName``."""
     if type(name) is not str or not 1 <= len(name) <= _CHARACTERS_MAX:
@@ -104,10 +103,14 @@ def escaped_name(name: str) -> str:
             "the name of a call is a text of 1 to 400 characters, and comes first", name=repr(name)[:80],
             hint='for example: process.step("look up", look_up, order)',
         )  # fmt: skip
-    return name.replace("%", "%25").replace("/", "%2F")
+    return _escaped(name)
 
 
 @lru_cache(maxsize=4096)
+def _escaped(name: str) -> str:
+    return name.replace("%", "%25").replace("/", "%2F")
+
+
 def escaped_key(key: str) -> str:
     """An explicit key, as part of a whole one: never mistaken for a turn, a branch or a write. ``InvalidName``."""
     text = escaped_name(key)
