@@ -15,19 +15,42 @@ from hypothesis import settings as hypothesis_settings
 
 from seekpoint.compose import LocalCluster, create_topics
 from seekpoint.schemas.settings import TOPICS, Settings
+from stalls import Stalls
 
 # How long an example takes says how busy the machine is, not whether it holds.
 hypothesis_settings.register_profile("seekpoint", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("seekpoint")
 
 
+_stalls = pytest.StashKey[Stalls]()
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs Kafka waits most of its time: one worker has it, one after the other; others do the rest meanwhile."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What needs Kafka waits most of its time: one worker has it, one after the other; others do the rest meanwhile.
+
+    A test that fails while the machine stands still is run again, and is told of (R): time-outs ran out meanwhile, and
+    leases. One that fails while it runs has failed.
+    """
+    stalls = config.stash[_stalls]
+    again = pytest.mark.flaky(reruns=2, condition=stalls.were_there)
     for item in items:
+        item.add_marker(again)
         if item.get_closest_marker("cluster"):
             shares = "cluster" in getattr(item, "fixturenames", ())
             item.add_marker(pytest.mark.xdist_group("the session's cluster" if shares else "clusters of their own"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Look at the machine as long as tests run."""
+    config.stash[_stalls] = stalls = Stalls()
+    config.add_cleanup(stalls.close)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Each attempt counts by itself."""
+    item.config.stash[_stalls].forget()
 
 
 _ROOM_BYTES = 4 * 2**30
@@ -69,7 +92,8 @@ def settings(cluster: LocalCluster, topics_admin: AdminClient) -> Iterator[Setti
 
     A broker that keeps thousands of partitions answers everybody late.
     """
-    mine = cluster.settings(journal=f"test-{uuid4().hex[:12]}", partitions=4)
+    patient = {"start_timeout_s": 60.0, "redis": {"socket_timeout": "30"}}
+    mine = cluster.settings(journal=f"test-{uuid4().hex[:12]}", partitions=4, **patient)
     yield mine
     topics_admin.delete_topics([mine.topic_name(topic) for topic in TOPICS])
 

@@ -139,7 +139,7 @@ def _leftovers(folder: Path) -> list[str]:
     return found
 
 
-def _until(done: Callable[[], bool], seconds: float = 30.0) -> bool:
+def _until(done: Callable[[], bool], seconds: float = 120.0) -> bool:
     deadline = time.monotonic() + seconds
     while not done():
         if time.monotonic() > deadline:
@@ -151,7 +151,7 @@ def _until(done: Callable[[], bool], seconds: float = 30.0) -> bool:
 def test_the_command_prints_one_json_line_and_leaves_nothing(tmp_path: Path) -> None:
     """The story goes to stderr; the fields are there; no process and no folder stays."""
     process = _command(tmp_path, "--json")
-    stdout, stderr = process.communicate(timeout=110)
+    stdout, stderr = process.communicate(timeout=240)
     assert process.returncode == 0, stderr
     [line] = stdout.splitlines()
     outcome = json.loads(line)
@@ -175,7 +175,7 @@ def test_a_demo_that_is_ended_leaves_nothing(tmp_path: Path, ending: signal.Sign
     try:
         working = _until(lambda: sum("demo.worker" in left for left in _leftovers(tmp_path)) == 4)
         process.send_signal(ending)
-        _, stderr = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=240)
     finally:
         process.kill()
     assert working, stderr
@@ -189,7 +189,7 @@ def test_an_interrupted_demo_keeps_no_cluster_running(tmp_path: Path) -> None:
     try:
         working = _until(lambda: sum("demo.worker" in left for left in _leftovers(tmp_path)) == 4)
         process.send_signal(signal.SIGINT)
-        _, stderr = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=240)
     finally:
         process.kill()
     assert working, stderr
@@ -202,7 +202,7 @@ def test_a_kept_cluster_runs_on_until_it_is_stopped(tmp_path: Path) -> None:
     """``--keep``: the commands that the story ends with work, and its data is where it says."""
     process = _command(tmp_path, "--keep")
     try:
-        stdout, stderr = process.communicate(timeout=110)
+        stdout, stderr = process.communicate(timeout=240)
         assert process.returncode == 0, stderr
         looks = [line.strip() for line in stdout.splitlines() if "--journal demo-" in line]
         assert len(looks) == 8

@@ -176,7 +176,7 @@ class Program:
 
     def result(self) -> object:
         """What it printed, once it ended well."""
-        out, _ = self.popen.communicate(timeout=60)
+        out, _ = self.popen.communicate(timeout=240)
         assert self.popen.returncode == 0, self.said
         return json.loads(out)
 
@@ -221,18 +221,18 @@ def test_an_agents_effect_is_called_by_the_command_once(
         served = start(*DISPATCHER, "--health-port", "0", SHOP="one")
         running += [first, served]
         assert first.result() == "succeeded"
-        port = int(str(until(lambda: served.said.partition("/healthz")[0], 20)).rpartition(":")[2])
+        port = int(str(until(lambda: served.said.partition("/healthz")[0], 120)).rpartition(":")[2])
         assert json.loads(page(port, "/healthz"))["ok"] is True
         assert "seekpoint_dispatcher_outcomes_total 1.0" in page(port, "/metrics")
         served.popen.send_signal(signal.SIGTERM)
-        assert served.popen.wait(60) == 0
+        assert served.popen.wait(120) == 0
         assert "stopped; 1 outcome told" in served.said
         second = start("run", "order-2", "--agent", "shop:buy", "--input", '"at_most_once"')
         slow = start(*DISPATCHER, SHOP="two", SHOP_TAKES_S="3")
         running += [second, slow]
-        until(lambda: len(calls()) == 2, 30, lambda: slow.said)
+        until(lambda: len(calls()) == 2, 120, lambda: slow.said)
         slow.popen.send_signal(signal.SIGINT)
-        assert slow.popen.wait(60) == 0
+        assert slow.popen.wait(120) == 0
         assert "stopped; 1 outcome told" in slow.said
         assert second.result() == "succeeded"
         assert calls() == ["order-1/pay:1 by one", "order-2/pay:1 by two"]
@@ -248,9 +248,9 @@ def test_a_call_that_does_not_end_in_its_grace_is_cut_off(
         owner = start("run", "order-1", "--agent", "shop:buy", "--input", '"at_most_once"')
         served = start(*DISPATCHER, "--grace", "0.3", SHOP="one", SHOP_TAKES_S="600")
         running += [owner, served]
-        until(lambda: len(calls()) == 1, 30, lambda: served.said)
+        until(lambda: len(calls()) == 1, 120, lambda: served.said)
         served.popen.send_signal(signal.SIGTERM)
-        assert served.popen.wait(60) == 0
+        assert served.popen.wait(120) == 0
         assert "1 call cut off" in served.said
         running.append(start(*DISPATCHER, SHOP="two"))
         assert owner.result() == "succeeded", "the reconciler found it"
@@ -268,12 +268,12 @@ def test_a_second_signal_ends_it_whatever_a_call_does(
         running.append(start("run", "order-1", "--agent", "deaf:buy", "--input", '"at_most_once"'))
         served = start("serve", "dispatcher", "--connectors", "deaf:bank", "--grace", "600")
         running.append(served)
-        until(lambda: len(calls()) == 1, 30, lambda: served.said)
+        until(lambda: len(calls()) == 1, 120, lambda: served.said)
         served.popen.send_signal(signal.SIGTERM)
         with pytest.raises(subprocess.TimeoutExpired):
             served.popen.wait(1)
         served.popen.send_signal(signal.SIGTERM)
-        assert served.popen.wait(60) == 0
+        assert served.popen.wait(120) == 0
         assert "1 call cut off" in served.said
 
 
@@ -294,7 +294,7 @@ def test_kill_9_between_claim_and_outcome_is_followed_by_the_next_one(
         owner = start("run", "order-1", "--agent", "shop:buy", "--input", json.dumps(semantics))
         doomed = start(*DISPATCHER, SHOP="one", SHOP_TAKES_S="600")
         running += [owner, doomed]
-        until(lambda: len(calls()) == 1, 30, lambda: doomed.said)
+        until(lambda: len(calls()) == 1, 120, lambda: doomed.said)
         doomed.popen.kill()
         running.append(start(*DISPATCHER, SHOP="two"))
         assert owner.result() == "succeeded"

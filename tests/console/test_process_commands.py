@@ -122,7 +122,7 @@ def test_log_follows_until_it_is_interrupted(journal: Settings) -> None:
         owner.update("a", "1")
         assert json.loads(follower.stdout.readline())["seq"] == 1
         follower.send_signal(signal.SIGINT)
-        assert follower.wait(60) == 130
+        assert follower.wait(120) == 130
         assert follower.stderr
         assert "Traceback" not in follower.stderr.read()
 
@@ -134,6 +134,6 @@ def test_log_ends_with_its_reader(journal: Settings) -> None:
         assert follower.stdout
         assert follower.stdout.readline()
         follower.stdout.close()
-        assert follower.wait(60) == 141
+        assert follower.wait(120) == 141
         assert follower.stderr
         assert follower.stderr.read() == ""

@@ -42,7 +42,7 @@ def test_nothing_is_loaded_before_it_is_asked_for() -> None:
     """A plugin is loaded by every run of pytest, of projects too that have nothing to do with agents."""
     shown = "[name for name in sys.modules if name.startswith('seekpoint.')]"
     code = f"import sys, seekpoint.console.pytest_plugin; print({shown})"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=240).stdout
     assert set(eval(out)) <= {"seekpoint.console", "seekpoint.console.pytest_plugin"}
 
 
@@ -66,7 +66,7 @@ def test_a_project_of_a_users_finds_them(tmp_path: Path) -> None:
         "error",
         str(tmp_path),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=240, check=False)
     assert (done.returncode, "1 passed" in done.stdout) == (0, True), done.stdout + done.stderr
 
 

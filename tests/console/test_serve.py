@@ -84,7 +84,7 @@ def serving(
                 said.extend(running.stderr or ())
                 return next((each for each in said if words in each), None)
 
-            return str(until(look, 30, lambda: "".join(said)))
+            return str(until(look, 120, lambda: "".join(said)))
 
         try:
             yield running, line

@@ -59,7 +59,7 @@ class Fleet:
         # It is committed once the coordinator wrote that down; that it can be read comes a moment later.
         kept = self.recoverer.bases.checkpoints
         assert kept is not None
-        until(lambda: kept.stable_end(self.partition) > positions[-1], 60)
+        until(lambda: kept.stable_end(self.partition) > positions[-1], 120)
         return positions[0]
 
     def project(self, pointer: Pointer) -> None:

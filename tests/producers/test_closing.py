@@ -65,7 +65,7 @@ async def test_a_heartbeat_that_cannot_be_withdrawn_keeps_nobody(monkeypatch: py
     node = await Node.in_memory(**FAST)
     monkeypatch.setattr(node._pulse._store, "withdraw", lambda node_id: silent.wait(20))
     try:
-        await asyncio.wait_for(node.close(), 5)
+        await asyncio.wait_for(node.close(), 60)
     finally:
         silent.set()
 
@@ -78,7 +78,7 @@ async def test_a_dispatcher_that_cannot_keep_its_progress_ends(monkeypatch: pyte
     async with Node.in_memory(**FAST) as node:
         await node.signal("p", "go")
         dispatcher = Dispatcher(node, known=known, poll_s=0.01)
-        async with asyncio.timeout(5), dispatcher:
+        async with asyncio.timeout(60), dispatcher:
             while not dispatcher.looks:  # noqa: ASYNC110  # it counts and tells nobody
                 await asyncio.sleep(0.001)
             monkeypatch.setattr(node, "recover", _silence)

@@ -42,7 +42,7 @@ def test_an_agent_killed_at_a_fail_point_loses_nothing_and_doubles_nothing(
         for index, nth in enumerate((1, 7, 40)):
             agent = Agent(journal, "p", tmp_path / f"{index}.jsonl", "--die", f"{point}:{nth}", "--take-over")
             running.append(agent)
-            assert agent.popen.wait(timeout=60) == -signal.SIGKILL, agent.log.read_text()
+            assert agent.popen.wait(timeout=120) == -signal.SIGKILL, agent.log.read_text()
         successor = Agent(journal, "p", tmp_path / "last.jsonl", "--count", "5", "--take-over")
         running.append(successor)
         successor.wait_for("done")

@@ -18,7 +18,7 @@ def members(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     """The names in a wheel built from this checkout."""
     folder = tmp_path_factory.mktemp("dist")
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    built = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False, timeout=120)
+    built = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False, timeout=240)
     assert built.returncode == 0, built.stderr
     [wheel] = folder.glob("seekpoint-*.whl")
     with ZipFile(wheel) as archive:

@@ -46,8 +46,8 @@ class StagingWorld:
             [NewTopic(name, num_partitions=partitions, replication_factor=1, config=config or {})], operation_timeout=60
         ).values()
         made.result(60)
-        until(lambda: len(self.admin.list_topics(name, timeout=60).topics[name].partitions) == partitions, 60)
-        until(lambda: self._is_described(name), 60)
+        until(lambda: len(self.admin.list_topics(name, timeout=60).topics[name].partitions) == partitions, 120)
+        until(lambda: self._is_described(name), 120)
         return name
 
     def _is_described(self, name: str) -> bool:
@@ -95,7 +95,7 @@ class StagingWorld:
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """The same, to its end."""
         command = self.command(*arguments)
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, env=self._environ(), check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=240, env=self._environ(), check=False)
 
     def _environ(self) -> dict[str, str]:
         return {**os.environ, "SEEKPOINT_HOME": str(self.directory / "home")}

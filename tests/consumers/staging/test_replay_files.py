@@ -63,7 +63,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_what_a_killed_capture_left_is_in_nobodys_way(tmp_path: Path) -> None:
     """The next one begins there anew: nothing has to be removed first."""
     source, file = filled(), tmp_path / "run.spk"
-    killed = subprocess.run([sys.executable, "-c", KILLED, str(file)], check=False, timeout=60)
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(file)], check=False, timeout=240)
     assert (killed.returncode, list(tmp_path.iterdir())) == (-9, [beside(file)])
     with Replay(source, CaptureTarget(file, source.facts())) as replay:
         assert replay.run().checked

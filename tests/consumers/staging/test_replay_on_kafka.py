@@ -85,7 +85,7 @@ def test_seeks_into_compacted_gaps_end_where_they_should(world: StagingWorld) ->
         time.sleep(0.5)
         return sum(row[2] == b"k" for row in world.read(topic)) == 1
 
-    until(is_compacted, 90)
+    until(is_compacted, 120)
     left = [row[1] for row in world.read(topic)]
     high = max(left) + 1
     report = replay(world, topic, target).run()
@@ -111,7 +111,7 @@ def test_aborted_records_are_not_replayed(world: StagingWorld) -> None:
         elif ends == "abort":
             producer.abort_transaction(20)
     source = KafkaTopic(world.cluster("prod"), topic)
-    until(lambda: source.marks()[0].high == 4, 60)  # the marks come a moment after the decisions
+    until(lambda: source.marks()[0].high == 4, 120)  # the marks come a moment after the decisions
     report = replay(world, topic, target).run()
     assert [row[3] for row in world.read(target, committed=False)] == [b"a"]
     assert report.missing_offsets == 3  # the mark of a, b and its mark
@@ -206,7 +206,7 @@ def test_killed_at_random_moments_it_ends_as_if_it_never_was(
         before = arrived(real)
         process = world.start(*arguments)
         wanted = before + chance.randrange(1, 7_000)
-        until(partial(has_come, real, wanted, process), 60)
+        until(partial(has_come, real, wanted, process), 120)
         killed += process.poll() is None
         process.kill()
         process.wait()
@@ -244,7 +244,7 @@ def test_the_targets_broker_dies_meanwhile(tmp_path: Path) -> None:
         with ThreadPoolExecutor(1) as pool:
             done = pool.submit(running.run)
             real = KafkaTopic(world.cluster(), target)
-            until(lambda: arrived(real) > 2_000, 60)
+            until(lambda: arrived(real) > 2_000, 120)
             other.brokers[0].kill()
             other.brokers[0].start()
             assert done.result(120).checked
@@ -275,7 +275,7 @@ def test_production_is_left_alone(world: StagingWorld, cluster: LocalCluster) ->
     thread = threading.Thread(target=traffic)
     thread.start()
     try:
-        until(lambda: written[0] > 5, 30)
+        until(lambda: written[0] > 5, 120)
         report = replay(world, topic, target).run()
     finally:
         stop.set()

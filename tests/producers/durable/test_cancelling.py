@@ -70,7 +70,7 @@ async def test_a_cancel_ends_a_wait_and_takes_back_what_was_done(node: Node, log
     await until(lambda: "awaiting" in lives(log))
     request = await node.cancel("p", "sold out", actor="ann")
     with pytest.raises(Cancelled) as caught:
-        await asyncio.wait_for(run, 30)
+        await asyncio.wait_for(run, 60)
     assert (caught.value.process_id, caught.value.reason) == ("p", "sold out")
     assert world.done == ["book", "pay", "unpay", "unbook"]
     (accepted,) = of_kind(log, b.CancelAccepted)
@@ -89,7 +89,7 @@ async def test_a_cancelled_process_never_runs_on(node: Node, log: MemoryLog) -> 
     await until(lambda: "awaiting" in lives(log))
     await node.cancel("p")
     with pytest.raises(Cancelled):
-        await asyncio.wait_for(run, 30)
+        await asyncio.wait_for(run, 60)
     done, size = list(world.done), len(lives(log))
     for _ in range(2):
         with pytest.raises(Cancelled):
@@ -99,7 +99,7 @@ async def test_a_cancelled_process_never_runs_on(node: Node, log: MemoryLog) -> 
     async with node.fork("p", "q", at_seq=waited_at):
         pass
     await node.approve("q", "go")
-    assert await asyncio.wait_for(node.run(world.agent(), "q"), 30) == "shipped"
+    assert await asyncio.wait_for(node.run(world.agent(), "q"), 60) == "shipped"
 
 
 async def test_a_cancel_is_told_at_the_next_call(node: Node, log: MemoryLog) -> None:
@@ -135,7 +135,7 @@ async def test_a_cancel_is_told_at_the_next_call(node: Node, log: MemoryLog) -> 
     await node.cancel("p", "why")
     go_on.set()
     with pytest.raises(Cancelled):
-        await asyncio.wait_for(task, 30)
+        await asyncio.wait_for(task, 60)
     assert after == ["content is still written", "and nothing else is"]
     assert [one.outcome for one in of_kind(log, b.StepEnded)] == ["succeeded"]
     assert lives(log)[-2:] == ["stopping", "stopped"]
@@ -176,7 +176,7 @@ async def test_code_that_swallows_it_for_ever_is_ended(node: Node, log: MemoryLo
     await until(lambda: "awaiting" in lives(log))
     await node.cancel("p")
     with pytest.raises(Cancelled):
-        await asyncio.wait_for(task, 30)
+        await asyncio.wait_for(task, 60)
     assert lives(log)[-1] == "stopped"
 
 
@@ -194,7 +194,7 @@ async def test_a_nested_call_that_is_cancelled_is_no_failure_of_the_step_around_
     await until(lambda: "awaiting" in lives(log))
     await node.cancel("p")
     with pytest.raises(Cancelled):
-        await asyncio.wait_for(task, 30)
+        await asyncio.wait_for(task, 60)
     assert len(of_kind(log, b.StepStarted)) == 1
     assert not of_kind(log, b.StepEnded)
 
@@ -240,7 +240,7 @@ async def test_code_that_diverges_is_cancelled_all_the_same(node: Node, log: Mem
     await asyncio.wait([run])
     await node.cancel("p")
     with pytest.raises(Cancelled) as caught:
-        await asyncio.wait_for(node.run(version(2), "p"), 30)
+        await asyncio.wait_for(node.run(version(2), "p"), 60)
     assert isinstance(caught.value.__cause__, ReplayDivergence)
     assert world.done == ["book", "unbook"]
 

@@ -91,7 +91,7 @@ async def test_a_child_begins_once_its_parent_has_written_it_down(
         was_early = list(began)
         log.heal()
         assert not was_early
-        assert await asyncio.wait_for(child.result(), 30) == "a done"
+        assert await asyncio.wait_for(child.result(), 60) == "a done"
 
 
 async def test_a_family_survives_a_crash_anywhere() -> None:
@@ -138,9 +138,9 @@ async def test_a_child_that_ended_elsewhere_is_answered_from_what_it_left(node: 
     assert (await node.recover("c")).state.owner is None
     await node.approve("c", "go")
     async with Node.in_memory(log, clock=VirtualClock()) as other:
-        assert await asyncio.wait_for(other.run(family.child(), "c"), 30) == "waits done"
+        assert await asyncio.wait_for(other.run(family.child(), "c"), 60) == "waits done"
     done, fails = list(family.done), False
-    assert await asyncio.wait_for(node.run(run, "p"), 30) == "waits done"
+    assert await asyncio.wait_for(node.run(run, "p"), 60) == "waits done"
     assert family.done == done
 
 
@@ -154,7 +154,7 @@ async def test_a_child_that_another_node_runs_is_waited_for(node: Node, log: Mem
         await asyncio.sleep(0.3)
         assert not parent.done()
         await node.approve("p.0", "go")
-        assert await asyncio.wait_for(parent, 15) == ["waits done"]
+        assert await asyncio.wait_for(parent, 60) == ["waits done"]
         assert await elsewhere == "waits done"
     assert family.done == ["waits", "book"]
 
@@ -166,7 +166,7 @@ async def test_a_parents_cancel_is_its_childrens(node: Node, log: MemoryLog) -> 
     await until(lambda: of_kind(log, b.GateOpened, "p.0") and len(of_kind(log, b.ChildEnded)) == 1)
     await node.cancel("p", "stop")
     with pytest.raises(Cancelled) as caught:
-        await asyncio.wait_for(run, 30)
+        await asyncio.wait_for(run, 60)
     assert caught.value.process_id == "p"
     assert family.done.count("unbook") == 1
     state = (await node.recover("p.0")).state
@@ -191,7 +191,7 @@ async def test_a_child_that_was_cancelled_by_itself_fails_for_its_parent(node: N
     task = asyncio.create_task(node.run(run, "p"))
     await until(lambda: of_kind(log, b.GateOpened, "c"))
     await node.cancel("c")
-    assert await asyncio.wait_for(task, 30) == ["c", "then done"]
+    assert await asyncio.wait_for(task, 60) == ["c", "then done"]
 
 
 async def test_children_end_before_their_turn_does(node: Node, log: MemoryLog) -> None:

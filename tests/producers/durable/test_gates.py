@@ -47,7 +47,7 @@ async def test_a_person_says_yes_with_name_and_reason(node: Node, log: MemoryLog
     assert state.lifecycle == "awaiting"
     assert state.calls["refund:1"].facts == {"name": "refund", "prompt": '{"amount":12}'}
     signal = await node.approve("p", "refund", reason="he is right", actor="ann")
-    assert await asyncio.wait_for(run, 30) == [
+    assert await asyncio.wait_for(run, 60) == [
         True, "approved", {"approved": True, "reason": "he is right"}, "ann", "he is right"
     ]  # fmt: skip
     (closed,) = of_kind(log, b.GateResolved)
@@ -109,7 +109,7 @@ async def test_gates_of_one_name_that_are_open_at_once_are_answered_in_their_ord
         await node.signal("p", "ok:2", "two")
         await node.signal("p", "ok", "one")
         await node.signal("p", "ok", "three")
-        answers: list[GateAnswer] = await asyncio.wait_for(gates, 30)
+        answers: list[GateAnswer] = await asyncio.wait_for(gates, 60)
     assert [answer.payload for answer in answers] == ["one", "two", "three"]
 
 
@@ -119,7 +119,7 @@ async def test_a_gate_that_could_not_be_opened_keeps_no_other_waiting(node: Node
         with pytest.raises(LimitExceeded):
             await process.gate("ok", prompt="x" * 1_048_500)
         await node.signal("p", "ok", 1)
-        assert (await asyncio.wait_for(process.gate("ok"), 30)).payload == 1
+        assert (await asyncio.wait_for(process.gate("ok"), 60)).payload == 1
 
 
 @pytest.mark.parametrize(("payload", "outcome"), [("", "signalled"), ({"approved": True}, "approved")])
@@ -129,7 +129,7 @@ async def test_a_payload_that_no_entry_has_room_for_is_left_out(payload: Any, ou
     wide = {**payload, "reason": "x" * 1_048_250} if payload else "x" * 1_048_300
     async with node.open("p") as process:
         assert await node.is_delivered("p", await node.signal("p", "ok", wide))
-        answer = await asyncio.wait_for(process.gate("ok", key=key), 30)
+        answer = await asyncio.wait_for(process.gate("ok", key=key), 60)
         assert (answer.outcome, answer.payload, answer.reason) == (outcome, {"left_out": type(wide).__name__}, None)
     async with node.open("p") as process:
         assert await process.gate("ok", key=key) == answer
@@ -142,11 +142,11 @@ async def test_one_signal_answers_one_gate(node: Node, log: MemoryLog) -> None:
         gates = [asyncio.ensure_future(process.gate("ok")) for _ in range(2)]
         await opened(log, 2)
         await node.signal("p", "ok")
-        await asyncio.wait_for(gates[0], 30)
+        await asyncio.wait_for(gates[0], 60)
         await asyncio.sleep(0.05)
         assert not gates[1].done()
         await node.signal("p", "ok")
-        await asyncio.wait_for(gates[1], 30)
+        await asyncio.wait_for(gates[1], 60)
     assert len({one.external_id for one in of_kind(log, b.GateResolved)}) == 2
 
 
@@ -159,10 +159,10 @@ async def test_a_gate_times_out(node: Node, log: MemoryLog, clock: VirtualClock)
         await asyncio.sleep(0.05)
         assert not gate.done()
         clock.advance(0.001)
-        answer = await asyncio.wait_for(gate, 30)
+        answer = await asyncio.wait_for(gate, 60)
         assert (answer.timed_out, bool(answer), answer.outcome) == (True, False, "timed_out")
         await node.signal("p", "ok", "late")
-        assert (await asyncio.wait_for(process.gate("ok", timeout=60), 30)).payload == "late"
+        assert (await asyncio.wait_for(process.gate("ok", timeout=60), 60)).payload == "late"
 
 
 @pytest.mark.parametrize("away_hours", [0, 5, 9])
@@ -202,7 +202,7 @@ async def test_an_answer_that_nobody_has_read_yet_comes_before_the_time(
         signal = Entry(new_id(), "p", None, 0, None, None, 0, None, None, None, b.Signal("ok", "1"))
         log.append(0, b"p", encode(signal))
         clock.advance(60)
-        assert (await asyncio.wait_for(gate, 30)).payload == 1
+        assert (await asyncio.wait_for(gate, 60)).payload == 1
 
 
 async def test_code_that_asks_something_else_does_not_get_the_answer(node: Node) -> None:
@@ -250,7 +250,7 @@ async def test_what_came_before_a_pause_is_not_repeated_after_it() -> None:
         assert done == ["reserve"]
         await node.approve("p", "pay")
         await node.deny("p", "pay", reason="enough")
-        answers = await asyncio.wait_for(node.run(careful(done), "p"), 30)
+        answers = await asyncio.wait_for(node.run(careful(done), "p"), 60)
     assert [answer[0] for answer in answers] == ["approved", "denied"]
     assert done == ["reserve", "pay"]
     assert len(of_kind(log, b.GateOpened)) == 2
@@ -284,7 +284,7 @@ async def test_a_gate_waits_on_while_the_log_cannot_be_read_or_written(node: Nod
     assert not run.done()
     log.heal()
     await node.approve("p", "refund")
-    assert (await asyncio.wait_for(run, 30))[1] == "approved"
+    assert (await asyncio.wait_for(run, 60))[1] == "approved"
 
 
 async def test_in_plain_mode_the_lifecycle_stays_whose_it_is(node: Node, log: MemoryLog) -> None:
@@ -293,5 +293,5 @@ async def test_in_plain_mode_the_lifecycle_stays_whose_it_is(node: Node, log: Me
         gate = asyncio.ensure_future(process.gate("ok"))
         await opened(log)
         await node.signal("p", "ok")
-        await asyncio.wait_for(gate, 30)
+        await asyncio.wait_for(gate, 60)
     assert not of_kind(log, b.LifecycleChanged)

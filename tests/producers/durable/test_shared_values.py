@@ -123,7 +123,7 @@ async def test_watching_shows_each_version(node: Node, log: MemoryLog) -> None:
     for value in ("b", "c"):
         await asyncio.sleep(0.1)
         await node.shared("x").set(value)
-    seen = await asyncio.wait_for(asyncio.gather(*watching), 30)
+    seen = await asyncio.wait_for(asyncio.gather(*watching), 60)
     assert seen == [[("a", 1), ("b", 2), ("c", 3)]] * 2 + [[("c", 3)]]
 
 

@@ -148,4 +148,4 @@ async def test_a_function_that_is_a_step_brings_its_terms(node: Node) -> None:
         with pytest.raises(Declined):
             await pay(process, retry=Retry(attempts=1))
         with pytest.raises(TimeoutError, match="longer than 5"):
-            await asyncio.wait_for(hang(process), 30)
+            await asyncio.wait_for(hang(process), 60)

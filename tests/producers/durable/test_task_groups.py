@@ -77,7 +77,7 @@ async def test_code_that_diverges_takes_nothing_back(node: Node, ledger: Ledger)
         await asyncio.Event().wait()
 
     running = asyncio.create_task(node.run(payer(ledger, stops), "p"))
-    await asyncio.wait_for(looked.wait(), 30)
+    await asyncio.wait_for(looked.wait(), 60)
     running.cancel()
     await asyncio.wait([running])
 
@@ -110,10 +110,10 @@ async def test_a_fenced_owner_is_told_that_it_is(node: Node, log: MemoryLog, led
         await process.gate("never")
 
     running = asyncio.create_task(node.run(payer(ledger, waits), "p"))
-    await asyncio.wait_for(entered.wait(), 30)
+    await asyncio.wait_for(entered.wait(), 60)
     async with Node.in_memory(log) as other, other.open("p", take_over=True):
         with pytest.raises(Fenced):
-            await asyncio.wait_for(running, 30)
+            await asyncio.wait_for(running, 60)
 
 
 async def test_it_is_no_failure_of_a_step_around_it(node: Node) -> None:
