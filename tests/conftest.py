@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from uuid import uuid4
 
@@ -12,6 +13,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
+from xdist.scheduler import LoadScopeScheduling
 
 from seekpoint.compose import LocalCluster, create_topics
 from seekpoint.schemas.settings import TOPICS, Settings
@@ -27,18 +29,40 @@ _stalls = pytest.StashKey[Stalls]()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What needs Kafka waits most of its time: one worker has it, one after the other; others do the rest meanwhile.
+    """A test that fails while the machine stands still is run again, and is told of (R).
 
-    A test that fails while the machine stands still is run again, and is told of (R): time-outs ran out meanwhile, and
-    leases. One that fails while it runs has failed.
+    Leases and time-outs ran out meanwhile. One that fails while the machine runs has failed.
     """
     stalls = config.stash[_stalls]
-    again = pytest.mark.flaky(reruns=2, condition=stalls.were_there)
+
+    def excuses(error: BaseException | None) -> bool:
+        return error is not None and stalls.were_there()  # None: asked of a test that passed, too
+
+    again = pytest.mark.flaky(reruns=2, condition=excuses)
     for item in items:
         item.add_marker(again)
-        if item.get_closest_marker("cluster"):
-            shares = "cluster" in getattr(item, "fixturenames", ())
-            item.add_marker(pytest.mark.xdist_group("the session's cluster" if shares else "clusters of their own"))
+
+
+class OneHasKafka(LoadScopeScheduling):  # type: ignore[misc]  # the plugin ships no types
+    """One worker has the files of tests that need Kafka, which wait most of their time; others do the rest meanwhile.
+
+    By file, not by ``--dist loadgroup``: with pytest 9.2 the groups of pytest-xdist 3.8 do nothing.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return "Kafka" if _needs_kafka(self.config.rootpath / file) else nodeid
+
+
+@cache
+def _needs_kafka(file: Path) -> bool:
+    return "mark.cluster" in file.read_text()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> OneHasKafka:
+    """How the workers of ``scripts/test`` share the tests."""
+    return OneHasKafka(config, log)
 
 
 def pytest_configure(config: pytest.Config) -> None:
