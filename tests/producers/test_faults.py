@@ -13,7 +13,7 @@ import pytest
 
 from agents import Agent, agents, check, until
 from seekpoint.compose import LocalCluster, create_topics
-from seekpoint.producers import Node
+from seekpoint.producers import Node, Process
 from seekpoint.schemas import Settings
 from seekpoint.schemas.errors import (
     AppendTimeout,
@@ -21,6 +21,7 @@ from seekpoint.schemas.errors import (
     Fenced,
     HandleClosed,
     JournalMismatch,
+    JournalUnavailable,
     LimitExceeded,
     OwnerAlive,
 )
@@ -188,10 +189,21 @@ async def test_kafka_down_fails_typed_and_a_reopened_process_resumes(cluster: Lo
             process.let_go()
         finally:
             broker.resume()
-        async with node.open("p", take_over=True) as again:
-            await again.record("work", "resumed")
+        again = await opened(node)
+        await again.record("work", "resumed")
+        await again.release()
     found = check(settings, "p")
     assert found.applied in (["before", "resumed"], ["before", "in doubt", "resumed"])
+
+
+async def opened(node: Node) -> Process:
+    """The process, as soon as Kafka answers in the time that the node has for an append."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                return await node.open("p", take_over=True)
+            except JournalUnavailable:
+                await asyncio.sleep(0.1)
 
 
 async def test_a_dead_owner_is_taken_over_once_its_pulse_stood_still(journal: Settings, tmp_path: Path) -> None:

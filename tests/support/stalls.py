@@ -1,4 +1,4 @@
-"""Whether the machine stood still: what a test that failed meanwhile says of the code is nothing."""
+"""Whether the machine stood still, or its host let it run half of the time: a test that failed then says nothing."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
-__all__ = ["STALL_S", "Stalls"]
+__all__ = ["STALL_S", "Stalls", "processor_times", "taken_away"]
 
 STALL_S = 0.3
 """A program that sleeps for a twentieth of a second is woken so much too late only where all of them are."""
+TAKEN_MAX = 0.25
+"""The share of the processor time this machine asked for that its host gave to others."""
+_TICKS_MIN = 20
+"""Hundredths of a second of them: below that the share says little."""
 _BEAT = """
 import select, sys, time
 last = time.monotonic()
@@ -30,6 +35,7 @@ class Stalls:
         command = [sys.executable, "-S", "-c", _BEAT, str(STALL_S)]
         self.beat = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
         self._seen = b""
+        self._times = processor_times()
         assert self.beat.stdout
         os.set_blocking(self.beat.stdout.fileno(), False)
 
@@ -37,12 +43,13 @@ class Stalls:
         """What was does not count any more."""
         self._read()
         self._seen = b""
+        self._times = processor_times()
 
     def were_there(self) -> bool:
-        """Whether the machine has stood still since."""
+        """Whether the machine has stood still since, or ran for less than it had to."""
         time.sleep(2 * STALL_S)  # it tells of a moment once that is over
         self._read()
-        return bool(self._seen)
+        return bool(self._seen) or taken_away(self._times, processor_times()) > TAKEN_MAX
 
     def close(self) -> None:
         """End it."""
@@ -56,3 +63,16 @@ class Stalls:
         assert self.beat.stdout
         with contextlib.suppress(BlockingIOError):
             self._seen += self.beat.stdout.read() or b""
+
+
+def processor_times() -> list[int]:
+    """Hundredths of a second since the start: user, nice, system, idle, waiting, two of interrupts, stolen."""
+    stat = Path("/proc/stat")
+    return [int(each) for each in stat.read_text().split(None, 9)[1:9]] if stat.exists() else [0] * 8
+
+
+def taken_away(before: list[int], after: list[int]) -> float:
+    """The share of the time the machine had work for that its host gave to others; 0 where it was a moment only."""
+    *_, stolen = spent = [new - old for old, new in zip(before, after, strict=True)]
+    wanted = sum(spent) - spent[3] - spent[4]
+    return stolen / wanted if stolen >= _TICKS_MIN else 0.0
