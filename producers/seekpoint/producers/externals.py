@@ -10,29 +10,16 @@ from seekpoint.producers.durable.shared import SHARED_PREFIX
 from seekpoint.producers.outbox import Outbox
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.clock import now_us
-from seekpoint.schemas.codec import encode
+from seekpoint.schemas.codec import encode_within
 from seekpoint.schemas.entry import Entry, new_id, process_key
-from seekpoint.schemas.errors import LimitExceeded, Refused, TryAgain, UndecodableRecord
-from seekpoint.schemas.limits import Limits
+from seekpoint.schemas.errors import Refused, TryAgain, UndecodableRecord
 from seekpoint.schemas.log import LogReader
 from seekpoint.schemas.partition import partition_of
 from seekpoint.schemas.values import dump
 
-__all__ = ["Externals", "external_value"]
+__all__ = ["Externals"]
 
 _ATTEMPTS = 3
-
-
-def external_value(entry: Entry, key: bytes, limits: Limits) -> bytes:
-    """The bytes of an entry that is not an owner's. ``LimitExceeded`` before anything is sent: the broker would refuse
-    it, and all that left with it."""
-    value = encode(entry)
-    if len(value) + len(key) > limits.record_bytes:
-        raise LimitExceeded(
-            "the entry is larger than the journal's record limit", process_id=entry.process_id, kind=entry.kind,
-            bytes=len(value), limit=limits.record_bytes,
-        )  # fmt: skip
-    return value
 
 
 class Externals:
@@ -71,7 +58,7 @@ class Externals:
                 hint="node.shared(NAME).set(...), or seekpoint shared set NAME; a process needs another id",
             )  # fmt: skip
         entry = Entry(entry_id, process_id, None, 0, None, None, now_us(), actor, None, None, body)
-        value = external_value(entry, key, self._reader.limits)
+        value = encode_within(entry, key, self._reader.limits)
         partition = partition_of(key, self._reader.partitions)
         began = (await self._run(self._reader.watermarks, partition)).high
         for attempt in range(1, _ATTEMPTS + 1):

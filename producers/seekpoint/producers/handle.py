@@ -19,7 +19,7 @@ from seekpoint.consumers.scan import entry_of
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.budget import Budget
 from seekpoint.schemas.calls import times_forgotten
-from seekpoint.schemas.codec import encode, is_entry
+from seekpoint.schemas.codec import encode, encode_within, is_entry
 from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.entry import Entry, process_key
 from seekpoint.schemas.errors import (
@@ -194,12 +194,7 @@ class Handle:
             entry_id, self.process_id, seq, self.epoch, self.claim_id, self.last_offset, ts, cause.actor,
             cause.caused_by, cause.correlation_id, body,
         )  # fmt: skip
-        value = encode(entry)
-        if len(value) + len(self.key) > self.limits.record_bytes:
-            raise LimitExceeded(
-                "the entry is larger than the journal's record limit",
-                process_id=self.process_id, kind=body.KIND, bytes=len(value), limit=self.limits.record_bytes,
-            )  # fmt: skip
+        value = encode_within(entry, self.key, self.limits)
         misfit = try_own(self._ahead, seq, body, self.limits)
         if misfit is not None:
             raise self._refusal(misfit)

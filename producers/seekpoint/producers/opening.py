@@ -19,7 +19,6 @@ from seekpoint.producers.durable.cancelling import stop
 from seekpoint.producers.durable.conduct import PLAIN, Conduct
 from seekpoint.producers.durable.failures import unwrapped
 from seekpoint.producers.durable.shared import check_ownable
-from seekpoint.producers.externals import external_value
 from seekpoint.producers.handle import Cause, Handle, Status
 from seekpoint.producers.identity import Identity
 from seekpoint.producers.lane import Lane
@@ -29,6 +28,7 @@ from seekpoint.producers.pulse import Pulse
 from seekpoint.producers.tailer import Tailer
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.clock import now_us
+from seekpoint.schemas.codec import encode_within
 from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.entry import Entry, new_id
 from seekpoint.schemas.errors import (
@@ -253,7 +253,7 @@ class Opener:
             claim_id, wish.process_id, None, 0, None, state.offset if state.offset >= 0 else None, now_us(),
             wish.cause.actor, None, wish.cause.correlation_id, body,
         )  # fmt: skip
-        value = external_value(entry, key, self._reader.limits)
+        value = encode_within(entry, key, self._reader.limits)
         try:
             await self._pulse.claiming(claim_id)
             return await self._outbox.push_external(partition, key, value), claim_id

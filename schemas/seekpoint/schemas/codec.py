@@ -20,7 +20,7 @@ from seekpoint.schemas import avro
 from seekpoint.schemas.avro import ID_BYTES, Get, get_long, optional_get
 from seekpoint.schemas.bodies import BODIES, Body
 from seekpoint.schemas.body_readers import ReadBody, body_reader
-from seekpoint.schemas.encoding import HEADER, MAGIC, encode, is_entry, key_part
+from seekpoint.schemas.encoding import HEADER, MAGIC, encode, encode_within, is_entry, key_part
 from seekpoint.schemas.entry import Entry, process_key
 from seekpoint.schemas.errors import InvalidName, LimitExceeded, UndecodableRecord
 from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits
@@ -28,7 +28,7 @@ from seekpoint.schemas.resolution import EntryReader, entry_reader
 from seekpoint.schemas.schema import SCHEMA_FINGERPRINT, schema_json
 from seekpoint.schemas.values import check
 
-__all__ = ["SCHEMA_FINGERPRINT", "Codec", "Owned", "encode", "is_entry", "schema_json"]
+__all__ = ["SCHEMA_FINGERPRINT", "Codec", "Owned", "encode", "encode_within", "is_entry", "schema_json"]
 
 _HEADER_BYTES = len(HEADER)
 _PROCESS_ID_AT = _HEADER_BYTES + ID_BYTES

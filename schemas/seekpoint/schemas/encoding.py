@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from seekpoint.schemas import avro
 from seekpoint.schemas.avro import Put, optional_put, put_long
 from seekpoint.schemas.bodies import BODIES, Body
 from seekpoint.schemas.entry import Entry, process_key
-from seekpoint.schemas.errors import UnserializableValue
+from seekpoint.schemas.errors import LimitExceeded, UnserializableValue
 from seekpoint.schemas.schema import SCHEMA_FINGERPRINT
 
-__all__ = ["HEADER", "MAGIC", "encode", "is_entry", "key_part"]
+if TYPE_CHECKING:
+    from seekpoint.schemas.limits import Limits
+
+__all__ = ["HEADER", "MAGIC", "encode", "encode_within", "is_entry", "key_part"]
 
 MAGIC = b"\xc3\x01"
 HEADER = MAGIC + SCHEMA_FINGERPRINT
@@ -50,6 +53,20 @@ def encode(entry: Entry) -> bytes:
         kind = getattr(body, "KIND", None)
         raise UnserializableValue(f"an entry that cannot be written: {exc}", process_id=process_id, kind=kind) from exc
     return bytes(out)
+
+
+def encode_within(entry: Entry, key: bytes, limits: Limits) -> bytes:
+    """The same, for a record with ``key``. ``LimitExceeded`` if it is too large for the journal.
+
+    Before anything is sent: the broker would refuse it, and all that left with it.
+    """
+    value = encode(entry)
+    if len(value) + len(key) > limits.record_bytes:
+        raise LimitExceeded(
+            "the entry is larger than the journal's record limit", process_id=entry.process_id, kind=entry.kind,
+            bytes=len(value), limit=limits.record_bytes,
+        )  # fmt: skip
+    return value
 
 
 def is_entry(data: bytes | None, entry_id: bytes) -> bool:
