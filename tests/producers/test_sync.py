@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -117,58 +115,6 @@ def test_many_threads_share_a_node(node: SyncNode) -> None:
     for thread in threads:
         thread.join(60)
     assert results == {number: number * 2 for number in range(20)}
-
-
-def interrupt_once(ready: threading.Event) -> None:
-    """Ctrl-C, once the main thread waits."""
-
-    def strike() -> None:
-        assert ready.wait(60)
-        main = threading.main_thread().ident
-        assert main is not None
-        signal.pthread_kill(main, signal.SIGINT)
-
-    threading.Thread(target=strike).start()
-
-
-def test_an_interrupt_leaves_the_process_released(log: MemoryLog) -> None:
-    """Ctrl-C in a step: it is called off, no failure is recorded, the process is free at once, and it resumes."""
-    ready = threading.Event()
-
-    async def slow() -> str:
-        ready.set()
-        await asyncio.sleep(25)
-        return "late"
-
-    began = time.monotonic()
-    with pytest.raises(KeyboardInterrupt), SyncNode.in_memory(log) as node, node.open("p") as process:
-        interrupt_once(ready)
-        process.step("slow", slow)
-    assert time.monotonic() - began < 15
-    assert [entry.body.KIND for entry in history_of(log, "p")][-1] == "released"
-    assert "error_recorded" not in [entry.body.KIND for entry in history_of(log, "p")]
-    with SyncNode.in_memory(log) as node, node.open("p") as process:
-        assert process.step("slow", lambda: "now") == "now"
-
-
-def test_an_interrupted_run_is_released(log: MemoryLog) -> None:
-    """The same of an agent: its thread is told at its next call."""
-    ready, told = threading.Event(), threading.Event()
-
-    @agent("waits")
-    def waits(process: SyncProcess, input: Any) -> Any:
-        try:
-            ready.set()
-            process.gate("never")
-        except BaseException:
-            told.set()
-            raise
-
-    with pytest.raises(KeyboardInterrupt), SyncNode.in_memory(log) as node:
-        interrupt_once(ready)
-        node.run(waits, "p")
-    assert told.wait(60)
-    assert [entry.body.KIND for entry in history_of(log, "p")][-1] == "released"
 
 
 # --- agents that are plain functions ----------------------------------------------------------------------------------

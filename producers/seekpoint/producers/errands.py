@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import copy_context
 from datetime import datetime, timedelta
@@ -33,8 +34,26 @@ __all__ = ["Bridged", "Errands", "SyncProcess", "bridge", "in_own_thread"]
 
 T = TypeVar("T")
 
-_LEAVE_S = 10.0
+LEAVE_S = 30.0
 """How long an interrupted thread waits until what it asked for is really over."""
+
+
+def waited(answer: Future[T], begin: Callable[[Future[T]], None], call_off: Callable[[Future[T]], None]) -> T:
+    """Begin what gives the ``answer``, and wait for it. An interrupt (Ctrl-C), at whatever moment, calls it off."""
+    try:
+        begin(answer)
+        return answer.result()
+    except BaseException:
+        leave(answer, call_off)
+        raise
+
+
+def leave(answer: Future[T], call_off: Callable[[Future[T]], None]) -> None:
+    """If it still runs, call it off and wait until it is over: its last entries are written by then."""
+    if not answer.done():
+        with suppress(BaseException):  # what interrupted is told; that the loop has ended meanwhile is not news
+            call_off(answer)
+            wait([answer], LEAVE_S)
 
 
 class _Errand:
@@ -54,7 +73,9 @@ class Errands:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
-        self._asked: asyncio.Queue[_Errand | None] = asyncio.Queue()
+        self._asked: deque[_Errand | None] = deque()
+        self._more = asyncio.Event()
+        self._closing = threading.Lock()
         self._now: _Errand | None = None
         self._gone: BaseException | None = None
         self._thread: int | None = None
@@ -65,7 +86,7 @@ class Errands:
     async def serve(self) -> Any:
         """Do what is asked until the thread ends: what it ended with. Cancelled, whoever asks on is cancelled too."""
         try:
-            while (errand := await self._asked.get()) is not None:
+            while (errand := await self._next()) is not None:
                 if not errand.is_called_off:
                     await self._do(errand)
         except asyncio.CancelledError:
@@ -77,6 +98,12 @@ class Errands:
             raise self._error
         return await self._result if inspect.isawaitable(self._result) else self._result
 
+    async def _next(self) -> _Errand | None:
+        while not self._asked:
+            self._more.clear()
+            await self._more.wait()
+        return self._asked.popleft()
+
     async def _do(self, errand: _Errand) -> None:
         self._now = errand
         try:
@@ -86,26 +113,21 @@ class Errands:
             if not errand.is_called_off:
                 errand.answer.set_exception(exc)
                 raise
-            if self._task is not None:
-                self._task.uncancel()  # only this was called off; the thread goes on, or leaves
             errand.answer.set_exception(exc)
-        except Exception as exc:
+            if self._task is not None and self._task.uncancel():  # more than this was called off
+                raise
+        except (Exception, SystemExit, KeyboardInterrupt) as exc:  # sys.exit() is for the thread, not for the loop
             errand.answer.set_exception(exc)
         finally:
             self._now = None
 
     def _close(self, gone: BaseException) -> None:
-        self._gone = self._gone or gone
-        while not self._asked.empty():
-            left = self._asked.get_nowait()
+        with self._closing:  # what is asked later is refused: nobody waits for ever
+            self._gone = self._gone or gone
+        for left in self._asked:
             if left is not None and not left.answer.done():
                 left.answer.set_exception(self._gone)
-
-    def _take(self, errand: _Errand | None) -> None:
-        if self._gone is None:
-            self._asked.put_nowait(errand)
-        elif errand is not None:
-            errand.answer.set_exception(self._gone)
+        self._asked.clear()
 
     def _call_off(self, errand: _Errand) -> None:
         errand.is_called_off = True
@@ -127,25 +149,25 @@ class Errands:
             hint = "make the calls one after the other, or write the agent as async def and use asyncio.gather"
             raise Refused("a synchronous process is one thread's: calls of several would have no order", hint=hint)
         errand = _Errand(make)
-        self._post(errand)
-        try:
-            return errand.answer.result()
-        except BaseException:
-            if not errand.answer.done():  # so it was raised here: an interrupt
-                self._loop.call_soon_threadsafe(self._call_off, errand)
-                with suppress(BaseException):
-                    errand.answer.exception(_LEAVE_S)
-            raise
+        return waited(errand.answer, lambda _: self._post(errand), lambda _: self._wake(self._call_off, errand))
 
     def end(self, result: Any = None, error: BaseException | None = None) -> None:
         """Nothing more is asked: ``serve`` gives ``result``, or raises ``error``."""
         self._result, self._error = result, error
-        with suppress(RuntimeError):  # the loop is over, and with it whoever served
-            self._loop.call_soon_threadsafe(self._take, None)
+        with suppress(HandleClosed):
+            self._post(None)
 
-    def _post(self, errand: _Errand) -> None:
+    def _post(self, errand: _Errand | None) -> None:
+        with self._closing:
+            if self._gone is None:
+                self._asked.append(errand)
+            elif errand is not None:
+                errand.answer.set_exception(self._gone)
+        self._wake(self._more.set)
+
+    def _wake(self, call: Callable[..., None], *arguments: Any) -> None:
         try:
-            self._loop.call_soon_threadsafe(self._take, errand)
+            self._loop.call_soon_threadsafe(call, *arguments)
         except RuntimeError as exc:
             raise HandleClosed("the node was closed", hint="use a node that is open") from exc
 

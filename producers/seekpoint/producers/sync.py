@@ -10,18 +10,18 @@ There is no second implementation behind it: each call is made in the loop, and 
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
+import inspect
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.producers.clocks import Clock
 from seekpoint.producers.durable.agents import Agent
 from seekpoint.producers.durable.running import RECORDED
-from seekpoint.producers.errands import Bridged, Errands, SyncProcess
+from seekpoint.producers.errands import LEAVE_S, Bridged, Errands, SyncProcess, leave, waited
 from seekpoint.producers.node import Node
 from seekpoint.schemas.errors import HandleClosed
 from seekpoint.schemas.settings import Settings
@@ -34,45 +34,86 @@ if TYPE_CHECKING:
 
 __all__ = ["SyncNode", "SyncOpening", "SyncProcess"]
 
-_LEAVE_S = 30.0
-_CANCELLED = (asyncio.CancelledError, concurrent.futures.CancelledError)
-
 
 class _LoopThread:
     """An event loop in a thread of its own."""
 
     def __init__(self) -> None:
+        self._tasks: dict[Future[Any], asyncio.Task[None]] = {}
+        self._is_ended = False
+        self._ending = threading.Lock()
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="seekpoint-sync", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="seekpoint-sync", daemon=True)
+
+    # --- in other threads
+    def start(self) -> None:
+        """Begin to run."""
         self._thread.start()
 
-    def begin(self, make: Callable[[], Awaitable[Any]]) -> Future[Any]:
-        """Have it done; what it will give."""
+    def begin(self, make: Callable[[], Any], answer: Future[Any]) -> None:
+        """Have it done: what ``make()`` gives in the loop, awaited if it can be, is the ``answer``."""
+        self._post(self._start, make, answer)
 
-        async def work() -> Any:
-            return await make()
-
-        if self._loop.is_closed():
-            raise HandleClosed("the node was closed", hint="use a node that is open")
-        return asyncio.run_coroutine_threadsafe(work(), self._loop)
+    def call_off(self, answer: Future[Any]) -> None:
+        """Call off what was begun, or was about to be."""
+        self._post(self._stop, answer)
 
     def ask(self, make: Callable[[], Any]) -> Any:
-        """What ``make()`` gives in the loop, awaited if it can be. From any thread but the loop's."""
-
-        async def made() -> Any:
-            found = make()
-            return await found if hasattr(found, "__await__") else found
-
-        return waited(self.begin(made))
+        """Have it done, and wait for it. Interrupted (Ctrl-C), it is called off first."""
+        return waited(Future(), partial(self.begin, make), self.call_off)
 
     def end(self) -> None:
-        """End the loop and its thread; what still runs in it is cancelled."""
-        if not self._loop.is_closed():
-            with suppress(*_CANCELLED):
-                self.begin(_cancel_others).result(_LEAVE_S)
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(_LEAVE_S)
+        """End the loop and its thread. What still runs in it is cancelled, and whoever waits for it is told."""
+        with self._ending:
+            if not self._is_ended:
+                self._is_ended = True
+                self._loop.call_soon_threadsafe(self._end)
+        try:
+            self._thread.join(LEAVE_S)
+        except RuntimeError:  # it was interrupted before it began
             self._loop.close()
+
+    def _post(self, call: Callable[..., None], *arguments: Any) -> None:
+        with self._ending:
+            if self._is_ended:
+                raise HandleClosed("the node was closed", hint="use a node that is open")
+            self._loop.call_soon_threadsafe(call, *arguments)
+
+    # --- in the loop
+    def _run(self) -> None:
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.close()
+
+    def _start(self, make: Callable[[], Any], answer: Future[Any]) -> None:
+        self._tasks[answer] = task = self._loop.create_task(_answered(make, answer))
+        task.add_done_callback(lambda _: self._done(answer))
+
+    def _stop(self, answer: Future[Any]) -> None:
+        if task := self._tasks.get(answer):
+            task.cancel()
+        elif not answer.done():  # it was not begun
+            answer.set_exception(asyncio.CancelledError())
+
+    def _end(self) -> None:
+        self._last = self._loop.create_task(_cancel_others())
+        self._last.add_done_callback(lambda _: self._loop.stop())
+
+    def _done(self, answer: Future[Any]) -> None:
+        del self._tasks[answer]
+        if not answer.done():
+            answer.set_exception(asyncio.CancelledError())
+
+
+async def _answered(make: Callable[[], Any], answer: Future[Any]) -> None:
+    try:
+        found = make()
+        answer.set_result(await found if inspect.isawaitable(found) else found)
+    except asyncio.CancelledError:
+        raise
+    except BaseException as exc:  # sys.exit() too is for whoever asked, not for the loop
+        answer.set_exception(exc)
 
 
 async def _cancel_others() -> None:
@@ -81,18 +122,6 @@ async def _cancel_others() -> None:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
     await asyncio.get_running_loop().shutdown_asyncgens()
-
-
-def waited(begun: Future[Any]) -> Any:
-    """What it gives. Interrupted (Ctrl-C), it is cancelled, and left once it is over."""
-    try:
-        return begun.result()
-    except BaseException:
-        if not begun.done():
-            begun.cancel()
-            with suppress(BaseException):
-                concurrent.futures.wait([begun], _LEAVE_S)
-        raise
 
 
 class SyncNode(Bridged):
@@ -122,6 +151,7 @@ class SyncNode(Bridged):
             return await self._make().start()
 
         try:
+            looped.start()
             super().__init__(looped.ask, looped.ask(started))
         except BaseException:
             looped.end()
@@ -177,43 +207,41 @@ class SyncOpening:
         self._looped = looped
         self._make = make
         self._ready: Future[tuple[Process, Errands]] = Future()
-        self._served: Future[Any] | None = None
+        self._served: Future[None] = Future()
+        self._served.add_done_callback(self._not_ready)
         self._errands: Errands | None = None
 
     def __enter__(self) -> SyncProcess:
-        self._served = self._looped.begin(self._serve)
         try:
+            self._looped.begin(self._serve, self._served)
             process, self._errands = self._ready.result()
+            opened = SyncProcess(self._errands.ask, process)
         except BaseException:
-            self._served.cancel()
-            concurrent.futures.wait([self._served], _LEAVE_S)
+            leave(self._served, self._looped.call_off)
             raise
-        return SyncProcess(self._errands.ask, process)
+        return opened
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._served is not None
         assert self._errands is not None
-        # An interrupt is no failure of the process: it is released as it stands, as a cancelled task's is.
-        told = error if error is None or isinstance(error, Exception) else asyncio.CancelledError()
-        self._errands.end(error=told)
         try:
-            waited(self._served)
-        except _CANCELLED:
-            if error is None:
-                raise
+            if error is None or isinstance(error, Exception):
+                self._errands.end(error=error)
+                self._served.result()
         except BaseException as exc:
             if exc is not error:
                 raise
+        finally:  # an interrupt is no failure of the process: it is released as it stands, as a cancelled task's is
+            leave(self._served, self._looped.call_off)
 
     async def _serve(self) -> None:
-        try:
-            async with self._make() as process:
-                errands = Errands()
-                self._ready.set_result((process, errands))
-                await errands.serve()
-        except BaseException as exc:
-            if not self._ready.done():
-                self._ready.set_exception(exc)
-            raise
+        async with self._make() as process:
+            errands = Errands()
+            self._ready.set_result((process, errands))
+            await errands.serve()
+
+    def _not_ready(self, served: Future[None]) -> None:
+        error = served.exception()
+        if error is not None and not self._ready.done():
+            self._ready.set_exception(error)
