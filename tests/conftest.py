@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from uuid import uuid4
 
@@ -13,68 +12,28 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
-from xdist.scheduler import LoadScopeScheduling
 
 from seekpoint.compose import LocalCluster, create_topics
 from seekpoint.schemas.settings import TOPICS, Settings
-from stalls import Stalls
+from sharing import OneHasKafka
+from stalls import AgainAfterStalls, Stalls
 
 # How long an example takes says how busy the machine is, not whether it holds.
 hypothesis_settings.register_profile("seekpoint", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("seekpoint")
 
 
-_stalls = pytest.StashKey[Stalls]()
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """A test that fails while the machine stands still is run again, and is told of (R).
-
-    Leases and time-outs ran out meanwhile. One that fails while the machine runs has failed.
-    """
-    stalls = config.stash[_stalls]
-
-    def excuses(error: BaseException | None) -> bool:
-        return error is not None and stalls.were_there()  # None: asked of a test that passed, too
-
-    again = pytest.mark.flaky(reruns=2, condition=excuses)
-    for item in items:
-        item.add_marker(again)
-
-
-class OneHasKafka(LoadScopeScheduling):  # type: ignore[misc]  # the plugin ships no types
-    """One worker has the files of tests that need Kafka, which wait most of their time; others do the rest meanwhile.
-
-    By file, not by ``--dist loadgroup``: with pytest 9.2 the groups of pytest-xdist 3.8 do nothing.
-    """
-
-    def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return "Kafka" if _needs_kafka(self.config.rootpath / file) else nodeid
-
-
-@cache
-def _needs_kafka(file: Path) -> bool:
-    return "mark.cluster" in file.read_text()
+def pytest_configure(config: pytest.Config) -> None:
+    """Look at the machine as long as tests run."""
+    stalls = Stalls()
+    config.add_cleanup(stalls.close)
+    config.pluginmanager.register(AgainAfterStalls(stalls))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> OneHasKafka:
     """How the workers of ``scripts/test`` share the tests."""
     return OneHasKafka(config, log)
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Look at the machine as long as tests run."""
-    config.stash[_stalls] = stalls = Stalls()
-    config.add_cleanup(stalls.close)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Each attempt counts by itself."""
-    item.config.stash[_stalls].forget()
 
 
 _ROOM_BYTES = 4 * 2**30

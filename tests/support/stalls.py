@@ -9,7 +9,9 @@ import sys
 import time
 from pathlib import Path
 
-__all__ = ["STALL_S", "Stalls", "processor_times", "taken_away"]
+import pytest
+
+__all__ = ["STALL_S", "AgainAfterStalls", "Stalls", "processor_times", "taken_away"]
 
 STALL_S = 0.3
 """A program that sleeps for a twentieth of a second is woken so much too late only where all of them are."""
@@ -63,6 +65,31 @@ class Stalls:
         assert self.beat.stdout
         with contextlib.suppress(BlockingIOError):
             self._seen += self.beat.stdout.read() or b""
+
+
+class AgainAfterStalls:
+    """A plugin: a test that fails while the machine stands still is run again, and is told of (R).
+
+    Leases and time-outs ran out meanwhile. One that fails while the machine runs has failed.
+    """
+
+    def __init__(self, stalls: Stalls) -> None:
+        self.stalls = stalls
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Mark them all."""
+        again = pytest.mark.flaky(reruns=2, condition=self._excuses)
+        for item in items:
+            item.add_marker(again)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self) -> None:
+        """Each attempt counts by itself."""
+        self.stalls.forget()
+
+    def _excuses(self, error: BaseException | None) -> bool:
+        return error is not None and self.stalls.were_there()  # None: asked of a test that passed, too
 
 
 def processor_times() -> list[int]:
