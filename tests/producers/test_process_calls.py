@@ -3,51 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
+from folding import refold
 from resting import at_rest
 from seekpoint.consumers import Recovery
 from seekpoint.consumers.checkpoints import FLOOR_KEY, Checkpoint, Floor
 from seekpoint.consumers.memory_checkpoints import MemoryCheckpoints
-from seekpoint.producers import Node, Process
-from seekpoint.schemas import MemoryLog, Settings, fold, new_state, partition_of
+from seekpoint.producers import Node
+from seekpoint.schemas import MemoryLog, Settings, partition_of
 from seekpoint.schemas.bodies import Custom, StepEnded, StepStarted
 from seekpoint.schemas.errors import (
-    AlreadyOpen,
     CheckpointTimeout,
-    ClaimLost,
-    Fenced,
     HandleClosed,
     IllegalCall,
     IllegalTransition,
-    InvalidName,
     JournalUnavailable,
     LimitExceeded,
-    OwnerAlive,
     ProcessFinished,
-    Refused,
-    UnknownPoint,
-    UnknownProcess,
     UnserializableValue,
 )
 from seekpoint.schemas.limits import Limits
-from seekpoint.schemas.log import Batch, Watermarks
-from seekpoint.schemas.state import State
-
-CALL = {"id": "1", "function": {"name": "look", "arguments": "{}"}}
-
-
-def refold(log: MemoryLog, process_id: str) -> State:
-    """The oracle: every entry of the process, folded from nothing."""
-    state = new_state()
-    for partition in range(log.partitions):
-        for batch in log.read(partition, 0, log.watermarks(partition).high, {process_id.encode()}):
-            for record in batch.records:
-                state = fold(state, record.offset, log.codec.decode(record.value))
-    return state
+from seekpoint.schemas.log import Watermarks
 
 
 @pytest.fixture
@@ -150,80 +128,6 @@ async def test_what_exceeds_a_limit_is_refused_before_it_is_sent() -> None:
         assert refold(log, "p").degraded is None
 
 
-async def test_one_handle_a_process_on_a_node(log: MemoryLog) -> None:
-    """A second open of an open process on one node is a typed refusal."""
-    async with Node.in_memory(log) as node:
-        async with node.open("p"):
-            with pytest.raises(AlreadyOpen):
-                await node.open("p")
-        async with node.open("p") as process:
-            assert process.state.epoch == 2
-
-
-async def test_a_handle_that_is_over_does_not_keep_its_process_from_being_opened_again(log: MemoryLog) -> None:
-    """Without ``async with``: fenced, or let go, and opened again at once on the same node."""
-    async with Node.in_memory(log) as node, Node.in_memory(log) as other:
-        process = await node.open("p")
-        await at_rest(node)
-        async with other.open("p", take_over=True):
-            await process.update("a", 1)
-        with pytest.raises(Fenced):
-            await process.confirm()
-        again = await node.open("p")
-        await again.update("a", 2)
-        process.let_go()
-        with pytest.raises(AlreadyOpen):
-            await node.open("p")
-        again.let_go()
-        async with node.open("p") as last:
-            assert last.state.context == {"a": 2}
-
-
-@pytest.mark.parametrize("after_s", [0.0, 0.001, 0.002, 0.003, 0.005, 0.01, 0.02])
-async def test_a_cancelled_open_keeps_nobody_from_opening(log: MemoryLog, after_s: float) -> None:
-    """Whether its claim was written or not: the next open on this node goes on at once."""
-    async with Node.in_memory(log) as node:
-        opening = asyncio.create_task(_open(node, "p"))
-        await asyncio.sleep(after_s)
-        opening.cancel()
-        await asyncio.gather(opening, return_exceptions=True)
-        if not opening.cancelled():
-            opening.result().let_go()
-        assert not node._pulse._claims(), "a claim that nobody holds is named for ever"
-        async with node.open("p") as process:
-            await process.update("a", 1)
-
-
-async def test_process_ids_are_checked(log: MemoryLog) -> None:
-    """1 to 200 bytes, no control characters."""
-    async with Node.in_memory(log) as node:
-        for wrong in ("", "x" * 201, "a\nb", "a\x00"):
-            with pytest.raises(InvalidName):
-                await node.open(wrong)
-        async with node.open("ж" * 100):
-            pass
-
-
-async def test_leaving_releases_and_nothing_can_be_written_after(log: MemoryLog) -> None:
-    """After the block the process has no owner, and the handle says so."""
-    async with Node.in_memory(log) as node:
-        async with node.open("p") as process:
-            await process.update("a", 1)
-        assert refold(log, "p").owner is None
-        with pytest.raises(HandleClosed):
-            await process.update("a", 2)
-
-
-async def test_an_exception_is_recorded_before_the_release(log: MemoryLog) -> None:
-    """The journal tells what the agent died of, and the exception goes on."""
-    async with Node.in_memory(log) as node:
-        with pytest.raises(ValueError, match="broken"):
-            async with node.open("p"):
-                raise ValueError("broken")
-        state = refold(log, "p")
-        assert (state.last_kind, state.owner, state.seq) == ("error_recorded", None, 2)
-
-
 async def test_a_failed_invocation_is_written_as_failed(log: MemoryLog) -> None:
     """Outcome and error stand in its last entry."""
     async with Node.in_memory(log) as node, node.open("p") as process:
@@ -232,16 +136,6 @@ async def test_a_failed_invocation_is_written_as_failed(log: MemoryLog) -> None:
                 raise KeyError("x")
         assert process.state.invocation is None
         assert process.state.last_kind == "invocation_ended"
-
-
-async def test_an_exception_of_any_size_is_recorded_and_goes_on(log: MemoryLog) -> None:
-    """A text larger than an entry is cut, in an invocation and on the way out; the process is released all the same."""
-    async with Node.in_memory(log) as node:
-        with pytest.raises(ValueError, match="xxx"):
-            async with node.open("p") as process, process.invocation("message"):
-                raise ValueError("x" * 2_000_000)
-        state = refold(log, "p")
-        assert (state.last_kind, state.invocations, state.owner) == ("error_recorded", 1, None)
 
 
 async def test_a_cancelled_invocation_of_a_handle_that_is_over_stays_cancelled(log: MemoryLog) -> None:
@@ -282,75 +176,6 @@ async def test_a_finished_process_keeps_a_gravestone_for_ever(log: MemoryLog) ->
         await node.signal("p", "too-late")
         after = refold(log, "p")
         assert (after.hash, after.refused_externals) == (state.hash, 1)
-
-
-async def test_rewind_restores_content_and_keeps_history(log: MemoryLog) -> None:
-    """O7: context, conversation and lifecycle are those after an earlier seq; epoch, owner and seq go on."""
-    async with Node.in_memory(log) as node, node.open("p") as process:
-        await process.update("a", 1)
-        await process.say("user", "one")
-        before = process.state
-        await process.update("a", 2)
-        await process.say("user", "two")
-        await process.rewind(2)
-        state = process.state
-        assert state.content_hash == before.content_hash
-        assert (state.seq, state.epoch, state.lineage.rewound_to_seq) == (5, 1, 2)
-        assert refold(log, "p").hash == state.hash
-        with pytest.raises(Refused):
-            await process.rewind(99)
-
-
-async def test_an_owner_that_lost_its_process_does_not_rewind_to_what_its_heir_wrote(log: MemoryLog) -> None:
-    """Its own seqs were never applied, the heir's of the same numbers were: Fenced, and nothing is written."""
-    async with Node.in_memory(log) as one, Node.in_memory(log) as two:
-        process = await one.open("p")
-        await at_rest(one)
-        async with two.open("p", take_over=True) as heir:
-            await heir.update("a", "heir's")
-        await process.update("a", "mine")
-        await process.update("b", "mine")
-        for seq in (1, 2):
-            with pytest.raises(Fenced):
-                await process.rewind(seq)
-
-
-async def test_a_fork_has_its_parents_content_and_leaves_the_parent_alone(log: MemoryLog) -> None:
-    """O7: content_hash(child) = content_hash(parent at that point); the parent's bytes do not change."""
-    async with Node.in_memory(log) as node:
-        async with node.open("parent") as process:
-            await process.update("a", 1)
-            at_one = process.state
-            await process.update("a", 2)
-        partition_ends = [log.watermarks(partition) for partition in range(2)]
-        parent_hash = refold(log, "parent").hash
-        async with node.fork("parent", "child", at_seq=1) as child:
-            assert child.state.content_hash == at_one.content_hash
-            assert (child.state.lineage.parent_id, child.state.lineage.parent_seq) == ("parent", 1)
-            await child.update("b", 1)
-        assert refold(log, "parent").hash == parent_hash
-        with pytest.raises(Refused):
-            await node.fork("parent", "child")
-        assert [log.watermarks(partition) for partition in range(2)] != partition_ends
-
-
-async def test_a_fork_that_cannot_be_made_uses_up_no_id() -> None:
-    """No parent, no such seq, too much content for one entry: typed, and the id is as free as before."""
-    log = MemoryLog(partitions=1, limits=Limits(record_bytes=1_000, state_bytes=3_000))
-    async with Node.in_memory(log) as node:
-        async with node.open("large") as process:
-            await process.update("a", "x" * 800)
-            await process.update("b", "x" * 800)
-        for parent, at_seq, error in (
-            ("nobody", None, UnknownProcess),
-            ("large", 99, UnknownPoint),
-            ("large", 2, LimitExceeded),
-        ):
-            with pytest.raises(error):
-                await node.fork(parent, "child", at_seq=at_seq)
-        assert not (await node.recover("child", missing_ok=True)).known
-        async with node.fork("large", "child", at_seq=1) as child:
-            assert list(child.state.context) == ["a"]
 
 
 async def test_external_entries_wait_in_the_mailbox_until_the_owner_takes_them(log: MemoryLog) -> None:
@@ -420,66 +245,6 @@ async def test_calls_at_once_keep_their_order_and_all_count(log: MemoryLog) -> N
         assert payloads == [str(index) for index in range(200)]
 
 
-async def test_a_living_owner_is_not_taken_over_unasked(log: MemoryLog) -> None:
-    """O6: refused while it looks alive; taken with take_over; free at once after a release."""
-    async with Node.in_memory(log) as one, Node.in_memory(log) as two:
-        async with one.open("p") as process:
-            await process.update("a", 1)
-            with pytest.raises(OwnerAlive):
-                await two.open("p")
-        async with two.open("p") as taken:
-            assert taken.state.context == {"a": 1}
-
-
-async def _open(node: Node, process_id: str) -> Process:
-    return await node.open(process_id)
-
-
-async def test_nodes_that_claim_at_once_have_one_winner_an_epoch(log: MemoryLog) -> None:
-    """O2: only the claim that the fold names owner may go on; the others are told that they lost."""
-    nodes = [await Node.in_memory(log) for _ in range(5)]
-    outcomes = await asyncio.gather(*(_open(node, "p") for node in nodes), return_exceptions=True)
-    won = [outcome for outcome in outcomes if isinstance(outcome, Process)]
-    assert len(won) == 1
-    assert all(isinstance(outcome, ClaimLost) for outcome in outcomes if not isinstance(outcome, Process))
-    assert refold(log, "p").epoch == 1
-    for node in nodes:
-        await node.close()
-
-
-async def test_a_fenced_owner_that_leaves_is_told_even_if_its_last_call_went_well(log: MemoryLog) -> None:
-    """O4: the release waits for its confirmation; a fence found meanwhile is raised on the way out."""
-    async with Node.in_memory(log) as one, Node.in_memory(log) as two:
-        with pytest.raises(Fenced) as told:
-            async with one.open("p") as process:
-                await at_rest(one)
-                async with two.open("p", take_over=True) as heir:
-                    await heir.update("a", 1)
-                await process.update("a", 2)
-        assert told.value.fenced_entries == 2
-        with pytest.raises(Fenced):
-            async with one.open("q") as process:
-                await at_rest(one)
-                async with two.open("q", take_over=True):
-                    pass
-                await process.update("a", 2)
-                with pytest.raises(Fenced):
-                    await process.confirm()
-
-
-async def test_a_fenced_owner_is_told_within_the_confirm_interval(log: MemoryLog) -> None:
-    """O4: after its next append, an owner that lost its process learns it from the rounds, without asking."""
-    async with Node.in_memory(log, confirm_interval_s=0.2) as one, Node.in_memory(log) as two:
-        process = await one.open("p")
-        await at_rest(one)
-        async with two.open("p", take_over=True):
-            await process.update("a", 2)
-        await asyncio.sleep(0.4)
-        with pytest.raises(Fenced):
-            await process.update("a", 3)
-        process.let_go()
-
-
 async def test_a_checkpoint_that_nobody_saves_is_a_typed_timeout(log: MemoryLog) -> None:
     """No projector runs: the request is in the log, and the caller is told that nothing came of it."""
     async with Node.in_memory(log) as node, node.open("p") as process:
@@ -501,32 +266,6 @@ async def test_a_checkpoint_returns_once_it_is_saved(log: MemoryLog) -> None:
         floor = Floor(offset=0, leader_epoch=-1, topic_id=log.topic_id, since=0)
         kept.write(partition, [(b"p", saved.to_bytes()), (FLOOR_KEY, floor.to_bytes())])
         assert await asked == saved.offset
-
-
-async def test_a_partition_that_cannot_be_read_keeps_no_other_owner_from_being_told(log: MemoryLog) -> None:
-    """O4: confirmation waits for the one; the owner in the other is fenced within the interval all the same."""
-    ids = {partition_of(name.encode(), 2): name for name in ("a", "b", "c", "d")}
-    async with Node.in_memory(log, confirm_interval_s=0.2) as one, Node.in_memory(log) as two:
-        stuck, told = await one.open(ids[0]), await one.open(ids[1])
-        read = log.read
-
-        def fails(partition: int, *arguments: Any) -> Iterator[Batch]:
-            if partition == 0:
-                raise JournalUnavailable("this partition has no leader")
-            return read(partition, *arguments)
-
-        await stuck.confirm()
-        await at_rest(one)
-        log.read = fails  # type: ignore[method-assign,assignment]  # the one fault that the log has no name for
-        async with two.open(ids[1], take_over=True):
-            await told.update("a", 1)
-            await stuck.update("a", 1)
-        await asyncio.sleep(0.4)
-        with pytest.raises(Fenced):
-            await told.update("a", 2)
-        log.read = read  # type: ignore[method-assign]
-        stuck.let_go()
-        told.let_go()
 
 
 async def test_an_entry_that_does_not_fit_the_calls_is_refused_and_nothing_is_written(log: MemoryLog) -> None:

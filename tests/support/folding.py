@@ -6,9 +6,10 @@ from entry_examples import claim, own
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.entry import Entry
 from seekpoint.schemas.fold import Verdict, advance, fold
+from seekpoint.schemas.memory_log import MemoryLog
 from seekpoint.schemas.state import COUNTERS, State, new_state
 
-__all__ = ["FINISHED", "GAPPED", "MISFITTED", "OWNED", "RELEASED", "SIGNAL", "counted", "folded", "verdict"]
+__all__ = ["FINISHED", "GAPPED", "MISFITTED", "OWNED", "RELEASED", "SIGNAL", "counted", "folded", "refold", "verdict"]
 
 
 def folded(*entries: Entry, start: State | None = None) -> State:
@@ -16,6 +17,16 @@ def folded(*entries: Entry, start: State | None = None) -> State:
     state = new_state() if start is None else start
     for offset, entry in enumerate(entries, state.offset + 1):
         state = fold(state, offset, entry)
+    return state
+
+
+def refold(log: MemoryLog, process_id: str) -> State:
+    """The oracle: every entry of the process, folded from nothing."""
+    state = new_state()
+    for partition in range(log.partitions):
+        for batch in log.read(partition, 0, log.watermarks(partition).high, {process_id.encode()}):
+            for record in batch.records:
+                state = fold(state, record.offset, log.codec.decode(record.value))
     return state
 
 
