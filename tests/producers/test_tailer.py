@@ -9,28 +9,19 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from folding import refold
 from resting import at_rest
 from seekpoint.consumers import Recovery, Tier
 from seekpoint.consumers.checkpoints import FLOOR_KEY, Checkpoint, Floor
 from seekpoint.consumers.memory_checkpoints import MemoryCheckpoints
 from seekpoint.producers import Node, Process
-from seekpoint.schemas import Entry, MemoryLog, Settings, bodies, encode, fold, new_id, new_state
+from seekpoint.schemas import Entry, MemoryLog, Settings, bodies, encode, new_id
 from seekpoint.schemas.errors import Fenced, JournalGap, LogTruncated, OwnerAlive, ProcessFinished, SeekpointError
-from seekpoint.schemas.state import State
 
 
 @pytest.fixture
 def log() -> MemoryLog:
     return MemoryLog(partitions=1)
-
-
-def refold(log: MemoryLog, process_id: str) -> State:
-    """What a plain fold of the log makes of a process."""
-    state = new_state()
-    for batch in log.read(0, 0, log.watermarks(0).high, {process_id.encode()}):
-        for record in batch.records:
-            state = fold(state, record.offset, log.codec.decode(record.value))
-    return state
 
 
 async def until(true: Callable[[], bool], what: str) -> None:

@@ -40,8 +40,8 @@ async def test_an_effect_is_called_once_and_remembered(node: Node, ledger: Ledge
     assert ledger.calls == {"p/pay:1": 1}
 
 
-async def test_the_intent_is_confirmed_before_the_call(node: Node) -> None:
-    """O4: when the call begins, the intent is applied by whoever folds the log."""
+async def test_the_intent_is_in_the_log_before_the_call(node: Node) -> None:
+    """When the call begins, the intent is applied by whoever folds the log."""
     seen: list[str] = []
 
     async def look(idempotency_key: str) -> None:
