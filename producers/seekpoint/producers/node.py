@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Generator, Iterable
+from concurrent.futures import CancelledError
 from contextvars import copy_context
 from datetime import datetime
 from types import TracebackType
@@ -399,10 +400,11 @@ class Node:
     async def in_body_thread(self, call: Callable[[], Any]) -> Any:
         """Run a user's blocking call in a thread kept for such calls, with the context variables of who asks.
 
-        A ``StopIteration`` of its own comes as a ``RuntimeError``, as out of a coroutine: no future can carry it.
+        What no future can carry comes as a ``RuntimeError``, as a ``StopIteration`` out of a coroutine: it would end, or
+        cancel, whoever asks.
         """
         run = copy_context().run
-        return await asyncio.get_running_loop().run_in_executor(self._body_threads, run, _without_stop, call)
+        return await asyncio.get_running_loop().run_in_executor(self._body_threads, run, _carried, call)
 
     async def in_thread(self, call: Callable[[], Any]) -> Any:
         """Run a blocking call in the node's own threads."""
@@ -414,11 +416,11 @@ class Node:
         return self._pulse.liveness
 
 
-def _without_stop(call: Callable[[], Any]) -> Any:
+def _carried(call: Callable[[], Any]) -> Any:
     try:
         return call()
-    except StopIteration as exc:
-        raise RuntimeError("the call raised StopIteration") from exc
+    except (StopIteration, GeneratorExit, CancelledError, asyncio.CancelledError) as exc:
+        raise RuntimeError(f"the call raised {type(exc).__name__}") from exc
 
 
 def _embedded(settings: Settings) -> EmbeddedProjector:
