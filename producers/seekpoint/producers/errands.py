@@ -109,17 +109,18 @@ class Errands:
         try:
             found = errand.make()
             errand.answer.set_result(await found if inspect.isawaitable(found) else found)
-        except asyncio.CancelledError as exc:
-            if not errand.is_called_off:
-                errand.answer.set_exception(exc)
-                raise
+        except BaseException as exc:  # sys.exit() too is for the thread, not for the loop: it waits for whatever it is
             errand.answer.set_exception(exc)
-            if self._task is not None and self._task.uncancel():  # more than this was called off
+            if isinstance(exc, asyncio.CancelledError) and self._is_over(errand):
                 raise
-        except (Exception, SystemExit, KeyboardInterrupt) as exc:  # sys.exit() is for the thread, not for the loop
-            errand.answer.set_exception(exc)
         finally:
             self._now = None
+            if errand.is_called_off and self._task is not None:  # also where its code went on, as if it were not
+                self._task.uncancel()
+
+    def _is_over(self, errand: _Errand) -> bool:
+        """Whether more than this errand was called off."""
+        return not errand.is_called_off or (self._task is not None and self._task.cancelling() > 1)
 
     def _close(self, gone: BaseException) -> None:
         with self._closing:  # what is asked later is refused: nobody waits for ever

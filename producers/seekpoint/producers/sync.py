@@ -14,6 +14,7 @@ import inspect
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,7 @@ class _LoopThread:
 
     def __init__(self) -> None:
         self._tasks: dict[Future[Any], asyncio.Task[None]] = {}
+        self._last: asyncio.Task[None] | None = None
         self._is_ended = False
         self._ending = threading.Lock()
         self._loop = asyncio.new_event_loop()
@@ -82,7 +84,9 @@ class _LoopThread:
     # --- in the loop
     def _run(self) -> None:
         try:
-            self._loop.run_forever()
+            while self._last is None or not self._last.done():
+                with suppress(SystemExit, KeyboardInterrupt):  # in a task of its own: who awaits it is told as well
+                    self._loop.run_forever()
         finally:
             self._loop.close()
 

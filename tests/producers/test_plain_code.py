@@ -1,0 +1,139 @@
+"""Plain code around an event loop: what it may raise, call and be handed without either waiting for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from seekpoint.producers import Process, agent
+from seekpoint.producers.sync import SyncNode
+from seekpoint.schemas import MemoryLog
+
+
+class Halt(BaseException):
+    """As gevent's time-outs and pytest's outcomes are: no ``Exception``."""
+
+
+@pytest.fixture
+def log() -> MemoryLog:
+    return MemoryLog(partitions=1)
+
+
+def outcome(work: Callable[[], object]) -> object:
+    """What it gave or raised, in a thread that must end."""
+    ended: list[object] = []
+
+    def working() -> None:
+        try:
+            ended.append(work())
+        except BaseException as exc:
+            ended.append(exc)
+
+    thread = threading.Thread(target=working, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert ended, "it waits for ever"
+    return ended[0]
+
+
+# --- what it raises ---------------------------------------------------------------------------------------------------
+def halts() -> None:
+    raise Halt
+
+
+async def halts_in_the_loop() -> None:
+    raise Halt
+
+
+@pytest.mark.parametrize("body", [halts, halts_in_the_loop])
+def test_whatever_a_body_raises_reaches_the_thread_that_asked(log: MemoryLog, body: Callable[[], Any]) -> None:
+    """Also what is no ``Exception``; the process is free, and the node still works."""
+
+    def work() -> None:
+        with SyncNode.in_memory(log) as node:
+            with pytest.raises(Halt), node.open("p") as process:
+                process.step("halt", body)
+            assert node.recover("p").state.owner is None
+
+    assert outcome(work) is None
+
+
+@pytest.mark.parametrize("raised", [GeneratorExit, concurrent.futures.CancelledError, asyncio.CancelledError])
+def test_a_body_in_a_thread_cancels_nothing(log: MemoryLog, raised: type[BaseException]) -> None:
+    """A future of its own that was cancelled, or a generator that was closed, fails the step, not the run."""
+
+    def body() -> None:
+        raise raised
+
+    def work() -> None:
+        with SyncNode.in_memory(log) as node, node.open("p") as process:
+            with pytest.raises(RuntimeError, match=raised.__name__):
+                process.step("fail", body)
+            assert process.step("after", str, 1) == "1"
+
+    assert outcome(work) is None
+
+
+def test_an_exit_in_a_task_of_its_own_ends_the_program_not_the_loop(log: MemoryLog) -> None:
+    """Who awaits the task is told, and the node still works."""
+
+    @agent("gathers")
+    async def gathers(process: Process, input: Any) -> None:
+        async def leaves() -> None:
+            sys.exit(3)
+
+        await asyncio.gather(process.step("leave", leaves))
+
+    def work() -> None:
+        with SyncNode.in_memory(log) as node:
+            with pytest.raises(SystemExit):
+                node.run(gathers, "p")
+            assert node.recover("p").state.owner is None
+
+    assert outcome(work) is None
+
+
+def test_code_that_swallows_a_call_off_does_not_spend_the_next_one(log: MemoryLog) -> None:
+    """Two interrupts that the thread catches, the first swallowed by the body too: the process goes on."""
+    begun = threading.Event()
+
+    async def body(swallows: bool) -> None:
+        try:
+            begun.set()
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            if not swallows:
+                raise
+
+    with SyncNode.in_memory(log) as node, node.open("p") as process:
+        for swallows in (True, False):
+            begun.clear()
+            struck = interrupted(begun)
+            with pytest.raises(KeyboardInterrupt):
+                process.step("wait", body, swallows)
+            struck.join()
+        assert process.step("after", str, 1) == "1"
+
+
+def interrupted(begun: threading.Event) -> threading.Thread:
+    """Ctrl-C, once it has begun."""
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def strike() -> None:
+        assert begun.wait(60)
+        while sys._current_frames()[main].f_code is not threading.Condition.wait.__code__:
+            time.sleep(0.01)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    thread = threading.Thread(target=strike)
+    thread.start()
+    return thread
