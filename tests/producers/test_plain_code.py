@@ -14,8 +14,11 @@ from typing import Any
 import pytest
 
 from seekpoint.producers import Process, agent
-from seekpoint.producers.sync import SyncNode
+from seekpoint.producers.durable.prices import Prices
+from seekpoint.producers.sync import SyncNode, SyncProcess
+from seekpoint.producers.testing import history_of
 from seekpoint.schemas import MemoryLog
+from seekpoint.schemas.bodies import InvocationEnded
 
 
 class Halt(BaseException):
@@ -137,3 +140,47 @@ def interrupted(begun: threading.Event) -> threading.Thread:
     thread = threading.Thread(target=strike)
     thread.start()
     return thread
+
+
+# --- what it is handed ------------------------------------------------------------------------------------------------
+def test_a_child_gives_its_result(log: MemoryLog) -> None:
+    """Spawned by plain code, it is asked without ``await``."""
+
+    @agent("child")
+    def child(process: SyncProcess, input: Any) -> Any:
+        return process.step("double", lambda: input * 2)
+
+    with SyncNode.in_memory(log) as node, node.open("p") as process:
+        assert process.spawn(child, "c", 4).result() == 8
+
+
+def test_a_shared_value_is_used_without_await(log: MemoryLog) -> None:
+    """Set, got and watched through a process."""
+    with SyncNode.in_memory(log) as node, node.open("p") as process:
+        shared = process.shared("limit")
+        assert shared.set(5) == 1
+        assert shared.get() == (5, 1)
+        for seen in shared.watch():
+            assert seen == (5, 1)
+            break
+
+
+def test_a_plain_framework_gets_plain_calls(log: MemoryLog) -> None:
+    """What is wrapped for it answers, and each call is remembered."""
+    for model in (lambda **request: "yes", lambda **request: "no"):
+        with SyncNode.in_memory(log) as node, node.open("p") as process:
+            assert process.wrap_model(model)(messages=[]) == "yes"
+            assert process.wrap_tool(str.upper, "shout")("ok") == "OK"
+
+
+def test_what_plain_code_sets_is_set(log: MemoryLog) -> None:
+    """The result of an invocation is in the journal; a node has the prices it was given."""
+    prices = Prices({"*": {"input": 1, "output": 1}})
+    with SyncNode.in_memory(log) as node:
+        node.prices = prices
+        assert node._target.prices is prices
+        with node.open("p") as process, process.invocation("message") as work:
+            work.result = process.step("double", lambda: 42)
+            assert work.result == 42
+    (ended,) = [entry.body for entry in history_of(log, "p") if isinstance(entry.body, InvocationEnded)]
+    assert ended.result == "42"

@@ -179,12 +179,20 @@ def bridge(ask: Callable[[Callable[[], Any]], Any], found: Any) -> Any:
         return _context(ask, found)
     if hasattr(found, "__aiter__"):
         return _iterated(ask, found)
+    if inspect.iscoroutinefunction(found):  # what wrap_model and wrap_tool make
+        return wraps(found)(lambda *arguments, **options: bridge(ask, ask(partial(found, *arguments, **options))))
     module = type(found).__module__
     return Bridged(ask, found) if module.startswith("seekpoint.") and _has_coroutines(type(found)) else found
 
 
 def _has_coroutines(kind: type) -> bool:
-    return any(inspect.iscoroutinefunction(getattr(kind, name, None)) for name in dir(kind) if name[0] != "_")
+    return any(_is_awaited(getattr(kind, name, None)) for name in dir(kind) if name[0] != "_")
+
+
+def _is_awaited(call: Any) -> bool:
+    """Whether it is async, or says that it gives what is awaited: a call that takes its place before it is."""
+    told = str(getattr(call, "__annotations__", {}).get("return", ""))
+    return inspect.iscoroutinefunction(call) or told.startswith("Coroutine")
 
 
 @contextmanager
@@ -230,6 +238,12 @@ class Bridged:
             raise AttributeError(name)
         found = self._ask(lambda: _Held(getattr(self._target, name))).value
         return partial(self._call, found) if inspect.isroutine(found) else found
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_"):
+            super().__setattr__(name, value)
+        else:
+            self._ask(lambda: setattr(self._target, name, value))
 
     def _call(self, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         return bridge(self._ask, self._ask(partial(call, *arguments, **options)))

@@ -400,8 +400,8 @@ class Node:
     async def in_body_thread(self, call: Callable[[], Any]) -> Any:
         """Run a user's blocking call in a thread kept for such calls, with the context variables of who asks.
 
-        What no future can carry comes as a ``RuntimeError``, as a ``StopIteration`` out of a coroutine: it would end, or
-        cancel, whoever asks.
+        What no future can carry comes as a ``RuntimeError``, as a ``StopIteration`` out of a coroutine: it would end
+        whoever asks, or cancel it.
         """
         run = copy_context().run
         return await asyncio.get_running_loop().run_in_executor(self._body_threads, run, _carried, call)
