@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -19,6 +20,7 @@ from seekpoint.producers.sync import SyncNode, SyncProcess
 from seekpoint.producers.testing import history_of
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.bodies import InvocationEnded
+from seekpoint.schemas.errors import HandleClosed, Refused
 
 
 class Halt(BaseException):
@@ -184,3 +186,68 @@ def test_what_plain_code_sets_is_set(log: MemoryLog) -> None:
             assert work.result == 42
     (ended,) = [entry.body for entry in history_of(log, "p") if isinstance(entry.body, InvocationEnded)]
     assert ended.result == "42"
+
+
+# --- when nobody can answer -------------------------------------------------------------------------------------------
+def test_a_node_that_was_not_started_says_so() -> None:
+    """Whatever is asked of it, and shown it is too."""
+    node = SyncNode.in_memory()
+    assert "SyncNode" in repr(node)
+    with pytest.raises(HandleClosed, match="not started"):
+        node.recover("p")
+
+
+def test_the_event_loop_does_not_wait_for_itself(log: MemoryLog) -> None:
+    """Async code that uses the plain node is refused, at its first call; the node still works."""
+
+    def work() -> None:
+        with SyncNode.in_memory(log) as node, node.open("p") as process:
+
+            async def body() -> None:
+                node.recover("p")
+
+            with pytest.raises(Refused, match="event loop"):
+                process.step("recover", body)
+            assert node.recover("p").state.owner is not None
+
+    assert outcome(work) is None
+
+
+FORKS = """
+import os, sys
+from seekpoint.producers import SyncNode
+from seekpoint.schemas.errors import HandleClosed
+
+with SyncNode.in_memory() as node, node.open("p") as process:
+    if forked := os.fork():
+        assert os.waitpid(forked, 0)[1] == 0
+        process.update("by", "the parent")
+    else:
+        for call in (lambda: process.update("by", "the fork"), lambda: node.recover("p")):
+            try:
+                call()
+            except HandleClosed as exc:
+                assert "fork" in str(exc)
+            else:
+                sys.exit("it was answered")
+print("left")
+"""
+ENDS = """
+from seekpoint.producers import SyncNode
+
+def opened():
+    with SyncNode.in_memory() as node, node.open("p") as process:
+        yield process
+
+waiting = opened()
+next(waiting)
+print("left")
+"""
+
+
+@pytest.mark.parametrize(("program", "said"), [(FORKS, "left\nleft\n"), (ENDS, "left\n")], ids=["forks", "ends"])
+def test_a_program_whose_event_loop_is_gone_ends(program: str, said: str) -> None:
+    """A fork has no event loop, and none runs while the interpreter ends: nobody waits for it."""
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-u", "-c", program]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, said, "")

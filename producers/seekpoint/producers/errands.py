@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
@@ -56,6 +57,16 @@ def leave(answer: Future[T], call_off: Callable[[Future[T]], None]) -> None:
             wait([answer], LEAVE_S)
 
 
+def is_silent(thread: threading.Thread) -> bool:
+    """Whether nothing asked of it is answered any more: it has ended, as in a fork, or the interpreter is about to."""
+    return not thread.is_alive() or sys.is_finalizing()
+
+
+def closed() -> HandleClosed:
+    """What is asked of an event loop that is over is answered with."""
+    return HandleClosed("the node was closed", hint="use a node that is open: a fork needs one of its own")
+
+
 class _Errand:
     """One thing that is asked for."""
 
@@ -72,6 +83,7 @@ class Errands:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._server = threading.current_thread()
         self._task = asyncio.current_task()
         self._asked: deque[_Errand | None] = deque()
         self._more = asyncio.Event()
@@ -167,10 +179,12 @@ class Errands:
         self._wake(self._more.set)
 
     def _wake(self, call: Callable[..., None], *arguments: Any) -> None:
+        if is_silent(self._server):
+            raise closed()
         try:
             self._loop.call_soon_threadsafe(call, *arguments)
         except RuntimeError as exc:
-            raise HandleClosed("the node was closed", hint="use a node that is open") from exc
+            raise closed() from exc
 
 
 def bridge(ask: Callable[[Callable[[], Any]], Any], found: Any) -> Any:

@@ -11,20 +11,21 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from seekpoint.producers.clocks import Clock
 from seekpoint.producers.durable.agents import Agent
 from seekpoint.producers.durable.running import RECORDED
-from seekpoint.producers.errands import LEAVE_S, Bridged, Errands, SyncProcess, leave, waited
+from seekpoint.producers.errands import LEAVE_S, Bridged, Errands, SyncProcess, closed, is_silent, leave, waited
 from seekpoint.producers.node import Node
-from seekpoint.schemas.errors import HandleClosed
+from seekpoint.schemas.errors import HandleClosed, Refused
 from seekpoint.schemas.settings import Settings
 
 if TYPE_CHECKING:
@@ -64,6 +65,11 @@ class _LoopThread:
         """Have it done, and wait for it. Interrupted (Ctrl-C), it is called off first."""
         return waited(Future(), partial(self.begin, make), self.call_off)
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether nobody ended it and yet it never answers: in a fork, or as the interpreter ends. Leave it alone."""
+        return not self._is_ended and self._thread.ident is not None and is_silent(self._thread)
+
     def end(self) -> None:
         """End the loop and its thread. What still runs in it is cancelled, and whoever waits for it is told."""
         with self._ending:
@@ -71,14 +77,17 @@ class _LoopThread:
                 self._is_ended = True
                 self._loop.call_soon_threadsafe(self._end)
         try:
-            self._thread.join(LEAVE_S)
+            self._thread.join(0 if sys.is_finalizing() else LEAVE_S)
         except RuntimeError:  # it was interrupted before it began
             self._loop.close()
 
     def _post(self, call: Callable[..., None], *arguments: Any) -> None:
+        if threading.current_thread() is self._thread:
+            hint = "in async code, await the calls of process.node; or make the function a plain one"
+            raise Refused("a call of a SyncNode in its own event loop would wait for itself", hint=hint)
         with self._ending:
-            if self._is_ended:
-                raise HandleClosed("the node was closed", hint="use a node that is open")
+            if self._is_ended or self.is_gone:
+                raise closed()
             self._loop.call_soon_threadsafe(call, *arguments)
 
     # --- in the loop
@@ -137,6 +146,7 @@ class SyncNode(Bridged):
     def __init__(self, make: Callable[[], Node]) -> None:
         self._make = make
         self._looped: _LoopThread | None = None
+        super().__init__(_not_started, None)
 
     @classmethod
     def connect(cls, settings: Settings | None = None, *, projector: bool = False, **overrides: Any) -> SyncNode:
@@ -167,7 +177,8 @@ class SyncNode(Bridged):
     ) -> None:
         assert self._looped is not None
         try:
-            self._looped.ask(self._target.close)
+            if not self._looped.is_gone:
+                self._looped.ask(self._target.close)
         finally:
             self._looped.end()
 
@@ -199,9 +210,11 @@ class SyncNode(Bridged):
 
     @property
     def _thread(self) -> _LoopThread:
-        if self._looped is None:
-            raise HandleClosed("the node was not started", hint="with SyncNode.connect() as node: ...")
-        return self._looped
+        return self._looped or _not_started()
+
+
+def _not_started(make: object = None) -> NoReturn:
+    raise HandleClosed("the node was not started", hint="with SyncNode.connect() as node: ...")
 
 
 class SyncOpening:
@@ -232,7 +245,8 @@ class SyncOpening:
         try:
             if error is None or isinstance(error, Exception):
                 self._errands.end(error=error)
-                self._served.result()
+                if not self._looped.is_gone:
+                    self._served.result()
         except BaseException as exc:
             if exc is not error:
                 raise
