@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from owners import Owner
 from projection_bench import Bench
 from seekpoint.consumers.cadence import CHECKPOINT_REQUEST, Cadence
-from seekpoint.consumers.checkpoint_writer import CommitFailed
+from seekpoint.consumers.checkpoint_writer import CommitFailed, Positions, Save
 from seekpoint.consumers.checkpoints import Checkpoint
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.settings import Settings
@@ -115,3 +117,26 @@ def test_a_decided_failure_is_proposed_again_and_an_undecided_one_reads_everythi
     bench.writer.failure = None
     assert projection.prepare()
     assert bench.save(projection) == 1
+
+
+def test_the_floor_never_falls(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """P5: what is folded while its process is being saved is unsaved again, from a checkpoint far below the floor."""
+    projection = bench.projection()
+    done = Owner(bench.log.append, 1, "done")
+    done.claim()
+    bench.project(projection)
+    commit = bench.writer.commit
+
+    def committing(saves: Sequence[Save], membership: object) -> Positions:
+        monkeypatch.undo()
+        bench.owner.update("n", "1")
+        bench.project(projection)
+        return commit(saves, membership)
+
+    monkeypatch.setattr(bench.writer, "commit", committing)
+    bench.save(projection)
+    assert bench.floor == 5
+    done.own(b.Released())
+    bench.project(projection)
+    assert bench.save(projection, force=False) == 1
+    assert bench.floor == 5
