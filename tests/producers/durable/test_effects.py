@@ -10,13 +10,21 @@ import pytest
 
 from effect_owners import call_of, die_in_call
 from outside_ledger import Ledger
-from seekpoint.producers import Node, Process, agent
+from seekpoint.producers import Agent, Node, Process, agent
+from seekpoint.producers.durable.budgets import raise_budget
 from seekpoint.producers.durable.connectors import Connector, Connectors, NotDone
 from seekpoint.producers.durable.effects import effect
 from seekpoint.producers.durable.resolution import Answer, Effect
 from seekpoint.producers.durable.retries import Retry
 from seekpoint.schemas import MemoryLog
-from seekpoint.schemas.errors import EffectUnknown, Refused, UnknownConnector, UnserializableValue
+from seekpoint.schemas.errors import (
+    BudgetExceeded,
+    EffectUnknown,
+    Refused,
+    ReplayDivergence,
+    UnknownConnector,
+    UnserializableValue,
+)
 
 ONCE = Effect.AT_MOST_ONCE
 QUICK = Retry(attempts=3, backoff_s=0.0, jitter=0.0)
@@ -177,6 +185,49 @@ async def test_a_call_that_times_out_may_land_yet(node: Node, ledger: Ledger) ->
 
 
 # --- rewind and fork --------------------------------------------------------------------------------------------------
+async def test_a_budget_that_is_used_up_inside_an_effect_is_no_failure_of_it(node: Node) -> None:
+    """As with a step: it stays in doubt, and goes on once the budget is raised."""
+
+    @agent("bounded")
+    async def bounded(process: Process, input: Any) -> Any:
+        async def pay() -> Any:
+            await process.tool("check", str, 1)
+            return await process.tool("charge", str, 2)
+
+        await process.set_budget({"tool_calls": 1})
+        return await process.effect("pay", pay)
+
+    with pytest.raises(BudgetExceeded):
+        await node.run(bounded, "p")
+    assert (await node.recover("p")).state.calls["pay:1"].status == "pending"
+    async with node.open("p") as process:
+        await raise_budget(process, "tool_calls", 2)
+    assert await node.run(bounded, "p") == "2"
+
+
+async def test_code_that_diverges_inside_an_effect_is_no_failure_of_it(node: Node) -> None:
+    """The code that made the history still goes on with it: a failure would be remembered for ever."""
+
+    def payer(asked: int, *, is_broken: bool = False) -> Agent:
+        @agent("payer")
+        async def run(process: Process, input: Any) -> Any:
+            async def pay() -> str:
+                found: str = await process.step("look", str, asked)
+                if is_broken:
+                    raise asyncio.CancelledError
+                return found
+
+            return await process.effect("pay", pay)
+
+        return run
+
+    with pytest.raises(asyncio.CancelledError):
+        await node.run(payer(1, is_broken=True), "p")
+    with pytest.raises(ReplayDivergence):
+        await node.run(payer(2), "p")
+    assert await node.run(payer(1), "p") == "1"
+
+
 async def test_a_rewind_fires_no_effect_again(node: Node, ledger: Ledger) -> None:
     """I11: re-executed, it answers from the record."""
     async with node.open("p") as process:

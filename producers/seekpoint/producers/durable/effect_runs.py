@@ -17,6 +17,7 @@ from seekpoint.producers.durable.connectors import NotDone, Reconciled, handed
 from seekpoint.producers.durable.effect_knowledge import Knowledge, Wanted, compensation_name
 from seekpoint.producers.durable.failures import (
     failure_text,
+    is_failure,
     remembered_failure,
     same_failure,
     says_undone,
@@ -194,6 +195,8 @@ class EffectRun:
         except TimeoutError as exc:
             known.end, known.error = End.TIMED_OUT, exc
         except Exception as exc:
+            if self._wanted.compensates is None and not is_failure(exc):
+                raise  # of a call of its own: nobody has failed, and it stays in doubt as a step would
             known.end, known.error = End.REFUSED if _is_final(exc, self._wanted.retry) else End.RAISED, exc
 
     async def _check_owner(self) -> None:
