@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from counting_model import ANSWER, REQUEST, Model, bodies
+from cuts import cuts, on_node
 from seekpoint.producers import Node, Process, Retry, Usage, agent, check_replay
 from seekpoint.producers.durable.decisions import tool_calls_in
 from seekpoint.producers.durable.prices import Prices
@@ -131,6 +134,45 @@ async def test_a_stream_is_recorded_whole() -> None:
             whole = await process.decide("plan", stream, REQUEST, on_chunk=seen.append)
             assert whole == [{"delta": "On "}, {"delta": "its way"}]
     assert seen == [{"delta": "On "}, {"delta": "its way"}]
+
+
+async def test_what_a_stream_asks_is_asked_inside_its_decision() -> None:
+    """Its chunks come of the body: what that asks of the process on its way is not asked in a run that follows."""
+
+    @agent("streams")
+    async def streams(process: Process, input: Any) -> list[Any]:
+        async def stream(request: Any) -> AsyncIterator[Any]:
+            yield await process.step("search", str, 1)
+
+        said = await process.decide("plan", stream, REQUEST)
+        return [said, await process.step("act", str, 2)]
+
+    log = MemoryLog(partitions=1)
+    async with Node.in_memory(log) as node:
+        assert await node.run(streams, "p") == [["1"], "2"]
+        found = await check_replay(streams, [one async for one in node.entries("p")])
+    assert found.ok, found
+    for cut in cuts(log):
+        assert await on_node(cut, lambda node: node.run(streams, "p", take_over=True)) == [["1"], "2"]
+
+
+@pytest.mark.parametrize("plain", [True, False])
+async def test_a_stream_that_stops_coming_is_late(plain: bool) -> None:
+    """The time of an attempt is that of the whole stream. A plain one is pulled in a thread: nobody else is held up."""
+    go_on = threading.Event()
+
+    def pulled(request: Any) -> Iterator[int]:
+        yield 1
+        go_on.wait(5)
+
+    async def awaited(request: Any) -> AsyncIterator[int]:
+        yield 1
+        await asyncio.Event().wait()
+
+    async with Node.in_memory(MemoryLog()) as node, node.open("p") as process:
+        with pytest.raises(TimeoutError, match="plan:1 took longer"):
+            await asyncio.wait_for(process.decide("plan", pulled if plain else awaited, REQUEST, timeout=0.01), 3)
+        go_on.set()
 
 
 async def test_a_client_s_object_is_a_plain_value_in_both_runs() -> None:

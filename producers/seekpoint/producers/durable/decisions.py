@@ -6,12 +6,11 @@ response back; a request that changed is a divergence that names the first diffe
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import AsyncIterable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.producers.durable.digest import arguments_text, text_digest
@@ -34,6 +33,7 @@ logger = logging.getLogger("seekpoint.producers")
 
 _MODEL_CALL: Mapping[str, int] = {"model_calls": 1}
 _TOOL_CALL: Mapping[str, int] = {"tool_calls": 1}
+_NO_MORE = object()
 
 
 class DecisionCalls:
@@ -174,15 +174,15 @@ class _Asking(Attempts):
         )  # fmt: skip
         return began
 
-    async def _call(self) -> Any:
-        return await self._whole(await super(_Asking, self)._call())
-
     async def _whole(self, answer: Any) -> Any:
-        """A stream to its end; anything else as it is."""
+        """A stream to its end, a plain one in a thread as its call was; anything else as it is."""
         if isinstance(answer, AsyncIterable):
             return [self._seen(plain(chunk)) async for chunk in answer]
-        if isinstance(answer, Iterator) or inspect.isgenerator(answer):
-            return [self._seen(plain(chunk)) for chunk in answer]
+        if isinstance(answer, Iterator):
+            pull, seen = partial(next, answer, _NO_MORE), []
+            while (chunk := await self.process.node.in_body_thread(pull)) is not _NO_MORE:
+                seen.append(self._seen(plain(chunk)))
+            return seen
         return plain(answer)
 
     def _seen(self, chunk: Any) -> Any:

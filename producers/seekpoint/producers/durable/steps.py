@@ -224,12 +224,18 @@ class Attempts:
         self.asked = 0
         with process.desk.inside(place, **self.body) as scope:
             try:
-                value = await run_body(process, work.call, work.arguments, options, work.timeout_s, place.key)
+                value = await run_body(
+                    process, work.call, work.arguments, options, work.timeout_s, place.key, self._whole
+                )
             finally:
                 self.asked = scope.position
         if place.record is not None and not self.body:
             await process.check_read(f"{place.key}/")
         return value
+
+    async def _whole(self, answer: Any) -> Any:
+        """What the call gave, as it is."""
+        return answer
 
     async def _end(self, outcome: str, began: float, **more: Any) -> int:
         process, counts = self.process, self.work.counts
@@ -290,13 +296,17 @@ async def run_body(
     options: Mapping[str, Any],
     timeout_s: float | None,
     key: str,
+    whole: Callable[[Any], Awaitable[Any]] | None = None,
 ) -> Any:
-    """Await an async callable; run a plain one in a thread of the node's. ``TimeoutError`` after ``timeout_s``."""
+    """Await an async callable; run a plain one in a thread of the node's. ``TimeoutError`` after ``timeout_s``.
+
+    ``whole`` makes of what it gave what is kept, in the same time and place.
+    """
     if timeout_s is None:
-        return await _called(process, call, arguments, options)
+        return await _called(process, call, arguments, options, whole)
     try:
         async with process.clock.timeout(timeout_s):
-            return await _called(process, call, arguments, options)
+            return await _called(process, call, arguments, options, whole)
     except TimeoutError as exc:
         if exc.args or not isinstance(exc.__cause__, asyncio.CancelledError):
             raise  # the callable's own
@@ -304,12 +314,18 @@ async def run_body(
 
 
 async def _called(
-    process: Process, call: Callable[..., Any], arguments: tuple[Any, ...], options: Mapping[str, Any]
+    process: Process,
+    call: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    options: Mapping[str, Any],
+    whole: Callable[[Any], Awaitable[Any]] | None,
 ) -> Any:
     if inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(getattr(call, "__call__", None)):  # noqa: B004
-        return await call(*arguments, **options)
-    found = await process.node.in_body_thread(partial(call, *arguments, **options))
-    return await found if inspect.isawaitable(found) else found
+        found = await call(*arguments, **options)
+    else:
+        found = await process.node.in_body_thread(partial(call, *arguments, **options))
+        found = await found if inspect.isawaitable(found) else found
+    return found if whole is None else await whole(found)
 
 
 class Step(Generic[P, T]):
