@@ -118,8 +118,8 @@ class Child:
         """
         record = self._place.record
         if self._task is None and record is not None:
-            return _remembered(self._process, self.key, record)
-        return self._result()
+            return self._process.in_order(self._place, _remembered, self._process, self.key, record)
+        return self._process.in_order(self._place, self._result)
 
     async def _result(self) -> Any:
         task = self._task

@@ -79,9 +79,9 @@ class DecisionCalls:
         record = place.record
         if record is not None:
             if record.status == "succeeded":
-                return answered(record)
+                return process.in_order(place, answered, record)
             if record.status == "failed":
-                return failed(record, process.process_id, place.key)
+                return process.in_order(place, failed, record, process.process_id, place.key)
         work = Work(
             name, digest, text, callable_of(call, name), (request,), {}, retry_of(retry), seconds(timeout), estimate,
             _MODEL_CALL,
@@ -92,7 +92,7 @@ class DecisionCalls:
         asks = process.conduct.agent
         policy = policy if policy is not None or asks is None else asks.version
         asking = _Asking(process, place, work, prompts=self._prompts, policy=policy, usage=usage, on_chunk=on_chunk)
-        return asking.through()
+        return process.in_order(place, asking.through)
 
     def wrap_model(self, call: Callable[..., Any], name: str = "model", **how: Any) -> Callable[..., Any]:
         """``call`` for a framework that owns the loop: asked with options or one request, each call is a decision.

@@ -17,6 +17,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from seekpoint.producers.durable.order import Order
 from seekpoint.producers.durable.scopes import BRANCH, CURRENT, WRITE, Scope, escaped_key, escaped_name, parent_scope
 from seekpoint.schemas.calls import turn_of
 from seekpoint.schemas.errors import Refused, ReplayDivergence
@@ -62,6 +63,7 @@ class Desk:
         records: Mapping[str, Call],
         *,
         strict: bool = True,
+        ordered: bool = True,
         task: asyncio.Task[object] | None = None,
         on_difference: Callable[[Difference], object] | None = None,
         on_call: Callable[[Place], object] | None = None,
@@ -79,6 +81,8 @@ class Desk:
         self._ended: set[str] = set()
         self._aside = {key for key, call in records.items() if call.position == 0}
         self._left = len(records) - len(self._aside)
+        self.order = Order(records if strict and ordered else {}, self._read)
+        """When what is remembered may be answered."""
         self._by_scope: dict[str, dict[int, str]] | None = None
         self._by_request: dict[tuple[str, str], list[str]] | None = None
         self._patches: dict[str, bool] = {}
@@ -154,6 +158,7 @@ class Desk:
         if key not in self._read:
             self._read.add(key)
             self._left -= key not in self._aside
+            self.order.look_again()
 
     def _found(self, key: str, scope: Scope) -> Place:
         """A record that is served though it stands elsewhere: under the key and position it has."""
@@ -224,6 +229,7 @@ class Desk:
             _WORDS[kind], process_id=self.process_id, seq=seq, key=key, position=position, kind=kind,
             expected=expected, actual=actual,
         )  # fmt: skip
+        self.order.give_up()
         return self.divergence
 
     def _again(self, scope: Scope, key: str, position: int, kind: str, digest: str) -> Place:

@@ -85,7 +85,7 @@ class EffectCalls:
             place = process.desk.place("effect", name, wanted.digest, key)
         except ReplayDivergence as exc:
             return changed(process, exc, b.EffectIntended(name=name, arguments=text))
-        return EffectRun(process, place, wanted).through()
+        return process.in_order(place, EffectRun(process, place, wanted).through)
 
     async def compensate(self) -> None:
         """Take back what the effects of this process did, the newest first, as far as they have a ``compensate``.

@@ -81,13 +81,13 @@ class GateCalls:
         record = place.record
         if record is not None:
             if record.status == "succeeded":
-                return _answered(record.output or "{}")
-            return _Gate(process, place, name, record.facts.get("deadline_us")).through()
+                return process.in_order(place, _answered, record.output or "{}")
+            return process.in_order(place, _Gate(process, place, name, record.facts.get("deadline_us")).through)
         deadline_us = None if timeout_us is None else process.clock.now_us() + timeout_us
         opened = b.GateOpened(
             key=place.key, position=place.position, name=name, digest=digest, deadline_us=deadline_us, prompt=text
         )
-        return _Gate(process, place, name, deadline_us).through(opened)
+        return process.in_order(place, _Gate(process, place, name, deadline_us).through, opened)
 
 
 def verdict_payload(is_approved: bool, reason: str | None) -> dict[str, Any]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from seekpoint.producers.durable.budgets import BudgetCalls
 from seekpoint.producers.durable.conduct import Conduct, Detail, Replay
 from seekpoint.producers.durable.decisions import DecisionCalls
-from seekpoint.producers.durable.desk import Desk, Difference
+from seekpoint.producers.durable.desk import Desk, Difference, Place
 from seekpoint.producers.durable.differences import changed
 from seekpoint.producers.durable.kept import Kept
 from seekpoint.producers.durable.steps import StepCalls
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from seekpoint.producers.process import Acknowledged, Process
 
 __all__ = ["Memory"]
+
+T = TypeVar("T")
 
 _QUIET_ROUNDS = 10
 """Rounds of the event loop in which no task asked for anything: none will."""
@@ -60,12 +62,31 @@ class Memory(StepCalls, DecisionCalls, BudgetCalls, WaitCalls, TurnCalls):
         process = self._process
         return Desk(
             process.process_id, process.written.calls.copy(), strict=self.conduct.replay is Replay.STRICT,
+            ordered=process.written.lineage.parent_id is None,  # a fork counts its seqs anew
             task=process.task, on_difference=self._note, on_call=self.cancelling.check_call,
         )  # fmt: skip
 
     def _note(self, difference: Difference) -> None:
         key, position, kind, expected, actual, _ = difference
         self._process.send(b.Diverged(key, position, kind, dump(expected), dump(actual)))
+
+    def in_order(
+        self, place: Place, answer: Callable[..., Coroutine[Any, Any, T]], *given: Any
+    ) -> Coroutine[Any, Any, T]:
+        """``answer(*given)``, of the call at ``place``, held back until what came before it was asked for too."""
+        record, prefix = place.record, place.scope.prefix
+        return answer(*given) if self.desk.order.is_due(record, prefix) else self._held_back(place, answer, given)
+
+    async def _held_back(
+        self, place: Place, answer: Callable[..., Coroutine[Any, Any, T]], given: tuple[Any, ...]
+    ) -> T:
+        try:
+            found = await answer(*given)
+        except Exception:
+            await self.desk.order.until_due(place.record, place.scope.prefix)
+            raise
+        await self.desk.order.until_due(place.record, place.scope.prefix)
+        return found
 
     async def let_tasks_ask(self, unread: Callable[[], Collection[str]]) -> None:
         """Return once tasks that have only begun have asked for what they can: answered at once, the main code is here

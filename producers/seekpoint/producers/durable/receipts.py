@@ -66,8 +66,8 @@ class ReceiveCalls:
         except ReplayDivergence as exc:
             return changed(process, exc, b.Received(name=name))
         if place.record is not None:
-            return _remembered(place.record.output or "null", name, timeout_s)
-        return _Receipt(process, place, digest, name).through(timeout_us, timeout_s)
+            return process.in_order(place, _remembered, place.record.output or "null", name, timeout_s)
+        return process.in_order(place, _Receipt(process, place, digest, name).through, timeout_us, timeout_s)
 
 
 # --- by an agent's code

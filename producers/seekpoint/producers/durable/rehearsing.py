@@ -69,7 +69,7 @@ class RehearsalDesk(Desk):
     """A desk that gives a place only to a call that is answered."""
 
     def __init__(self, run: RecordedRun, task: asyncio.Task[object] | None, on_call: Callable[[Place], object]) -> None:
-        super().__init__(run.process_id, run.records, task=task)
+        super().__init__(run.process_id, run.records, task=task, ordered=run.state.lineage.parent_id is None)
         self.answered = 0
         """How many calls were."""
         self.asked = 0

@@ -64,16 +64,16 @@ class SampleCalls:
         process = self._sampled
         place = process.desk.place("sample", name, "", key)
         if place.record is not None:
-            return answered(place.record)
-        return _from_body(process, place, name, callable_of(call, name))
+            return process.in_order(place, answered, place.record)
+        return process.in_order(place, _from_body, process, place, name, callable_of(call, name))
 
 
 def _sample(process: Process, name: str, take: Callable[[], Any]) -> Coroutine[Any, Any, Any]:
     """A sample that costs nothing to take: taken now, in the order of the program."""
     place = process.desk.place("sample", name)
     if place.record is not None:
-        return answered(place.record)
-    return recorded(process, place, name, "", take())
+        return process.in_order(place, answered, place.record)
+    return process.in_order(place, recorded, process, place, name, "", take())
 
 
 async def _from_body(process: Process, place: Place, name: str, call: Callable[[], Any]) -> Any:

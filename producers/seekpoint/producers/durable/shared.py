@@ -162,7 +162,10 @@ class ProcessShared:
     def get(self) -> Coroutine[Any, Any, Versioned]:
         """Value and version, as they were when this call was first made."""
         place, digest = self._place("get", None)
-        return _seen(place.record) if place.record is not None else self._get(place, digest)
+        in_order = self._process.in_order
+        if place.record is not None:
+            return in_order(place, _seen, place.record)
+        return in_order(place, self._get, place, digest)
 
     async def _get(self, place: Place, digest: str) -> Versioned:
         return await self._record(place, digest, await self._shared.get())
@@ -175,7 +178,9 @@ class ProcessShared:
         process = self._process
         text, expected = dump(value, process.limits), _ANY if expected_version is None else expected_version
         place, digest = self._place("set", [expected, text])
-        return self._outcome(place.record) if place.record is not None else self._set(place, digest, text, expected)
+        if place.record is not None:
+            return process.in_order(place, self._outcome, place.record)
+        return process.in_order(place, self._set, place, digest, text, expected)
 
     async def _set(self, place: Place, digest: str, text: Json, expected: int) -> int:
         process = self._process
@@ -206,7 +211,7 @@ class ProcessShared:
             while True:
                 place, digest = self._place("watch", after)
                 if place.record is not None:
-                    found = await _seen(place.record)
+                    found = await process.in_order(place, _seen, place.record)
                 else:
                     followed = followed or self._shared.follow(process.waiting.look_again)
                     state = await process.waiting.until(partial(followed.newer, after))

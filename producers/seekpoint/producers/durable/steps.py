@@ -95,14 +95,14 @@ class StepCalls:
         record = place.record
         if record is not None:
             if record.status == "succeeded":
-                return answered(record)
+                return process.in_order(place, answered, record)
             if record.status == "failed":
-                return failed(record, process.process_id, place.key)
+                return process.in_order(place, failed, record, process.process_id, place.key)
         work = Work(
             name, digest, text, callable_of(call, name), arguments, options, retry_of(retry), seconds(timeout),
             counts=counts,
         )  # fmt: skip
-        return Attempts(process, place, work).through()
+        return process.in_order(place, Attempts(process, place, work).through)
 
 
 async def answered(record: Call) -> Any:

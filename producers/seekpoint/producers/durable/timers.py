@@ -69,9 +69,9 @@ def _timer(process: Process, name: str, asked: str, due_us: int, key: str | None
     place = process.desk.place("timer", name, digest, key)
     if place.record is not None:
         if place.record.status == "succeeded":
-            return _fired()
-        return _wait(process, place, place.record.facts["fires_at_us"])
-    return _set(process, place, name, digest, due_us)
+            return process.in_order(place, _fired)
+        return process.in_order(place, _wait, process, place, place.record.facts["fires_at_us"])
+    return process.in_order(place, _set, process, place, name, digest, due_us)
 
 
 async def _fired() -> None:

@@ -1,0 +1,155 @@
+"""Branches that are answered from the record wait for each other as they did when it was made. In memory."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from cuts import cuts, entries_of, on_node
+from seekpoint.producers import Agent, Node, Process, agent
+from seekpoint.producers.durable.order import Order
+from seekpoint.producers.testing import assert_replays
+from seekpoint.schemas import MemoryLog
+from seekpoint.schemas.calls import Call
+from seekpoint.schemas.errors import ReplayDivergence
+
+
+async def fails() -> None:
+    await asyncio.sleep(0.02)
+    raise ValueError("no")
+
+
+async def for_ever() -> None:
+    await asyncio.Event().wait()
+
+
+@agent("group")
+async def group(process: Process, input: Any) -> str:
+    async def slow() -> None:
+        for number in range(2):
+            await asyncio.sleep(0.002)  # its own, between two calls
+            await process.step("look", str, number)
+        await process.step("wait", for_ever)
+
+    async def bad() -> None:
+        await process.step("fail", fails)
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(bad())
+            tasks.create_task(slow())
+    except* ValueError:
+        pass
+    return await process.step("go on", str, "done")
+
+
+@agent("monitored")
+async def monitored(process: Process, input: Any) -> str:
+    async def monitor() -> None:
+        try:
+            await process.step("watch", for_ever)
+        finally:
+            await process.step("tidy", str, 1)
+
+    watching = asyncio.create_task(monitor())
+    await process.step("work", asyncio.sleep, 0.01)
+    watching.cancel()
+    await asyncio.wait([watching])
+    return await process.step("go on", str, "done")
+
+
+@pytest.mark.parametrize("run", [group, monitored], ids=lambda run: run.name)
+async def test_a_task_that_was_cancelled_is_cancelled_after_the_same_calls(run: Agent) -> None:
+    """What cancels it is answered at once in a run that follows: not before it asked for what it had asked for. Through
+    a crash after any entry, and one more in the run that resumed."""
+    log = MemoryLog(partitions=1)
+    assert await on_node(log, lambda node: node.run(run, "p")) == "done"
+    await assert_replays(run, entries_of(log))
+    for crashed in cuts(log):
+        assert await on_node(crashed, lambda node: node.run(run, "p", take_over=True)) == "done"
+        await assert_replays(run, entries_of(crashed))
+
+
+async def test_a_branch_that_is_gone_is_waited_for_once(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code that lost a branch is told that it diverges, after one wait and not after one a call."""
+    monkeypatch.setattr("seekpoint.producers.durable.order._PATIENCE_S", 0.01)
+    waits = 0
+    give_up = Order.give_up
+
+    def counted(order: Order) -> None:
+        nonlocal waits
+        waits += 1
+        give_up(order)
+
+    monkeypatch.setattr(Order, "give_up", counted)
+
+    def made(has_branch: bool) -> Agent:
+        @agent("branched")
+        async def run(process: Process, input: Any) -> None:
+            async def branch() -> None:
+                await process.step("beside", str, 1)
+
+            if has_branch:
+                await asyncio.create_task(branch())
+            for number in range(3):
+                await process.step("main", str, number)
+            if has_branch:
+                raise ConnectionError
+
+        return run
+
+    with pytest.raises(ConnectionError):
+        await on_node(log, lambda node: node.run(made(True), "p"))
+    with pytest.raises(ReplayDivergence, match="ended before it asked for everything"):
+        await on_node(log, lambda node: node.run(made(False), "p"))
+    assert waits == 2  # of patience, and as it diverged
+
+
+async def test_a_fork_counts_its_seqs_anew(node: Node, log: MemoryLog) -> None:
+    """The seqs of what it inherited say nothing of what it did itself: nobody waits for anybody."""
+    broken = True
+
+    @agent("forked")
+    async def run(process: Process, input: Any) -> str:
+        async def branch() -> None:
+            await process.step("beside", str, 1)
+
+        for number in range(5):
+            await process.step("main", str, number)
+        await asyncio.create_task(branch())
+        if broken:
+            raise ConnectionError
+        return "done"
+
+    with pytest.raises(ConnectionError):
+        await node.run(run, "p")
+    beside = next(entry.seq for entry in entries_of(log) if getattr(entry.body, "key", "") == "~1/beside:1")
+    assert beside is not None
+    async with node.fork("p", "child", at_seq=beside - 1):
+        pass
+    with pytest.raises(ConnectionError):
+        await node.run(run, "child")
+    broken = False
+    assert await asyncio.wait_for(node.run(run, "child"), 3) == "done"
+
+
+def test_calls_of_one_scope_never_wait_for_each_other() -> None:
+    """One that was settled late, as an effect by a person, has a later seq than what the program asked behind it."""
+    late = Call("effect", 1, "", "succeeded", 1, 9)
+    order = Order({"pay:1": late, "go on:1": Call("step", 2, "", "succeeded", 1, 5),
+                   "~1/x:1": Call("step", 1, "", "succeeded", 1, 12)}, {"pay:1"})  # fmt: skip
+    assert order.is_due(late, "")
+    assert not order.is_due(None, "")
+
+
+def test_what_its_body_need_not_ask_again_is_not_waited_for() -> None:
+    """In the body of a call that is over, of one in a further attempt, of an effect."""
+    inner, mine = Call("step", 1, "", "succeeded", 1, 3), Call("step", 1, "", "succeeded", 1, 9)
+    for around in (
+        Call("step", 1, "", "succeeded", 1, 4), Call("step", 1, "", "started", 2, 4),
+        Call("effect", 1, "", "pending", 1, 2),
+    ):  # fmt: skip
+        order = Order({"~1/outer:1": around, "~1/outer:1/inner:1": inner, "mine:1": mine}, {"~1/outer:1", "mine:1"})
+        assert order.is_due(mine, "")
