@@ -107,6 +107,34 @@ async def test_settings_survive_a_crash_anywhere() -> None:
         assert len(of_kind(log, b.SharedSet, "shared:count")) == 2
 
 
+async def test_a_setting_that_was_refused_stays_refused_through_a_crash() -> None:
+    """Of two agents that expect the same version one has it, though the other dies before it hears of its refusal; and
+    whoever made a version before that refusal hears of the same one."""
+
+    @agent("taker")
+    async def taker(process: Process, input: Any) -> Any:
+        first = await process.shared("lock").set("mine")
+        try:
+            return [first, await process.shared("lock").set("mine again", expected_version=0)]
+        except VersionConflict as exc:
+            return [first, exc.version, exc.expected_version]
+
+    whole = MemoryLog(partitions=1)
+    assert await on_node(whole, lambda node: node.run(taker, "p")) == [1, 1, 0]
+    for log in cuts(whole):
+        assert await on_node(log, lambda node: node.run(taker, "p", take_over=True)) == [1, 1, 0]
+
+
+async def test_a_setting_that_is_asked_about_later_made_the_version_it_made(node: Node) -> None:
+    """Others that were refused since do not count, nor does the very first entry of the log have one before it."""
+    shared, mine = node.shared("x"), bytes(15) + b"7"
+    assert await shared.set("a", set_id=mine) == 1
+    for _ in range(2):
+        with pytest.raises(VersionConflict):
+            await shared.set("b", expected_version=0, set_id=bytes(15) + b"8")
+    assert await shared.set("a", set_id=mine) == 1
+
+
 async def test_watching_shows_each_version(node: Node, log: MemoryLog) -> None:
     """What there is at first, then what comes; two who watch see the same."""
     await node.shared("x").set("a")

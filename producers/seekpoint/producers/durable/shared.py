@@ -20,7 +20,7 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.calls import Call
 from seekpoint.schemas.entry import new_id, process_key
-from seekpoint.schemas.errors import InvalidName, Refused, UndecodableRecord, VersionConflict
+from seekpoint.schemas.errors import InvalidName, JournalGap, Refused, UndecodableRecord, VersionConflict
 from seekpoint.schemas.fold import Verdict, advance
 from seekpoint.schemas.partition import partition_of
 from seekpoint.schemas.state import Draft
@@ -95,13 +95,33 @@ class Shared:
         found = await self._node.recover(self._process_id, missing_ok=True)
         entry_id, before = set_id or new_id(), found.state.thaw()
         if entry_id in before.remembered:
-            return _version_set_by(before, entry_id)
+            return await self._became_of(entry_id, expected_version)
         body = b.SharedSet(expected_version=expected_version, value=text)
         offset = await self._externals.append(self._process_id, body, actor, entry_id)
         verdict = await self._node.in_thread(lambda: self._folded(before, found.report.log_end, offset))
+        if verdict is Verdict.DUPLICATE:  # an earlier one of it came while we looked
+            return await self._became_of(entry_id, expected_version)
         if verdict is Verdict.REFUSED:
             raise _conflict(self.name, before.shared_version, expected_version)
-        return _version_set_by(before, entry_id)
+        return before.shared_version
+
+    async def _became_of(self, entry_id: bytes, expected_version: int) -> int:
+        """The version that an entry made which came before. The ids of those that were refused are remembered too, so
+        its history tells, not the state. Raises as ``set``; ``JournalGap`` where that was trimmed."""
+        found = [one.offset async for one in self._node.entries(self._process_id) if one.entry.id == entry_id]
+        if not found:
+            raise JournalGap(
+                "what became of a setting was trimmed", process_id=self._process_id, hint="set it anew, by another id"
+            )
+        before = await self._version_below(found[0])
+        if expected_version not in (_ANY, before):
+            raise _conflict(self.name, before, expected_version)
+        return before + 1
+
+    async def _version_below(self, offset: int) -> int:
+        if offset == 0:
+            return 0
+        return (await self._node.recover(self._process_id, at_offset=offset - 1, missing_ok=True)).state.shared_version
 
     def _folded(self, draft: Draft, start: int, offset: int) -> Verdict:
         """Fold what came from ``start`` on, up to the entry at ``offset``: what became of that one."""
@@ -247,9 +267,3 @@ def _conflict(name: str, version: int, expected: int) -> VersionConflict:
 def _versioned(state: Draft) -> Versioned:
     text = state.shared_json
     return Versioned(None if text is None else load(text), state.shared_version)
-
-
-def _version_set_by(draft: Draft, entry_id: bytes) -> int:
-    """The version that the accepted entry made: every accepted id is remembered, in order, and nothing else is."""
-    ids = list(draft.remembered)
-    return draft.shared_version - (len(ids) - 1 - ids.index(entry_id))
