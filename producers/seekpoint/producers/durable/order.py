@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterator, Mapping
+from enum import Enum
 from math import inf
-from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from seekpoint.producers.durable.scopes import BRANCH, parent_scope
@@ -22,8 +22,19 @@ __all__ = ["Order"]
 
 _PATIENCE_S = 5.0
 """How long nobody has to ask for anything before nobody is waited for any more."""
+_QUIET_ROUNDS = 10
+"""Rounds of the event loop in which nobody asks for anything: what was perhaps asked for is not waited for longer."""
 _OVER = frozenset({"succeeded", "failed"})
 _ASKS_AGAIN = frozenset({"step", "decision"})
+
+
+class _Wait(Enum):
+    """What a call is held back by."""
+
+    NOTHING = 0
+    PERHAPS = 1
+    """What was perhaps asked for before it ended."""
+    SURELY = 2
 
 
 class Order:
@@ -31,7 +42,10 @@ class Order:
 
     def __init__(self, records: Mapping[str, Call], read: Collection[str]) -> None:
         self._read = read
-        self._left = sorted(_to_be_asked(records))
+        asked = sorted(_to_be_asked(records))
+        # Of a call in doubt the record says when it was last tried, not when it was first asked for.
+        self._tried_again = [(seq, key) for seq, key in asked if _is_tried_again(records[key])]
+        self._left = [one for one in asked if not _is_tried_again(records[one[1]])]
         self._at = 0
         self._asked: asyncio.Future[None] | None = None
 
@@ -40,6 +54,21 @@ class Order:
 
         Calls of one scope never wait for each other: the program orders them.
         """
+        return self._held_by(call, prefix) is _Wait.NOTHING
+
+    async def until_due(self, call: Call | None, prefix: str | None) -> None:
+        """Return once it is."""
+        quiet, seen = 0, len(self._read)
+        while (wait := self._held_by(call, prefix)) is not _Wait.NOTHING and quiet <= _QUIET_ROUNDS:
+            if wait is _Wait.PERHAPS:
+                await asyncio.sleep(0)
+                quiet, seen = (quiet + 1 if seen == len(self._read) else 0), len(self._read)
+                continue
+            self._asked = self._asked or asyncio.get_running_loop().create_future()
+            if not (await asyncio.wait({self._asked}, timeout=_PATIENCE_S))[0]:
+                self.give_up()
+
+    def _held_by(self, call: Call | None, prefix: str | None) -> _Wait:
         before = call.seq if call is not None and call.status in _OVER else inf
         left, read = self._left, self._read
         while self._at < len(left) and left[self._at][1] in read:
@@ -47,17 +76,13 @@ class Order:
         for at in range(self._at, len(left)):
             seq, key = left[at]
             if seq >= before:
-                return True
+                break
             if key not in read and parent_scope(key) != prefix:
-                return False
-        return True
-
-    async def until_due(self, call: Call | None, prefix: str | None) -> None:
-        """Return once it is."""
-        while not self.is_due(call, prefix):
-            self._asked = self._asked or asyncio.get_running_loop().create_future()
-            if not (await asyncio.wait({self._asked}, timeout=_PATIENCE_S))[0]:
-                self.give_up()
+                return _Wait.SURELY
+        others = [seq for seq, key in self._tried_again if key not in read and parent_scope(key) != prefix]
+        if not others:
+            return _Wait.NOTHING
+        return _Wait.SURELY if others[0] < before else _Wait.PERHAPS
 
     def look_again(self) -> None:
         """Something was asked for: whoever waits looks whether it was that."""
@@ -67,25 +92,20 @@ class Order:
 
     def give_up(self) -> None:
         """From here on everything is due."""
-        self._left = []
+        self._left, self._tried_again = [], []
         self.look_again()
 
 
 def _to_be_asked(records: Mapping[str, Call]) -> Iterator[tuple[int, str]]:
-    """(seq, key) of what code that is as it was asks for again; nothing where all of it stands in one order.
+    """(seq, key) of what code that is as it was asks for again; nothing where all of it stands in one order."""
+    if any(BRANCH in key for key in records):
+        for key, call in records.items():
+            if call.position and _is_asked_again(records, key):
+                yield call.seq, key
 
-    The seq of a call in doubt is its newest attempt's: it was asked for before, if not before what stands before it.
-    """
-    if not any(BRANCH in key for key in records):
-        return
-    asked = [(parent_scope(key), call.position, call, key) for key, call in records.items() if call.position]
-    scope, seq = "", 0
-    for prefix, _, call, key in sorted(asked, key=itemgetter(0, 1)):
-        is_tried_again = call.attempt > 1 and call.status not in _OVER
-        seq = (seq if prefix == scope else 0) if is_tried_again else call.seq
-        scope = prefix
-        if _is_asked_again(records, key):
-            yield seq, key
+
+def _is_tried_again(call: Call) -> bool:
+    return call.attempt > 1 and call.status not in _OVER
 
 
 def _is_asked_again(records: Mapping[str, Call], key: str) -> bool:
