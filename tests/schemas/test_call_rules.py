@@ -6,7 +6,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from entry_examples import an_id, external, own
@@ -79,6 +79,7 @@ _BEFORE += [(LIMITS, STEP, b.StepEnded("a:1", 1, "retry", retry_at_us=7)), (b.Ga
         estimate=st.sampled_from([None, '{"usd":"2"}', '{"usd":"2"}', '{"apples":1}', "{}", "[]", '{"usd":"-1"}']),
     ),
 )
+@example(after(LIMITS), replace(_DONE, position=1, digest="d", estimate='{"usd":"2"}'))
 @settings(max_examples=600)
 def test_a_step_of_one_entry_does_what_two_would(state: State, whole: b.StepEnded) -> None:
     """Whatever it says, and whoever wrote it: both fit and leave the same behind, or neither does."""

@@ -271,8 +271,9 @@ async def test_a_connector_that_hangs_keeps_no_other_one_waiting(node: Node, led
         Dispatcher(node, known=known, poll_s=0.01, concurrency_max=1),
         opened(node, known) as process,
         opened(node, known, "q") as other,
+        asyncio.TaskGroup() as tasks,
     ):
-        letters = [asyncio.create_task(process.effect("post", None, number, connector="post")) for number in range(3)]
+        letters = [tasks.create_task(process.effect("post", None, number, connector="post")) for number in range(3)]
         await slow.entered.wait()
         assert await asyncio.wait_for(other.effect("pay", None, 5, connector="bank"), 60) == "paid 5"
         assert sum(slow.calls.values()) == 1, "no more of its own than are allowed"
