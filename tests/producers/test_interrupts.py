@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import dis
-import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from itertools import count
@@ -17,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from plain_threads import interrupt_main, outcome
 from seekpoint.producers import Agent, Process, agent, errands, sync
 from seekpoint.producers.sync import SyncNode, SyncProcess
 from seekpoint.producers.testing import history_of
@@ -46,6 +46,12 @@ class Interrupt:
         self.where = ""
         self.is_over = False
 
+    def give_up(self) -> bool:
+        """None comes any more. Whether none came."""
+        came_none = self.left > 0 and not self.is_over
+        self.is_over = True
+        return came_none
+
     def __call__(self, frame: FrameType, event: str, argument: object) -> Any:
         if frame.f_code.co_filename not in BETWEEN:
             return None
@@ -65,46 +71,26 @@ def log() -> MemoryLog:
     return MemoryLog(partitions=1)
 
 
-def strike(interrupt: Interrupt, ready: threading.Event) -> None:
-    """Ctrl-C once the main thread waits, if there was none before."""
-    main = threading.main_thread().ident
-    assert main is not None
-    assert ready.wait(60)
-    while interrupt.left > 0 and sys._current_frames()[main].f_code is not threading.Condition.wait.__code__:
-        time.sleep(0.01)
-    if interrupt.left > 0:
-        interrupt.is_over = True
-        signal.pthread_kill(main, signal.SIGINT)
-
-
-def sweep(
-    work: Callable[[SyncNode, threading.Event], None], is_struck: bool = False
-) -> Iterator[tuple[str, list[str]]]:
-    """Interrupt ``work`` at its first moment, then at its second...: where it was, and the journal's kinds afterwards.
-
-    ``is_struck``: it never ends by itself, and so is interrupted once it waits.
-    """
-    for at in count(1):
-        log, ready, interrupt = MemoryLog(partitions=1), threading.Event(), Interrupt(at, 0.03 if is_struck else 0.0)
-        striking = threading.Thread(target=strike, args=(interrupt, ready))
-        if is_struck:
-            striking.start()
-        sys.settrace(interrupt)
-        try:
-            with suppress(KeyboardInterrupt), SyncNode.in_memory(log) as node:
-                work(node, ready)
-        finally:
-            sys.settrace(None)
-            ready.set()
-        if is_struck:
-            striking.join(60)
-        for each in threading.enumerate():
-            if each.name == "seekpoint-sync":
-                each.join(60)
-                assert not each.is_alive(), interrupt.where
-        yield interrupt.where, [entry.body.KIND for entry in history_of(log, "p")]
-        if interrupt.left > 0:
-            return
+def interrupted(
+    work: Callable[[SyncNode, threading.Event], None], at: int, *, is_endless: bool
+) -> tuple[Interrupt, list[str]]:
+    """Interrupt ``work`` at that moment, or, if it ``is_endless``, once it waits. The journal's kinds afterwards."""
+    log, ready, interrupt = MemoryLog(partitions=1), threading.Event(), Interrupt(at, 0.03 if is_endless else 0.0)
+    if is_endless:
+        interrupt_main(ready, interrupt.give_up)
+    sys.settrace(interrupt)
+    try:
+        with suppress(KeyboardInterrupt), SyncNode.in_memory(log) as node:
+            work(node, ready)
+    finally:
+        sys.settrace(None)
+        interrupt.give_up()
+        ready.set()
+    for thread in threading.enumerate():
+        if thread.name == "seekpoint-sync":
+            thread.join(60)
+            assert not thread.is_alive(), interrupt.where
+    return interrupt, [entry.body.KIND for name in ("p", "running") for entry in history_of(log, name)]
 
 
 def waits(node: SyncNode, ready: threading.Event) -> None:
@@ -140,7 +126,7 @@ def runs_on(node: SyncNode, ready: threading.Event) -> None:
         ready.set()
         await asyncio.sleep(3600)
 
-    node.run(run, "p")
+    node.run(run, "running")
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # one in the end of a for loop is lost
@@ -149,24 +135,23 @@ def test_an_interrupt_at_any_moment_leaves_the_process_released(
     work: Callable[[SyncNode, threading.Event], None],
 ) -> None:
     """What is under way is called off, no failure is recorded, the thread of the event loop ends."""
-    moments = 0
-    for where, kinds in sweep(work, is_struck=work in {waits, runs_on}):
-        assert kinds[-1:] in ([], ["released"], ["finished"]), where
-        assert "error_recorded" not in kinds, where
-        moments += 1
-    assert moments > 20
-
-
-def interrupt_once(ready: threading.Event) -> None:
-    """Ctrl-C, once the main thread waits."""
-    threading.Thread(target=strike, args=(Interrupt(1), ready)).start()
+    for at in count(1):
+        for _ in range(3):
+            interrupt, kinds = interrupted(work, at, is_endless=work in {waits, runs_on})
+            if kinds != ["claim"]:  # called off in the middle of it: no heartbeat names it, so it is nobody's
+                break
+        assert kinds[-1:] in ([], ["released"], ["finished"]), interrupt.where
+        assert "error_recorded" not in kinds, interrupt.where
+        if interrupt.left > 0:
+            break
+    assert at > 20
 
 
 def test_an_interrupted_step_is_called_off(log: MemoryLog) -> None:
     """No failure is recorded, and it runs again when the process resumes."""
     ready = threading.Event()
     with pytest.raises(KeyboardInterrupt), SyncNode.in_memory(log) as node:
-        interrupt_once(ready)
+        interrupt_main(ready)
         waits(node, ready)
     assert [entry.body.KIND for entry in history_of(log, "p")] == ["claim", "step_started", "released"]
     with SyncNode.in_memory(log) as node, node.open("p") as process:
@@ -187,7 +172,7 @@ def test_an_interrupted_run_is_released(log: MemoryLog) -> None:
             raise
 
     with pytest.raises(KeyboardInterrupt), SyncNode.in_memory(log) as node:
-        interrupt_once(ready)
+        interrupt_main(ready)
         node.run(waits, "p")
     assert told.wait(60)
     assert [entry.body.KIND for entry in history_of(log, "p")][-1] == "released"
@@ -207,23 +192,6 @@ def leaving_in_step(process: SyncProcess, input: Any) -> None:
     process.step("leave", leaves)
 
 
-def outcome(work: Callable[[], object]) -> list[BaseException]:
-    """What it raised, in a thread that must end."""
-    raised: list[BaseException] = []
-
-    def working() -> None:
-        try:
-            work()
-        except BaseException as exc:
-            raised.append(exc)
-
-    thread = threading.Thread(target=working, daemon=True)
-    thread.start()
-    thread.join(60)
-    assert not thread.is_alive()
-    return raised
-
-
 def test_an_exit_in_a_step_ends_the_program_not_the_loop(log: MemoryLog) -> None:
     """The thread that asked gets it, and the process is free."""
 
@@ -231,7 +199,7 @@ def test_an_exit_in_a_step_ends_the_program_not_the_loop(log: MemoryLog) -> None
         with SyncNode.in_memory(log) as node, node.open("p") as process:
             process.step("leave", leaves)
 
-    assert [type(each) for each in outcome(work)] == [SystemExit]
+    assert isinstance(outcome(work), SystemExit)
     assert [entry.body.KIND for entry in history_of(log, "p")][-1] == "released"
 
 
@@ -241,23 +209,38 @@ def test_an_exit_in_an_agent_ends_the_program_not_the_loop(log: MemoryLog, endin
 
     def work() -> None:
         with SyncNode.in_memory(log) as node:
-            assert [type(each) for each in outcome(lambda: node.run(ending, "p"))] == [SystemExit]
+            assert isinstance(outcome(lambda: node.run(ending, "p")), SystemExit)
             assert node.recover("p").state.owner is None
 
-    assert outcome(work) == []
+    assert outcome(work) is None
 
 
 def test_who_waits_while_the_node_is_closed_is_told(log: MemoryLog) -> None:
-    """Another thread, in a step: it ends, and what it calls later is refused."""
-    ready = threading.Event()
-    told: list[BaseException] = []
-    thread = threading.Thread(target=lambda: told.extend(outcome(lambda: waits(node, ready))))
-    with SyncNode.in_memory(log) as node:
-        thread.start()
+    """Other threads, in a step, between two, in a run and in an opening: each ends, told that the node was closed."""
+    ready, running, closed = threading.Event(), threading.Event(), threading.Event()
+    node, told = SyncNode.in_memory(log), list[object]()
+
+    def idle() -> None:
+        with node.open("idle") as process:
+            process.step("first", str, 1)
+            assert closed.wait(60)
+            process.step("second", str, 2)
+
+    def late() -> None:
+        assert closed.wait(60)
+        with node.open("late"):
+            pass
+
+    works = [lambda: waits(node, ready), lambda: runs_on(node, running), idle, late]
+    threads = [threading.Thread(target=lambda work=work: told.append(outcome(work))) for work in works]
+    with node:
+        for thread in threads:
+            thread.start()
         assert ready.wait(60)
-    thread.join()
-    assert len(told) == 1
-    with pytest.raises(HandleClosed), node.open("p"):
-        pass
+        assert running.wait(60)
+    closed.set()
+    for thread in threads:
+        thread.join()
+    assert [type(each) for each in told] == [HandleClosed] * len(works)
     with pytest.raises(HandleClosed):
         node.recover("p")

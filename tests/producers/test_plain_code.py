@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
 
+from plain_threads import interrupt_main, outcome
 from seekpoint.producers import Process, agent
 from seekpoint.producers.durable.prices import Prices
 from seekpoint.producers.sync import SyncNode, SyncProcess
@@ -30,23 +30,6 @@ class Halt(BaseException):
 @pytest.fixture
 def log() -> MemoryLog:
     return MemoryLog(partitions=1)
-
-
-def outcome(work: Callable[[], object]) -> object:
-    """What it gave or raised, in a thread that must end."""
-    ended: list[object] = []
-
-    def working() -> None:
-        try:
-            ended.append(work())
-        except BaseException as exc:
-            ended.append(exc)
-
-    thread = threading.Thread(target=working, daemon=True)
-    thread.start()
-    thread.join(10)
-    assert ended, "it waits for ever"
-    return ended[0]
 
 
 # --- what it raises ---------------------------------------------------------------------------------------------------
@@ -121,27 +104,11 @@ def test_code_that_swallows_a_call_off_does_not_spend_the_next_one(log: MemoryLo
     with SyncNode.in_memory(log) as node, node.open("p") as process:
         for swallows in (True, False):
             begun.clear()
-            struck = interrupted(begun)
+            struck = interrupt_main(begun)
             with pytest.raises(KeyboardInterrupt):
                 process.step("wait", body, swallows)
             struck.join()
         assert process.step("after", str, 1) == "1"
-
-
-def interrupted(begun: threading.Event) -> threading.Thread:
-    """Ctrl-C, once it has begun."""
-    main = threading.main_thread().ident
-    assert main is not None
-
-    def strike() -> None:
-        assert begun.wait(60)
-        while sys._current_frames()[main].f_code is not threading.Condition.wait.__code__:
-            time.sleep(0.01)
-        signal.pthread_kill(main, signal.SIGINT)
-
-    thread = threading.Thread(target=strike)
-    thread.start()
-    return thread
 
 
 # --- what it is handed ------------------------------------------------------------------------------------------------
@@ -186,6 +153,39 @@ def test_what_plain_code_sets_is_set(log: MemoryLog) -> None:
             assert work.result == 42
     (ended,) = [entry.body for entry in history_of(log, "p") if isinstance(entry.body, InvocationEnded)]
     assert ended.result == "42"
+
+
+SEEN: ContextVar[str] = ContextVar("seen", default="nothing")
+
+
+async def look_in_the_loop() -> str:
+    return SEEN.get()
+
+
+def test_bodies_see_what_the_thread_has_set(log: MemoryLog) -> None:
+    """By then, not as the process was opened: the trace of a request, the tenant of a call."""
+    with SyncNode.in_memory(log) as node, node.open("p") as process:
+        for value in ("first", "second"):
+            SEEN.set(value)
+            assert process.step("look", SEEN.get) == value
+            assert process.step("look", look_in_the_loop) == value
+
+
+def test_plain_code_reaches_the_node_of_its_process(log: MemoryLog) -> None:
+    """It signals, recovers and opens other processes, without ``await``."""
+
+    @agent("tells")
+    def tells(process: SyncProcess, input: Any) -> Any:
+        process.node.signal("other", "go", 1)
+        with process.node.open("other") as other:
+            assert other.receive("go").payload == 1
+            other.update("told", True)
+        return process.node.recover("other").state.context
+
+    with SyncNode.in_memory(log) as node:
+        with node.open("other"):
+            pass
+        assert node.run(tells, "p") == {"told": True}
 
 
 # --- when nobody can answer -------------------------------------------------------------------------------------------
@@ -249,5 +249,5 @@ print("left")
 def test_a_program_whose_event_loop_is_gone_ends(program: str, said: str) -> None:
     """A fork has no event loop, and none runs while the interpreter ends: nobody waits for it."""
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-u", "-c", program]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, said, "")

@@ -61,6 +61,15 @@ def test_a_table_and_its_copies_are_dicts_of_their_own(acts: list[tuple[str, int
         assert all((key in seen) == (key in expected) for key in KEYS)
 
 
+def test_what_stays_when_a_turn_ends_is_there() -> None:
+    """An effect in doubt; all else of the turn is gone, and nothing of another one."""
+    table = CallsDraft.of_rows({key: call_row(call(1)) for key in ("a:1", "1/a:1", "1/pay:1", "2/a:1")})
+    table.end_turn(1, {"1/pay:1": table["1/pay:1"]})
+    assert set(table) == {"a:1", "1/pay:1", "2/a:1"}
+    table.end_turn(2, {})
+    assert set(table) == {"a:1", "1/pay:1"}
+
+
 def test_what_is_not_there_is_not_found() -> None:
     """As in any mapping, whatever is asked for."""
     table = Calls({"a:1": call(1)})

@@ -14,11 +14,12 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager, suppress
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from datetime import datetime, timedelta
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
+from seekpoint.producers.durable.scopes import CURRENT
 from seekpoint.schemas.errors import HandleClosed, Refused
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ __all__ = ["Bridged", "Errands", "SyncProcess", "bridge", "in_own_thread"]
 
 T = TypeVar("T")
 
+_UNSET: Final = object()
 LEAVE_S = 30.0
 """How long an interrupted thread waits until what it asked for is really over."""
 
@@ -70,18 +72,23 @@ def closed() -> HandleClosed:
 class _Errand:
     """One thing that is asked for."""
 
-    __slots__ = ("answer", "is_called_off", "make")
+    __slots__ = ("answer", "context", "is_called_off", "make")
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self.make = make
+        self.context = copy_context()
         self.answer: Future[Any] = Future()
         self.is_called_off = False
 
 
 class Errands:
-    """Made in the task that is to do them, which then awaits ``serve``; ``ask`` and ``end`` are the thread's."""
+    """Made in the task that is to do them, which then awaits ``serve``; ``ask`` and ``end`` are the thread's.
 
-    def __init__(self) -> None:
+    ``cancelled``: what the thread is told when the task is cancelled.
+    """
+
+    def __init__(self, cancelled: Callable[[], BaseException] = asyncio.CancelledError) -> None:
+        self._cancelled = cancelled
         self._loop = asyncio.get_running_loop()
         self._server = threading.current_thread()
         self._task = asyncio.current_task()
@@ -96,13 +103,13 @@ class Errands:
 
     # --- in the task
     async def serve(self) -> Any:
-        """Do what is asked until the thread ends: what it ended with. Cancelled, whoever asks on is cancelled too."""
+        """Do what is asked until the thread ends: what it ended with."""
         try:
             while (errand := await self._next()) is not None:
                 if not errand.is_called_off:
                     await self._do(errand)
         except asyncio.CancelledError:
-            self._close(asyncio.CancelledError("the run was cancelled"))
+            self._close(self._cancelled())
             raise
         finally:
             self._close(HandleClosed("the process was let go", hint="open it again, or run the agent again"))
@@ -118,13 +125,17 @@ class Errands:
 
     async def _do(self, errand: _Errand) -> None:
         self._now = errand
+        _adopt(errand.context)
         try:
             found = errand.make()
-            errand.answer.set_result(await found if inspect.isawaitable(found) else found)
+            is_awaited = inspect.isawaitable(found) and not hasattr(found, "__aenter__")
+            errand.answer.set_result(await found if is_awaited else found)
+        except asyncio.CancelledError as exc:
+            errand.answer.set_exception(exc if errand.is_called_off else self._cancelled())
+            if self._is_over(errand):
+                raise
         except BaseException as exc:  # sys.exit() too is for the thread, not for the loop: it waits for whatever it is
             errand.answer.set_exception(exc)
-            if isinstance(exc, asyncio.CancelledError) and self._is_over(errand):
-                raise
         finally:
             self._now = None
             if errand.is_called_off and self._task is not None:  # also where its code went on, as if it were not
@@ -187,6 +198,13 @@ class Errands:
             raise closed() from exc
 
 
+def _adopt(context: Context) -> None:
+    """What the thread has set is what bodies see, as in async code; which call they belong to is the task's to know."""
+    for variable, value in context.items():
+        if variable is not CURRENT and variable.get(_UNSET) is not value:
+            variable.set(value)
+
+
 def bridge(ask: Callable[[Callable[[], Any]], Any], found: Any) -> Any:
     """``found``, as a thread can use it: context managers, iterators and objects of the event loop are wrapped."""
     if hasattr(found, "__aenter__") and hasattr(found, "__aexit__"):
@@ -195,8 +213,12 @@ def bridge(ask: Callable[[Callable[[], Any]], Any], found: Any) -> Any:
         return _iterated(ask, found)
     if inspect.iscoroutinefunction(found):  # what wrap_model and wrap_tool make
         return wraps(found)(lambda *arguments, **options: bridge(ask, ask(partial(found, *arguments, **options))))
-    module = type(found).__module__
-    return Bridged(ask, found) if module.startswith("seekpoint.") and _has_coroutines(type(found)) else found
+    return _bridged(ask, found)
+
+
+def _bridged(ask: Callable[[Callable[[], Any]], Any], found: Any) -> Any:
+    is_ours = type(found).__module__.startswith("seekpoint.")
+    return Bridged(ask, found) if is_ours and _has_coroutines(type(found)) else found
 
 
 def _has_coroutines(kind: type) -> bool:
@@ -251,7 +273,7 @@ class Bridged:
         if name.startswith("_"):
             raise AttributeError(name)
         found = self._ask(lambda: _Held(getattr(self._target, name))).value
-        return partial(self._call, found) if inspect.isroutine(found) else found
+        return partial(self._call, found) if inspect.isroutine(found) else _bridged(self._ask, found)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name.startswith("_"):

@@ -116,7 +116,7 @@ class _LoopThread:
     def _done(self, answer: Future[Any]) -> None:
         del self._tasks[answer]
         if not answer.done():
-            answer.set_exception(asyncio.CancelledError())
+            answer.set_exception(closed() if self._is_ended else asyncio.CancelledError())
 
 
 async def _answered(make: Callable[[], Any], answer: Future[Any]) -> None:
@@ -248,14 +248,15 @@ class SyncOpening:
                 if not self._looped.is_gone:
                     self._served.result()
         except BaseException as exc:
-            if exc is not error:
+            # Of an error that comes through here it is known already that the process, or the node, was closed.
+            if exc is not error and not (error and isinstance(exc, asyncio.CancelledError | HandleClosed)):
                 raise
         finally:  # an interrupt is no failure of the process: it is released as it stands, as a cancelled task's is
             leave(self._served, self._looped.call_off)
 
     async def _serve(self) -> None:
         async with self._make() as process:
-            errands = Errands()
+            errands = Errands(closed)
             self._ready.set_result((process, errands))
             await errands.serve()
 

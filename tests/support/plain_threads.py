@@ -1,0 +1,52 @@
+"""Threads of plain code: one that must end, and a main thread that is interrupted."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+__all__ = ["interrupt_main", "main_waits", "outcome"]
+
+
+def outcome(work: Callable[[], object]) -> object:
+    """What ``work()`` gave or raised, in a thread that must end."""
+    ended: list[object] = []
+
+    def working() -> None:
+        try:
+            ended.append(work())
+        except BaseException as exc:
+            ended.append(exc)
+
+    thread = threading.Thread(target=working, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert ended, "it waits for ever"
+    return ended[0]
+
+
+def main_waits() -> bool:
+    """Whether the main thread waits for an answer."""
+    main = threading.main_thread().ident
+    assert main is not None
+    return sys._current_frames()[main].f_code is threading.Condition.wait.__code__
+
+
+def interrupt_main(ready: threading.Event, may: Callable[[], bool] = lambda: True) -> threading.Thread:
+    """Ctrl-C, once it is ``ready`` and the main thread waits, if it ``may`` by then. The thread that does it."""
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def strike() -> None:
+        assert ready.wait(60)
+        while threading.main_thread().is_alive() and not main_waits():
+            time.sleep(0.01)
+        if may():
+            signal.pthread_kill(main, signal.SIGINT)
+
+    thread = threading.Thread(target=strike, daemon=True)
+    thread.start()
+    return thread
