@@ -72,6 +72,7 @@ class Desk:
         self.records = records
         self.strict = strict
         self.divergence: ReplayDivergence | None = None
+        self._is_closed = False
         self.main = Scope(self, "", task=task, records=records)
         self.turn = 0
         """The turn the main code is in; 0 before the first one."""
@@ -105,6 +106,10 @@ class Desk:
             self._on_call(place)
         return place
 
+    def close(self) -> None:
+        """The run was cancelled: who asks on is."""
+        self._is_closed = True
+
     def place_write(self, digest: str) -> Place:
         """The place of a content write: its key is its position.
 
@@ -126,6 +131,8 @@ class Desk:
     def _placed(self, scope: Scope, kind: str, suffix: str, digest: str) -> Place:
         if self.divergence is not None:
             raise self.divergence
+        if self._is_closed:
+            raise asyncio.CancelledError("the run was cancelled, and asks on")
         if scope.prefix is None:
             self._claim_branch(scope, kind, suffix, digest)
         key = f"{scope.prefix}{suffix}"

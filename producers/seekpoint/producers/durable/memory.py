@@ -66,6 +66,10 @@ class Memory(StepCalls, DecisionCalls, BudgetCalls, WaitCalls, TurnCalls):
             task=process.task, on_difference=self._note, on_call=self.cancelling.check_call,
         )  # fmt: skip
 
+    def hand_over(self, task: asyncio.Task[Any] | None) -> None:
+        """From here on the calls of ``task`` are those of the main code."""
+        self._process.task = self.desk.main.task = task
+
     def _note(self, difference: Difference) -> None:
         key, position, kind, expected, actual, _ = difference
         self._process.send(b.Diverged(key, position, kind, dump(expected), dump(actual)))

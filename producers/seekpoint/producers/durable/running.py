@@ -105,7 +105,7 @@ class _Run:
 
     async def _result(self, asked: Any) -> b.Json:
         process = self.process
-        result = await self.agent.run(process, asked)
+        result = await self._called(asked)
         await process.children.settle()
         await process.flush()
         await process.check_read()
@@ -116,6 +116,27 @@ class _Run:
                 limit=process.limits.record_bytes,
             )  # fmt: skip
         return text
+
+    async def _called(self, asked: Any) -> Any:
+        """What the code gives. It has a task of its own: where the run's is cancelled, from outside, the code is told,
+        and what it asks for on its way out is refused. Written down where it was cut off, it would be in the way of
+        the run that resumes there."""
+        process, told = self.process, None
+        code = asyncio.ensure_future(self.agent.run(process, asked))
+        process.hand_over(code)
+        try:
+            while not code.done():
+                try:
+                    await asyncio.wait([code])
+                except asyncio.CancelledError as exc:
+                    told = exc
+                    process.desk.close()
+                    code.cancel(*exc.args)
+        finally:
+            process.hand_over(asyncio.current_task())
+        if told is not None:
+            raise told from None if code.cancelled() else code.exception()
+        return await code
 
     # --- the beginning
     def _begin(self, given: Any) -> Any:
