@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -132,6 +133,35 @@ async def test_a_compensation_is_found_by_name_where_its_code_does_not_run_again
         assert [one.status for one in process.state.obligations] == ["open"]
     assert MADE == ["12 no. 12 p/undo/book:1"]
     assert ledger.taken_back == ["5 of 'paid 5'"]
+
+
+class Desk:
+    """As a user's: what it does needs the desk itself, which no journal has."""
+
+    def __init__(self, room: str = "") -> None:
+        self.room = room
+
+    def unbook(self, room: str = "") -> None:
+        """Would run without a desk, on nothing."""
+        MADE.append(f"{self}: {room}")
+
+    __call__ = unbook
+
+
+@pytest.mark.parametrize("compensate", [Desk("hall").unbook, Desk("hall"), partial(Desk.unbook, Desk("hall"))])
+async def test_a_compensation_that_is_an_objects_is_not_found_by_name(node: Node, compensate: Any) -> None:
+    """Its class would be called in its place, and the debt be gone: it stays open until the code names the object."""
+    async with node.open("p") as process:
+        await process.effect("book", str, "12", compensate=compensate)
+    async with node.open("p") as process:
+        with pytest.raises(ObligationStuck) as caught:
+            await process.compensate()
+        assert "import the module" in str(caught.value.__cause__)
+        assert [one.status for one in process.state.obligations] == ["open"]
+        assert not MADE
+        await process.effect("book", str, "12", compensate=compensate)
+        await process.compensate()
+        assert not process.state.obligations
 
 
 async def test_an_effect_that_is_settled_later_is_owed_from_then_on(node: Node, ledger: Ledger) -> None:

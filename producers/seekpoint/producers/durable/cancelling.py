@@ -10,7 +10,9 @@ written. A cancelled process never runs on: whoever runs it again only ends what
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from seekpoint.producers.durable.desk import Place
@@ -76,7 +78,7 @@ class Cancelling:
 
     def check(self) -> None:
         """Raise ``Cancelled`` if the process was asked to stop; accepts the request first, where it is new."""
-        if self.accept():
+        if _PAYING.get() is not self and self.accept():
             self._told += 1
             if self._told > _PATIENCE:
                 raise asyncio.CancelledError("it was told to stop, and asks on")
@@ -88,6 +90,15 @@ class Cancelling:
         if record is None or not (record.status in _OVER or record.kind in _IN_DOUBT_GOES_ON):
             self.check()
 
+    @contextmanager
+    def paying(self) -> Iterator[None]:
+        """While inside, what is asked is owed: a compensation that is told to stop could never be made."""
+        token = _PAYING.set(self)
+        try:
+            yield
+        finally:
+            _PAYING.reset(token)
+
     def accept(self) -> bool:
         """Whether the process is to stop; a request that waits in the mailbox is accepted."""
         if self._reason is None:
@@ -98,6 +109,10 @@ class Cancelling:
                     self._process.waiting.look_again()
                     break
         return self._reason is not None
+
+
+_PAYING: ContextVar[Cancelling | None] = ContextVar("seekpoint_paying", default=None)
+"""Whose compensation the code that runs is."""
 
 
 async def stop(process: Process) -> None:

@@ -374,9 +374,12 @@ class Desk:
         ]
 
     def _is_inside_an_ended_call(self, key: str) -> bool:
+        """Or inside one that nobody has to ask for: it stands aside, as a compensation does."""
         while key := parent_scope(key)[:-1]:
             record = self.records.get(key)
-            if record is not None and key in self._read and (record.status in _OVER or key in self._ended):
+            if record is None:
+                continue
+            if record.status in _OVER or key in self._ended if key in self._read else key in self._aside:
                 return True
         return False
 

@@ -70,6 +70,7 @@ class EffectRun:
         self._known = Knowledge(process, place, wanted)
         self._confirmed_s = float("-inf")
         self._began_s = 0.0
+        self._has_run = False
         self._moves: Mapping[Move, Callable[[], Awaitable[None]]] = {
             Move.INTEND: self._intend,
             Move.CALL: self._call,
@@ -219,8 +220,18 @@ class EffectRun:
         known, wanted = self._known, self._wanted
         told = {"idempotency_key": known.idempotency_key, "business_key": known.facts.get("business_key")}
         options = {**handed(call, **{**wanted.handed, **told}), **wanted.options}
-        with self._process.desk.inside(self._place):
+        with self._process.desk.inside(self._place, **self._body(call)):
             return await run_body(self._process, call, wanted.arguments, options, wanted.timeout_s, self._place.key)
+
+    def _body(self, call: Callable[..., Any]) -> dict[str, Any]:
+        """How the scope of ``call`` looks on what bodies before it asked. A further one keeps what succeeded, and tries
+        again what failed; so does a reconciler, which may ask something else."""
+        process, key, record = self._process, self._place.key, self._place.record
+        is_first = record is None or (record.attempt == 1 and key in process.desk.records)
+        if is_first and not self._has_run and call is not self._known.reconciler:
+            self._has_run = True
+            return {}
+        return {"records": process.written.calls, "lenient_below_seq": process.written.seq}
 
     # --- other ways to know
     async def _wait(self) -> None:

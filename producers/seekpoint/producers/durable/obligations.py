@@ -6,6 +6,7 @@ cannot be made is stuck: it stays in the state for a person to see, and the ones
 
 from __future__ import annotations
 
+import inspect
 import logging
 import sys
 from collections.abc import Callable
@@ -86,7 +87,8 @@ async def _run(process: Process, obligation: Obligation) -> None:
         handed={"output": output},
     )
     place = Place(key, 0, process.written.calls.get(key), process.desk.main)  # it stands aside: no order binds it
-    await EffectRun(process, place, wanted).through()
+    with process.cancelling.paying():
+        await EffectRun(process, place, wanted).through()
 
 
 def _callable(process: Process, obligation: Obligation) -> Callable[..., Any]:
@@ -97,12 +99,14 @@ def _callable(process: Process, obligation: Obligation) -> Callable[..., Any]:
         return found
     module, _, path = obligation.name.partition(":")
     made: Any = sys.modules.get(module)
+    owner: Any = None
     for part in path.split("."):
-        made = getattr(made, part, None)
-    if not callable(made):
+        owner, made = made, getattr(made, part, None)
+    is_method = inspect.isclass(owner) and inspect.isfunction(inspect.getattr_static(owner, part, None))
+    if not inspect.isroutine(made) or is_method:  # of an object only the name of its class is in the journal
         raise UnknownConnector(
             "the compensation of an effect is not known here", process_id=process.process_id, key=obligation.key,
             compensation=obligation.name,
             hint="import the module that defines it before the process is opened, or name a connector",
         )  # fmt: skip
-    return made  # type: ignore[no-any-return]  # callable, as just seen
+    return made
