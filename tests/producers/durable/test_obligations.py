@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from cuts import cuts, of_kind, on_node
 from outside_ledger import Died, Ledger
 from seekpoint.producers import Node, Process, VirtualClock, agent
 from seekpoint.producers.durable import obligations
 from seekpoint.producers.durable.connectors import Connector, Connectors, NotDone
 from seekpoint.producers.durable.resolution import Answer, Effect
 from seekpoint.producers.durable.retries import Retry
-from seekpoint.producers.testing import crash_at
+from seekpoint.producers.testing import assert_replays, crash_at, history_of
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import EffectFailed, EffectUnknown, ObligationStuck
@@ -195,6 +196,54 @@ async def test_a_run_whose_code_fails_takes_back_what_it_did(node: Node, ledger:
     with pytest.raises(EffectFailed, match="taken back"):
         await node.run(run, "p")
     assert ledger.calls["p/pay:1"] == 1
+
+
+async def test_code_that_takes_back_itself_goes_on_where_a_crash_ended_it(ledger: Ledger) -> None:
+    """Cut after any entry: it is not told that it has failed, for it has not, and nothing is taken back twice."""
+
+    @agent("payer")
+    async def run(process: Process, input: Any) -> str:
+        await pay_twice(process, ledger)
+        if not await process.gate("go"):
+            await process.compensate()
+            await process.step("tell", str, "refused")
+        return "refused"
+
+    async def refused(node: Node) -> None:
+        assert await node.run(run, "p", take_over=True) == "refused"
+
+    whole = MemoryLog(partitions=1)
+    await on_node(whole, lambda node: node.deny("p", "go"))
+    await on_node(whole, refused)
+    for log in cuts(whole):
+        await on_node(log, refused)
+        undone = [body.key for body in of_kind(log, b.EffectSettled) if body.key.startswith("undo/")]
+        assert undone == ["undo/pay:2", "undo/pay:1"]
+    await assert_replays(run, history_of(whole, "p"))
+
+
+async def test_code_that_took_back_itself_and_failed_is_told_so(node: Node, ledger: Ledger) -> None:
+    """Mended meanwhile, it would go on as if what it did were still done."""
+
+    @agent("payer")
+    async def run(process: Process, input: Any) -> str:
+        try:
+            await pay_twice(process, ledger)
+            if not mended:
+                raise ValueError("no room left")
+        except ValueError:
+            await process.compensate()
+            raise
+        return "a room"
+
+    mended = False
+    with pytest.raises(ValueError, match="no room left"):
+        await node.run(run, "p")
+    mended = True
+    for _ in range(2):
+        with pytest.raises(EffectFailed, match="taken back"):
+            await node.run(run, "p")
+    assert ledger.taken_back == ["7 of 'paid 7'", "5 of 'paid 5'"]
 
 
 async def test_a_run_that_can_go_on_takes_nothing_back(node: Node, ledger: Ledger) -> None:

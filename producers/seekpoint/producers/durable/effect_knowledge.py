@@ -74,9 +74,15 @@ class Knowledge:
 
     @property
     def is_taken_back(self) -> bool:
-        """Whether it was compensated, and that is over: a run that has yet to take back more must get there again."""
+        """Whether it was compensated, and that is over: a run that has yet to take back more must get there again.
+
+        So must code that took it back itself and has not failed since, as the marks of ``obligations`` tell.
+        """
         written = self._process.written
-        undone = written.calls.get(UNDO + self.key)
+        mark = UNDO + self.key
+        if mark in written.patches and f"{mark}/" not in written.patches:
+            return False
+        undone = written.calls.get(mark)
         over = written.cancelled is None and all(one.status == "stuck" for one in written.obligations)
         return over and undone is not None and undone.status == Status.SUCCEEDED
 

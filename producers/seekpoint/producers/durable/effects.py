@@ -11,7 +11,7 @@ from seekpoint.producers.durable.differences import changed
 from seekpoint.producers.durable.digest import arguments_text, text_digest
 from seekpoint.producers.durable.effect_knowledge import Wanted
 from seekpoint.producers.durable.effect_runs import EffectRun
-from seekpoint.producers.durable.obligations import compensate
+from seekpoint.producers.durable.obligations import compensate, note_asked
 from seekpoint.producers.durable.outside import Outside
 from seekpoint.producers.durable.resolution import Effect
 from seekpoint.producers.durable.retries import Retry
@@ -94,6 +94,8 @@ class EffectCalls:
         ``ObligationStuck`` if any is. Safe to call again: what was taken back is not taken back twice.
         """
         process: Process = self  # type: ignore[assignment]  # a mixin of it
+        if process.is_agents:
+            note_asked(process)
         await compensate(process)
 
 

@@ -136,6 +136,11 @@ class Memory(StepCalls, DecisionCalls, BudgetCalls, WaitCalls, TurnCalls):
         """The agent's code has ended: what is written now is written by others. What it left is made again by it."""
         self._writes = self._kept = None
 
+    @property
+    def is_agents(self) -> bool:
+        """Whether an agent's code runs as it, which may run again."""
+        return self._writes is not None
+
     def begin_turn(self, number: int) -> None:
         """From here on turn ``number`` is under way."""
         live, resumed = self._process.written, not self.desk.turn

@@ -10,6 +10,7 @@ import inspect
 import logging
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.producers.durable.desk import Place
@@ -19,13 +20,13 @@ from seekpoint.producers.durable.effect_runs import EffectRun
 from seekpoint.producers.durable.retries import Retry
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.calls import Obligation
-from seekpoint.schemas.errors import EffectFailed, EffectUnknown, ObligationStuck, UnknownConnector
+from seekpoint.schemas.errors import EffectFailed, EffectUnknown, LimitExceeded, ObligationStuck, UnknownConnector
 from seekpoint.schemas.values import load
 
 if TYPE_CHECKING:
     from seekpoint.producers.process import Process
 
-__all__ = ["COMPENSATION_RETRY", "compensate"]
+__all__ = ["COMPENSATION_RETRY", "compensate", "note_asked"]
 
 logger = logging.getLogger("seekpoint.producers")
 
@@ -47,6 +48,25 @@ async def compensate(process: Process) -> None:
         raise ObligationStuck(
             "compensations are still owed", process_id=process.process_id, keys=left
         ) from cause  # fmt: skip
+
+
+def note_asked(process: Process) -> None:
+    """Write down that the agent's own code takes its effects back: it knows, and goes on, also when it runs again."""
+    _mark(process, [f"{UNDO}{obligation.key}" for obligation in process.written.obligations])
+
+
+def note_failed(process: Process) -> None:
+    """Write down that the code has failed all the same: run again, it is told of what it took back."""
+    asked = [mark for mark in process.written.patches if mark.startswith(UNDO) and not mark.endswith("/")]
+    _mark(process, [f"{mark}/" for mark in asked])
+
+
+def _mark(process: Process, marks: list[str]) -> None:
+    """As markers of changes, whose names have no slash: they say as well which way code goes that runs again."""
+    for mark in marks:
+        if mark not in process.written.patches:
+            with suppress(LimitExceeded):  # what is owed is paid, whether there is room for the mark or not
+                process.send(b.PatchMarked(mark))
 
 
 async def _pay(process: Process, obligation: Obligation) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from seekpoint.producers.durable.agents import Agent, check_is_agent
 from seekpoint.producers.durable.differences import add_difference
 from seekpoint.producers.durable.failures import unwrapped
+from seekpoint.producers.durable.obligations import compensate, note_failed
 from seekpoint.producers.durable.prompts import first_difference
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.dataclass import dataclass
@@ -181,9 +182,11 @@ class _Run:
     async def _take_back(self, error: BaseException) -> None:
         """A run whose code failed owes what its effects did; one that can go on later owes nothing yet."""
         failed = not isinstance(error, SeekpointError) or isinstance(error, EffectFailed | EffectDuplicate)
-        if failed and self.process.is_open and self.process.written.obligations:
-            with suppress(ObligationStuck):  # they stay in the state, and the agent's own error says more
-                await self.process.compensate()
+        if not failed or not self.process.is_open:
+            return
+        note_failed(self.process)
+        with suppress(ObligationStuck):  # they stay in the state, and the agent's own error says more
+            await compensate(self.process)
 
     def _note(self, error: BaseException) -> None:
         """What the lifecycle says of it. The error itself is recorded as the process is left."""
