@@ -174,7 +174,7 @@ class Process(ContentWrites, Memory, EffectCalls):
         )
         rewound = await self.append(b.Rewound(to_seq, content))
         self._kept = None
-        self._desk = None  # what was asked before counts no more: calls begin anew, as if it were opened again
+        self.begin_anew()  # as if it were opened again
         return rewound
 
     async def confirm(self) -> None:

@@ -94,6 +94,54 @@ async def test_a_cancelled_process_makes_compensations_that_ask(node: Node, log:
     assert (state.lifecycle, state.obligations) == ("stopped", ())
 
 
+async def test_a_process_that_diverged_makes_compensations_that_ask(node: Node, log: MemoryLog) -> None:
+    """It is the code that is another one; what is owed is the same, and asks on its own."""
+    shop, looks = Shop(), [1, 2]
+
+    @agent("traveller")
+    async def run(process: Process, input: Any) -> None:
+        await shop.book_two(process, in_turns=False)
+        await process.step("look", str, looks.pop(0))
+        await process.gate("go")
+
+    task = asyncio.create_task(node.run(run, "p"))
+    await until(lambda: of_kind(log, b.GateOpened))
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await node.cancel("p", "ill")
+    await answer(node)
+    with pytest.raises(Cancelled):
+        await asyncio.wait_for(node.run(run, "p"), 60)
+    assert (shop.unbooked, (await node.recover("p")).state.obligations) == ([2, 1], ())
+    assert not looks
+
+
+async def test_a_child_of_a_compensation_is_not_cancelled_with_the_code(node: Node, log: MemoryLog) -> None:
+    """It was begun to take something back."""
+
+    @agent("clerk")
+    async def clerk(process: Process, input: Any) -> Any:
+        return await process.step("pay back", str, input)
+
+    paid: list[str] = []
+
+    @agent("traveller")
+    async def run(process: Process, input: Any) -> None:
+        async def pay_back(amount: int) -> None:
+            paid.append(await process.spawn(clerk, "clerk-of-p", amount).result())
+
+        await process.effect("pay", str, 5, compensate=pay_back)
+        await process.gate("go")
+
+    task = asyncio.create_task(node.run(run, "p"))
+    await until(lambda: of_kind(log, b.GateOpened))
+    await node.cancel("p", "ill")
+    with pytest.raises(Cancelled):
+        await asyncio.wait_for(task, 60)
+    assert paid == ["5"]
+
+
 async def test_a_cancel_does_not_end_what_a_compensation_waits_for(node: Node, log: MemoryLog) -> None:
     """A run that failed takes back what it did; asked to stop meanwhile, it still does."""
     shop = Shop()

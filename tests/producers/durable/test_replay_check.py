@@ -150,7 +150,7 @@ def test_whatever_a_process_offers_a_check_has_decided_about() -> None:
         # memory of the run, which is the rehearsal's own
         *("begin_turn", "end_replay", "flush", "patched", "desk", "clock", "idempotency_key", "acknowledged"),
         *("cancelling", "children", "outside", "waiting", "caused_by", "hold", "take_back"),
-        *("check_read", "let_tasks_ask", "in_order", "hand_over"),
+        *("check_read", "let_tasks_ask", "in_order", "hand_over", "begin_anew"),
     }
     assert offered - vars(Rehearsal).keys() <= comes_down_to_others
 

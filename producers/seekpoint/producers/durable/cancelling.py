@@ -78,7 +78,7 @@ class Cancelling:
 
     def check(self) -> None:
         """Raise ``Cancelled`` if the process was asked to stop; accepts the request first, where it is new."""
-        if _PAYING.get() is not self and self.accept():
+        if not self.is_paying and self.accept():
             self._told += 1
             if self._told > _PATIENCE:
                 raise asyncio.CancelledError("it was told to stop, and asks on")
@@ -89,6 +89,11 @@ class Cancelling:
         record = place.record
         if record is None or not (record.status in _OVER or record.kind in _IN_DOUBT_GOES_ON):
             self.check()
+
+    @property
+    def is_paying(self) -> bool:
+        """Whether the code that asks is a compensation of this process."""
+        return _PAYING.get() is self
 
     @contextmanager
     def paying(self) -> Iterator[None]:
@@ -124,6 +129,7 @@ async def stop(process: Process) -> None:
         return
     _move(process, _TO_STOPPING)
     await process.children.cancel()
+    process.begin_anew()
     try:
         await process.compensate()
     except BaseException:

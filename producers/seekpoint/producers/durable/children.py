@@ -144,7 +144,7 @@ class Child:
     async def _through(self, sent: asyncio.Future[int] | None) -> _End:
         if sent is not None:
             await sent
-        if self._process.cancelling.is_accepted:
+        if self._process.cancelling.is_accepted and not self._process.cancelling.is_paying:
             await self._process.children.pass_on(self.key, self.child_id)
         end = await self._run()
         succeeded = end.outcome == "succeeded"

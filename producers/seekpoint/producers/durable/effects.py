@@ -94,7 +94,7 @@ class EffectCalls:
         ``ObligationStuck`` if any is. Safe to call again: what was taken back is not taken back twice.
         """
         process: Process = self  # type: ignore[assignment]  # a mixin of it
-        if process.is_agents:
+        if process._writes is not None:  # an agent's code runs, which may run again
             note_asked(process)
         await compensate(process)
 

@@ -136,10 +136,9 @@ class Memory(StepCalls, DecisionCalls, BudgetCalls, WaitCalls, TurnCalls):
         """The agent's code has ended: what is written now is written by others. What it left is made again by it."""
         self._writes = self._kept = None
 
-    @property
-    def is_agents(self) -> bool:
-        """Whether an agent's code runs as it, which may run again."""
-        return self._writes is not None
+    def begin_anew(self) -> None:
+        """The code is over: what is asked from here on stands in no order of its, and did not diverge with it."""
+        self._desk = None
 
     def begin_turn(self, number: int) -> None:
         """From here on turn ``number`` is under way."""
