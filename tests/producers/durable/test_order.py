@@ -60,7 +60,40 @@ async def monitored(process: Process, input: Any) -> str:
     return await process.step("go on", str, "done")
 
 
-@pytest.mark.parametrize("run", [group, monitored], ids=lambda run: run.name)
+@agent("written")
+async def written(process: Process, input: Any) -> str:
+    async def monitor() -> None:
+        try:
+            await process.step("watch", for_ever)
+        finally:
+            await process.step("tidy", str, 1)
+
+    watching = asyncio.create_task(monitor())
+    await process.update("is", "watched")  # acknowledged once the task has begun
+    watching.cancel()
+    await asyncio.wait([watching])
+    return await process.step("go on", str, "done")
+
+
+@agent("quick")
+async def quick(process: Process, input: Any) -> str:
+    async def at_once() -> None:
+        raise ValueError
+
+    async def beside() -> None:
+        await process.step("look", str, 1)
+        await process.step("wait", for_ever)
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(beside())
+            await process.step("fail", at_once)
+    except* ValueError:
+        pass
+    return await process.step("go on", str, "done")
+
+
+@pytest.mark.parametrize("run", [group, monitored, written, quick], ids=lambda run: run.name)
 async def test_a_task_that_was_cancelled_is_cancelled_after_the_same_calls(run: Agent) -> None:
     """What cancels it is answered at once in a run that follows: not before it asked for what it had asked for. Through
     a crash after any entry, and one more in the run that resumed."""
@@ -70,6 +103,41 @@ async def test_a_task_that_was_cancelled_is_cancelled_after_the_same_calls(run: 
     for crashed in cuts(log):
         assert await on_node(crashed, lambda node: node.run(run, "p", take_over=True)) == "done"
         await assert_replays(run, entries_of(crashed))
+
+
+async def first_ones(process: Process, input: Any) -> list[str]:
+    gone, late = asyncio.Event(), asyncio.Event()
+
+    async def branch(name: str, after: asyncio.Event, then: asyncio.Event) -> str:
+        async def body() -> str:
+            await after.wait()
+            return name
+
+        found = await process.step(name, body)
+        then.set()
+        return found
+
+    async def last() -> str:
+        await asyncio.sleep(0)
+        gone.set()
+        return await process.step("last", str, "last")
+
+    tasks = {asyncio.create_task(branch("behind", late, asyncio.Event())),
+             asyncio.create_task(branch("first", gone, late)), asyncio.create_task(last())}  # fmt: skip
+    came: list[str] = []
+    while tasks:
+        done, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        came += sorted(task.result() for task in done if task.result() != "last")
+    return await process.step("end", list, came)
+
+
+async def test_answers_come_one_by_one_as_they_came() -> None:
+    """Code that takes whoever is first gets the same one first, though all of them are there at once."""
+    run, log = agent("first")(first_ones), MemoryLog(partitions=1)
+    assert await on_node(log, lambda node: node.run(run, "p")) == ["first", "behind"]
+    await assert_replays(run, entries_of(log))
+    for crashed in cuts(log):
+        assert await on_node(crashed, lambda node: node.run(run, "p", take_over=True)) == ["first", "behind"]
 
 
 async def test_a_branch_that_is_gone_is_waited_for_once(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,8 +78,8 @@ class Memory(StepCalls, DecisionCalls, BudgetCalls, WaitCalls, TurnCalls):
         self, place: Place, answer: Callable[..., Coroutine[Any, Any, T]], *given: Any
     ) -> Coroutine[Any, Any, T]:
         """``answer(*given)``, of the call at ``place``, held back until what came before it was asked for too."""
-        record, prefix = place.record, place.scope.prefix
-        return answer(*given) if self.desk.order.is_due(record, prefix) else self._held_back(place, answer, given)
+        is_free = self.desk.order.is_free(place.scope.prefix)
+        return answer(*given) if is_free else self._held_back(place, answer, given)
 
     async def _held_back(
         self, place: Place, answer: Callable[..., Coroutine[Any, Any, T]], given: tuple[Any, ...]
@@ -128,7 +128,7 @@ class Memory(StepCalls, DecisionCalls, BudgetCalls, WaitCalls, TurnCalls):
         process = self._process
         self._desk = self._new_desk()
         live = process.written
-        self._writes = Writes(self._desk, live, process.limits, process.append, process.acknowledged)
+        self._writes = Writes(self._desk, live, process.limits, process.append, process.acknowledged, self.in_order)
         if self.conduct.detail is not Detail.FULL:
             self._kept = Kept(View(live, live.start_frame, process.limits), self.conduct.detail)
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterator, Mapping
-from enum import Enum
+from heapq import heapify, heappop, heappush, heapreplace
+from itertools import count
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from seekpoint.producers.durable.scopes import BRANCH, parent_scope
 
@@ -20,21 +21,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Order"]
 
+_Held: TypeAlias = "tuple[float, int, str | None, asyncio.Future[None]]"
+"""An answer that is held back: the seq it ended at, who came first among equals, the scope, what tells it to go."""
+
 _PATIENCE_S = 5.0
 """How long nobody has to ask for anything before nobody is waited for any more."""
 _QUIET_ROUNDS = 10
-"""Rounds of the event loop in which nobody asks for anything: what was perhaps asked for is not waited for longer."""
+"""Rounds of the event loop in which nobody asks for anything: whoever could ask by now has asked."""
+_ROUNDS_AFTER_ITS_NEXT = 1
+"""The same, once who was answered has asked for its next: a hundred branches of hundreds of calls have to be quick."""
 _OVER = frozenset({"succeeded", "failed"})
 _ASKS_AGAIN = frozenset({"step", "decision"})
-
-
-class _Wait(Enum):
-    """What a call is held back by."""
-
-    NOTHING = 0
-    PERHAPS = 1
-    """What was perhaps asked for before it ended."""
-    SURELY = 2
 
 
 class Order:
@@ -42,58 +39,116 @@ class Order:
 
     def __init__(self, records: Mapping[str, Call], read: Collection[str]) -> None:
         self._read = read
-        asked = sorted(_to_be_asked(records))
-        # Of a call in doubt the record says when it was last tried, not when it was first asked for.
-        self._tried_again = [(seq, key) for seq, key in asked if _is_tried_again(records[key])]
-        self._left = [one for one in asked if not _is_tried_again(records[one[1]])]
-        self._at = 0
-        self._asked: asyncio.Future[None] | None = None
+        self._left: dict[str, list[tuple[int, str]]] = {}
+        for seq, key in sorted(_to_be_asked(records), reverse=True):
+            self._left.setdefault(parent_scope(key), []).append((seq, key))
+        self._first = sorted((left[-1][0], scope) for scope, left in self._left.items())
+        self._held: list[_Held] = []
+        self._count = count()
+        self._looks: asyncio.Handle | None = None
+        self._seen, self._quiet = 0, 0
+        self._answered: str | None = None
+        """The scope of who was answered last, until it asks for its next."""
+
+    def is_free(self, prefix: str | None) -> bool:
+        """Whether a call of the scope ``prefix`` comes before nothing and behind nobody: it is answered at once."""
+        return not self._held and self._first_of_others(prefix) == inf
 
     def is_due(self, call: Call | None, prefix: str | None) -> bool:
         """Whether ``call``, of the scope ``prefix``, may be answered; one that has not ended comes after all of them.
 
         Calls of one scope never wait for each other: the program orders them.
         """
-        return self._held_by(call, prefix) is _Wait.NOTHING
+        return self._first_of_others(prefix) >= _ended_at(call)
 
     async def until_due(self, call: Call | None, prefix: str | None) -> None:
-        """Return once it is."""
-        quiet, seen = 0, len(self._read)
-        while (wait := self._held_by(call, prefix)) is not _Wait.NOTHING and quiet <= _QUIET_ROUNDS:
-            if wait is _Wait.PERHAPS:
-                await asyncio.sleep(0)
-                quiet, seen = (quiet + 1 if seen == len(self._read) else 0), len(self._read)
-                continue
-            self._asked = self._asked or asyncio.get_running_loop().create_future()
-            if not (await asyncio.wait({self._asked}, timeout=_PATIENCE_S))[0]:
-                self.give_up()
+        """Return once it is, and what is due before it was answered, and whoever got that has asked for more."""
+        if not self.is_free(prefix):
+            answered = asyncio.get_running_loop().create_future()
+            heappush(self._held, (_ended_at(call), next(self._count), prefix, answered))
+            if prefix is not None and prefix == self._answered:
+                self._answered = None
+                self._seen, self._quiet = len(self._read), _QUIET_ROUNDS - _ROUNDS_AFTER_ITS_NEXT
+            self._look_soon()
+            await answered
 
-    def _held_by(self, call: Call | None, prefix: str | None) -> _Wait:
-        before = call.seq if call is not None and call.status in _OVER else inf
-        left, read = self._left, self._read
-        while self._at < len(left) and left[self._at][1] in read:
-            self._at += 1
-        for at in range(self._at, len(left)):
-            seq, key = left[at]
-            if seq >= before:
+    def _first_of_others(self, prefix: str | None) -> float:
+        """The seq of the first call that was not asked for yet, in any scope but this."""
+        mine: list[tuple[int, str]] = []
+        while self._first:
+            seq, scope = self._first[0]
+            left = self._left[scope]
+            while left and left[-1][1] in self._read:
+                left.pop()
+            if not left:
+                heappop(self._first)
+            elif left[-1][0] != seq:
+                heapreplace(self._first, (left[-1][0], scope))
+            elif scope == prefix:
+                mine.append(heappop(self._first))
+            else:
                 break
-            if key not in read and parent_scope(key) != prefix:
-                return _Wait.SURELY
-        others = [seq for seq, key in self._tried_again if key not in read and parent_scope(key) != prefix]
-        if not others:
-            return _Wait.NOTHING
-        return _Wait.SURELY if others[0] < before else _Wait.PERHAPS
+        found = self._first[0][0] if self._first else inf
+        for one in mine:
+            heappush(self._first, one)
+        return found
+
+    def _look_soon(self) -> None:
+        if self._looks is None:
+            self._looks = asyncio.get_running_loop().call_soon(self._look)
+
+    def _look(self) -> None:
+        """Answer who is next, once nobody asks for anything any more; wait for who has to ask before, not for ever."""
+        loop, self._looks = asyncio.get_running_loop(), None
+        self._quiet = self._quiet + 1 if self._seen == len(self._read) else 0
+        self._seen = len(self._read)
+        if self._quiet > _QUIET_ROUNDS:
+            if not self._answer_next():
+                if self._held:
+                    self._looks = loop.call_later(_PATIENCE_S, self._lose_patience)
+                return
+            self._quiet = 0
+        self._look_soon()
+
+    def _answer_next(self) -> bool:
+        while self._held and self._held[0][-1].done():  # cancelled
+            heappop(self._held)
+        if self._held and self._first_of_others(self._held[0][2]) >= self._held[0][0]:
+            return self._answer(heappop(self._held))
+        due = [one for one in self._held if not one[-1].done() and self._first_of_others(one[2]) >= one[0]]
+        if due:  # of the scope that all others wait for
+            self._held.remove(first := min(due))
+            heapify(self._held)
+            return self._answer(first)
+        return False
+
+    def _answer(self, held: _Held) -> bool:
+        self._answered = held[2]
+        held[-1].set_result(None)
+        return True
+
+    def _lose_patience(self) -> None:
+        self._looks = None
+        if any(not one[-1].done() for one in self._held):
+            self.give_up()
 
     def look_again(self) -> None:
         """Something was asked for: whoever waits looks whether it was that."""
-        if self._asked is not None:
-            self._asked.set_result(None)
-            self._asked = None
+        if isinstance(self._looks, asyncio.TimerHandle):
+            self._looks.cancel()
+            self._looks = None
+            self._look_soon()
 
     def give_up(self) -> None:
         """From here on everything is due."""
-        self._left, self._tried_again = [], []
+        self._left, self._first = {}, []
         self.look_again()
+        if self._held:
+            self._look_soon()
+
+
+def _ended_at(call: Call | None) -> float:
+    return call.seq if call is not None and call.status in _OVER else inf
 
 
 def _to_be_asked(records: Mapping[str, Call]) -> Iterator[tuple[int, str]]:
@@ -102,10 +157,6 @@ def _to_be_asked(records: Mapping[str, Call]) -> Iterator[tuple[int, str]]:
         for key, call in records.items():
             if call.position and _is_asked_again(records, key):
                 yield call.seq, key
-
-
-def _is_tried_again(call: Call) -> bool:
-    return call.attempt > 1 and call.status not in _OVER
 
 
 def _is_asked_again(records: Mapping[str, Call], key: str) -> bool:

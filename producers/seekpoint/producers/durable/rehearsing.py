@@ -195,7 +195,9 @@ class Rehearsal(Process):
     def begin_replay(self) -> None:
         """From here on the agent's code runs."""
         super().begin_replay()
-        self._writes = RehearsalWrites(self.desk, self._state, self._limits, self.append, self.acknowledged)
+        self._writes = RehearsalWrites(
+            self.desk, self._state, self._limits, self.append, self.acknowledged, self.in_order
+        )
 
     @_parking
     def write(self, body: Any) -> Coroutine[Any, Any, Acknowledged]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from seekpoint.producers.durable.desk import Desk
+from seekpoint.producers.durable.desk import Desk, Place
 from seekpoint.producers.durable.views import View
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.calls import Call, turn_of, write_digest
@@ -33,11 +33,13 @@ class Writes:
         limits: Limits,
         append: Callable[[b.Body], Coroutine[Any, Any, Acknowledged]],
         acknowledged: Callable[[int], Acknowledged],
+        in_order: Callable[..., Coroutine[Any, Any, Acknowledged]],
     ) -> None:
         self._desk = desk
         self._limits = limits
         self._append = append
         self._acknowledged = acknowledged
+        self._in_order = in_order
         self._left = {key for key, call in desk.records.items() if call.kind == "write" and call.position}
         self._turns = live.turn
         self._turn_frame = live.turn_frame
@@ -50,8 +52,8 @@ class Writes:
         """Take a place; then write ``body``, unless that was done before."""
         place = self._desk.place_write(write_digest(body))
         if place.record is not None:
-            return self._again(place.key, place.record, body)
-        return self._now(body, place.key)
+            return self._again(place, place.record, body)
+        return self._in_order(place, self._now, body, place.key)
 
     async def _now(self, body: Any, key: str) -> Acknowledged:
         done = await self._append(replace(body, call=key))
@@ -59,17 +61,17 @@ class Writes:
             self.view.write(body)
         return done
 
-    def _again(self, key: str, record: Call, body: b.Body) -> Coroutine[Any, Any, Acknowledged]:
+    def _again(self, place: Place, record: Call, body: b.Body) -> Coroutine[Any, Any, Acknowledged]:
         """At once, when the code asks: what it looks at next has it."""
         misfit = self.view and self.view.write(body)
         if misfit:
             raise ReplayDivergence(
-                f"a write no longer fits where it was made: {misfit[1]}", kind="input", key=key, seq=record.seq,
+                f"a write no longer fits where it was made: {misfit[1]}", kind="input", key=place.key, seq=record.seq,
                 process_id=self._desk.process_id,
             )  # fmt: skip
-        self._left.discard(key)
+        self._left.discard(place.key)
         self._settle()
-        return _done(self._acknowledged(record.seq))
+        return self._in_order(place, _done, self._acknowledged(record.seq))
 
     def begin_turn(self, number: int) -> None:
         """From here on the frame is that of the turn."""
