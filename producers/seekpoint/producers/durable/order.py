@@ -52,7 +52,7 @@ class Order:
 
     def is_free(self, prefix: str | None) -> bool:
         """Whether a call of the scope ``prefix`` comes before nothing and behind nobody: it is answered at once."""
-        return not self._held and self._first_of_others(prefix) == inf
+        return not self._held and (not self._first or self._first_of_others(prefix) == inf)
 
     def is_due(self, call: Call | None, prefix: str | None) -> bool:
         """Whether ``call``, of the scope ``prefix``, may be answered; one that has not ended comes after all of them.
