@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
@@ -81,3 +82,43 @@ async def test_code_that_goes_on_does_not_end_its_run(node: Node, swallows: bool
     found = (await node.recover("p")).state
     assert (found.owner, found.lifecycle) == (None, "running")
     assert await node.run(goes_on, "p") == "waited"
+
+
+async def test_a_turn_that_was_cancelled_is_not_ended_by_code_that_goes_on(node: Node, log: MemoryLog) -> None:
+    """A loop that swallows everything: its turn would count as done. Nor is it marked as changed."""
+    begun = asyncio.Event()
+
+    async def wait() -> str:
+        if not begun.is_set():
+            begun.set()
+            await asyncio.Event().wait()
+        return "waited"
+
+    @agent("loops")
+    async def loops(process: Process, input: Any) -> list[str]:
+        seen = []
+        async for turn in process.turns():
+            try:
+                seen.append(await process.step("wait", wait))
+            except asyncio.CancelledError:
+                process.patched("late")
+            if turn.number == 2:
+                break
+        return seen
+
+    @agent("loops")
+    async def swallows(process: Process, input: Any) -> list[str]:
+        seen = []
+        async for turn in process.turns():
+            with contextlib.suppress(asyncio.CancelledError):
+                seen.append(await process.step("wait", wait))
+            if turn.number == 2:
+                break
+        return seen
+
+    for run in (loops, swallows):
+        begun.clear()
+        await cancelled(node, run, begun)
+    assert of_kind(log, b.TurnEnded) == []
+    assert of_kind(log, b.PatchMarked) == []
+    assert await node.run(swallows, "p") == ["waited", "waited"]

@@ -107,8 +107,12 @@ class Desk:
         return place
 
     def close(self) -> None:
-        """The run was cancelled: who asks on is."""
+        """The run was cancelled: who asks on, or ends a turn, is too."""
         self._is_closed = True
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise asyncio.CancelledError("the run was cancelled, and asks on")
 
     def place_write(self, digest: str) -> Place:
         """The place of a content write: its key is its position.
@@ -131,8 +135,6 @@ class Desk:
     def _placed(self, scope: Scope, kind: str, suffix: str, digest: str) -> Place:
         if self.divergence is not None:
             raise self.divergence
-        if self._is_closed:
-            raise asyncio.CancelledError("the run was cancelled, and asks on")
         if scope.prefix is None:
             self._claim_branch(scope, kind, suffix, digest)
         key = f"{scope.prefix}{suffix}"
@@ -174,6 +176,7 @@ class Desk:
         return Place(key, record.position, record, scope)
 
     def _scope(self) -> Scope:
+        self._check_open()
         scope = CURRENT.get()
         while scope is not None and scope.desk is not self:
             scope = scope.outer
@@ -198,6 +201,7 @@ class Desk:
 
     def check_is_main(self, what: str) -> None:
         """Raise ``Refused`` unless the main code asks: no task of its own, no body of another call."""
+        self._check_open()
         scope = CURRENT.get()
         while scope is not None and scope.desk is not self:
             scope = scope.outer
