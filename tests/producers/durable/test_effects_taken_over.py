@@ -10,7 +10,7 @@ import pytest
 
 from effect_owners import call_of, die_in_call, reopened
 from outside_ledger import Died, Ledger
-from seekpoint.producers import Node
+from seekpoint.producers import Node, Process
 from seekpoint.producers.durable.connectors import Connector, Connectors, Reconciled
 from seekpoint.producers.durable.resolution import Answer, Effect
 from seekpoint.schemas import MemoryLog
@@ -186,13 +186,19 @@ async def test_a_verdict_on_another_key_settles_nothing(node: Node, ledger: Ledg
             await process.effect("pay", ledger.pay, 5, semantics=ONCE)
 
 
+async def in_its_call(node: Node, ledger: Ledger) -> tuple[Process, asyncio.Task[Any]]:
+    """An owner whose call is under way."""
+    owner = await node.open("p")
+    paying = asyncio.create_task(owner.effect("pay", ledger.pay, 5, semantics=ONCE))
+    await ledger.entered.wait()
+    return owner, paying
+
+
 async def test_the_late_outcome_of_a_fenced_owner_settles_as_evidence(node: Node, ledger: Ledger) -> None:
     """Its own entry is stale, and becomes evidence; nobody has to ask or to call again."""
     ledger.gate = asyncio.Event()
     async with Node.in_memory(node._reader, node_id="second") as second:  # type: ignore[arg-type]
-        first = await node.open("p")
-        paying = asyncio.create_task(first.effect("pay", ledger.pay, 5, semantics=ONCE))
-        await ledger.entered.wait()
+        first, paying = await in_its_call(node, ledger)
         heir = await second.open("p", take_over=True)
         with pytest.raises(EffectUnknown):
             await heir.effect("pay", ledger.pay, 5, semantics=ONCE)
@@ -211,9 +217,7 @@ async def test_an_owner_that_knows_it_is_fenced_tells_the_next_one(node: Node, l
     """Its handle is closed, so it sends what came of its call as an external word."""
     ledger.gate = asyncio.Event()
     async with Node.in_memory(node._reader, node_id="second") as second:  # type: ignore[arg-type]
-        first = await node.open("p")
-        paying = asyncio.create_task(first.effect("pay", ledger.pay, 5, semantics=ONCE))
-        await ledger.entered.wait()
+        first, paying = await in_its_call(node, ledger)
         heir = await second.open("p", take_over=True)
         await first.outside.look()
         assert not first.is_open

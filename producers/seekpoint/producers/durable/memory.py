@@ -12,6 +12,7 @@ from seekpoint.producers.durable.decisions import DecisionCalls
 from seekpoint.producers.durable.desk import Desk, Difference, Place
 from seekpoint.producers.durable.differences import changed
 from seekpoint.producers.durable.kept import Kept
+from seekpoint.producers.durable.order import QUIET_ROUNDS
 from seekpoint.producers.durable.steps import StepCalls
 from seekpoint.producers.durable.turns import TurnCalls
 from seekpoint.producers.durable.views import View
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["Memory"]
 
 T = TypeVar("T")
-
-_QUIET_ROUNDS = 10
-"""Rounds of the event loop in which no task asked for anything: none will."""
 
 
 class Memory(StepCalls, DecisionCalls, BudgetCalls, WaitCalls, TurnCalls):
@@ -96,7 +94,7 @@ class Memory(StepCalls, DecisionCalls, BudgetCalls, WaitCalls, TurnCalls):
         """Return once tasks that have only begun have asked for what they can: answered at once, the main code is here
         before they had a turn of the event loop."""
         left, quiet = len(unread()) if self.desk.strict else 0, 0
-        while left and quiet < _QUIET_ROUNDS:
+        while left and quiet < QUIET_ROUNDS:
             await asyncio.sleep(0)
             now = len(unread())
             left, quiet = now, quiet + 1 if now == left else 0

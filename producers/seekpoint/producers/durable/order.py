@@ -19,14 +19,14 @@ from seekpoint.producers.durable.scopes import BRANCH, parent_scope
 if TYPE_CHECKING:
     from seekpoint.schemas.calls import Call
 
-__all__ = ["Order"]
+__all__ = ["QUIET_ROUNDS", "Order"]
 
 _Held: TypeAlias = "tuple[float, int, str | None, asyncio.Future[None]]"
 """An answer that is held back: the seq it ended at, who came first among equals, the scope, what tells it to go."""
 
 _PATIENCE_S = 5.0
 """How long nobody has to ask for anything before nobody is waited for any more."""
-_QUIET_ROUNDS = 10
+QUIET_ROUNDS = 10
 """Rounds of the event loop in which nobody asks for anything: whoever could ask by now has asked."""
 _ROUNDS_AFTER_ITS_NEXT = 1
 """The same, once who was answered has asked for its next: a hundred branches of hundreds of calls have to be quick."""
@@ -52,14 +52,14 @@ class Order:
 
     def is_free(self, prefix: str | None) -> bool:
         """Whether a call of the scope ``prefix`` comes before nothing and behind nobody: it is answered at once."""
-        return not self._held and (not self._first or self._first_of_others(prefix) == inf)
+        return not self._held and (not self._first or self.is_due(inf, prefix))
 
-    def is_due(self, call: Call | None, prefix: str | None) -> bool:
-        """Whether ``call``, of the scope ``prefix``, may be answered; one that has not ended comes after all of them.
+    def is_due(self, ended_at: float, prefix: str | None) -> bool:
+        """Whether a call of the scope ``prefix`` that ended at this seq may be answered.
 
         Calls of one scope never wait for each other: the program orders them.
         """
-        return self._first_of_others(prefix) >= _ended_at(call)
+        return self._first_of_others(prefix) >= ended_at
 
     async def until_due(self, call: Call | None, prefix: str | None) -> None:
         """Return once it is, and what is due before it was answered, and whoever got that has asked for more."""
@@ -68,7 +68,7 @@ class Order:
             heappush(self._held, (_ended_at(call), next(self._count), prefix, answered))
             if prefix is not None and prefix == self._answered:
                 self._answered = None
-                self._seen, self._quiet = len(self._read), _QUIET_ROUNDS - _ROUNDS_AFTER_ITS_NEXT
+                self._seen, self._quiet = len(self._read), QUIET_ROUNDS - _ROUNDS_AFTER_ITS_NEXT
             self._look_soon()
             await answered
 
@@ -102,7 +102,7 @@ class Order:
         loop, self._looks = asyncio.get_running_loop(), None
         self._quiet = self._quiet + 1 if self._seen == len(self._read) else 0
         self._seen = len(self._read)
-        if self._quiet > _QUIET_ROUNDS:
+        if self._quiet > QUIET_ROUNDS:
             if not self._answer_next():
                 if self._held:
                     self._looks = loop.call_later(_PATIENCE_S, self._lose_patience)
@@ -113,9 +113,9 @@ class Order:
     def _answer_next(self) -> bool:
         while self._held and self._held[0][-1].done():  # cancelled
             heappop(self._held)
-        if self._held and self._first_of_others(self._held[0][2]) >= self._held[0][0]:
+        if self._held and self.is_due(self._held[0][0], self._held[0][2]):
             return self._answer(heappop(self._held))
-        due = [one for one in self._held if not one[-1].done() and self._first_of_others(one[2]) >= one[0]]
+        due = [one for one in self._held if not one[-1].done() and self.is_due(one[0], one[2])]
         if due:  # of the scope that all others wait for
             self._held.remove(first := min(due))
             heapify(self._held)
@@ -148,6 +148,7 @@ class Order:
 
 
 def _ended_at(call: Call | None) -> float:
+    """Its seq; one that has not ended comes after all of them."""
     return call.seq if call is not None and call.status in _OVER else inf
 
 
