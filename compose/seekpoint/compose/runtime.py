@@ -174,7 +174,9 @@ def _fetch(progress: Progress) -> list[str]:
         environment = jgo.build(_COORDINATES, resolver=PythonResolver(progress_callback=_reporter(progress)))
     except Exception as exc:
         raise ClusterFailed(
-            f"Kafka's jars could not be fetched: {exc}", hint="check the network (and the proxy's settings), try again"
+            f"Kafka's jars could not be fetched: {exc}",
+            hint="check the network and the proxy's settings (REQUESTS_CA_BUNDLE, if it has certificates of its own); "
+            "try again",
         ) from exc
     jars = sorted(str(jar) for folder in ("jars", "modules") for jar in (environment.path / folder).glob("*.jar"))
     for jar in jars:
