@@ -58,7 +58,7 @@ def test_a_running_local_cluster_is_found_and_named(capsys: pytest.CaptureFixtur
 def test_what_was_said_wins_over_the_local_cluster(
     way: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By an option, the environment, ``seekpoint.toml`` or another file; then nothing is said."""
+    """By an option, the environment, ``seekpoint.toml`` or another file. A file that nobody named is told."""
     if way == "environment":
         monkeypatch.setenv("SEEKPOINT_BOOTSTRAP_SERVERS", "there:1")
     if way in ("toml", "config"):
@@ -66,7 +66,28 @@ def test_what_was_said_wins_over_the_local_cluster(
     found = settings(None, "there:1" if way == "option" else None, "other.toml" if way == "config" else None)
     assert found.bootstrap_servers == "there:1"
     assert found.redis_url == Settings().redis_url
-    assert capsys.readouterr().err == ""
+    assert capsys.readouterr().err == ("using the settings in seekpoint.toml\n" if way == "toml" else "")
+
+
+def test_a_command_names_the_file_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A variable that was exported long ago is easily forgotten."""
+    Path("other.toml").write_text('bootstrap_servers = "there:1"\n')
+    monkeypatch.setenv("SEEKPOINT_CONFIG", "other.toml")
+    assert settings().bootstrap_servers == "there:1"
+    assert capsys.readouterr().err == "using the settings in other.toml\n"
+
+
+def test_a_hostile_file_in_the_working_directory_loads_nothing(shell: Shell) -> None:
+    """The command names the file, the option and the way, before it connects anywhere; naming the file allows it."""
+    Path("seekpoint.toml").write_text('bootstrap_servers = "127.0.0.1:1"\nfolds = ["evil"]\n')
+    Path("evil.py").write_text("raise SystemExit(77)\n")
+    ran = shell("ps")
+    assert ran.code == 2
+    for word in ("seekpoint.toml", "folds", "--config seekpoint.toml", "SEEKPOINT_CONFIG=seekpoint.toml"):
+        assert word in ran.err
+    assert shell("ps", "--config", "seekpoint.toml").code == 3
 
 
 @pytest.mark.usefixtures("local")

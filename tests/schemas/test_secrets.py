@@ -75,7 +75,8 @@ class TestSecrets:
         assert load({"SEEKPOINT_REDIS_PASSWORD_FILE": str(file)}).redis == {"password": secret}
         assert Settings(kafka={"sasl.password.file": str(file)}).kafka == {"sasl.password": secret}
         toml(f'[kafka]\nsasl.password.file = "{file}"\n[redis]\npassword_file = "{file}"')
-        assert (load().kafka, load().redis) == ({"sasl.password": secret}, {"password": secret})
+        named = load({"SEEKPOINT_CONFIG": "seekpoint.toml"})
+        assert (named.kafka, named.redis) == ({"sasl.password": secret}, {"password": secret})
 
     def test_the_whole_redis_url_may_lie_in_a_file(self, tmp_path: Path, toml: Callable[[str], Path]) -> None:
         """As it holds a password."""
@@ -83,15 +84,16 @@ class TestSecrets:
         file.write_text("redis://:pw@cache\n")
         assert load({"SEEKPOINT_REDIS_URL_FILE": str(file)}).redis_url == "redis://:pw@cache"
         toml(f'redis_url_file = "{file}"')
-        assert load().redis_url == "redis://:pw@cache"
-        assert load({"SEEKPOINT_REDIS_URL": "none"}).redis_url is None
+        assert load({"SEEKPOINT_CONFIG": "seekpoint.toml"}).redis_url == "redis://:pw@cache"
+        assert load({"SEEKPOINT_CONFIG": "seekpoint.toml", "SEEKPOINT_REDIS_URL": "none"}).redis_url is None
 
     def test_a_value_above_beats_a_file_below(self, tmp_path: Path, toml: Callable[[str], Path]) -> None:
         """Precedence is by source, not by kind."""
         file = tmp_path / "secret"
         file.write_text("from the file")
         toml(f'[kafka]\nsasl.password.file = "{file}"')
-        assert load({"SEEKPOINT_KAFKA_SASL_PASSWORD": "env"}).kafka == {"sasl.password": "env"}
+        environ = {"SEEKPOINT_CONFIG": "seekpoint.toml", "SEEKPOINT_KAFKA_SASL_PASSWORD": "env"}
+        assert load(environ).kafka == {"sasl.password": "env"}
 
     def test_value_and_file_in_one_place_is_an_error(self, tmp_path: Path) -> None:
         """Nobody could say which counts."""

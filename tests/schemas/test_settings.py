@@ -167,7 +167,7 @@ class TestDocs:
         for name in ("kafka", "redis"):
             (tmp_path / name).write_text(f"{name} secret\n")
         toml(example.replace("/run/secrets", str(tmp_path)))
-        settings = load()
+        settings = load({"SEEKPOINT_CONFIG": "seekpoint.toml"})
         assert settings.kafka["sasl.password"] == "kafka secret"
         assert settings.redis["password"] == "redis secret"
         assert settings.kafka_consumer == {"fetch.min.bytes": "1"}

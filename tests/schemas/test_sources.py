@@ -29,9 +29,9 @@ class TestSources:
 
     def test_options_are_merged_name_by_name(self, toml: Callable[[str], Path]) -> None:
         """One option in the environment does not hide the file's others."""
-        toml('[kafka]\nsasl.username = "file"\nsasl.mechanism = "PLAIN"\n"socket.timeout.ms" = 7')
-        settings = load({"SEEKPOINT_KAFKA_SASL_USERNAME": "env"}, kafka={"socket.timeout.ms": 8})
-        assert settings.kafka == {"sasl.username": "env", "sasl.mechanism": "PLAIN", "socket.timeout.ms": "8"}
+        toml('[kafka]\nclient.rack = "file"\nclient.id = "c"\n"socket.timeout.ms" = 7')
+        settings = load({"SEEKPOINT_KAFKA_CLIENT_RACK": "env"}, kafka={"socket.timeout.ms": 8})
+        assert settings.kafka == {"client.rack": "env", "client.id": "c", "socket.timeout.ms": "8"}
 
     def test_the_environment_reaches_every_setting_and_every_group(self) -> None:
         """By the name of the setting, or by the prefix of the group."""

@@ -153,11 +153,13 @@ class Target:
 
 def _written(config: Path | None) -> set[str]:
     """The names of the settings that the environment or the file give."""
-    from seekpoint.schemas.sources import CONFIG_VARIABLE, read_environment, read_file
+    from seekpoint.schemas.settings_file import find_settings_file
+    from seekpoint.schemas.sources import read_environment, read_file
 
-    chosen = config or os.environ.get(CONFIG_VARIABLE)
-    file = Path(chosen or "seekpoint.toml")
-    return {*read_environment(os.environ), *(read_file(file) if chosen or file.is_file() else ())}
+    file = find_settings_file(config, os.environ)
+    if file is not None and config is None:  # a file that the command line did not name
+        say(f"using the settings in {file.path}")
+    return {*read_environment(os.environ), *(read_file(file) if file else ())}
 
 
 def _shown(path: Path) -> str:

@@ -22,7 +22,8 @@ from typing import Any
 from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import InvalidSetting
 from seekpoint.schemas.settings import Settings
-from seekpoint.schemas.sources import CONFIG_VARIABLE, read_clusters
+from seekpoint.schemas.settings_file import find_settings_file
+from seekpoint.schemas.sources import read_clusters
 
 __all__ = ["DEFAULT_CLUSTER", "Cluster", "cluster_of", "load_clusters"]
 
@@ -41,10 +42,8 @@ class Cluster:
 def load_clusters(path: str | Path | None = None, environ: Mapping[str, str] | None = None) -> dict[str, Cluster]:
     """All profiles of the settings file that ``Settings.load`` would read, and ``default``. ``InvalidSetting``."""
     environ = os.environ if environ is None else environ
-    config = path or environ.get(CONFIG_VARIABLE)
-    file = Path(config or "seekpoint.toml")
-    tables = read_clusters(file) if config or file.is_file() else {}
-    clusters = {name: _cluster(name, table, file) for name, table in tables.items()}
+    file = find_settings_file(path, environ)
+    clusters = {name: _cluster(name, table, file.path) for name, table in read_clusters(file).items()} if file else {}
     default = Cluster(name=DEFAULT_CLUSTER, settings=Settings.load(path, environ))
     return {DEFAULT_CLUSTER: default, **clusters}
 

@@ -17,7 +17,8 @@ from seekpoint.schemas.errors import InvalidName, InvalidSetting
 from seekpoint.schemas.forms import FORMS
 from seekpoint.schemas.options import REFUSED, Options, check_redis_url, typed_redis_options
 from seekpoint.schemas.secrets import mask_url, scrub, url_secrets
-from seekpoint.schemas.sources import CONFIG_VARIABLE, read_environment, read_file, unknown_setting
+from seekpoint.schemas.settings_file import check_redirection, find_settings_file
+from seekpoint.schemas.sources import read_environment, read_file, unknown_setting
 
 __all__ = ["TOPICS", "Settings"]
 
@@ -103,14 +104,17 @@ class Settings:
         """The settings as given: keyword before environment before ``seekpoint.toml`` before default.
 
         ``path`` is the file, else ``SEEKPOINT_CONFIG``, else ``seekpoint.toml`` in the working directory if there is
-        one. ``environ`` is ``os.environ`` unless given. Options (``kafka`` and so on) are merged name by name.
+        one: that one may not set everything (docs/settings.md). ``environ`` is ``os.environ`` unless given. Options
+        (``kafka`` and so on) are merged name by name.
         """
         environ = os.environ if environ is None else environ
         _check_names(overrides)
-        config = path or environ.get(CONFIG_VARIABLE)
-        file = config or "seekpoint.toml"
-        written = read_file(Path(file)) if config or os.path.isfile(file) else {}
-        return cls(**_merge(written, read_environment(environ), overrides))
+        file = find_settings_file(path, environ)
+        written = read_file(file) if file else {}
+        outside = _merge(read_environment(environ), overrides)
+        if file and not file.is_named:
+            check_redirection(file.path, written, outside)
+        return cls(**_merge(written, outside))
 
     def topic_name(self, topic: str) -> str:
         """The name of one of the journal's topics (``TOPICS``). Raises ``InvalidName`` for anything else."""

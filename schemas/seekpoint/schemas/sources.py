@@ -14,6 +14,7 @@ from seekpoint.schemas.errors import InvalidSetting
 from seekpoint.schemas.forms import FORMS
 from seekpoint.schemas.options import REFUSED, option_text
 from seekpoint.schemas.secrets import read_secret_file, read_secret_files
+from seekpoint.schemas.settings_file import CONFIG_VARIABLE, SettingsFile, check_unnamed
 
 __all__ = [
     "CONFIG_VARIABLE",
@@ -26,7 +27,6 @@ __all__ = [
 ]
 
 PREFIX = "SEEKPOINT_"
-CONFIG_VARIABLE = "SEEKPOINT_CONFIG"
 
 _NO_SETTINGS = frozenset({CONFIG_VARIABLE, "SEEKPOINT_HOME", "SEEKPOINT_DEBUG"})
 """Variables of the prefix that say how to find the settings, or are the command line's own."""
@@ -69,17 +69,26 @@ def read_environment(environ: Mapping[str, str]) -> Layer:
     return layer
 
 
-def read_file(path: Path) -> Layer:
-    """What a ``seekpoint.toml`` says. Raises ``InvalidSetting`` with the path when it cannot be read, or is wrong."""
-    return _read_tables(_content(path), path)
+def read_file(file: SettingsFile) -> Layer:
+    """What a settings file says. Raises ``InvalidSetting`` with the path when it cannot be read, or is wrong.
+
+    One that nobody named may not set everything: see ``settings_file``.
+    """
+    content = _content(file.path)
+    if not file.is_named:
+        check_unnamed(file.path, _options(content))
+    return _read_tables(content, file.path)
 
 
-def read_clusters(path: Path) -> dict[str, Layer]:
+def read_clusters(file: SettingsFile) -> dict[str, Layer]:
     """The tables ``[clusters.NAME]`` of a settings file: options by their dotted names. Raises as ``read_file``."""
-    tables = _content(path).get("clusters", {})
+    tables = _content(file.path).get("clusters", {})
     if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
-        raise InvalidSetting(f"clusters in {path} must be tables", hint="write [clusters.NAME]")
-    return {name: dict(_flat(table, "")) for name, table in tables.items()}
+        raise InvalidSetting(f"clusters in {file.path} must be tables", hint="write [clusters.NAME]")
+    profiles = {name: dict(_flat(table, "")) for name, table in tables.items()}
+    if not file.is_named:
+        check_unnamed(file.path, _profile_options(profiles))
+    return profiles
 
 
 def _content(path: Path) -> dict[str, Any]:
@@ -159,6 +168,29 @@ def _read_group(layer: Layer, group: str, table: Any, path: Path) -> None:
             _read_group(layer, f"kafka_{name}", value, path)
     flat = {name: option_text(f"{group} {name} in {path}", value) for name, value in _flat(table, "")}
     layer[group] = read_secret_files(flat, f"{group} in {path}")
+
+
+def _options(content: Mapping[str, Any]) -> Iterable[tuple[str, str, Any]]:
+    """(group, name, value) of all that a file sets for its own cluster; "" for what is in no group."""
+    for group, value in content.items():
+        if group in ("kafka", "redis", "topic") and isinstance(value, dict):
+            for name, inner in _flat(value, ""):
+                # [kafka.producer] batch.size, which nests as deep as a dotted name does
+                yield group, _without_client(name) if group == "kafka" else name, inner
+        elif group != "clusters":
+            yield "", group, value
+
+
+def _without_client(name: str) -> str:
+    client, _, rest = name.partition(".")
+    return rest if client in ("producer", "consumer", "admin") else name
+
+
+def _profile_options(profiles: Mapping[str, Layer]) -> Iterable[tuple[str, str, Any]]:
+    for profile, table in profiles.items():
+        for name, value in table.items():
+            if name not in ("bootstrap_servers", "staging", "start_timeout_s"):
+                yield f"clusters.{profile}", name, value
 
 
 def _flat(table: Mapping[str, Any], prefix: str) -> Iterable[tuple[str, Any]]:
