@@ -19,6 +19,10 @@ def test_an_agent_is_run_and_its_history_checked(seekpoint: Shell, log: MemoryLo
     ran = seekpoint("run", "p", "--agent", "touching:touching", "--input", '{"name": "made"}')
     assert (ran.code, ran.json) == (0, "made")
     Path("made").unlink()
+    other_input = seekpoint("run", "p", "--agent", "touching:touching", "--input", '{"name": "other"}')
+    assert (other_input.code, "began with another input" in other_input.err, other_input.out) == (4, True, "")
+    other_agent = seekpoint("run", "p", "--agent", "touching:breaking")
+    assert (other_agent.code, "another agent's" in other_agent.err, other_agent.out) == (4, True, "")
     assert seekpoint("run", "p", "--agent", "touching:touching", "--json").json == {"process_id": "p", "result": "made"}
     same = seekpoint("replay-check", "p", "--agent", "touching:touching")
     assert (same.code, same.out) == (0, "p: 1 call replayed, to the result\n")

@@ -12,16 +12,18 @@ from hypothesis import strategies as st
 from entry_examples import an_id, any_entry, claim, external, own
 from folding import FINISHED, MISFITTED, OWNED, RELEASED, SIGNAL, folded, verdict
 from seekpoint.schemas import bodies as b
+from seekpoint.schemas.calls import input_digest
 from seekpoint.schemas.entry import Entry
 from seekpoint.schemas.fold import Verdict, advance, fold, try_own
 from seekpoint.schemas.limits import Limits
 from seekpoint.schemas.state import Draft, State, new_state
+from seekpoint.schemas.widths import content_width
 
 
 def test_finishing_leaves_a_gravestone() -> None:
-    """O8: lifecycle, epoch, seq, offset and result; nothing else of what was."""
+    """O8: lifecycle, epoch, seq, offset, result, and whose it was; nothing else of what was."""
     full = folded(
-        own(4, b.LifecycleChanged("starting")),
+        own(4, b.AgentStarted("refund", "3", "digest", '{"order":1}')),
         own(5, b.MessageSaid("user", "hi")),
         own(6, b.InvocationTriggered("webhook")),
         external(SIGNAL, 7),
@@ -29,7 +31,10 @@ def test_finishing_leaves_a_gravestone() -> None:
         start=MISFITTED,
     )
     assert full.finished
-    assert (full.lifecycle, full.epoch, full.seq, full.last_kind) == ("starting", 1, 7, "finished")
+    assert (full.lifecycle, full.epoch, full.seq, full.last_kind) == ("stopped", 1, 7, "finished")
+    assert full.agent is not None
+    assert (full.agent.name, full.agent.version, full.agent.input) == ("refund", "3", None)
+    assert full.agent.input_digest == input_digest('{"order":1}')
     assert str(full.result) == "1.10"
     bare = new_state()
     for name in (
@@ -47,7 +52,7 @@ def test_finishing_leaves_a_gravestone() -> None:
         None,
         None,
         None,
-        0,
+        content_width(full),
         0,
     )
 

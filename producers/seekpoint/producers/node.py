@@ -19,12 +19,12 @@ from seekpoint.consumers.history import Logged
 from seekpoint.consumers.threads import Threads
 from seekpoint.producers.clocks import Clock, SystemClock
 from seekpoint.producers.confirm import Confirmer
-from seekpoint.producers.durable.agents import Agent
+from seekpoint.producers.durable.agents import Agent, check_is_agent
 from seekpoint.producers.durable.conduct import Detail, Replay, conduct_of
 from seekpoint.producers.durable.followed import Following
 from seekpoint.producers.durable.gates import verdict_payload
 from seekpoint.producers.durable.prices import Prices
-from seekpoint.producers.durable.running import RECORDED, run_agent
+from seekpoint.producers.durable.running import RECORDED, refuse_mismatch, run_agent
 from seekpoint.producers.durable.shared import Shared
 from seekpoint.producers.embedded import EmbeddedProjector
 from seekpoint.producers.externals import Externals
@@ -253,15 +253,17 @@ class Node:
     ) -> Any:
         """Run ``agent`` as the process, here and now, from its beginning or from where it was; its result, confirmed.
 
-        A process that is finished answers its result, and nothing runs. An exception is recorded and raised, the
-        process is ``failed``; run it again to resume. Cancelled, it is released as it stands. ``input`` may be left out
-        to resume. Raises what ``open`` raises, ``ReplayDivergence``, and whatever the agent raises; an error of
-        Seekpoint's that ends the run (``Fenced``, ``EffectUnknown``, ...) as itself, also out of a task group's.
+        A process that is finished answers its result, and nothing runs; another version of its agent gets the same
+        result. An exception is recorded and raised, the process is ``failed``; run it again to resume. Cancelled, it is
+        released as it stands. ``input`` may be left out to resume. Raises what ``open`` raises, ``AgentMismatch`` for a
+        process of another agent or input, ``ReplayDivergence``, and whatever the agent raises; an error of Seekpoint's
+        that ends the run (``Fenced``, ``EffectUnknown``, ...) as itself, also out of a task group's.
         """
+        check_is_agent(agent)
         wish = Wish(
             process_id=process_id, take_over=take_over, wait_s=wait_s,
-            cause=Cause(actor=actor, correlation_id=correlation_id),
-            conduct=conduct_of(agent, replay, detail),
+            cause=Cause(actor=actor, correlation_id=correlation_id), conduct=conduct_of(agent, replay, detail),
+            refuse=lambda state: refuse_mismatch(process_id, state, agent, input, self._reader.limits),
         )  # fmt: skip
         return await run_agent(self, self._opener.opening(wish), process_id, agent, input)
 

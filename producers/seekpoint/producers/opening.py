@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +71,8 @@ class Wish:
     parent_id: str | None = None
     parent_seq: int | None = None
     conduct: Conduct = PLAIN
+    refuse: Callable[[State], None] | None = None
+    """Raises what is wrong with a process for whoever asks, before it is claimed."""
 
 
 class Opening:
@@ -308,6 +310,8 @@ class Opener:
         deadline = loop.time() + wish.wait_s
         while True:
             lane, recovered, presumed = await self._recover(wish, watch, partition, may_presume)
+            if wish.refuse is not None:
+                wish.refuse(recovered.state)
             if recovered.state.owner is not None and not wish.take_over:
                 await self._pulse.look()
             refusal = self._refusal(wish, recovered.state)

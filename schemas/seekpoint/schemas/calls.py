@@ -26,8 +26,10 @@ __all__ = [
     "Call",
     "Frame",
     "Obligation",
+    "agent_row",
     "call_of",
     "call_row",
+    "input_digest",
     "kind_number",
     "times_forgotten",
     "turn_of",
@@ -91,11 +93,33 @@ class AgentRun:
     version: str
     definition: str
     input_json: Json
+    kept_digest: str = ""
+    """The digest of an input that is no longer kept itself; empty while it is."""
 
     @property
     def input(self) -> Any:
-        """What it was given, a fresh copy."""
+        """What it was given, a fresh copy; None where only its digest is kept."""
         return load(self.input_json)
+
+    @property
+    def input_digest(self) -> str:
+        """BLAKE2b-128 of the input's canonical text, in hex."""
+        return self.kept_digest or input_digest(self.input_json)
+
+    def without_input(self) -> AgentRun:
+        """Return the same run with the digest of its input only: what a gravestone keeps."""
+        return AgentRun(self.name, self.version, self.definition, "null", self.input_digest)
+
+
+def input_digest(text: Json) -> str:
+    """BLAKE2b-128 of an input's canonical text, in hex."""
+    return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def agent_row(run: AgentRun) -> list[str]:
+    """Return an agent's run as a short list; ``AgentRun(*row)`` gives it back."""
+    row = [run.name, run.version, run.definition, run.input_json]
+    return [*row, run.kept_digest] if run.kept_digest else row
 
 
 @dataclass(frozen=True, slots=True)

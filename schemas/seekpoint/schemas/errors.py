@@ -22,6 +22,7 @@
     │   ├── AlreadyOpen          the process is open on this node
     │   ├── OwnerAlive           the process's owner looks alive
     │   ├── ProcessFinished      the process is finished; its id is taken for ever
+    │   ├── AgentMismatch        the process was begun by another agent, or with another input
     │   ├── Cancelled            the process was asked to stop, and does nothing more
     │   ├── VersionConflict      a shared value was set by somebody else meanwhile
     │   ├── UnknownProcess       no such process, on proof
@@ -58,6 +59,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 __all__ = [
+    "AgentMismatch",
     "AlreadyOpen",
     "AppendTimeout",
     "BudgetExceeded",
@@ -272,6 +274,13 @@ class ProcessFinished(Refused):
     """The process is finished. Its result stays readable; its id is never used again."""
 
     hint = "read its result with seekpoint state ID, or fork it to a new id"
+
+
+class AgentMismatch(Refused):
+    """The process was begun by another agent, or with another input (``kind`` says which), finished or not. Its result
+    is not what was asked for: nothing was run and nothing was written. Another version of the agent is no mismatch."""
+
+    hint = "use another id; or run it with the agent it began with, and leave the input out to take the recorded one"
 
 
 class Cancelled(Refused):

@@ -24,7 +24,7 @@ from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.parts import Degraded, MailItem
 from seekpoint.schemas.seed import plant
 from seekpoint.schemas.state import Draft, State
-from seekpoint.schemas.widths import item_width, text_width
+from seekpoint.schemas.widths import content_width, item_width, text_width
 
 __all__ = [
     "MAILBOX_BYTES_MAX",
@@ -150,17 +150,23 @@ def _release(draft: Draft, body: b.Released, limits: Limits) -> Misfit:
 
 
 def _finish(draft: Draft, body: b.Finished, limits: Limits) -> Misfit:
-    """Only the gravestone stays: lifecycle, epoch, seq, offset, result. An agent that ends has stopped."""
+    """Leave the gravestone: lifecycle, epoch, seq, offset, result, and which agent ran, with the digest of its input.
+
+    An agent that ends has stopped.
+    """
     misfit = too_big(text_width(body.result), limits)
     if misfit is not None:
         return misfit
     if draft.agent is not None:
         draft.lifecycle = Lifecycle.STOPPED
+    ran = None if draft.agent is None else draft.agent.without_input()
     bare = Draft()
     for name in _BURIED:
         setattr(draft, name, getattr(bare, name))
     draft.finished = True
     draft.result_json = body.result
+    draft.agent = ran
+    draft.content_bytes = content_width(draft)
     return None
 
 

@@ -13,7 +13,7 @@ from uuid import UUID
 from seekpoint.schemas.bodies import MessageSaid
 from seekpoint.schemas.budget import Budget
 from seekpoint.schemas.call_table import CallsDraft
-from seekpoint.schemas.calls import UNSETTLED, AgentRun, Call, Frame, Obligation, call_of, call_row
+from seekpoint.schemas.calls import UNSETTLED, AgentRun, Call, Frame, Obligation, agent_row, call_of, call_row
 from seekpoint.schemas.conversation import Conversation
 from seekpoint.schemas.entry import id_text
 from seekpoint.schemas.folds import Folded
@@ -124,7 +124,7 @@ def owed_of(state: Draft) -> dict[str, Any]:
     """What there is of the agent's run that no fork and no rewind carries."""
     owed: dict[str, Any] = {}
     if state.agent is not None:
-        owed["agent"] = [state.agent.name, state.agent.version, state.agent.definition, state.agent.input_json]
+        owed["agent"] = agent_row(state.agent)
     unsettled = {
         key: call_row(call) for key, call in state.calls.items() if call.kind == "effect" and call.status in UNSETTLED
     }

@@ -142,9 +142,11 @@ class StateMasks:
         mask = self._mask
         owed: dict[str, Any] = {}
         if "agent" in owned:
-            *names, given = owned["agent"]
+            *names, given = owned["agent"][:4]
             said = zip(("agent", "version", "definition"), names, strict=True)
+            digests = [text_of(mask, one, ("digest",)) for one in owned["agent"][4:]]
             owed["agent"] = [*(text_of(mask, text, (name,)) for name, text in said), self._json(given, "input")]
+            owed["agent"] += digests
         if "effects" in owned:
             owed["effects"] = self._calls(owned["effects"])
         if "obligations" in owned:

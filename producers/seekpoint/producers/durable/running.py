@@ -13,14 +13,16 @@ from contextlib import AsyncExitStack, suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from seekpoint.producers.durable.agents import Agent, check_is_agent
+from seekpoint.producers.durable.agents import Agent
 from seekpoint.producers.durable.differences import add_difference
 from seekpoint.producers.durable.failures import unwrapped
 from seekpoint.producers.durable.obligations import compensate, note_failed
 from seekpoint.producers.durable.prompts import first_difference
 from seekpoint.schemas import bodies as b
+from seekpoint.schemas.calls import input_digest
 from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import (
+    AgentMismatch,
     BudgetExceeded,
     Cancelled,
     EffectDuplicate,
@@ -29,7 +31,6 @@ from seekpoint.schemas.errors import (
     LimitExceeded,
     ObligationStuck,
     ProcessFinished,
-    Refused,
     Reopen,
     ReplayDivergence,
     SeekpointError,
@@ -42,8 +43,10 @@ if TYPE_CHECKING:
     from seekpoint.producers.node import Node
     from seekpoint.producers.opening import Opening
     from seekpoint.producers.process import Process
+    from seekpoint.schemas.limits import Limits
+    from seekpoint.schemas.state import State
 
-__all__ = ["RECORDED", "run_agent"]
+__all__ = ["RECORDED", "refuse_mismatch", "run_agent"]
 
 
 class _Recorded(StrEnum):
@@ -58,13 +61,32 @@ RECORDED: Final = _Recorded.INPUT
 
 async def run_agent(node: Node, opening: Opening, process_id: str, agent: Agent, given: Any) -> Any:
     """What ``Node.run`` does."""
-    check_is_agent(agent)
     async with AsyncExitStack() as stack:
         try:
             process = await stack.enter_async_context(opening)
         except ProcessFinished:
-            return (await node.recover(process_id)).state.result
+            state = (await node.recover(process_id)).state
+            refuse_mismatch(process_id, state, agent, given, node.reader.limits)
+            return state.result
         return await _Run(process, agent).through(given)
+
+
+def refuse_mismatch(process_id: str, state: State, agent: Agent, given: Any, limits: Limits) -> None:
+    """Raise ``AgentMismatch`` where the process, finished or not, began with another agent or another input.
+
+    An input that is not given (``RECORDED``) and another version of the agent are no mismatch.
+    """
+    began, facts = state.agent, {"process_id": process_id, "asked": agent.name}
+    if began is None:
+        if state.finished:
+            raise AgentMismatch("the process was finished by a program, not by an agent", kind="agent", **facts)
+        return
+    if began.name != agent.name:
+        raise AgentMismatch("the process is another agent's", kind="agent", agent=began.name, **facts)
+    if given is RECORDED or input_digest(text := dump(given, limits)) == began.input_digest:
+        return
+    difference = None if began.kept_digest else first_difference(began.input, load(text))
+    raise AgentMismatch("the process began with another input", kind="input", difference=difference, **facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,25 +177,14 @@ class _Run:
         return load(text)
 
     def _check(self, given: Any) -> None:
-        began, process_id = self.process.written.agent, self.process.process_id
-        if began is None:
-            return
-        if began.name != self.agent.name:
-            raise Refused(
-                "the process is another agent's", process_id=process_id, agent=began.name, asked=self.agent.name,
-                hint="run it with the agent it began with",
+        """Again, behind the claim: the former owner may have begun meanwhile."""
+        process, began = self.process, self.process.written.agent
+        refuse_mismatch(process.process_id, process.written, self.agent, given, process.limits)
+        if began is not None and self.agent.pinned and began.definition != self.agent.definition:
+            raise ReplayDivergence(
+                "the agent is not run as it began", process_id=self.process.process_id, key="", kind="definition",
+                expected=began.definition, actual=self.agent.definition, version=self.agent.version,
             )  # fmt: skip
-        if given is not RECORDED and (text := dump(given, self.process.limits)) != began.input_json:
-            difference = first_difference(load(began.input_json), load(text))
-            raise self._diverged("input", began.input_json[:200], text[:200], difference)
-        if self.agent.pinned and began.definition != self.agent.definition:
-            raise self._diverged("definition", began.definition, self.agent.definition)
-
-    def _diverged(self, kind: str, expected: str, actual: str, difference: str | None = None) -> ReplayDivergence:
-        return ReplayDivergence(
-            "the agent is not run as it began", process_id=self.process.process_id, key="", kind=kind,
-            expected=expected, actual=actual, version=self.agent.version, difference=difference,
-        )  # fmt: skip
 
     # --- the end
     async def _finish(self, text: b.Json) -> None:
