@@ -212,8 +212,10 @@ class _Trace:
         }
 
 
-def _agent_in(entries: Sequence[Entry]) -> b.AgentStarted | None:
-    return next((entry.body for entry in entries if isinstance(entry.body, b.AgentStarted)), None)
+def _agent_in(entries: Sequence[Entry]) -> b.AgentStarted | b.Forked | None:
+    """What says which agent runs: its start, or the fork of a process that had begun."""
+    bodies = (entry.body for entry in entries)
+    return next((one for one in bodies if isinstance(one, b.AgentStarted | b.Forked) and one.agent is not None), None)
 
 
 def _event(attempt: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -204,7 +205,10 @@ class Opener:
                 "the parent's content is larger than the journal's record limit",
                 process_id=wish.process_id, parent_id=wish.parent_id, limit=limit,
             )  # fmt: skip
-        return b.Forked(wish.parent_id, parent.seq, content)
+        forked = b.Forked(wish.parent_id, parent.seq, content)
+        if (ran := parent.agent) is None:
+            return forked
+        return replace(forked, agent=ran.name, version=ran.version, definition=ran.definition, input=ran.input_json)
 
     async def _seed(self, process: Process, inherited: b.Forked) -> None:
         try:

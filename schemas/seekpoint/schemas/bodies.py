@@ -276,12 +276,16 @@ class Rewound(Body):
 
 @dataclass(frozen=True, slots=True)
 class Forked(Body):
-    """The process starts with another's content."""
+    """The process starts with another's content, and as a run of the agent that the other one began with."""
 
     KIND = "forked"
     parent_id: str = ""
     parent_seq: int = 0
     content: str = "{}"  # JSON text, but no dynamic value: the fold reads it itself
+    agent: str | None = None
+    version: str = ""
+    definition: str = ""
+    input: Json = "null"
 
 
 @dataclass(frozen=True, slots=True)

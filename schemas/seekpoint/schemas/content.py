@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import orjson
 
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.calls import UNSETTLED, turn_of
+from seekpoint.schemas.calls import UNSETTLED, AgentRun, turn_of
 from seekpoint.schemas.entry import process_key
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.lifecycle import Lifecycle, may_follow
@@ -151,9 +151,14 @@ def _fork(draft: Draft, body: b.Forked, limits: Limits) -> Misfit:
         process_key(body.parent_id)
     except SeekpointError as exc:
         return "illegal_content", exc.message
+    before = draft.agent
+    if body.agent is not None:
+        draft.agent = AgentRun(body.agent[:200], body.version[:200], body.definition[:200], body.input)
     misfit = _restore(draft, body.content, limits)
     if misfit is None:
         draft.lineage = Lineage(parent_id=body.parent_id, parent_seq=body.parent_seq)
+    else:
+        draft.agent = before
     return misfit
 
 

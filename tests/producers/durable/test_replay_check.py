@@ -229,6 +229,7 @@ async def test_rewound_and_forked_processes_are_checked(node: Node) -> None:
         pass
     with pytest.raises(ValueError, match="stop"):
         await node.run(made(code(5)), "q")
+    assert (await checked(code(5), (await history(node, "q"))[:2])).ok, "a fork that never ran has its agent too"
     forked = await checked(code(5), await history(node, "q"))
     assert forked.ok, str(forked)
     assert forked.calls < found.calls

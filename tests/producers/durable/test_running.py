@@ -14,6 +14,7 @@ from seekpoint.producers import Agent, Node, Process, agent
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import (
+    AgentMismatch,
     AlreadyOpen,
     Fenced,
     IllegalTransition,
@@ -259,16 +260,30 @@ async def test_an_agent_is_resumed_after_a_rewind(node: Node, log: MemoryLog) ->
 
 
 async def test_a_fork_of_an_agents_process_goes_on_from_there(node: Node) -> None:
-    """It replays what its parent remembers."""
+    """It replays what its parent remembers, as the same agent, with the same input: nobody has to give it again."""
     world = World()
     world.break_at = "end"
     with pytest.raises(ValueError, match="broken"):
         await node.run(refunder(world), "p", {"order": "o-1"})
-    async with node.fork("p", "child"):
-        pass
+    async with node.fork("p", "child") as child:
+        agent_of_the_fork = child.state.agent
+    assert agent_of_the_fork == (await node.recover("p")).state.agent
+    with pytest.raises(AgentMismatch, match="another input"):
+        await node.run(refunder(world), "child", {"order": "o-2"})
     world.break_at = None
-    assert await node.run(refunder(world), "child", {"order": "o-1"}) == {"paid": "pay done"}
+    assert await node.run(refunder(world), "child") == {"paid": "pay done"}
     assert world.done == ["find", "pay"]
+
+
+async def test_a_fork_of_what_was_before_the_agent_began_is_nobodys(node: Node) -> None:
+    """Any agent may begin there, with any input."""
+    world = World()
+    async with node.open("p") as process:
+        await process.update("asked", 1)
+    await node.run(refunder(world), "p", {"order": "o-1"})
+    async with node.fork("p", "child", at_seq=1) as child:
+        assert child.state.agent is None
+    assert await node.run(refunder(world), "child", {"order": "o-2"}) == {"paid": "pay done"}
 
 
 def held_on_one(reached: asyncio.Event, go_on: asyncio.Event, by: Callable[[Node], str]) -> Agent:
