@@ -271,8 +271,8 @@ class Node:
         """Start ``process_id`` with the content ``parent_id`` has (or had after ``at_seq``); the parent is only read.
 
         ``async with node.fork("a", "b") as process``. The agent that the parent began with, and its input, are the
-        fork's too: ``node.run(agent, "b")`` goes on from there. Raises ``UnknownProcess``, ``InvalidName``, and what ``open``
-        raises; ``Refused`` if ``process_id`` was ever used.
+        fork's too: ``node.run(agent, "b")`` goes on from there. Raises ``UnknownProcess``, ``InvalidName``, and
+        what ``open`` raises; ``Refused`` if ``process_id`` was ever used.
         """
         return self._opener.opening(Wish(process_id=process_id, cause=Cause(), parent_id=parent_id, parent_seq=at_seq))
 
