@@ -240,3 +240,14 @@ def test_pages_of_another_boot_do_not_count_and_go_with_the_node() -> None:
     assert len(again.look().heartbeats["node-1"].claim_ids) == 10
     store.withdraw("node-1")
     assert log.table("nodes").items() == {}
+
+
+@pytest.mark.parametrize("count", [1, 5_000])
+def test_a_node_that_has_left_says_nothing_more(count: int) -> None:
+    """A beat that a thread makes late must not bring its claims back."""
+    log = MemoryLog()
+    store = Heartbeats(log, Settings(redis_url=None))
+    store.publish(many(count))
+    store.withdraw("node-1")
+    store.publish(many(count, beat=2))
+    assert log.table("nodes").items() == {}

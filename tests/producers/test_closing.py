@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable
+import time
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -98,3 +99,91 @@ def test_a_table_that_is_written_ends_with_its_reader() -> None:
         reader.close()
         with pytest.raises(JournalUnavailable):
             writing.result(5)
+
+
+@pytest.mark.parametrize("at", ["page", "head", "removal"])
+async def test_a_node_that_closes_while_its_heartbeat_is_written_leaves_none_of_it(
+    monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    """The thread that writes pages cannot be stopped: it must not go on beside the one that removes them."""
+    log = MemoryLog(partitions=1)
+    node = await Node.in_memory(log, **FAST, heartbeat_interval_s=0.01)
+    claims = [number.to_bytes(16, "big") for number in range(5_000)]
+    monkeypatch.setattr(node._pulse, "_claims", lambda: claims)
+    table, writing, go_on = log.table("nodes"), threading.Event(), threading.Event()
+    while len(table.items()) < 10:  # noqa: ASYNC110  # the beat tells nobody
+        await asyncio.sleep(0.001)
+    put = table.put
+
+    def slow(key: bytes, value: bytes | None) -> None:
+        kind = "head" if b"\0" not in key else "page" if value is not None else "removal"
+        if kind == at and not writing.is_set():
+            writing.set()
+            go_on.wait(20)
+        time.sleep(0 if value is not None else 0.001)  # two threads that remove meet
+        put(key, value)
+
+    monkeypatch.setattr(table, "put", slow)
+    del claims[1_500:]  # dealt anew: other pages are written, then the head, then the old pages are removed
+    assert await asyncio.to_thread(writing.wait, 20)
+    closing = asyncio.ensure_future(node.close())
+    await asyncio.sleep(0.005)
+    go_on.set()
+    await asyncio.wait_for(closing, 60)
+    await asyncio.to_thread(node._executor.shutdown)  # what still writes, does so now
+    assert table.items() == {}
+
+
+@pytest.mark.parametrize("failing", ["_pulse", "_tailer", "_outbox", "_recovery"])
+async def test_every_part_is_closed_though_one_cannot_be(monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
+    """What it raised is told once the others are closed; a second close has nothing to do."""
+    node = await Node.in_memory(**FAST)
+    held = await node.open("held")
+    part = getattr(node, failing)
+    monkeypatch.setattr(type(part), "close", _failing(type(part).close))
+    with pytest.raises(ZeroDivisionError):
+        await asyncio.wait_for(node.close(), 60)
+    assert not held.is_open
+    with pytest.raises(HandleClosed):
+        await node.in_thread(dict)
+    await node.close()
+
+
+def _failing(close: Callable[..., Any]) -> Callable[..., Any]:
+    def closes(self: object) -> Any:
+        found = close(self)
+        if found is None:
+            raise ZeroDivisionError
+        return _fail_after(found)
+
+    return closes
+
+
+async def _fail_after(closing: Awaitable[None]) -> None:
+    await closing
+    raise ZeroDivisionError
+
+
+async def test_a_close_that_is_cancelled_ends_first() -> None:
+    """Whoever cancels it, and however often, finds everything closed."""
+    log = MemoryLog(partitions=1)
+    node = await Node.in_memory(log, **FAST)
+    held = await node.open("held")
+    closing = asyncio.ensure_future(node.close())
+    for _ in range(2):
+        await asyncio.sleep(0)
+        closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(closing, 60)
+    assert not held.is_open
+    assert log.table("nodes").items() == {}
+
+
+async def test_several_failures_of_a_close_are_all_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a group, in the order of the steps; two closes at once both hear of them."""
+    node = await Node.in_memory(**FAST)
+    for part in (node._healer, node._tailer):
+        monkeypatch.setattr(type(part), "close", _failing(type(part).close))
+    for told in await asyncio.gather(node.close(), node.close(), return_exceptions=True):
+        assert isinstance(told, ExceptionGroup)
+        assert [type(one) for one in told.exceptions] == [ZeroDivisionError] * 2

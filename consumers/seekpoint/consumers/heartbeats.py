@@ -53,6 +53,8 @@ class Heartbeats:
     def __init__(self, log: LogReader, settings: Settings) -> None:
         self._table = log.table("nodes")
         self._pages: dict[bytes, bytes] = {}
+        self._writing = threading.Lock()
+        self._has_left = False
         self._redis = None
         if settings.redis_url is not None:
             from seekpoint.consumers.redis_ import RedisHash
@@ -62,15 +64,21 @@ class Heartbeats:
     def publish(self, heartbeat: Heartbeat) -> None:
         """Say it in the topic. Raises ``JournalUnavailable`` if that did not take it.
 
-        Of many claims only the pages that changed are written again; what is not needed any more goes last.
+        Of many claims only the pages that changed are written again; what is not needed any more goes last. A node that
+        has left says nothing more: a beat that is under way in another thread ends before its pages are removed.
         """
         head, pages = paged(heartbeat)
-        for key, page in pages.items():
-            if self._pages.get(key) != page:
-                self._table.put(key, page)
-                self._pages[key] = page
-        self._table.put(heartbeat.node_id.encode(), head)
-        self._forget(self._pages.keys() - pages.keys())
+        with self._writing:
+            for key, page in pages.items():
+                if self._has_left:
+                    return
+                if self._pages.get(key) != page:
+                    self._pages[key] = b""  # it may land though its acknowledgement is lost: then it is removed too
+                    self._table.put(key, page)
+                    self._pages[key] = page
+            if not self._has_left:
+                self._table.put(heartbeat.node_id.encode(), head)
+                self._forget(self._pages.keys() - pages.keys())
 
     def _forget(self, keys: Iterable[bytes]) -> None:
         for key in list(keys):
@@ -79,15 +87,19 @@ class Heartbeats:
 
     def mirror(self, heartbeat: Heartbeat) -> None:
         """Say it in Redis too, if one answers. Apart from ``publish``: a Redis that hangs delays nobody."""
-        if self._redis is not None:
+        if self._redis is not None and not self._has_left:
             self._redis.put(heartbeat.node_id, heartbeat.to_bytes())
+            if self._has_left:  # it left meanwhile, perhaps before this arrived
+                self._redis.remove(heartbeat.node_id)
 
     def withdraw(self, node_id: str) -> None:
-        """A node leaves in order: its claims are free at once. Raises as ``publish`` does."""
+        """A node leaves in order, for good: its claims are free at once. Raises as ``publish`` does."""
+        self._has_left = True
         if self._redis is not None:
             self._redis.remove(node_id)
-        self._table.put(node_id.encode(), None)
-        self._forget(self._pages)
+        with self._writing:
+            self._table.put(node_id.encode(), None)
+            self._forget(self._pages)
 
     def look(self) -> Sighting:
         """The newest heartbeat of each node."""

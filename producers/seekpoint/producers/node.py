@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator, Iterable
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
 from concurrent.futures import CancelledError
 from contextvars import copy_context
 from datetime import datetime
@@ -18,6 +18,7 @@ from seekpoint.consumers.heartbeats import Liveness
 from seekpoint.consumers.history import Logged
 from seekpoint.consumers.threads import Threads
 from seekpoint.producers.clocks import Clock, SystemClock
+from seekpoint.producers.closing import Closing
 from seekpoint.producers.confirm import Confirmer
 from seekpoint.producers.durable.agents import Agent, check_is_agent
 from seekpoint.producers.durable.conduct import Detail, Replay, conduct_of
@@ -104,6 +105,7 @@ class Node:
             settings.confirm_timeout_s,
             self,
         )
+        self._closing = Closing(self._closing_steps)
         self._requests: Requests | None = None
         self._projector: EmbeddedProjector | None = None
         self._spare_gc = False
@@ -179,22 +181,33 @@ class Node:
         return self
 
     async def close(self) -> None:
-        """Let what is on its way arrive, close every handle, give up connections. Processes left open stay claimed."""
-        await self._pulse.close()
-        await self._healer.close()
-        await self._confirmer.close()
-        await self._tailer.close()
-        await self._outbox.close()
+        """Let what is on its way arrive, close every handle, give up connections. Processes left open stay claimed.
+
+        Every part is closed, whatever another one raises and also if this call is cancelled; what failed is raised at
+        the end. Idempotent.
+        """
+        await self._closing.run()
+
+    def _closing_steps(self) -> Sequence[Callable[[], Any]]:
+        return (
+            self._pulse.close,
+            self._healer.close,
+            self._confirmer.close,
+            self._tailer.close,
+            self._outbox.close,
+            self._fail_handles,
+            *(() if self._projector is None else (self._projector.close,)),
+            self._recovery.close,
+            lambda: asyncio.to_thread(self._reader.close),
+            self._executor.close,
+            self._body_threads.close,
+        )
+
+    def _fail_handles(self) -> None:
         for handle in self._open_handles():
             handle.fail(HandleClosed("the node was closed", process_id=handle.process_id))
         self._handles.clear()
         self._started = False
-        if self._projector is not None:
-            await self._projector.close()
-        self._recovery.close()
-        await asyncio.to_thread(self._reader.close)
-        self._executor.close()
-        self._body_threads.close()
 
     async def __aenter__(self) -> Node:
         return await self.start()
