@@ -253,7 +253,7 @@ def test_the_second_start_needs_no_network(cluster: LocalCluster, monkeypatch: p
     """What was fetched is remembered: the fetcher is not even imported."""
     monkeypatch.setitem(__import__("sys").modules, "jgo", None)
     said: list[str] = []
-    assert Runtime.prepared(said.append).checkpoint.exists()
+    assert Runtime.prepared(lambda what, share=None, /: said.append(what)).checkpoint.exists()
     assert said == []
 
 
@@ -267,7 +267,7 @@ def test_a_fetch_that_fails_is_typed(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("jgo.build", unreachable)
     said: list[str] = []
     with pytest.raises(ClusterFailed, match="no route to host"):
-        LocalCluster(progress=said.append).start()
+        LocalCluster(progress=lambda what, share=None, /: said.append(what)).start()
     assert said == ["fetching Apache Kafka 4.3.1 (44 MB, once a machine)"]
 
 

@@ -17,6 +17,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from seekpoint.schemas.errors import ClusterFailed
 
@@ -25,6 +26,7 @@ __all__ = ["KAFKA_VERSION", "Progress", "Runtime", "java_and_valkey", "log_progr
 KAFKA_VERSION = "4.3.1"
 # slf4j-simple: without a binding Kafka's own reasons for not starting are lost; log4j costs it half a second.
 _COORDINATES = f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}+org.slf4j:slf4j-simple:1.7.36"
+_JARS_BYTES = 44_000_000
 _FORMAT_TIMEOUT_S = 60
 
 _JVM = (
@@ -38,15 +40,21 @@ _JVM = (
     "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.common.config=warn",
 )
 
-Progress = Callable[[str], None]
-"""Told in a sentence what is being done, when it takes long."""
+
+class Progress(Protocol):
+    """Is told what is being done when it takes long."""
+
+    def __call__(self, what: str, share: float | None = None, /) -> None:
+        """Take a sentence and, where it is known, the share (0 to 1) that is done; the same sentence comes often."""
+
 
 _logger = logging.getLogger("seekpoint.compose")
 
 
-def log_progress(message: str) -> None:
-    """The progress nobody asked to see: to the logger ``seekpoint.compose``."""
-    _logger.info(message)
+def log_progress(what: str, share: float | None = None, /) -> None:
+    """Write the start of each activity to the logger ``seekpoint.compose``: nobody asked to see more."""
+    if not share:
+        _logger.info(what)
 
 
 def tail(log: Path, lines: int = 20) -> str:
@@ -169,9 +177,11 @@ def _fetch(progress: Progress) -> list[str]:
         from jgo.maven import PythonResolver
     except ModuleNotFoundError as exc:
         raise _extra_missing(exc) from exc
-    progress(f"fetching Apache Kafka {KAFKA_VERSION} (44 MB, once a machine)")
+    what = f"fetching Apache Kafka {KAFKA_VERSION} ({_JARS_BYTES / 1e6:.0f} MB, once a machine)"
+    progress(what, 0.0)
     try:
-        environment = jgo.build(_COORDINATES, resolver=PythonResolver(progress_callback=_reporter(progress)))
+        resolver = PythonResolver(progress_callback=_reporter(lambda share: progress(what, share)))
+        environment = jgo.build(_COORDINATES, resolver=resolver)
     except Exception as exc:
         raise ClusterFailed(
             f"Kafka's jars could not be fetched: {exc}",
@@ -194,11 +204,20 @@ def _check_jar(jar: str) -> None:
         )
 
 
-def _reporter(progress: Progress) -> Callable[[str, int], contextlib.AbstractContextManager[Callable[[int], None]]]:
+def _reporter(
+    tell: Callable[[float], None],
+) -> Callable[[str, int], contextlib.AbstractContextManager[Callable[[int], None]]]:
+    """Make what jgo calls for each file; ``tell`` is given the share of all bytes that has come so far."""
+    fetched = 0
+
+    def advance(count: int) -> None:
+        nonlocal fetched
+        fetched += count
+        tell(min(fetched / _JARS_BYTES, 1.0))
+
     @contextlib.contextmanager
     def report(filename: str, size_bytes: int) -> Iterator[Callable[[int], None]]:
-        yield lambda _: None
-        progress(f"fetched {filename} ({size_bytes / 1e6:.1f} MB)")
+        yield advance
 
     return report
 

@@ -10,6 +10,7 @@ import typer
 
 from seekpoint.console.commands import AsJson, command
 from seekpoint.console.output import Column, emit, emit_json, emit_table, say
+from seekpoint.console.progress import Activity
 from seekpoint.console.target import HOME_VARIABLE, home
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ def up(brokers: Brokers = None, directory: Directory = None, json: AsJson = Fals
     if count not in (1, 3):
         raise typer.BadParameter("a local cluster has 1 or 3 brokers", param_hint="--brokers")
     was_up = _runs(place)
-    cluster = LocalCluster.start_detached(place, count, progress=say)
+    with Activity() as activity:
+        cluster = LocalCluster.start_detached(place, count, progress=activity)
     _keep_out_of_git(cluster.directory)
     if json:
         emit_json({**facts(cluster), "started": not was_up})

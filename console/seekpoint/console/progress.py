@@ -7,10 +7,12 @@ from collections.abc import Callable, Collection, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
+from seekpoint.console.output import say
+
 if TYPE_CHECKING:
     from seekpoint.schemas.log import Batch, LogReader
 
-__all__ = ["Progress", "watched"]
+__all__ = ["Activity", "Progress", "watched"]
 
 
 class Progress:
@@ -45,6 +47,40 @@ class Progress:
             self._bar.advance(self._task, count)
 
 
+class Activity:
+    """What the local cluster tells while it starts: one bar on a terminal; in a pipe one line for each activity."""
+
+    def __init__(self) -> None:
+        self._what = ""
+        self._bar: Any = None
+
+    def __enter__(self) -> Activity:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+
+    def __call__(self, what: str, share: float | None = None, /) -> None:
+        """Show ``what`` once, and the ``share`` of it that is done."""
+        if what != self._what:
+            self._stop()
+            self._what = what
+            if share is None or not sys.stderr.isatty():
+                say(what)
+            else:
+                self._bar, self._task = _rich_share(what)
+                self._bar.start()
+        if self._bar is not None:
+            self._bar.update(self._task, completed=share)
+
+    def _stop(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+
 def watched(log: LogReader, advance: Callable[[int], None]) -> LogReader:
     """The same log; ``advance`` is told how many offsets each batch of a read brought."""
     return cast("LogReader", _Watched(log, advance))
@@ -63,6 +99,16 @@ class _Watched:
             self._advance(batch.next_offset - start)
             start = batch.next_offset
             yield batch
+
+
+def _rich_share(what: str) -> tuple[Any, Any]:
+    from rich.console import Console
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TaskProgressColumn(), TimeRemainingColumn())
+    bar = Bar(*columns, console=Console(stderr=True))
+    return bar, bar.add_task(what, total=1.0)
 
 
 def _rich_bar(what: str, total: int, unit: str) -> tuple[Any, Any]:

@@ -57,12 +57,16 @@ class Story:
         """One thing that is being done."""
         self._console.print(Text.assemble((f"{time.monotonic() - self._began:6.1f} s  ", "dim"), clean(what)))
 
-    def progress(self, what: str) -> None:
-        """What the local cluster is doing; of the hundred and fifty files it fetches, one every few seconds."""
+    def progress(self, what: str, share: float | None = None, /) -> None:
+        """Say what the local cluster is doing; of a long fetch every few seconds how far it is."""
         now = time.monotonic()
-        if not what.startswith("fetched ") or now - self._fetched_at > _FETCHED_EVERY_S:
-            self._fetched_at = now
+        if not share:
             self.step(what)
+        elif now - self._fetched_at > _FETCHED_EVERY_S:
+            self.step(f"{what}: {share:.0%}")
+        else:
+            return
+        self._fetched_at = now
 
     def killed(self, kill: Kill | None, nodes: int) -> None:
         """The moment of the kill."""
