@@ -36,7 +36,7 @@ def services() -> dict[str, Any]:
 def test_the_file_runs_the_kafka_we_test_with(services: dict[str, Any]) -> None:
     """The same version as the local cluster's, on the port the settings default to."""
     assert services["kafka"]["image"] == f"apache/kafka:{KAFKA_VERSION}"
-    assert services["kafka"]["ports"] == ["127.0.0.1:${SEEKPOINT_KAFKA_PORT:-9092}:9092"]
+    assert services["kafka"]["ports"] == ["127.0.0.1:${KAFKA_PORT:-9092}:9092"]
     assert Settings().bootstrap_servers == "127.0.0.1:9092"
 
 
@@ -146,8 +146,8 @@ def docker_compose_file() -> Iterator[str]:
         pytest.skip(f"no Docker engine: {reason}")
     kafka, redis, health = free_ports(3)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SEEKPOINT_KAFKA_PORT", str(kafka))
-        patch.setenv("SEEKPOINT_REDIS_PORT", str(redis))
+        patch.setenv("KAFKA_PORT", str(kafka))
+        patch.setenv("REDIS_PORT", str(redis))
         patch.setenv("PROJECTOR_PORT", str(health))
         yield str(COMPOSE_FILE)
 
@@ -161,12 +161,10 @@ def docker_setup() -> list[str]:
 @pytest.mark.docker
 async def test_a_journal_is_created_on_the_containers(docker_compose_file: str, docker_services: object) -> None:
     """Topics are created and pass the audit; Valkey answers."""
-    settings = Settings(
-        journal="docker", partitions=2, bootstrap_servers=f"127.0.0.1:{os.environ['SEEKPOINT_KAFKA_PORT']}"
-    )
+    settings = Settings(journal="docker", partitions=2, bootstrap_servers=f"127.0.0.1:{os.environ['KAFKA_PORT']}")
     await create_topics(settings)
     assert {finding.severity for finding in await check_topics(settings)} == {"warning"}
-    with socket.create_connection(("127.0.0.1", int(os.environ["SEEKPOINT_REDIS_PORT"])), 5) as connection:
+    with socket.create_connection(("127.0.0.1", int(os.environ["REDIS_PORT"])), 5) as connection:
         connection.sendall(b"PING\r\n")
         assert connection.recv(64).startswith(b"+PONG")
     projected = Settings(bootstrap_servers=settings.bootstrap_servers, redis_url=f"redis://127.0.0.1:{_port('REDIS')}")
