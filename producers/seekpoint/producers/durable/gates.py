@@ -36,7 +36,7 @@ logger = logging.getLogger("seekpoint.producers")
 
 
 class GateAnswer(NamedTuple):
-    """How a gate was answered. True only if somebody said yes: ``approved``.
+    """How a gate was answered. True only if somebody said yes; ``approved`` says the same.
 
     ``outcome`` is approved, denied, signalled (a signal that is neither) or timed_out; ``payload`` what the signal
     carried (``{"left_out": TYPE}`` of one that no entry has room for); ``actor`` who sent it; ``reason`` why, where
@@ -49,7 +49,17 @@ class GateAnswer(NamedTuple):
     reason: str | None = None
 
     def __bool__(self) -> bool:
+        return self.approved
+
+    @property
+    def approved(self) -> bool:
+        """Whether somebody said yes."""
         return self.outcome == "approved"
+
+    @property
+    def denied(self) -> bool:
+        """Whether somebody said no."""
+        return self.outcome == "denied"
 
     @property
     def timed_out(self) -> bool:
