@@ -70,6 +70,15 @@ async def turns_of_effects(node: Node, *, leave: bool = False) -> None:
         await process.finish({"sent": True})
 
 
+@pytest.mark.parametrize("leave", [True, False], ids=["its turn is over", "finished"])
+def test_all_effects_of_all_processes_are_listed(seekpoint: Shell, log: MemoryLog, leave: bool) -> None:
+    """`ls --all` without an id reads the journal: states forget what is settled."""
+    on(log, lambda node: turns_of_effects(node, leave=leave))
+    listed = seekpoint("effects", "ls", "--all", "--json").json["effects"]
+    assert [one["key"] for one in listed] == ["1/book:1", "1/pay:1", "2/mail:1"]
+    assert listed == seekpoint("effects", "ls", "order-1", "--all", "--json").json["effects"]
+
+
 def test_what_a_state_has_forgotten_is_shown_from_the_journal(seekpoint: Shell, log: MemoryLog) -> None:
     """Of turns that are over: the facts as they were, every entry, and on stderr where they come from."""
     on(log, lambda node: turns_of_effects(node, leave=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import sys
 
 import pytest
@@ -40,6 +41,18 @@ def test_columns_are_as_wide_as_their_widest_cell() -> None:
         "case-17      4  x",
         "a        12345",
     ]
+
+
+def test_a_narrow_terminal_cuts_long_cells_and_keeps_words_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forty columns: a JSON value loses its end, advice goes on in the next line, and no word is broken."""
+    stream = on_terminal(monkeypatch)
+    columns = [Column("process"), Column("output", cut=True), Column("what to do", wraps=True)]
+    emit_table(columns, [["order-4711", '{"receipt":"r-1","amount":"12.50"}', "start a projector for it"]])
+    lines = [re.sub(r"\x1b\[[0-9;]*m", "", line).rstrip() for line in stream.getvalue().splitlines()]
+    assert max(map(len, lines)) <= 40
+    assert "order-4711" in lines[2]
+    assert "…" in lines[2]
+    assert {"start", "a", "projector", "for", "it"} <= {word for line in lines for word in line.split()}
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pages import ROOT, blocks
 from seekpoint.compose import LocalCluster
 from seekpoint.producers import Node, Process, SyncNode, SyncProcess, VirtualClock, agent
 from seekpoint.schemas import Settings
@@ -53,21 +54,22 @@ def test_a_project_of_a_users_finds_them(tmp_path: Path) -> None:
         "    with seekpoint_sync_node.open('p') as process:\n"
         "        assert process.step('add', sum, [1, 2]) == 3\n"
     )
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:asyncio",
-        "-W",
-        "error",
-        str(tmp_path),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=240, check=False)
-    assert (done.returncode, "1 passed" in done.stdout) == (0, True), done.stdout + done.stderr
+    assert "1 passed" in pytest_in(tmp_path, "-p", "no:asyncio", "-W", "error")
+
+
+def test_the_tests_on_the_page_pass_without_any_configuration(tmp_path: Path) -> None:
+    """A user copies them into an empty folder; pytest-asyncio then runs in its strict mode."""
+    [shown] = [block for block in blocks(ROOT / "docs" / "testing.md", "python") if "seekpoint_node" in block.text]
+    (tmp_path / "test_shown.py").write_text(shown.text)
+    assert "2 passed" in pytest_in(tmp_path)
+
+
+def pytest_in(folder: Path, *options: str) -> str:
+    """Run pytest in ``folder``, which must be green; return what it prints."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=240, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 @pytest.mark.cluster

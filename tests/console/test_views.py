@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
 import orjson
 import pytest
 
@@ -13,15 +17,18 @@ from seekpoint.console.letters import hex_lines, letter_facts, place_of
 from seekpoint.console.output import aligned
 from seekpoint.console.states import (
     PROCESS_COLUMNS,
+    WIDE_PROCESS_COLUMNS,
     process_facts,
     process_row,
     report_lines,
     state_facts,
     state_lines,
+    wide_process_row,
 )
 from seekpoint.console.topics import grouped
-from seekpoint.consumers import DeadLetter, Recoverer
+from seekpoint.consumers import DeadLetter, Recovered, Recoverer
 from seekpoint.consumers.history import Logged, history
+from seekpoint.producers import Node, Process, agent
 from seekpoint.schemas import MemoryLog, bodies
 from seekpoint.schemas.bodies import BODIES, Custom, Signal
 from seekpoint.schemas.entry import Entry, new_id
@@ -60,8 +67,10 @@ def test_a_process_is_one_row(log: MemoryLog, owner: Owner) -> None:
     state = Recoverer(log).recover("case-17").state
     lines = aligned(PROCESS_COLUMNS, [process_row(process_facts("case-17", owner.partition, state))])
     assert lines[1].split() == [
-        *("case-17", "created", "node-a", "1", "1", "0", "context_updated", "-", "1", "0", "s", "0"),
+        *("case-17", "created", "node-a", "0", "s", "1", "context_updated"),
     ]
+    wide = aligned(WIDE_PROCESS_COLUMNS, [wide_process_row(process_facts("case-17", owner.partition, state))])
+    assert wide[1].split() == [*lines[1].split(), "1", "0", "1", "0"]
 
 
 @pytest.mark.parametrize(("ending", "condition"), [("gap", "degraded"), ("finish", "finished")])
@@ -135,6 +144,33 @@ def test_a_state_names_the_first_call_in_doubt(log: MemoryLog, owner: Owner) -> 
     owner.own(bodies.StepEnded("zebra:1", 1, "succeeded", "1"))
     owner.own(bodies.StepEnded("apple:1", 1, "succeeded", "1"))
     assert Recoverer(log).recover("case-17").report.first_in_doubt is None
+
+
+@agent("asking")
+async def asking(process: Process, given: Any) -> bool:
+    """Asks a person."""
+    return (await process.gate("refund")).approved
+
+
+async def recoveries(node: Node, process_id: str) -> AsyncIterator[Recovered]:
+    """Recover again and again, with a moment for others in between."""
+    while True:
+        await asyncio.sleep(0)
+        yield await node.recover(process_id, missing_ok=True)
+
+
+async def test_a_gate_that_waits_is_not_in_doubt() -> None:
+    """Nothing happened that anybody could doubt: a person is asked."""
+    async with Node.in_memory() as node:
+        running = asyncio.create_task(node.run(asking, "case-17", None))
+        async for found in recoveries(node, "case-17"):
+            if found.state.waits_for:
+                break
+        facts = state_facts("case-17", found)
+        assert (facts["in_doubt"], facts["first_in_doubt"], facts["waits_for"]) == ([], None, {"refund:1": "gate"})
+        assert "waits for: gate refund:1" in state_lines(facts)
+        await node.approve("case-17", "refund")
+        assert await running is True
 
 
 def test_folds_are_shown_with_what_is_wrong_with_them(log: MemoryLog, owner: Owner) -> None:

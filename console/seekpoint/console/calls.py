@@ -24,8 +24,8 @@ _COLUMNS = (
     Column("attempts", right=True),
     Column("took", right=True),
     Column("usd", right=True),
-    Column("input"),
-    Column("output"),
+    Column("input", cut=True),
+    Column("output", cut=True),
 )
 _SHOWN_CHARACTERS_MAX = 60
 

@@ -22,7 +22,7 @@ __all__ = ["register"]
 _MOVES_WITHIN_S = 2.0
 _LOOK_INTERVAL_S = 0.2
 
-_COLUMNS = (Column("subject"), Column("health"), Column("found"), Column("what to do"))
+_COLUMNS = (Column("subject"), Column("health"), Column("found", wraps=True), Column("what to do", wraps=True))
 
 
 def register(app: typer.Typer) -> None:

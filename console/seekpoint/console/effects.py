@@ -10,11 +10,13 @@ import typer
 from seekpoint.console.commands import AsJson, command, group
 from seekpoint.console.output import Column, clean, emit, emit_json, emit_table, say, warn
 from seekpoint.console.processes import ProcessId, states_of
+from seekpoint.console.progress import Progress, watched
 from seekpoint.console.sender import me, tell, value_of
 from seekpoint.console.target import Target
 
 if TYPE_CHECKING:
     from seekpoint.consumers.history import Logged
+    from seekpoint.producers.durable.effect_history import EffectHistory
     from seekpoint.schemas.calls import Call
     from seekpoint.schemas.state import State
 
@@ -53,18 +55,13 @@ def ls(
     json: AsJson = False,
 ) -> None:
     """List the effects that are in doubt, and the compensations that are owed."""
-    found = [
-        facts
-        for name, state in states_of(target, process_id)
-        for facts in (_all_effects(target, name, state) if everything and process_id else effects_of(name, state))
-        if everything or facts["status"] not in _SETTLED or facts["owed"]
-    ]
+    found = list(_every_effect(target, process_id) if everything else _unsettled(target, process_id))
     if json:
         emit_json({"journal": target.settings.journal, "effects": found})
     elif found:
         emit_table(_COLUMNS, [_row(facts) for facts in found])
     else:
-        say("it has made no effect" if everything and process_id else "no effect is in doubt, and nothing is owed")
+        say("no effect was made" if everything else "no effect is in doubt, and nothing is owed")
 
 
 def show(target: Target, process_id: ProcessId, key: EffectKey, json: AsJson = False) -> None:
@@ -189,6 +186,51 @@ def _plain(text: str) -> Any:
 
 
 # --- what they need ---------------------------------------------------------------------------------------------------
+def _unsettled(target: Target, process_id: str | None) -> Iterator[dict[str, Any]]:
+    for name, state in states_of(target, process_id):
+        for facts in effects_of(name, state):
+            if facts["status"] not in _SETTLED or facts["owed"]:
+                yield facts
+
+
+def _every_effect(target: Target, process_id: str | None) -> Iterator[dict[str, Any]]:
+    """The settled effects too, which states forget: from the journal."""
+    if process_id is not None:
+        yield from _all_effects(target, process_id, target.recoverer.recover(process_id).state)
+        return
+    for partition in range(target.log.partitions):
+        marks = target.log.watermarks(partition)
+        if marks.low > 0:
+            warn(f"partition {partition} was trimmed: of its settled effects only what the states remember is listed")
+            found = target.recoverer.recover_partition(partition)
+            for name, one in found.items():
+                yield from effects_of(name, one.state)
+            continue
+        for name, history in _histories(target, partition, marks.high).items():
+            yield from _ordered(name, history.effects, history.state)
+
+
+def _histories(target: Target, partition: int, stop: int) -> dict[str, EffectHistory]:
+    """Read a partition once: the effects of each of its processes."""
+    from seekpoint.consumers.scan import entry_of
+    from seekpoint.producers.durable.effect_history import EffectHistory
+    from seekpoint.schemas.errors import UndecodableRecord
+
+    log, found = target.log, dict[str, EffectHistory]()
+    with Progress("reading", stop) as progress:
+        for batch in watched(log, progress.advance).read(partition, 0, stop):
+            for record in batch.records:
+                try:
+                    entry = entry_of(record, log.codec, log.partitions)
+                except UndecodableRecord as exc:
+                    target.recoverer.keep_poison(record, exc)
+                    continue
+                if entry.process_id not in found:
+                    found[entry.process_id] = EffectHistory(log.limits)
+                found[entry.process_id].take(record.offset, entry)
+    return found
+
+
 def _all_effects(target: Target, process_id: str, state: State) -> Iterator[dict[str, Any]]:
     """Those that the state has forgotten too. Of a trimmed history what is left, and a word of it."""
     from seekpoint.schemas.errors import JournalGap

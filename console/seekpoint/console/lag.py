@@ -20,7 +20,7 @@ __all__ = ["PartitionLag", "lag_of", "lags", "register"]
 _COLUMNS = (
     *(Column(title, right=True) for title in ("partition", "log start", "log end", "applied", "behind")),
     *(Column(title, right=True) for title in ("floor", "unsaved")),
-    Column("view"),
+    Column("view", wraps=True),
 )
 
 

@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 
 __all__ = ["hex_lines", "letter_facts", "place_of", "register"]
 
-_COLUMNS = (Column("place"), Column("key"), Column("bytes", right=True), Column("seen at"), Column("error"))
+_COLUMNS = (
+    Column("place"),
+    Column("key", cut=True),
+    Column("bytes", right=True),
+    Column("seen at"),
+    Column("error", wraps=True),
+)
 _HEX_BYTES_MAX = 4_096
 _HEX_WIDTH = 16
 

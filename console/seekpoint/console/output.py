@@ -31,10 +31,16 @@ _GAP = "  "
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table. Numbers stand right."""
+    """A column of a table. Numbers stand right.
+
+    On a terminal that is too narrow, a ``cut`` column loses its end, a ``wraps`` one goes on in the next line; the
+    others keep their words whole as long as those two can give way.
+    """
 
     title: str
     right: bool = False
+    cut: bool = False
+    wraps: bool = False
 
 
 def clean(text: object) -> str:
@@ -155,9 +161,17 @@ def _emit_rich(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> N
 
     table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False)
     for column in columns:
-        table.add_column(column.title, justify="right" if column.right else "left", overflow="fold")
+        table.add_column(
+            column.title, justify="right" if column.right else "left", no_wrap=not (column.cut or column.wraps)
+        )
     for row in rows:
-        table.add_row(*(Text(clean(cell), style=_style(str(cell))) for cell in row))
+        cells = zip(columns, row, strict=True)
+        table.add_row(
+            *(
+                Text(clean(cell), _style(str(cell)), no_wrap=not column.wraps, overflow="ellipsis")
+                for column, cell in cells
+            )
+        )
     Console().print(table)
 
 

@@ -33,24 +33,28 @@ def register(app: typer.Typer) -> None:
 def ps(
     target: Target,
     from_log: Annotated[bool, typer.Option("--from-log", help="Read the whole log, though there is a view.")] = False,
+    wide: Annotated[bool, typer.Option("--wide", "-w", help="With epoch, mailbox, newest offset and lag.")] = False,
     json: AsJson = False,
 ) -> None:
     """List the journal's processes, from the view or else the log."""
+    from seekpoint.console import states
     from seekpoint.console.listing import from_view
-    from seekpoint.console.states import PROCESS_COLUMNS, process_facts, process_row
 
     target.require_kafka()
     found, why = (None, "as asked") if from_log else from_view(target)
     if found is None:
         say(f"reading from the log: {why}")
         found = [
-            process_facts(process_id, at, state) | {"behind": 0} for process_id, at, state in scan_processes(target)
+            states.process_facts(process_id, at, state) | {"behind": 0}
+            for process_id, at, state in scan_processes(target)
         ]
     found.sort(key=lambda facts: str(facts["process_id"]))
     if json:
         emit_json({"journal": target.settings.journal, "processes": found})
+    elif found and wide:
+        emit_table(states.WIDE_PROCESS_COLUMNS, [states.wide_process_row(facts) for facts in found])
     elif found:
-        emit_table(PROCESS_COLUMNS, [process_row(facts) for facts in found])
+        emit_table(states.PROCESS_COLUMNS, [states.process_row(facts) for facts in found])
     else:
         say(f"the journal {target.settings.journal} has no processes yet")
 

@@ -9,7 +9,7 @@ from seekpoint.console.output import Column, emit_json, emit_table, say
 
 __all__ = ["register"]
 
-_COLUMNS = (Column("release"), Column("what is wrong"))
+_COLUMNS = (Column("release"), Column("what is wrong", wraps=True))
 
 
 def register(app: typer.Typer) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-_COLUMNS = (Column("name"), Column("version", right=True), Column("value"))
+_COLUMNS = (Column("name"), Column("version", right=True), Column("value", cut=True))
 
 ValueName = Annotated[str, typer.Argument(metavar="NAME", help="The shared value.", show_default=False)]
 

@@ -22,25 +22,29 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PROCESS_COLUMNS",
+    "WIDE_PROCESS_COLUMNS",
     "process_facts",
     "process_row",
     "report_lines",
     "state_facts",
     "state_lines",
     "summary_facts",
+    "wide_process_row",
 ]
 
 PROCESS_COLUMNS = (
     Column("process"),
     Column("lifecycle"),
-    Column("owner"),
-    Column("epoch", right=True),
-    Column("seq", right=True),
-    Column("mailbox", right=True),
-    Column("last kind"),
-    Column("condition"),
-    Column("newest offset", right=True),
+    Column("owner", cut=True),
     Column("owned for", right=True),
+    Column("seq", right=True),
+    Column("last entry", cut=True),
+)
+WIDE_PROCESS_COLUMNS = (
+    *PROCESS_COLUMNS,
+    Column("epoch", right=True),
+    Column("mailbox", right=True),
+    Column("newest offset", right=True),
     Column("behind", right=True),
 )
 
@@ -64,21 +68,22 @@ def process_facts(process_id: str, partition: int, state: State) -> dict[str, An
 
 
 def process_row(facts: Mapping[str, Any]) -> list[object]:
-    """The same as a row of ``PROCESS_COLUMNS``."""
-    condition = "degraded" if facts["degraded"] else "finished" if facts["finished"] else "-"
+    """Make the row of ``PROCESS_COLUMNS`` from the facts of a process."""
+    special = "degraded" if facts["degraded"] else "finished" if facts["finished"] else None
     return [
         facts["process_id"],
-        facts["lifecycle"],
+        special or facts["lifecycle"],
         facts["owner_node"] or "-",
-        facts["epoch"],
-        facts["seq"],
-        "-" if facts["mailbox"] is None else facts["mailbox"],
-        facts["last_kind"] or "-",
-        condition,
-        facts["offset"],
         "-" if facts["owned_since"] is None else _span(time.time() - facts["owned_since"]),
-        facts.get("behind", 0),
+        facts["seq"],
+        facts["last_kind"] or "-",
     ]
+
+
+def wide_process_row(facts: Mapping[str, Any]) -> list[object]:
+    """Make the row of ``WIDE_PROCESS_COLUMNS`` from the facts of a process."""
+    mailbox = "-" if facts["mailbox"] is None else facts["mailbox"]
+    return [*process_row(facts), facts["epoch"], mailbox, facts["offset"], facts.get("behind", 0)]
 
 
 def summary_facts(summary: Summary, behind: int) -> dict[str, Any]:
@@ -148,6 +153,7 @@ def state_facts(process_id: str, found: Recovered) -> dict[str, Any]:
         "lineage": asdict(state.lineage),
         "in_doubt": list(state.in_doubt),
         "first_in_doubt": state.first_in_doubt,
+        "waits_for": {key: call.kind for key, call in state.waits_for.items()},
         "folds": {name: _folded(state, name) for name in sorted({*state.folds, *registered()})},
         "degraded": None if state.degraded is None else asdict(state.degraded),
         "counters": {name: getattr(state, name) for name in COUNTERS},
@@ -248,6 +254,8 @@ def _noticed(facts: Mapping[str, Any]) -> list[str]:
     if facts["in_doubt"]:
         others = f" and {len(facts['in_doubt']) - 1} more" if len(facts["in_doubt"]) > 1 else ""
         lines.append(f"in doubt: {facts['first_in_doubt']}{others}, without an outcome: a resume goes on there")
+    if waits := facts["waits_for"]:
+        lines.append(f"waits for: {', '.join(f'{kind} {key}' for key, kind in waits.items())}")
     counted = [f"{count} {name.replace('_', ' ')}" for name, count in facts["counters"].items() if count]
     if counted:
         lines.append(f"noticed: {', '.join(counted)}")

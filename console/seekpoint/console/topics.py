@@ -24,7 +24,7 @@ FINDING_COLUMNS = (
     Column("setting"),
     Column("expected"),
     Column("found"),
-    Column("what to do"),
+    Column("what to do", wraps=True),
 )
 
 

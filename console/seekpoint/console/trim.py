@@ -19,7 +19,7 @@ __all__ = ["register"]
 _COLUMNS = (
     *(Column(title, right=True) for title in ("partition", "log start", "floor", "new start", "offsets")),
     Column("checkpoints", right=True),
-    Column("note"),
+    Column("note", wraps=True),
 )
 
 

@@ -249,16 +249,26 @@ class State(Draft):
         return folded(self, name)
 
     @property
-    def in_doubt(self) -> Mapping[str, Call]:
-        """The calls that began and have no outcome, by key: where a resume goes on."""
+    def open_calls(self) -> Mapping[str, Call]:
+        """Return the calls that began and have no outcome, by key: a resumed run goes on there."""
         calls = _calls_slot.__get__(self)
         return {key: call for key, call in calls.items() if call.status in _OPEN}
 
     @property
+    def in_doubt(self) -> Mapping[str, Call]:
+        """Return the open calls whose body may or may not have run, by key: steps, decisions and effects."""
+        return {key: call for key, call in self.open_calls.items() if call.kind not in _WAITS}
+
+    @property
+    def waits_for(self) -> Mapping[str, Call]:
+        """Return the open calls that only wait, by key: timers, gates and children."""
+        return {key: call for key, call in self.open_calls.items() if call.kind in _WAITS}
+
+    @property
     def first_in_doubt(self) -> str | None:
-        """The key of the earliest of them; None if every call has its outcome."""
-        open_calls = self.in_doubt
-        return min(open_calls, key=lambda key: open_calls[key].seq, default=None)
+        """Return the key of the earliest call that is in doubt; None if there is none."""
+        in_doubt = self.in_doubt
+        return min(in_doubt, key=lambda key: in_doubt[key].seq, default=None)
 
     @property
     def shared(self) -> Any:
@@ -332,6 +342,8 @@ class State(Draft):
 
 
 _OPEN = frozenset({"started", *IN_DOUBT})
+_WAITS = frozenset({"timer", "gate", "child"})
+"""Kinds of calls that have no body: while one is open nothing happened that could be in doubt."""
 _values_slot: Any = Draft.values_json
 _calls_slot: Any = Draft.calls
 _forgotten_slot: Any = Draft.forgotten

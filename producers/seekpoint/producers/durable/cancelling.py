@@ -64,7 +64,7 @@ class Cancelling:
         What is in doubt has to be found out first: else nobody knew whether there is anything to take back.
         """
         written = self._process.written
-        return bool(written.obligations) or any(call.kind in _IN_DOUBT_GOES_ON for call in written.in_doubt.values())
+        return bool(written.obligations) or any(call.kind in _IN_DOUBT_GOES_ON for call in written.open_calls.values())
 
     def error(self) -> Cancelled:
         """What the code is told."""

@@ -13,22 +13,44 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.calls import Call
 from seekpoint.schemas.entry import Entry
 from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits
-from seekpoint.schemas.state import Draft
+from seekpoint.schemas.state import Draft, State
 
 if TYPE_CHECKING:
     from seekpoint.consumers.history import Logged
 
-__all__ = ["effects_in"]
+__all__ = ["EffectHistory", "effects_in"]
 
 
 def effects_in(history: Iterable[Logged | Entry], limits: Limits = DEFAULT_LIMITS) -> dict[str, Call]:
     """Every effect by its key, as it was last known. Raises ``JournalGap`` if the history's beginning is missing."""
-    admission, found = Admission(limits), dict[str, Call]()
+    found = EffectHistory(limits)
     for offset, entry in numbered(history):
-        leaving = _effects(admission.draft) if isinstance(entry.body, _FORGETTING) else {}
-        if admission.admits(offset, entry):
-            found |= leaving
-    return found | _effects(admission.draft)
+        found.take(offset, entry)
+    return found.effects
+
+
+class EffectHistory:
+    """The effects of one process, collected entry by entry in log order."""
+
+    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._admission = Admission(limits)
+        self._forgotten: dict[str, Call] = {}
+
+    def take(self, offset: int, entry: Entry) -> None:
+        """Fold the process's next entry. Raises ``JournalGap`` if the history's beginning is missing."""
+        leaving = _effects(self._admission.draft) if isinstance(entry.body, _FORGETTING) else {}
+        if self._admission.admits(offset, entry):
+            self._forgotten |= leaving
+
+    @property
+    def effects(self) -> dict[str, Call]:
+        """Return every effect by its key, as it was last known."""
+        return self._forgotten | _effects(self._admission.draft)
+
+    @property
+    def state(self) -> State:
+        """Return the process's state so far; nothing can be taken afterwards."""
+        return self._admission.draft.freeze()
 
 
 _FORGETTING = (b.TurnEnded, b.Finished, b.Rewound)
