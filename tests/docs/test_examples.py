@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import builtins
+import code
 import importlib
 import inspect
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -17,32 +25,53 @@ from seekpoint.schemas.folds import only
 
 PYTHON = [block for page in PAGES for block in blocks(page, "python")]
 ON_KAFKA = [block for block in PYTHON if block.needs_kafka]
-IN_MEMORY = {page: [block for block in PYTHON if block.page == page and not block.needs_kafka] for page in PAGES}
+IN_MEMORY = [block for block in PYTHON if not block.needs_kafka]
 
 
-def run(block: Block, names: dict[str, Any], runner: asyncio.Runner) -> None:
-    """Execute a block as ``python -m asyncio`` would; a traceback names the page's own line."""
-    text = "\n" * (block.line - 1) + block.text
-    code = compile(text, str(block.page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
-    if code.co_flags & inspect.CO_COROUTINE:
+class Pasted(code.InteractiveConsole):
+    """What ``python -m asyncio`` makes of lines that somebody pastes: one statement at a time, ended by an empty line.
 
-        async def awaited() -> None:
-            await eval(code, names)
+    Python 3.11 takes an indented block for ended at its first empty line, and wants one behind it.
+    """
 
-        runner.run(awaited())
-    else:
-        exec(code, names)
+    def __init__(self, runner: asyncio.Runner) -> None:
+        super().__init__({"__name__": "__main__", "__builtins__": builtins})
+        self.compile.compiler.flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        self._runner = runner
+        self.failure: BaseException | None = None
+
+    def paste(self, block: Block) -> None:
+        """Paste the block, and press return. Raises what a statement raises, a SyntaxError of the console too."""
+        for line in [*block.text.splitlines(), ""]:
+            self.push(line)
+            if self.failure is not None:
+                raise self.failure
+
+    def runcode(self, code: Any) -> None:
+        made = FunctionType(code, self.locals)
+
+        async def called() -> None:
+            found = made()
+            if inspect.iscoroutine(found):
+                await found
+
+        self._runner.run(called())
+
+    def showsyntaxerror(self, filename: str | None = None, **_: Any) -> None:
+        self.failure = sys.exc_info()[1]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if IN_MEMORY[page]], ids=lambda page: page.name)
-def test_the_examples_of_a_page_run_from_top_to_bottom(page: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    """In one interpreter: a later one may use the names of an earlier one. They print what stands behind the print."""
-    names: dict[str, Any] = {"__name__": "__example__"}
+@pytest.mark.parametrize("block", IN_MEMORY, ids=lambda block: block.name)
+def test_an_example_runs_alone_in_a_console(
+    block: Block, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A reader who pastes any one block into ``python -m asyncio`` sees what stands behind its prints."""
+    monkeypatch.setattr(sys, "displayhook", lambda _: None)
     with asyncio.Runner() as runner, only():  # what a page registers is gone with it
-        for block in IN_MEMORY[page]:
-            run(block, names, runner)
-            assert capsys.readouterr().out.splitlines() == block.expected, block.name
-        for node in [value for value in names.values() if type(value).__name__ == "Node"]:
+        console = Pasted(runner)
+        console.paste(block)
+        assert capsys.readouterr().out.splitlines() == block.expected
+        for node in [value for value in console.locals.values() if type(value).__name__ == "Node"]:
             runner.run(node.close())
 
 
@@ -59,8 +88,9 @@ def test_an_example_on_kafka_runs(
     monkeypatch.setenv("SEEKPOINT_BOOTSTRAP_SERVERS", cluster.bootstrap_servers)
     monkeypatch.setenv("SEEKPOINT_REDIS_URL", cluster.redis_url)
     monkeypatch.setenv("SEEKPOINT_JOURNAL", journal.journal)
+    monkeypatch.setattr(sys, "displayhook", lambda _: None)
     with asyncio.Runner() as runner:
-        run(block, {"__name__": "__example__"}, runner)
+        Pasted(runner).paste(block)
     assert capsys.readouterr().out.splitlines() == block.expected
 
 
@@ -81,3 +111,35 @@ def test_every_example_is_found() -> None:
     readme = [block for block in PYTHON if block.page.name == "README.md"]
     assert {block.needs_kafka for block in readme} == {True, False}
     assert sum(len(block.expected) for block in readme) > 10
+
+
+@pytest.mark.cluster
+def test_the_real_kill_kills_and_another_run_goes_on(cluster: LocalCluster, journal: Settings, tmp_path: Path) -> None:
+    """The lines of the README in a shell: the first run dies in its wait, the second one ends with the result."""
+    readme = next(page for page in PAGES if page.name == "README.md")
+    [agent] = [block for block in blocks(readme, "python") if "async def greetings" in block.text]
+    [lines] = [block for block in blocks(readme, "console") if "kill -9" in block.text]
+    (tmp_path / "greetings.py").write_text(agent.text.replace("seconds=30", "seconds=6"))
+    script = "\n".join(line.removeprefix("$ ") for line in lines.text.splitlines()).replace("sleep 5", "sleep 4")
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "SEEKPOINT_BOOTSTRAP_SERVERS": cluster.bootstrap_servers,
+        "SEEKPOINT_REDIS_URL": cluster.redis_url,
+        "SEEKPOINT_JOURNAL": journal.journal,
+    }
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    result, _, *calls = done.stdout.splitlines()
+    assert result == '"goodbye Ada"'
+    assert [call.split()[:3] for call in calls] == [
+        ["hello:1", "step", "succeeded"],
+        ["sleep:1", "timer", "succeeded"],
+        ["goodbye:1", "step", "succeeded"],
+    ]
+    assert calls[0].split()[3] == "1"
+    states = subprocess.run(
+        ["seekpoint", "state", "visit-1", "--json"], env=environment, capture_output=True, check=True
+    )
+    assert json.loads(states.stdout)["epoch"] == 2  # the killed run was the owner before
