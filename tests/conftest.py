@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -17,6 +18,7 @@ from seekpoint.compose import LocalCluster, create_topics
 from seekpoint.schemas.settings import TOPICS, Settings
 from sharing import OneHasKafka
 from stalls import AgainAfterStalls, Stalls
+from timeouts import Timeouts, interrupts_are_heard
 
 # How long an example takes says how busy the machine is, not whether it holds.
 hypothesis_settings.register_profile("seekpoint", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -24,16 +26,26 @@ hypothesis_settings.load_profile("seekpoint")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Look at the machine as long as tests run."""
+    """Look at the machine as long as tests run, and at how long each of them takes."""
     stalls = Stalls()
     config.add_cleanup(stalls.close)
     config.pluginmanager.register(AgainAfterStalls(stalls))
+    timeouts = Timeouts()
+    config.add_cleanup(timeouts.close)
+    config.pluginmanager.register(timeouts)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> OneHasKafka:
     """How the workers of ``scripts/test`` share the tests."""
     return OneHasKafka(config, log)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interrupts() -> Iterator[None]:
+    """Ctrl-C works in tests, also in a run that was started in the background."""
+    with interrupts_are_heard():
+        yield
 
 
 _ROOM_BYTES = 4 * 2**30
@@ -49,6 +61,7 @@ _CLUSTER = {
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[LocalCluster]:
     """One real Kafka and Valkey a test run. If they do not come up the tests fail: they are never skipped."""
+    signal.setitimer(signal.ITIMER_REAL, 0)  # a fresh machine downloads Kafka: it has limits of its own
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tempfile.tempdir", _directory())
         running = LocalCluster(broker_settings=_CLUSTER).start()

@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 __all__ = ["OneHasKafka"]
 
@@ -15,6 +16,24 @@ class OneHasKafka(LoadScopeScheduling):  # type: ignore[misc]  # the plugin ship
 
     By file, not by ``--dist loadgroup``: with pytest 9.2 the groups of pytest-xdist 3.8 do nothing.
     """
+
+    def schedule(self) -> None:
+        """Give a worker that replaces another two pieces of work, as all begin with: it starts none without a next."""
+        super().schedule()
+        for node in self.nodes:
+            self._reschedule(node)
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        """Take the tests of a worker that ended back, except the one that ended it: that has failed."""
+        work = self.assigned_work.pop(node)
+        crashed = next((test for tests in work.values() for test, is_done in tests.items() if not is_done), None)
+        if crashed is not None:
+            for tests in work.values():
+                tests.update({crashed: True} if crashed in tests else {})
+            self.workqueue.update({scope: tests for scope, tests in work.items() if not all(tests.values())})
+            for other in self.nodes:
+                self._reschedule(other)
+        return crashed
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]

@@ -89,7 +89,8 @@ class AgainAfterStalls:
         self.stalls.forget()
 
     def _excuses(self, error: BaseException | None) -> bool:
-        return error is not None and self.stalls.were_there()  # None: asked of a test that passed, too
+        hung = isinstance(error, pytest.fail.Exception) and str(error).startswith("Timeout ")
+        return error is not None and not hung and self.stalls.were_there()  # None: asked of a test that passed, too
 
 
 def processor_times() -> list[int]:
