@@ -23,7 +23,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetS
 
 from seekpoint.compose.audit import TopicFacts
 from seekpoint.compose.topics import TopicPlan
-from seekpoint.schemas.errors import InvalidSetting, JournalUnavailable, SeekpointError
+from seekpoint.schemas.errors import InvalidSetting, JournalUnavailable, LogDamaged, SeekpointError
+from seekpoint.schemas.reading import DAMAGED, safe
 from seekpoint.schemas.settings import Settings
 
 __all__ = ["TopicAdmin", "append_records", "live_brokers", "read_newest"]
@@ -79,6 +80,8 @@ def _ours(settings: Settings, doing: str, error: Any) -> SeekpointError:
     text = settings.scrub(error.str() if isinstance(error, KafkaError) else str(error))
     if isinstance(error, KafkaError) and error.code() in _INPUT:
         return InvalidSetting(f"Kafka refuses {doing}: {text}", bootstrap_servers=settings.bootstrap_servers)
+    if isinstance(error, KafkaError) and error.name() in DAMAGED:
+        return LogDamaged(f"{doing}: records arrive damaged ({text})")
     return JournalUnavailable(f"{doing} failed: {text}", bootstrap_servers=settings.bootstrap_servers)
 
 
@@ -212,7 +215,8 @@ def read_newest(settings: Settings, topic: str) -> dict[bytes, bytes]:
     """The newest value of each key of a topic with one partition, read to its end as of now. ``JournalUnavailable``."""
     with _translated(settings, f"reading {topic}"):
         # The group that readers name too: it is never joined, but Kafka asks whether the user may describe it.
-        consumer = Consumer(_config(settings.consumer_config(), _READER, {"group.id": f"{settings.journal}.reader"}))
+        group = {"group.id": f"{settings.journal}.reader"}
+        consumer = Consumer(safe(_config(settings.consumer_config(), _READER, group)))
         try:
             return _read_to_end(consumer, topic, time.monotonic() + settings.start_timeout_s)
         finally:
@@ -220,11 +224,6 @@ def read_newest(settings: Settings, topic: str) -> dict[bytes, bytes]:
 
 
 _READER: _Config = {
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
-    "enable.partition.eof": True,
-    "isolation.level": "read_committed",
-    "auto.offset.reset": "error",
     "fetch.wait.max.ms": 10,  # the answer "here it ends" waits as long as this
 }
 

@@ -18,11 +18,18 @@ from seekpoint.consumers.checkpoints import FLOOR_KEY, Checkpoint, CheckpointRea
 from seekpoint.consumers.tiers import Tier
 from seekpoint.consumers.view_store import Seen, ViewMeta, ViewStore
 from seekpoint.schemas.dataclass import dataclass
-from seekpoint.schemas.errors import JournalMismatch, NewerFormat, SeekpointError, ViewRefused, ViewUnavailable
+from seekpoint.schemas.errors import (
+    JournalMismatch,
+    LogDamaged,
+    NewerFormat,
+    SeekpointError,
+    ViewRefused,
+    ViewUnavailable,
+)
 from seekpoint.schemas.log import Landmark, LogReader, Watermarks
 from seekpoint.schemas.state import State, new_state
 
-__all__ = ["Base", "Bases", "Search", "Unusable", "checkpoint_of", "view_problem"]
+__all__ = ["Base", "Bases", "Search", "Unusable", "Way", "checkpoint_of", "view_problem"]
 
 _COMPACTED_RETRIES = 3
 _VIEW_REST_S = 5.0
@@ -267,7 +274,7 @@ class Bases:
             found = self.index.find(partition, FLOOR_KEY, settle=True)
             _refuse_damage(found, self._log.topic_id)
             return self._floor_base(marks, found)
-        except Unusable:
+        except (Unusable, LogDamaged):
             return None
 
     # --- all of them ----------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from seekpoint.consumers.checkpoint_index import Located
 from seekpoint.consumers.fold_renewal import fold_reason
 from seekpoint.consumers.tiers import Tier
 from seekpoint.consumers.view_store import ViewMeta
-from seekpoint.schemas.errors import JournalMismatch, TierUnavailable, ViewRefused, ViewUnavailable
+from seekpoint.schemas.errors import JournalMismatch, LogDamaged, TierUnavailable, ViewRefused, ViewUnavailable
 from seekpoint.schemas.log import Landmark, LogReader, Watermarks
 from seekpoint.schemas.state import State, new_state
 
@@ -93,7 +93,11 @@ class Bulk:
             if tier is None and self._meta is not None:
                 self.notes.append(f"view: {reason}")
         if tier in (None, Tier.CHECKPOINT):
-            reason = self._by_checkpoints(marks, tier)
+            try:
+                reason = self._by_checkpoints(marks, tier)
+            except LogDamaged as exc:
+                reason = exc.message
+                self.notes.append(f"checkpoint: {reason}")
             if not reason:
                 return self._start
         if tier in (Tier.VIEW, Tier.CHECKPOINT):

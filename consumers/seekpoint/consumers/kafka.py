@@ -26,7 +26,7 @@ from seekpoint.consumers.kafka_errors import END_OF_PARTITION, NOT_FOUND, OUT_OF
 from seekpoint.consumers.kafka_pool import POINTS, KafkaPool, Parked
 from seekpoint.consumers.kafka_tail import KafkaTail
 from seekpoint.consumers.kafka_topics import KafkaTopics
-from seekpoint.consumers.messages import Patience, belongs, landmark_of, offset_of, record_of
+from seekpoint.consumers.messages import Patience, ascend, belongs, disorder, landmark_of, offset_of, record_of
 from seekpoint.consumers.tables import KafkaTable, newest_of
 from seekpoint.schemas.codec import Codec
 from seekpoint.schemas.errors import JournalGap, JournalMismatch, JournalUnavailable, LogTruncated, SeekpointError
@@ -262,6 +262,8 @@ class KafkaReader:
                 position = max(position, end)
                 patience.ended = True
             if messages:
+                if not ascend(messages):
+                    raise disorder(topic, partition, messages)
                 position = max(position, offset_of(messages[-1]) + 1)
                 if position > stop:
                     messages = [each for each in messages if offset_of(each) < stop]
@@ -305,7 +307,8 @@ class KafkaReader:
             elif not passes(name):
                 if self._manifest is not None:
                     self.check()
-                raise translated(name, error.str(), self.settings, topic=topic, partition=partition)
+                facts = {"topic": topic, "partition": partition, "offset": offset_of(message)}
+                raise translated(name, error.str(), self.settings, **facts)
             else:
                 _logger.debug("%s[%d]: %s", topic, partition, self.settings.scrub(error.str()))
         return end

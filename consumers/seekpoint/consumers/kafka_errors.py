@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from seekpoint.schemas.errors import InvalidSetting, JournalMismatch, JournalUnavailable, LimitExceeded, SeekpointError
+from seekpoint.schemas.errors import (
+    InvalidSetting,
+    JournalMismatch,
+    JournalUnavailable,
+    LimitExceeded,
+    LogDamaged,
+    SeekpointError,
+)
+from seekpoint.schemas.reading import DAMAGED
 from seekpoint.schemas.settings import Settings
 
 __all__ = ["END_OF_PARTITION", "NOT_FOUND", "OUT_OF_RANGE", "passes", "translated"]
@@ -24,9 +32,8 @@ _FORBIDDEN = frozenset(
         "TOPIC_AUTHORIZATION_FAILED",
     }
 )
-_DAMAGED = frozenset({"_BAD_MSG", "_BAD_COMPRESSION", "INVALID_MSG"})
 _TOO_LARGE = frozenset({"MSG_SIZE_TOO_LARGE", "INVALID_MSG_SIZE", "RECORD_LIST_TOO_LARGE"})
-_FINAL = _GONE | _FORBIDDEN | _DAMAGED | _TOO_LARGE | {"_FATAL", "_INVALID_ARG", "UNSUPPORTED_VERSION"}
+_FINAL = _GONE | _FORBIDDEN | DAMAGED | _TOO_LARGE | {"_FATAL", "_INVALID_ARG", "UNSUPPORTED_VERSION"}
 
 
 def passes(name: str) -> bool:
@@ -46,9 +53,8 @@ def translated(name: str, text: str, settings: Settings, **facts: Any) -> Seekpo
     if name in _FORBIDDEN:
         hint = "check the credentials in the kafka settings, and what the broker allows them"
         return JournalUnavailable(f"Kafka refuses the connection ({said})", hint=hint, **facts)
-    if name in _DAMAGED:
-        hint = "look at the broker's disks; another replica may be whole"
-        return JournalUnavailable(f"records arrive damaged ({said})", hint=hint, **facts)
+    if name in DAMAGED:
+        return LogDamaged(f"records arrive damaged ({said})", **facts)
     if name == "_INVALID_ARG":
         return InvalidSetting(f"the Kafka client refuses a setting ({said})", **facts)
     return JournalUnavailable(f"Kafka cannot serve now ({said})", **facts)

@@ -15,9 +15,11 @@ from typing import Any
 
 from seekpoint.consumers.kafka_client import Consumer, KafkaException, Message, TopicPartition
 from seekpoint.consumers.kafka_errors import END_OF_PARTITION, OUT_OF_RANGE, passes, translated
-from seekpoint.consumers.kafka_settings import LOGGED, SURE
-from seekpoint.consumers.messages import offset_of, records_of
+from seekpoint.consumers.kafka_settings import LOGGED
+from seekpoint.consumers.messages import ascend, disorder, offset_of, records_of
+from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.log import Record
+from seekpoint.schemas.reading import DAMAGED, safe
 from seekpoint.schemas.settings import Settings
 
 __all__ = ["Fetched", "KafkaGroup"]
@@ -46,6 +48,8 @@ class Fetched:
     """Of the newest record, where the client says it."""
     is_lost: bool = False
     """What was to be read next is not in the log: it says so once, and then nothing more."""
+    damage: SeekpointError | None = None
+    """What comes next arrived damaged. The client reads on from anywhere: nothing that follows counts."""
 
 
 class KafkaGroup:
@@ -67,7 +71,7 @@ class KafkaGroup:
         self._on_revoked = on_revoked
         with self._ours():
             mine = {"group.id": f"{settings.journal}.projector", "partition.assignment.strategy": "range"}
-            self._consumer = Consumer({**_DEFAULTS, **settings.consumer_config(), **SURE, **mine, **LOGGED})
+            self._consumer = Consumer(safe({**_DEFAULTS, **settings.consumer_config(), **mine, **LOGGED}))
             self._consumer.subscribe(
                 [self._topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
             )
@@ -92,6 +96,9 @@ class KafkaGroup:
         if said:
             run = [message for message in run if message.error() is None]
         if run:
+            if not ascend(run):
+                one.damage = disorder(self._topic, one.partition, run)
+                return
             one.records += records_of(one.partition, run)
             one.next_offset = one.records[-1].offset + 1
             epoch = run[-1].leader_epoch()
@@ -102,7 +109,12 @@ class KafkaGroup:
     def _tell(self, one: Fetched, message: Message) -> None:
         error = message.error()
         assert error is not None
-        if error.name() == END_OF_PARTITION:
+        if one.damage is not None:
+            return
+        if error.name() in DAMAGED:
+            facts = {"topic": self._topic, "partition": one.partition, "offset": offset_of(message)}
+            one.damage = translated(error.name(), error.str(), self._settings, **facts)
+        elif error.name() == END_OF_PARTITION:
             one.next_offset = max(one.next_offset, offset_of(message))
         elif error.name() in OUT_OF_RANGE:
             one.is_lost = True

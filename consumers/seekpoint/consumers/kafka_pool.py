@@ -14,6 +14,7 @@ from seekpoint.consumers.kafka_client import AdminClient, Consumer, KafkaError, 
 from seekpoint.consumers.kafka_errors import translated
 from seekpoint.consumers.kafka_settings import LOGGED, point_config, reader_config, writer_config
 from seekpoint.schemas.errors import JournalUnavailable
+from seekpoint.schemas.reading import safe
 from seekpoint.schemas.settings import Settings
 
 __all__ = ["POINTS", "STRETCHES", "KafkaPool", "Parked"]
@@ -29,7 +30,7 @@ class Parked(Consumer):
     """A consumer, what it is for, and the topics it knows the leaders of."""
 
     def __init__(self, config: dict[str, Any], kind: str) -> None:
-        super().__init__(config)
+        super().__init__(safe(config))
         self.kind = kind
         self.topics: set[str] = set()
 

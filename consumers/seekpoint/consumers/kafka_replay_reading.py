@@ -9,9 +9,11 @@ from typing import Any
 from seekpoint.consumers.kafka_client import Consumer, TopicPartition
 from seekpoint.consumers.kafka_errors import END_OF_PARTITION, OUT_OF_RANGE, passes
 from seekpoint.consumers.kafka_replay_errors import TopicErrors
-from seekpoint.consumers.kafka_settings import LOGGED, SURE
+from seekpoint.consumers.kafka_settings import LOGGED
+from seekpoint.consumers.messages import disorder
 from seekpoint.consumers.staging.ports import Stretch
 from seekpoint.schemas.errors import JournalGap
+from seekpoint.schemas.reading import safe
 from seekpoint.schemas.settings import Settings
 
 __all__ = ["KafkaReading"]
@@ -38,7 +40,7 @@ class KafkaReading:
         self._open = set(self._stops)
         with errors.ours():
             mine = {"group.id": "seekpoint-replay"}  # never joined; the client insists on a name
-            self._consumer = Consumer({**_READS, **settings.consumer_config(), **SURE, **mine, **LOGGED})
+            self._consumer = Consumer(safe({**_READS, **settings.consumer_config(), **mine, **LOGGED}))
             self._consumer.assign([TopicPartition(topic, each.partition, each.start) for each in stretches])
 
     def take(self, records_max: int, timeout_s: float) -> list[Any]:
@@ -50,13 +52,23 @@ class KafkaReading:
         good = [message for message in messages if message.error() is None]
         if len(good) < len(messages):
             self._settle([message for message in messages if message.error() is not None])
-        newest = {message.partition(): message.offset() for message in good}
+        newest = self._newest(good)
         ended = [partition for partition, offset in newest.items() if offset >= self._stops[partition] - 1]
         if ended:
             stops = self._stops
             good = [message for message in good if message.offset() < stops[message.partition()]]
             self._end(ended)
         return good
+
+    def _newest(self, messages: Sequence[Any]) -> dict[int, int]:
+        """The last offset of each partition. Raises ``LogDamaged`` where they do not rise."""
+        newest: dict[int, int] = {}
+        for message in messages:
+            partition, offset = message.partition(), message.offset()
+            if newest.get(partition, -1) >= offset:
+                raise disorder(self._topic, partition, [message])
+            newest[partition] = offset
+        return newest
 
     def unfinished(self) -> frozenset[int]:
         """Those whose stretch was not read to its end."""
@@ -91,7 +103,7 @@ class KafkaReading:
                     hint="run the same replay from the offsets that are left",
                 )
             elif not passes(name):
-                raise self._errors.of(error, partition=partition)
+                raise self._errors.of(error, partition=partition, offset=event.offset())
             else:
                 _logger.debug("%s[%s]: %s", self._topic, partition, name)
 

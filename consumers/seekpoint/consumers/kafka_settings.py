@@ -8,20 +8,10 @@ from typing import Any
 
 from seekpoint.schemas.settings import Settings
 
-__all__ = ["LOGGED", "SURE", "point_config", "reader_config", "tail_config", "writer_config"]
+__all__ = ["LOGGED", "point_config", "reader_config", "tail_config", "writer_config"]
 
 LOGGED: Mapping[str, Any] = {"logger": logging.getLogger("seekpoint.consumers.kafka")}
 """Where a client says what it has to say."""
-
-SURE: Mapping[str, Any] = {
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
-    "enable.partition.eof": True,
-    "isolation.level": "read_committed",
-    "auto.offset.reset": "error",
-    "allow.auto.create.topics": False,
-}
-"""What every consumer of records has, whatever the user sets: what is read is committed, and nothing is passed over."""
 
 _FAST: Mapping[str, Any] = {
     # An empty fetch holds the connection: the next assignment waits for it.
@@ -35,8 +25,7 @@ _FAST: Mapping[str, Any] = {
 
 def reader_config(settings: Settings) -> dict[str, Any]:
     """For a consumer that is assigned by hand and never joins a group."""
-    mine = {"check.crcs": True, "group.id": f"{settings.journal}.reader"}
-    return {**_FAST, **settings.consumer_config(), **SURE, **mine}
+    return {**_FAST, **settings.consumer_config(), "group.id": f"{settings.journal}.reader"}
 
 
 def point_config(settings: Settings) -> dict[str, Any]:

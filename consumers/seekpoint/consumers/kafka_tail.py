@@ -9,8 +9,9 @@ from functools import partial
 from seekpoint.consumers.kafka_client import Consumer, KafkaException, Message, TopicPartition
 from seekpoint.consumers.kafka_errors import END_OF_PARTITION, passes
 from seekpoint.consumers.kafka_settings import LOGGED, tail_config
-from seekpoint.consumers.messages import landmark_of, offset_of, record_of
+from seekpoint.consumers.messages import ascend, landmark_of, offset_of, record_of
 from seekpoint.schemas.log import Record
+from seekpoint.schemas.reading import safe
 from seekpoint.schemas.settings import Settings
 from seekpoint.schemas.tail import Stretch
 
@@ -33,7 +34,7 @@ class KafkaTail:
         """Follow it from there."""
         try:
             if self._consumer is None:
-                self._consumer = Consumer({**tail_config(self._settings), **LOGGED})
+                self._consumer = Consumer(safe({**tail_config(self._settings), **LOGGED}))
             self.end(partition)
             self._consumer.incremental_assign([TopicPartition(self._topic, partition, position)])
         except KafkaException:
@@ -81,6 +82,8 @@ class KafkaTail:
         if end <= position:
             return []
         records = [each for each in messages if each.error() is None and offset_of(each) >= position]
+        if not ascend(records):
+            return [self._break(partition)]
         self._positions[partition] = end
         first, last = (landmark_of(records[0]), landmark_of(records[-1])) if records else (None, None)
         made = partial(_record, partition, records)

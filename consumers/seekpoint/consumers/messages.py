@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from operator import lt
 from typing import Any
 
-from seekpoint.schemas.errors import SeekpointError
+from seekpoint.schemas.errors import LogDamaged, SeekpointError
 from seekpoint.schemas.log import Landmark, Record
 
-__all__ = ["Patience", "belongs", "landmark_of", "offset_of", "record_of", "records_of"]
+__all__ = ["Patience", "ascend", "belongs", "disorder", "landmark_of", "offset_of", "record_of", "records_of"]
 
 _new = tuple.__new__  # half the time of the named tuple's own
 
@@ -43,6 +45,19 @@ class Patience:
 def offset_of(message: Any) -> int:
     """Its offset; of an event that has none, 0."""
     return message.offset() or 0
+
+
+def ascend(messages: Sequence[Any]) -> bool:
+    """Whether the offsets of messages of one partition rise. No checksum covers a batch's first offset: where it was
+    damaged, whatever follows would look as if it had been read before."""
+    offsets = [one.offset() for one in messages]
+    return all(map(lt, offsets, islice(offsets, 1, None)))
+
+
+def disorder(topic: str, partition: int, messages: Sequence[Any]) -> LogDamaged:
+    """The error for messages whose offsets do not rise."""
+    facts: dict[str, Any] = {"topic": topic, "partition": partition, "offset": offset_of(messages[0])}
+    return LogDamaged("the offsets of these records do not rise: the head of a batch is damaged", **facts)
 
 
 def belongs(message: Any, topic: str, partition: int, start: int) -> bool:

@@ -191,6 +191,8 @@ class ProjectorLoop:
         projection = self.projections[fetched.partition]
         if not projection.is_ready:
             return
+        if fetched.damage is not None:
+            raise fetched.damage
         if fetched.is_lost:
             projection.reload(anew=True)
             return

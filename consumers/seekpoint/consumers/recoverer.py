@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from seekpoint.consumers.bases import Base, Bases, Search, Unusable, checkpoint_of
+from seekpoint.consumers.bases import Base, Bases, Search, Unusable, Way, checkpoint_of
 from seekpoint.consumers.bulk import Bulk
 from seekpoint.consumers.checkpoints import CheckpointReader, seek_point
 from seekpoint.consumers.deadletters import DeadLetters
@@ -27,6 +27,7 @@ from seekpoint.consumers.view_store import ViewStore
 from seekpoint.schemas.entry import process_key
 from seekpoint.schemas.errors import (
     JournalGap,
+    LogDamaged,
     LogTruncated,
     SeekpointError,
     TierUnavailable,
@@ -196,7 +197,7 @@ class Recoverer:
         behind: Base | None = None
         for way_tier, way in self.bases.ways(search, marks, tier):
             try:
-                base = way(search, marks)
+                base = _looked_at(way, search, marks)
                 stale = fold_reason(base.state)
                 if stale is not None and tier is None:
                     behind = behind or base
@@ -333,6 +334,14 @@ class _Collector:
 def is_known(draft: Draft) -> bool:
     """Whether any entry of the process was ever admitted. Forged entries and lost claims alone make no process."""
     return draft.epoch > 0 or bool(draft.remembered)
+
+
+def _looked_at(way: Way, search: Search, marks: Watermarks) -> Base:
+    """The base that ``way`` leads to. A checkpoint whose bytes are damaged is none: ``Unusable``."""
+    try:
+        return way(search, marks)
+    except LogDamaged as exc:
+        raise Unusable(exc.message) from exc
 
 
 def _recovered(

@@ -45,6 +45,7 @@
         ├── JournalMismatch      the topics are not those of this journal
         ├── JournalGap           history below an offset is gone
         ├── LogTruncated         the log lost entries that were acknowledged
+        ├── LogDamaged           records of the log are not the bytes that were written
         ├── ReplayMismatch       a replay's target does not hold what was sent
         ├── NewerFormat          written by a newer Seekpoint than this one
         ├── UndecodableRecord    bytes that are no entry (a reader makes a dead letter of it)
@@ -83,6 +84,7 @@ __all__ = [
     "JournalMismatch",
     "JournalUnavailable",
     "LimitExceeded",
+    "LogDamaged",
     "LogTruncated",
     "NewerFormat",
     "ObligationStuck",
@@ -433,6 +435,16 @@ class LogTruncated(CallAPerson):
     """The log ends before entries that were acknowledged (an unclean leader election, a restored volume)."""
 
     hint = "look at the brokers first; then seekpoint verify ID"
+
+
+class LogDamaged(CallAPerson):
+    """Records in the log are not the bytes that were written: their checksum or their form is wrong. ``topic``,
+    ``partition`` and ``offset`` say where. Nothing was made of them, and nothing behind them was read."""
+
+    hint = (
+        "let a whole replica lead (kafka-leader-election.sh, or stop the broker that leads now), or restore the"
+        " partition's folder from a backup; then start again what stopped"
+    )
 
 
 class ReplayMismatch(CallAPerson):

@@ -59,6 +59,7 @@ _KAFKA = {
     "enable.auto.offset.store": _OFFSETS,
     "group.id": "Seekpoint names its consumer groups itself, after the journal",
     "enable.partition.eof": "readers compare positions; end-of-partition events are theirs to ask for",
+    "check.crcs": "a damaged record must not be taken for what was written",
     "allow.auto.create.topics": "a topic made by accident has the wrong settings: seekpoint topics create",
     "bootstrap.servers": "it has a setting of its own: bootstrap_servers",
     "metadata.broker.list": "it has a setting of its own: bootstrap_servers",

@@ -12,11 +12,12 @@ from io import BytesIO
 from typing import Any, NamedTuple
 
 import fastavro
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from seekpoint.schemas.bodies import BODIES
 from seekpoint.schemas.entry import Entry
 from seekpoint.schemas.errors import JournalUnavailable, UndecodableRecord
+from seekpoint.schemas.reading import safe
 from seekpoint.schemas.settings import Settings
 
 __all__ = ["Placed", "read_journal"]
@@ -36,16 +37,8 @@ class Placed(NamedTuple):
 
 def read_journal(settings: Settings) -> list[Placed]:
     """Every entry of the journal, by partition and offset. Raises ``JournalUnavailable``, ``UndecodableRecord``."""
-    consumer = Consumer(
-        {
-            **settings.consumer_config(),
-            "group.id": f"{settings.journal}-demo-checker",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "error",
-            "isolation.level": "read_committed",
-            "fetch.wait.max.ms": 10,
-        }
-    )
+    mine = {"group.id": f"{settings.journal}-demo-checker", "fetch.wait.max.ms": 10}
+    consumer = Consumer(safe({**settings.consumer_config(), **mine}))
     try:
         schemas = {m.key(): m.value() for m in _messages(consumer, settings.topic_name("schemas"))}
         return [_placed(m, schemas) for m in _messages(consumer, settings.topic_name("journal"))]
@@ -80,9 +73,9 @@ def _some(consumer: Consumer) -> list[Message]:
     messages = [first, *consumer.consume(1_000, timeout=0)]
     for message in messages:
         error = message.error()
-        if error is not None:
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:
             raise KafkaException(error)
-    return messages
+    return [message for message in messages if message.error() is None]
 
 
 def _placed(message: Message, schemas: Mapping[Any, Any]) -> Placed:
