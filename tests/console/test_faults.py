@@ -149,10 +149,14 @@ def test_nothing_asked_shows_the_help(shell: Shell) -> None:
 
 
 def test_a_name_nobody_may_have_is_usage(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process id with a control character is refused, and shown without it."""
+    """A journal's name; and a process id that nobody can tell from another, before anything is connected to."""
     ran = shell("ps", "--journal", "two words")
     assert ran.code == 2
     assert "journal" in ran.err
+    for wrong, shown in [("case\u200b-17", "U+200B"), ("Gru\u0308n", "use Gr\u00fcn"), ("a\x1b[31m", "\\x1b")]:
+        ran = shell("state", wrong, "--bootstrap-servers", "127.0.0.1:1")
+        assert ran.code == 2
+        assert shown in ran.err
 
 
 def test_exit_codes_here_are_those_of_the_errors() -> None:

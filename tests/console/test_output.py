@@ -11,7 +11,18 @@ import sys
 import pytest
 
 from seekpoint.console import output
-from seekpoint.console.output import Column, aligned, clean, emit_json, emit_table, fitted, is_abandoned, say, warn
+from seekpoint.console.output import (
+    Column,
+    aligned,
+    clean,
+    emit,
+    emit_json,
+    emit_table,
+    fitted,
+    is_abandoned,
+    say,
+    warn,
+)
 from seekpoint.console.progress import Progress
 
 COLUMNS = [Column("process"), Column("seq", right=True), Column("what")]
@@ -63,15 +74,26 @@ def test_a_narrow_terminal_cuts_long_cells_and_keeps_words_whole(monkeypatch: py
         ("c1\x9b31m", "c1\\x9b31m"),
         ("right\u202eleft", "right\\u202eleft"),
         ("half \udcff", "half \\udcff"),
+        ("case\u200b-17", "case\\u200b-17"),
+        ("\u2066isolated\u2069", "\\u2066isolated\\u2069"),
+        ("a\u200d\ufeff\xad\u3164\ufe0f", "a\\u200d\\ufeff\\xad\\u3164\\ufe0f"),
+        ("tag\U000e0041", "tag\\U000e0041"),
         ("Grüße 漢字", "Grüße 漢字"),
     ],
 )
 def test_text_of_others_cannot_steer_the_terminal(text: str, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Escapes, newlines and signs that turn the direction around are shown as what they are; letters stay.
+    """Escapes, newlines, signs that turn the direction around or show nothing are shown as escapes; letters stay.
 
-    In all that is said, too: names of gates and keys of calls are an agent's to choose.
+    In all that is said and printed, too: names of gates and keys of calls are an agent's to choose.
     """
     assert clean(text) == shown
+    if "\n" not in text:
+        emit(text)
+        assert capsys.readouterr().out == f"{shown}\n"
+    emit_json({"a": text}) if "\udcff" not in text else None
+    printed = capsys.readouterr().out
+    assert clean(printed.removesuffix("\n")) == printed.removesuffix("\n")
+    assert not printed or json.loads(printed) == {"a": text}
     say(f"no gate x is open (open: {text})")
     assert capsys.readouterr().err == f"no gate x is open (open: {shown})\n"
 
@@ -142,6 +164,16 @@ def test_progress_shows_on_a_terminal_and_is_silent_in_a_pipe(
         progress.advance(10)
     assert "reading" in terminal.getvalue()
     assert "10/10" in terminal.getvalue()
+
+
+def test_what_a_bar_is_about_is_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does it steer the terminal: the name of a file or of a process may stand in it."""
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    monkeypatch.setenv("TERM", "xterm")
+    with Progress("[red]x[/red] \x1b[2J", 10) as progress:
+        progress.describe("[/bold] a\u202eb")
+    assert "[/bold] a\\u202eb" in terminal.getvalue()
+    assert "\x1b[2J" not in terminal.getvalue()
 
 
 def test_talk_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:

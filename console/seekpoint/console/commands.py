@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, cast, get_type_hints
 
@@ -86,11 +86,21 @@ def _runner(body: Body) -> Callable[..., None]:
     return run
 
 
+def _check_process_ids(given: Mapping[str, Any]) -> None:
+    """Raise ``InvalidName`` for a process id that cannot be one, or that looks like another one."""
+    if named := [*(given.get("process_ids") or ()), *filter(None, [given.get("process_id")])]:
+        from seekpoint.schemas.process_ids import named_process_key
+
+        for process_id in named:
+            named_process_key(process_id)
+
+
 def _outcome(body: Body, target: Target | None, given: dict[str, Any]) -> int:
     from seekpoint.console.logs import show_logs
 
     show_logs()
     try:
+        _check_process_ids(given)
         return (body(**given) if target is None else body(target, **given)) or 0
     except (typer.Exit, typer.Abort, Usage):
         raise

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TextIO
 
 __all__ = [
@@ -24,8 +25,6 @@ __all__ = [
     "warn",
 ]
 
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-_JSON_ESCAPED = re.compile(r"[\x7f-\x9f]")
 _GAP = "  "
 
 
@@ -44,17 +43,29 @@ class Column:
 
 
 def clean(text: object) -> str:
-    """``text`` in one line that cannot steer a terminal: what agents write is not ours to trust.
+    """``text`` in one line that cannot steer a terminal, and hides nothing: what agents write is not ours to trust.
+
+    Controls, signs that turn the direction of a text around, and characters that nobody sees are shown as escapes.
 
     >>> clean("a\\x1b[31m\\nb")
     'a\\\\x1b[31m\\\\nb'
     """
-    return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), str(text))
+    line = str(text)
+    if line.isascii() and line.isprintable():
+        return line
+    return _steering().sub(lambda match: match[0].encode("unicode_escape").decode(), line)
+
+
+@cache
+def _steering() -> re.Pattern[str]:
+    from seekpoint.schemas.process_ids import INVISIBLE  # with what it loads, half of the time of --help
+
+    return re.compile(f"[\x00-\x1f\x7f-\x9f\ud800-\udfff{INVISIBLE}]")
 
 
 def emit(line: str = "") -> None:
-    """One line of data."""
-    sys.stdout.write(line + "\n")
+    """Lines of data: all data goes through here, so nothing in it steers a terminal."""
+    sys.stdout.write("\n".join(map(clean, line.split("\n"))) + "\n")
 
 
 def emit_json(document: Any, *, line: bool = False) -> None:
@@ -63,10 +74,21 @@ def emit_json(document: Any, *, line: bool = False) -> None:
 
     pretty = sys.stdout.isatty() and not line
     text = orjson.dumps(document, option=orjson.OPT_INDENT_2 if pretty else 0).decode()
-    # JSON may carry 0x7f to 0x9f as they are; a terminal would obey some of them.
-    emit(_JSON_ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
+    sys.stdout.write(_json_escaped(text) + "\n")
     if line:
         sys.stdout.flush()
+
+
+def _json_escaped(text: str) -> str:
+    """The same JSON, with the characters that ``clean`` escapes as JSON escapes them: lossless."""
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return _steering().sub(lambda match: match[0] if match[0] == "\n" else _json_escape(match[0]), text)
+
+
+def _json_escape(character: str) -> str:
+    units = character.encode("utf-16-be").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 def counted(number: int, noun: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
-from seekpoint.console.output import say
+from seekpoint.console.output import clean, say
 
 if TYPE_CHECKING:
     from seekpoint.schemas.log import Batch, LogReader
@@ -39,7 +39,7 @@ class Progress:
     def describe(self, what: str) -> None:
         """Say what is being done now."""
         if self._bar is not None:
-            self._bar.update(self._task, description=what)
+            self._bar.update(self._task, description=clean(what))
 
     def advance(self, count: int) -> None:
         """``count`` more are done."""
@@ -123,6 +123,12 @@ def _rich_bar(what: str, total: int, unit: str) -> tuple[Any, Any]:
         def render(self, task: Any) -> Text:
             return Text(f"{task.speed:,.0f} {unit}/s" if task.speed else "")
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), Rate(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        Rate(),
+        TimeRemainingColumn(),
+    )
     bar = Bar(*columns, console=Console(stderr=True), transient=True)
-    return bar, bar.add_task(what, total=total)
+    return bar, bar.add_task(clean(what), total=total)

@@ -22,6 +22,7 @@ from seekpoint.consumers.verification import Verification, verify, verify_all
 from seekpoint.consumers.view_store import ViewStore
 from seekpoint.schemas.folds import import_folds
 from seekpoint.schemas.log import LogReader
+from seekpoint.schemas.process_ids import named_process_key
 from seekpoint.schemas.settings import Settings
 
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ class Recovery:
         Raises ``UnknownProcess`` if there is none (``missing_ok``: the state of a new one), ``UnknownPoint``,
         ``TierUnavailable``, ``InvalidName``.
         """
+        named_process_key(process_id)
         point = Point(seq=at_seq, offset=at_offset, time=at_time)
         return await self._run(lambda: self.blocking.recover(process_id, tier=tier, point=point, missing_ok=missing_ok))
 
@@ -141,6 +143,8 @@ class Recovery:
             homes: dict[int, list[str] | None] = dict.fromkeys(range(partitions))
         else:
             wanted = list(process_ids)
+            for process_id in wanted:
+                named_process_key(process_id)
             homes = dict(await self._run(lambda: self.blocking.by_partition(wanted)))
         found = await asyncio.gather(
             *(self._run(partial(self.blocking.recover_partition, at, ids)) for at, ids in homes.items())
@@ -150,6 +154,7 @@ class Recovery:
 
     async def last_checkpoint(self, process_id: str) -> LastCheckpoint | None:
         """The newest checkpoint of a process: where it is, and whether it can be used. None if it has none."""
+        named_process_key(process_id)
         return await self._run(lambda: self.blocking.last_checkpoint(process_id))
 
     async def processes(self) -> dict[str, Recovered]:
@@ -158,6 +163,7 @@ class Recovery:
 
     async def verify(self, process_id: str) -> Verification:
         """Find the process in every way there is, and compare. Raises as ``recover`` does."""
+        named_process_key(process_id)
         return await self._run(lambda: verify(self.blocking, process_id))
 
     async def verify_all(self) -> list[Verification]:
@@ -179,6 +185,7 @@ class Recovery:
         most ``limit``. ``follow`` goes on for ever with what is appended. Raises ``UnknownProcess`` if there is none,
         unless it follows.
         """
+        named_process_key(process_id)
         batches = history(self.blocking, process_id, from_seq=from_seq, kinds=kinds, limit=limit, follow=follow)
         try:
             while (batch := await self._run(lambda: next(batches, None))) is not None:

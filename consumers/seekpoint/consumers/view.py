@@ -14,10 +14,10 @@ from typing import TypeVar
 
 from seekpoint.consumers.view_store import Summary, ViewBrowser
 from seekpoint.schemas.dataclass import dataclass
-from seekpoint.schemas.entry import process_key
 from seekpoint.schemas.errors import InvalidName, InvalidSetting, ViewUnavailable
 from seekpoint.schemas.lifecycle import Lifecycle
 from seekpoint.schemas.partition import partition_of
+from seekpoint.schemas.process_ids import named_process_key
 from seekpoint.schemas.settings import Settings
 from seekpoint.schemas.state import State
 
@@ -134,7 +134,7 @@ class View:
 
     # --- blocking -----------------------------------------------------------------------------------------------------
     def _get(self, process_id: str) -> Viewed | None:
-        key = process_key(process_id)
+        key = named_process_key(process_id)
         partition = partition_of(key, self._store.partitions())
         meta, state, _ = self._store.see(partition, key)
         if meta is None or meta.applied is None:
@@ -144,7 +144,7 @@ class View:
         return Viewed(process_id=process_id, state=state, applied=meta.applied, topic_id=meta.topic_id)
 
     def _newer(self, process_id: str, offset: int) -> Viewed | None:
-        key = process_key(process_id)
+        key = named_process_key(process_id)
         partition = partition_of(key, self._store.partitions())
         meta, found = self._store.offset_of(partition, key)
         if meta is None or meta.applied is None:

@@ -11,10 +11,11 @@ from seekpoint.producers.outbox import Outbox
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.clock import now_us
 from seekpoint.schemas.codec import encode_within
-from seekpoint.schemas.entry import Entry, new_id, process_key
+from seekpoint.schemas.entry import Entry, new_id
 from seekpoint.schemas.errors import Refused, TryAgain, UndecodableRecord
 from seekpoint.schemas.log import LogReader
 from seekpoint.schemas.partition import partition_of
+from seekpoint.schemas.process_ids import named_process_key
 from seekpoint.schemas.values import dump
 
 __all__ = ["Externals"]
@@ -51,7 +52,7 @@ class Externals:
 
     async def append(self, process_id: str, body: b.Body, actor: str | None, entry_id: bytes) -> int:
         """The same; its offset. A shared value takes no other entry than being set, and only it takes that."""
-        key = process_key(process_id)
+        key = named_process_key(process_id)
         if isinstance(body, b.SharedSet) != process_id.startswith(SHARED_PREFIX):
             raise Refused(
                 "a shared value is set, and nothing else is", process_id=process_id, kind=body.KIND,

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from seekpoint.schemas.codec import encode
 from seekpoint.schemas.dataclass import dataclass
-from seekpoint.schemas.entry import Entry, process_key
+from seekpoint.schemas.entry import Entry
 from seekpoint.schemas.errors import LimitExceeded, Refused, UnknownProcess
 from seekpoint.schemas.partition import partition_of
+from seekpoint.schemas.process_ids import named_process_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +43,7 @@ async def import_process(node: Node, entries: Sequence[Logged], process_id: str 
     handed stay those of the original. Raises ``Refused``, ``LimitExceeded`` before anything is sent, ``AppendTimeout``.
     """
     target = process_id or entries[0].entry.process_id
-    key = process_key(target)
+    key = named_process_key(target)
     if target.startswith(_SHARED) is not entries[0].entry.process_id.startswith(_SHARED):
         raise Refused("a shared value and a process are not each other's copy", process_id=target)
     limits = await node.in_thread(lambda: node.reader.limits)

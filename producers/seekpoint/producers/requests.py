@@ -17,6 +17,7 @@ from seekpoint.schemas.clock import now_us
 from seekpoint.schemas.entry import id_text, new_id, process_key
 from seekpoint.schemas.errors import RequestTimeout, TryAgain, UndecodableRecord
 from seekpoint.schemas.partition import partition_of
+from seekpoint.schemas.process_ids import named_process_key
 from seekpoint.schemas.requests import RecoveryAnswer, RecoveryRequest, decode_answer, encode_request
 
 __all__ = ["Requests"]
@@ -49,7 +50,7 @@ class Requests:
         point = point_of(at_seq=at_seq, at_offset=at_offset, at_time=at_time)
         now = now_us()
         deadline = now + round(timeout_s * 1_000_000)
-        process_key(process_id)
+        named_process_key(process_id)
         request = RecoveryRequest(id=new_id(), process_id=process_id, deadline=deadline, ts=now, **point)
         try:
             async with asyncio.timeout(timeout_s):

@@ -11,6 +11,9 @@ from collections.abc import Awaitable, Callable
 from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
+from seekpoint.schemas.errors import InvalidName
+from seekpoint.schemas.process_ids import named_process_key
+
 __all__ = ["BusinessKeys", "Holder", "SharedValues", "shared_name"]
 
 _NAME_BYTES_MAX = 160
@@ -73,10 +76,21 @@ def shared_name(kind: str, *parts: str) -> str:
     'effect-key/payments/order-4711'
     >>> shared_name("effect-key", "payments", "x" * 300)
     'effect-key/~63a9c089f290837fc2472f6d1524dfcc'
+    >>> shared_name("effect-key", "payments", "u\\u0308")[:12]
+    'effect-key/~'
     """
     plain = all(part.isprintable() and "/" not in part and not part.startswith("~") for part in parts)
     name = "/".join((kind, *parts))
-    if plain and len(name.encode("utf-8", "replace")) <= _NAME_BYTES_MAX:
+    if plain and len(name.encode("utf-8", "replace")) <= _NAME_BYTES_MAX and _can_be_named(name):
         return name
     text = "\0".join(parts).encode("utf-8", "surrogatepass")
     return f"{kind}/~{blake2b(text, digest_size=16).hexdigest()}"
+
+
+def _can_be_named(name: str) -> bool:
+    """Whether it may stand in an id as it is: a key of the outside world is any text, and exact."""
+    try:
+        named_process_key(name)
+    except InvalidName:
+        return False
+    return True

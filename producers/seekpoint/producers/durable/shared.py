@@ -23,6 +23,7 @@ from seekpoint.schemas.entry import new_id, process_key
 from seekpoint.schemas.errors import InvalidName, JournalGap, Refused, UndecodableRecord, VersionConflict
 from seekpoint.schemas.fold import Verdict, advance
 from seekpoint.schemas.partition import partition_of
+from seekpoint.schemas.process_ids import named_process_key
 from seekpoint.schemas.state import Draft
 from seekpoint.schemas.values import dump, load
 
@@ -51,13 +52,13 @@ def shared_id(name: str) -> str:
     if type(name) is not str or not name:
         raise InvalidName("a shared value has a name", name=repr(name)[:80])
     process_id = SHARED_PREFIX + name
-    process_key(process_id)
+    named_process_key(process_id)
     return process_id
 
 
 def check_ownable(process_id: str) -> None:
     """Raise ``Refused`` for an id that nobody may own, ``InvalidName`` for one that is none."""
-    process_key(process_id)
+    named_process_key(process_id)
     if process_id.startswith(SHARED_PREFIX):
         raise Refused(
             "a shared value is not a process to open", process_id=process_id,
