@@ -13,12 +13,15 @@ from seekpoint.console.output import Column, emit_json, emit_table, say
 from seekpoint.console.processes import ProcessId
 from seekpoint.console.sender import with_node
 from seekpoint.console.target import Target
+from seekpoint.schemas.decimals import EXACT, plain_text, total
 
 if TYPE_CHECKING:
     from seekpoint.producers import Node
     from seekpoint.schemas.budget import Budget
 
 __all__ = ["budget_facts", "raised", "register"]
+
+_ZERO = Decimal(0)
 
 _COLUMNS = (
     Column("dimension"),
@@ -53,31 +56,36 @@ def show(target: Target, process_id: ProcessId, json: AsJson = False) -> None:
 
 def budget_facts(budget: Budget) -> dict[str, Any]:
     """The budget as ``--json`` shows it: amounts are texts, exact; what has no limit is only counted."""
-    day = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=budget.day)).date().isoformat()
-    reserved: dict[str, Decimal] = {}
-    for kept in budget.reserved.values():
-        for name, amount in kept.items():
-            reserved[name] = reserved.get(name, Decimal(0)) + amount
+    names = {name for kept in budget.reserved.values() for name in kept}
+    reserved = {name: total(kept[name] for kept in budget.reserved.values() if name in kept) for name in names}
     return {
-        "warn_at": str(budget.warn_at),
+        "warn_at": plain_text(budget.warn_at),
         "on_exceed": budget.on_exceed,
         "run": _amounts(budget.limits, budget.spent, reserved),
-        "day": day,
+        "day": _date(budget.day),
         "of_day": _amounts(budget.day_limits, budget.day_spent, reserved),
         "reserved_for": sorted(budget.reserved),
         "noted": list(budget.noted),
     }
 
 
+def _date(day: int) -> str:
+    """The date of a day counted from 1970; its number where no calendar has it: a clock may have told anything."""
+    try:
+        return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=day)).date().isoformat()
+    except OverflowError:
+        return str(day)
+
+
 def _amounts(limits: Any, spent: Any, reserved: Any) -> dict[str, dict[str, str | None]]:
     found = {}
     for name in sorted({*limits, *spent, *reserved}):
-        limit, used, kept = limits.get(name), spent.get(name, Decimal(0)), reserved.get(name, Decimal(0))
+        limit, used, kept = limits.get(name), spent.get(name, _ZERO), reserved.get(name, _ZERO)
         found[name] = {
-            "limit": None if limit is None else format(limit, "f"),
-            "spent": format(used, "f"),
-            "reserved": format(kept, "f"),
-            "left": None if limit is None else format(limit - used - kept, "f"),
+            "limit": None if limit is None else plain_text(limit),
+            "spent": plain_text(used),
+            "reserved": plain_text(kept),
+            "left": None if limit is None else plain_text(EXACT.subtract(limit, EXACT.add(used, kept))),
         }
     return found
 

@@ -14,15 +14,20 @@ from typing import Any
 
 from seekpoint.schemas.body import Json
 from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.decimals import EXACT, decimal_in, plain_text
 from seekpoint.schemas.values import load
 
-__all__ = ["DIMENSIONS", "Budget", "amounts_in"]
+__all__ = ["DIMENSIONS", "Budget", "amount_of", "amounts_in"]
 
 DIMENSIONS = ("usd", "tokens", "tool_calls", "model_calls", "irreversible_effects", "wall_s")
 Amounts = Mapping[str, Decimal]
 _DAY_US = 86_400_000_000
-_AMOUNT_MAX = Decimal(10) ** 15
+_ZERO = Decimal(0)
+_AMOUNT_MAX = decimal_in("1E+15")
+_TOTAL_MAX = decimal_in("1E+40")
+"""More than 2**64 amounts come to: what was written as a sum is read as one."""
 _EXPONENT_MIN = -12
+_AMOUNT_CHARS_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +36,7 @@ class Budget:
 
     limits: Amounts = field(default_factory=dict)
     day_limits: Amounts = field(default_factory=dict)
-    warn_at: Decimal = Decimal("0.8")
+    warn_at: Decimal = decimal_in("0.8")
     on_exceed: str = "fail"
     spent: Amounts = field(default_factory=dict)
     day: int = 0
@@ -69,7 +74,7 @@ class Budget:
         return {
             "limits": _texts(self.limits),
             "day_limits": _texts(self.day_limits),
-            "warn_at": str(self.warn_at),
+            "warn_at": plain_text(self.warn_at),
             "on_exceed": self.on_exceed,
             "spent": _texts(self.spent),
             "day": self.day,
@@ -86,11 +91,11 @@ class Budget:
         return cls(
             limits=_amounts(found["limits"]),
             day_limits=_amounts(found["day_limits"]),
-            warn_at=_amount(found["warn_at"]),
+            warn_at=amount_of(found["warn_at"]),
             on_exceed=found["on_exceed"],
-            spent=_amounts(found["spent"]),
+            spent=_amounts(found["spent"], _TOTAL_MAX),
             day=found["day"],
-            day_spent=_amounts(found["day_spent"]),
+            day_spent=_amounts(found["day_spent"], _TOTAL_MAX),
             reserved={str(key): _amounts(kept) for key, kept in found["reserved"].items()},
             noted=tuple(map(str, found["noted"])),
         )
@@ -101,31 +106,39 @@ def amounts_in(text: Json | None) -> dict[str, Decimal]:
     return {} if text is None else _amounts(load(text))
 
 
-def _amounts(found: Any) -> dict[str, Decimal]:
+def amount_of(value: Any) -> Decimal:
+    """The amount that a decimal text or a whole number says. ``ValueError`` if it says none: texts that differ in no
+    reader, since they stand in states."""
+    return _amount(value, _AMOUNT_MAX)
+
+
+def _amounts(found: Any, highest: Decimal = _AMOUNT_MAX) -> dict[str, Decimal]:
     if type(found) is not dict:
         raise ValueError("amounts are an object by dimension")
     unknown = found.keys() - set(DIMENSIONS)
     if unknown:
         raise ValueError(f"{min(map(str, unknown))} is no dimension of a budget")
-    return {name: _amount(value) for name, value in found.items() if value is not None}
+    return {name: _amount(value, highest) for name, value in found.items() if value is not None}
 
 
-def _amount(value: Any) -> Decimal:
+def _amount(value: Any, highest: Decimal) -> Decimal:
     """Bounded, so that sums stay exact and short in every reader."""
+    if type(value) not in (str, int, Decimal):
+        raise ValueError(f"an amount is a decimal text or a whole number, not {type(value).__name__}")
     try:
-        if type(value) not in (str, int, Decimal):
-            raise ValueError(f"an amount is a decimal text or a whole number, not {type(value).__name__}")
-        amount = Decimal(value)
-    except InvalidOperation as exc:
-        raise ValueError("an amount is a decimal") from exc
-    if not amount.is_finite() or not 0 <= amount <= _AMOUNT_MAX or int(amount.as_tuple().exponent) < _EXPONENT_MIN:
+        if type(value) is str and len(value) > _AMOUNT_CHARS_MAX:
+            raise InvalidOperation
+        amount = decimal_in(value)
+    except InvalidOperation:
+        raise ValueError("an amount is a decimal") from None
+    if not amount.is_finite() or not 0 <= amount <= highest or int(amount.as_tuple().exponent) < _EXPONENT_MIN:
         raise ValueError("an amount is between 0 and 10^15, with at most twelve decimals")
     return amount
 
 
 def _sum(spent: Amounts, more: Amounts) -> dict[str, Decimal]:
-    return {name: spent.get(name, Decimal(0)) + more.get(name, Decimal(0)) for name in {**spent, **more}}
+    return {name: EXACT.add(spent.get(name, _ZERO), more.get(name, _ZERO)) for name in {**spent, **more}}
 
 
 def _texts(amounts: Amounts) -> dict[str, str]:
-    return {name: format(amount, "f") for name, amount in amounts.items()}
+    return {name: plain_text(amount) for name, amount in amounts.items()}

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from decimal import Decimal
 
 import orjson
 
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.attempts import begin_call, close_call, end_attempt, illegal, put_call, take_mail, whole_attempt
-from seekpoint.schemas.budget import Budget, amounts_in
+from seekpoint.schemas.budget import Budget, amount_of, amounts_in
 from seekpoint.schemas.calls import AgentRun, Call, write_digest, write_position
 from seekpoint.schemas.charges import NO_AMOUNTS
 from seekpoint.schemas.content import Misfit, Rule, too_big
@@ -181,8 +180,8 @@ _ACTIONS = ("pause", "fail", "escalate")
 def _set_budget(draft: Draft, body: b.BudgetSet, limits: Limits) -> Misfit:
     """New limits; what was used stays used."""
     try:
-        warn_at = Decimal(body.warn_at)
-        if body.on_exceed not in _ACTIONS or not 0 <= warn_at <= 1:
+        warn_at = amount_of(body.warn_at)
+        if body.on_exceed not in _ACTIONS or warn_at > 1:
             raise ValueError("no such budget")
         whole, day = amounts_in(body.limits), amounts_in(body.day_limits)
     except NO_AMOUNTS as exc:

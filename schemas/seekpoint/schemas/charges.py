@@ -9,11 +9,13 @@ import orjson
 
 from seekpoint.schemas.budget import Budget, amounts_in
 from seekpoint.schemas.calls import Call
+from seekpoint.schemas.decimals import EXACT
 
 __all__ = ["NO_AMOUNTS", "charge", "reserve"]
 
 NO_AMOUNTS = (ValueError, LookupError, TypeError, ArithmeticError)
 """What reading amounts raises for a text that has none."""
+_MILLION = Decimal(1_000_000)
 
 
 def reserve(budget: Budget | None, body: Any) -> Budget | None:
@@ -49,14 +51,21 @@ def charge(budget: Budget, body: Any, call: Call) -> Budget:
 def _used_in(body: Any) -> dict[str, Decimal]:
     """The amounts an end tells: tokens summed, a cost, its duration, and counts by dimension."""
     usage = {} if body.usage is None else orjson.loads(body.usage)
-    used: dict[str, Decimal] = {"wall_s": Decimal(max(body.duration_us, 0)) / 1_000_000}
+    used: dict[str, Decimal] = {"wall_s": EXACT.divide(Decimal(max(body.duration_us, 0)), _MILLION)}
     if type(usage) is not dict:
         raise ValueError("a usage is an object")
     if type(usage.get("input_tokens")) is int and type(usage.get("output_tokens")) is int:
         names = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens")
-        used["tokens"] = Decimal(sum(max(usage.get(name) or 0, 0) for name in names))
+        used["tokens"] = Decimal(sum(_count_in(usage, name) for name in names))
     counts = {name: usage[name] for name in ("tool_calls", "model_calls", "tokens") if name in usage}
     used |= amounts_in(orjson.dumps(counts).decode())
     if body.cost_usd is not None:
         used |= amounts_in(orjson.dumps({"usd": body.cost_usd}).decode())
     return used
+
+
+def _count_in(usage: dict[str, Any], name: str) -> int:
+    count = usage.get(name)
+    if count is not None and type(count) is not int:
+        raise ValueError("tokens are counted in whole numbers")
+    return max(count or 0, 0)

@@ -30,6 +30,10 @@ Rule: TypeAlias = Callable[[Draft, Any, Limits], Misfit]
 """Applies a body to a draft and gives None; or leaves the draft as it was and says why the body does not fit."""
 
 
+_NO_CONTENT: Misfit = "illegal_content", "no content of a process, or beyond the limits of one value"
+"""Without the words of the library that said so: the detail is part of the state, and readers have other versions."""
+
+
 def too_big(grown: int, limits: Limits) -> Misfit:
     """The misfit of a state of ``grown`` bytes, if it is one."""
     if grown <= limits.state_bytes:
@@ -171,8 +175,8 @@ def _restore(
         restore_content(restored, orjson.loads(content))
         for text in dynamic_texts(restored):
             check(text, limits)
-    except (LookupError, TypeError, ValueError, AttributeError, SeekpointError) as exc:
-        return "illegal_content", repr(exc)
+    except (LookupError, TypeError, ValueError, AttributeError, SeekpointError):
+        return _NO_CONTENT
     if becomes is not None:
         becomes(draft, restored)
     misfit = too_big(content_width(_with_owed(restored, draft)), limits)
@@ -240,8 +244,8 @@ def _batch(draft: Draft, body: b.ContentBatch, limits: Limits) -> Misfit:
         removed, messages = orjson.loads(body.deleted), orjson.loads(body.messages)
         said = [_said_in(message) for message in messages]
         gone = {key for key in removed if type(key) is str}
-    except (ValueError, TypeError) as exc:
-        return "illegal_content", repr(exc)
+    except (ValueError, TypeError):
+        return _NO_CONTENT
     if body.cleared:
         gone |= draft.values_json.keys()
     gone -= body.values.keys()

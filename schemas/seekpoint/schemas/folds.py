@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from decimal import localcontext
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.decimals import ORDINARY
 from seekpoint.schemas.errors import FoldUnavailable, InvalidSetting, SeekpointError
 from seekpoint.schemas.values import dump, load
 
@@ -75,7 +77,8 @@ class UserFold:
         if found.failed_seq is not None:
             return found._replace(customs=customs)
         try:
-            text = dump(self.function(load(found.value_json), kind, load(payload_json)))
+            with localcontext(ORDINARY):
+                text = dump(self.function(load(found.value_json), kind, load(payload_json)))
             if len(text.encode()) > FOLD_BYTES_MAX:
                 raise OverflowError
         except Exception as exc:  # a stranger's code: its message may name addresses, and every reader must agree

@@ -14,6 +14,8 @@ from decimal import Decimal
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
+from seekpoint.schemas.decimals import decimal_in
+
 __all__ = ["NUMBER_CHARS_MAX", "READERS", "WRITERS", "Unwritable"]
 
 _Clock = TypeVar("_Clock", date, datetime, time)
@@ -39,13 +41,13 @@ class Unwritable(Exception):
 
 def _write_int(value: int) -> str:
     # By way of Decimal, which is not subject to sys.set_int_max_str_digits: every node must write and read alike.
-    if value.bit_length() > _INT_BITS_MAX or len(text := str(Decimal(value))) > NUMBER_CHARS_MAX:
+    if value.bit_length() > _INT_BITS_MAX or len(text := str(decimal_in(value))) > NUMBER_CHARS_MAX:
         raise _too_long("an integer")
     return text
 
 
 def _read_int(text: str) -> int:
-    return int(Decimal(_matched(_INT, text)))
+    return int(decimal_in(_matched(_INT, text)))
 
 
 def _write_decimal(value: Decimal) -> str:
@@ -58,7 +60,7 @@ def _write_decimal(value: Decimal) -> str:
 
 
 def _read_decimal(text: str) -> Decimal:
-    value = Decimal(_matched(_DECIMAL, text))
+    value = decimal_in(_matched(_DECIMAL, text))
     if not value.is_finite():
         raise ValueError("beyond Decimal's exponents")
     return value

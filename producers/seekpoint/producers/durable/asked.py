@@ -15,7 +15,9 @@ import orjson
 from seekpoint.producers.durable.prompts import whole_request
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies import Json
+from seekpoint.schemas.budget import amount_of
 from seekpoint.schemas.calls import turn_of
+from seekpoint.schemas.decimals import total
 from seekpoint.schemas.entry import Entry, id_text
 
 __all__ = ["Asked", "Attempt", "Decisions", "asked", "decisions"]
@@ -63,8 +65,8 @@ class Asked:
     @property
     def cost_usd(self) -> Decimal | None:
         """What all attempts cost; None where no cost is known."""
-        costs = [Decimal(one.cost_usd) for one in self.attempts if one.cost_usd is not None]
-        return sum(costs, Decimal(0)) if costs else None
+        costs = [cost for one in self.attempts if (cost := _cost(one.cost_usd)) is not None]
+        return total(costs) if costs else None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values: an object of ``seekpoint steps --json``."""
@@ -87,6 +89,14 @@ class Asked:
             "cost_usd": None if cost is None else format(cost, "f"),
             **self.facts,
         }
+
+
+def _cost(text: str | None) -> Decimal | None:
+    """None for a text that is no amount: without a budget nobody has looked at it."""
+    try:
+        return None if text is None else amount_of(text)
+    except ValueError:
+        return None
 
 
 def _attempt_facts(one: Attempt) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.budget import DIMENSIONS, Budget, amounts_in
+from seekpoint.schemas.decimals import EXACT, plain_text, total
 from seekpoint.schemas.errors import BudgetExceeded, InvalidSetting
 from seekpoint.schemas.lifecycle import Lifecycle
 from seekpoint.schemas.values import dump
@@ -49,6 +50,10 @@ class Excess(NamedTuple):
     """Spent and reserved, without the call."""
     wanted: Decimal
 
+    def texts(self) -> dict[str, str]:
+        """The amounts as people and entries say them."""
+        return {name: plain_text(getattr(self, name)) for name in ("limit", "used", "wanted")}
+
 
 class BudgetCalls:
     """What a process offers: ``set_budget``."""
@@ -70,10 +75,11 @@ class BudgetCalls:
         whole, day = _texts(limits), _texts(a_day)
         if on_exceed not in ("fail", "pause", "escalate"):
             raise InvalidSetting("an exceeded budget can fail, pause or escalate", on_exceed=on_exceed)
-        text = dump([whole, day, str(warn_at), on_exceed])
+        share = plain_text(warn_at) if isinstance(warn_at, Decimal) else str(warn_at)
+        text = dump([whole, day, share, on_exceed])
         place = process.desk.place("sample", "budget", "")
         if place.record is None:
-            process.send(b.BudgetSet(dump(whole), dump(day), str(warn_at), on_exceed))
+            process.send(b.BudgetSet(dump(whole), dump(day), share, on_exceed))
             await process.append(b.Sampled(place.key, place.position, "budget", "", text))
 
 
@@ -87,7 +93,8 @@ async def admit(process: Process, place: Place, wanted: Mapping[str, Any]) -> No
         day = process.clock.now_us() // _DAY_US
         for scope, dimension, used, limit in warnings_of(budget, place.key, amounts, day):
             logger.warning("process %s: %s of %s %s are used (%s)", process.process_id, used, limit, dimension, scope)
-            process.send(b.BudgetNoted("warned", dimension, _note_scope(scope, day), place.key, str(used), str(limit)))
+            noted = "warned", dimension, _note_scope(scope, day), place.key, plain_text(used), plain_text(limit)
+            process.send(b.BudgetNoted(*noted))
         excess = excess_of(budget, place.key, amounts, day)
         if excess is None:
             return
@@ -96,38 +103,34 @@ async def admit(process: Process, place: Place, wanted: Mapping[str, Any]) -> No
 
 async def _exceeded(process: Process, place: Place, budget: Budget, excess: Excess) -> None:
     """Return if a person raised the limit; else raise."""
-    process.send(
-        b.BudgetNoted("exceeded", excess.dimension, excess.scope, place.key, str(excess.wanted), str(excess.limit))
-    )
+    asked = excess.texts()
+    process.send(b.BudgetNoted("exceeded", excess.dimension, excess.scope, place.key, asked["wanted"], asked["limit"]))
     if budget.on_exceed == "escalate" and await _escalated(process, place, excess):
         return
     if budget.on_exceed == "pause" and process.ahead_lifecycle is Lifecycle.RUNNING:
         process.send(b.LifecycleChanged(Lifecycle.SUSPENDED, f"budget: {excess.dimension}"))
     raise BudgetExceeded(
         "the budget does not allow one more call", process_id=process.process_id, key=place.key,
-        dimension=excess.dimension, scope=excess.scope, limit=str(excess.limit), used=str(excess.used),
-        wanted=str(excess.wanted), on_exceed=budget.on_exceed,
+        dimension=excess.dimension, scope=excess.scope, on_exceed=budget.on_exceed, **asked,
     )  # fmt: skip
 
 
 async def _escalated(process: Process, place: Place, excess: Excess) -> bool:
     """Whether a person raised the limit so that the call fits: to what the answer says, else to what it needs."""
-    asked = {
-        "call": place.key, "dimension": excess.dimension, "scope": excess.scope, "limit": str(excess.limit),
-        "used": str(excess.used), "wanted": str(excess.wanted),
-    }  # fmt: skip
+    texts = excess.texts()
+    asked = {"call": place.key, "dimension": excess.dimension, "scope": excess.scope, **texts}
     name = f"budget:{excess.dimension}"
     with process.desk.inside(place) as scope:
         scope.position = -1  # at 0, aside: a run that finds the limit raised does not ask, or asks something else
         answer = await process.gate(
-            name, prompt=asked, key=f"{name}:{excess.scope}:{excess.used}+{excess.wanted}>{excess.limit}"
+            name, prompt=asked, key=f"{name}:{excess.scope}:{texts['used']}+{texts['wanted']}>{texts['limit']}"
         )
     limit = _limit_in(answer, excess)
     if limit is None:
         process.send(b.BudgetNoted("refunded", excess.dimension, excess.scope, place.key, actor=answer.actor))
         return False
     await raise_budget(process, excess.dimension, limit, scope=excess.scope, actor=answer.actor, key=place.key)
-    return limit >= excess.used + excess.wanted and limit > excess.used
+    return limit >= EXACT.add(excess.used, excess.wanted) and limit > excess.used
 
 
 def _limit_in(answer: GateAnswer, excess: Excess) -> Decimal | None:
@@ -136,7 +139,7 @@ def _limit_in(answer: GateAnswer, excess: Excess) -> Decimal | None:
         return None
     offered = answer.payload.get("limit") if isinstance(answer.payload, dict) else None
     if offered is None:
-        return excess.used + max(excess.wanted, Decimal(1))
+        return EXACT.add(excess.used, max(excess.wanted, Decimal(1)))
     try:
         return _amounts({excess.dimension: offered})[excess.dimension]
     except InvalidSetting as exc:  # raised, it would be raised in every run: the answer is remembered
@@ -155,7 +158,7 @@ async def raise_budget(
 ) -> None:
     """Set one limit anew. Raises ``InvalidSetting`` for what is no dimension or no amount."""
     amount = _amounts({dimension: limit})[dimension]
-    await process.append(b.BudgetNoted("raised", dimension, scope, key, "0", format(amount, "f"), actor))
+    await process.append(b.BudgetNoted("raised", dimension, scope, key, "0", plain_text(amount), actor))
 
 
 # --- pure -------------------------------------------------------------------------------------------------------------
@@ -168,7 +171,7 @@ def excess_of(budget: Budget, key: str, wanted: Mapping[str, Decimal], day: int)
     for scope, limits in (("run", budget.limits), ("day", budget.day_limits)):
         for dimension, limit in limits.items():
             used, more = _used(budget, key, dimension, scope, day), wanted.get(dimension, _ZERO)
-            if used + more > limit if more else used >= limit and dimension not in _KNOWN_BEFORE:
+            if EXACT.add(used, more) > limit if more else used >= limit and dimension not in _KNOWN_BEFORE:
                 return Excess(dimension, scope, limit, used, more)
     return None
 
@@ -180,18 +183,18 @@ def warnings_of(
     found = []
     for scope, limits in (("run", budget.limits), ("day", budget.day_limits)):
         for dimension, limit in limits.items():
-            used = _used(budget, key, dimension, scope, day) + wanted.get(dimension, _ZERO)
+            used = EXACT.add(_used(budget, key, dimension, scope, day), wanted.get(dimension, _ZERO))
             told = f"warned {dimension} {_note_scope(scope, day)}" in budget.noted
-            if not told and limit > 0 and used >= budget.warn_at * limit:
+            if not told and limit > 0 and used >= EXACT.multiply(budget.warn_at, limit):
                 found.append((scope, dimension, used, limit))
     return found
 
 
 def _used(budget: Budget, key: str, dimension: str, scope: str, day: int) -> Decimal:
-    kept = sum((amounts.get(dimension, _ZERO) for one, amounts in budget.reserved.items() if one != key), _ZERO)
+    kept = total(amounts.get(dimension, _ZERO) for one, amounts in budget.reserved.items() if one != key)
     if scope == "run":
-        return budget.spent.get(dimension, _ZERO) + kept
-    return (budget.day_spent.get(dimension, _ZERO) if budget.day == day else _ZERO) + kept
+        return EXACT.add(budget.spent.get(dimension, _ZERO), kept)
+    return EXACT.add(budget.day_spent.get(dimension, _ZERO) if budget.day == day else _ZERO, kept)
 
 
 def _note_scope(scope: str, day: int) -> str:
@@ -199,7 +202,7 @@ def _note_scope(scope: str, day: int) -> str:
 
 
 def _texts(limits: Mapping[str, Any] | None) -> dict[str, str]:
-    return {name: format(amount, "f") for name, amount in _amounts(limits or {}).items()}
+    return {name: plain_text(amount) for name, amount in _amounts(limits or {}).items()}
 
 
 def _amounts(wanted: Mapping[str, Any]) -> dict[str, Decimal]:

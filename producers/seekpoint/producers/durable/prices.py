@@ -8,11 +8,15 @@ from typing import Any
 
 from seekpoint.producers.durable.usage import Usage
 from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.decimals import EXACT, decimal_in, total
 from seekpoint.schemas.errors import InvalidSetting
 
 __all__ = ["Price", "Prices"]
 
 _MILLION = Decimal(1_000_000)
+_PRICE_MAX = decimal_in("1E+9")
+_DECIMALS_MAX = 6
+"""So that the cost of one token has the twelve decimals that a budget counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +32,13 @@ class Price:
         """What ``usage`` costs in USD, exactly; None where input or output was not told."""
         if usage.input_tokens is None or usage.output_tokens is None:
             return None
-        cost = usage.input_tokens * self.input + usage.output_tokens * self.output
-        cost += (usage.cached_tokens or 0) * (self.input if self.cached is None else self.cached)
-        cost += (usage.cache_write_tokens or 0) * (self.input if self.cache_write is None else self.cache_write)
-        return cost / _MILLION
+        parts = (
+            (usage.input_tokens, self.input),
+            (usage.output_tokens, self.output),
+            (usage.cached_tokens or 0, self.input if self.cached is None else self.cached),
+            (usage.cache_write_tokens or 0, self.input if self.cache_write is None else self.cache_write),
+        )
+        return EXACT.divide(total(EXACT.multiply(Decimal(count), price) for count, price in parts), _MILLION)
 
 
 class Prices:
@@ -80,14 +87,18 @@ def _price(model: str, parts: Mapping[str, Any]) -> Price:
 def _amount(model: str, name: str, value: Any) -> Decimal:
     try:
         if isinstance(value, Decimal | int | str) and not isinstance(value, bool):
-            amount = Decimal(value)
-            if amount.is_finite() and amount >= 0:
+            amount = decimal_in(value)
+            if amount.is_finite() and 0 <= amount <= _PRICE_MAX and _decimals(amount) <= _DECIMALS_MAX:
                 return amount
     except InvalidOperation:
         pass
     raise InvalidSetting(
-        "a price is an exact amount of USD a million tokens, as text or Decimal",
+        f"a price is an exact amount of USD a million tokens, as text or Decimal, with up to {_DECIMALS_MAX} decimals",
         model=model,
         part=name,
         found=repr(value),
     )
+
+
+def _decimals(amount: Decimal) -> int:
+    return -int(amount.as_tuple().exponent)
