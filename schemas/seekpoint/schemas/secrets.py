@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import re
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 from seekpoint.schemas.errors import InvalidSetting
 
-__all__ = ["MASK", "is_secret", "mask_options", "mask_url", "read_secret_files", "scrub", "url_secrets"]
+__all__ = [
+    "MASK",
+    "is_secret",
+    "longest_spelling",
+    "mask_options",
+    "mask_url",
+    "read_secret_files",
+    "scrub",
+    "scrub_value",
+    "url_secrets",
+]
 
 MASK = "***"
 
@@ -34,6 +50,10 @@ _USERINFO = re.compile(r"(?<=://)([^:@/?#]*):(.*)@", re.DOTALL)
 
 _NARROW = re.compile(r"(?<=://)[^/?#@]*:([^/?#]*)@")
 _QUERY = re.compile(r"([?&])([^=&#]+)=([^&#]*)")
+
+_BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
+_URL_SAFE = str.maketrans("+/", "-_")
+_PLAIN = str.maketrans("-_", "+/")
 
 
 def is_secret(name: str) -> bool:
@@ -71,11 +91,103 @@ def url_secrets(url: str) -> Iterator[str]:
 
 
 def scrub(text: str, secrets: Iterable[str]) -> str:
-    """``text`` without any of ``secrets``, also as ``repr`` would have written them."""
-    spellings = {spelling for secret in secrets if secret for spelling in (secret, repr(secret)[1:-1])}
-    for spelling in sorted(spellings, key=len, reverse=True):
+    """Return ``text`` with each of ``secrets`` masked, in every spelling that messages are known to use.
+
+    The spellings: as it is, as ``repr`` and JSON escape it, percent-encoded, and inside base64 (a basic auth header).
+    """
+    return _scrubbed(text, frozenset(secrets))
+
+
+def scrub_value(value: Any, secrets: Iterable[str]) -> Any:
+    """Return ``value`` with the secrets masked in every text, bytes and number inside it; as it is if it holds none."""
+    return _scrubbed_value(value, frozenset(secrets))
+
+
+def longest_spelling(secrets: Iterable[str]) -> int:
+    """Return how many characters a secret takes at most in a text, in any spelling; 0 without secrets."""
+    return 2 * max(map(len, _spellings(frozenset(secrets))), default=0)  # base64 takes less than that
+
+
+def _scrubbed(text: str, secrets: frozenset[str]) -> str:
+    for spelling in _spellings(secrets):
         text = text.replace(spelling, MASK)
+    for secret, cores in _cores(secrets):
+        for core in cores:
+            text = _without_base64(text, secret, core)
     return text
+
+
+def _scrubbed_value(value: Any, secrets: frozenset[str]) -> Any:
+    if not secrets or value is None or value is True or value is False:
+        return value
+    if isinstance(value, str):
+        return _scrubbed(value, secrets)
+    if isinstance(value, bytes | bytearray):
+        return _scrubbed(value.decode("utf-8", "surrogateescape"), secrets).encode("utf-8", "surrogateescape")
+    if isinstance(value, dict):
+        return {_scrubbed_value(name, secrets): _scrubbed_value(one, secrets) for name, one in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_scrubbed_value(one, secrets) for one in value)
+    if not isinstance(value, int | float | Decimal | UUID):
+        return value
+    text = str(Decimal(value)) if isinstance(value, int) else str(value)  # whatever its length
+    found = _scrubbed(text, secrets)
+    return value if found == text else found
+
+
+@lru_cache(maxsize=8)
+def _spellings(secrets: frozenset[str]) -> tuple[str, ...]:
+    """All that a secret may look like where its characters are still in order, the longest first."""
+    from urllib.parse import quote, quote_plus
+
+    found: set[str] = set()
+    for secret in filter(None, secrets):
+        data = secret.encode("utf-8", "surrogatepass")
+        quoted = {how(data, safe) for how in (quote, quote_plus) for safe in ("", "/", "!*'()~")}
+        found |= quoted | {re.sub("%..", lambda match: match[0].lower(), one) for one in quoted}
+        # With both kinds of quotes in a text, repr escapes one of them.
+        found |= {secret, repr(secret)[1:-1], repr(f"'{secret}\"")[3:-2], ascii(secret)[1:-1], repr(data)[2:-1]}
+        found |= {json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
+    return tuple(sorted(found, key=len, reverse=True))
+
+
+@lru_cache(maxsize=8)
+def _cores(secrets: frozenset[str]) -> tuple[tuple[bytes, frozenset[str]], ...]:
+    """Each secret with what base64 makes of it, less the characters at both ends that its neighbours change."""
+    found = []
+    for secret in secrets:
+        data = secret.encode("utf-8", "surrogatepass")
+        cores = set()
+        for before in range(3):
+            text = b64encode(b"\0" * before + data).decode().rstrip("=")
+            core = text[-(-before * 8 // 6) : (before + len(data)) * 8 // 6]
+            cores |= {core, core.translate(_URL_SAFE)}
+        found.append((data, frozenset(core for core in cores if len(core) > 1)))
+    return tuple(found)
+
+
+def _without_base64(text: str, secret: bytes, core: str) -> str:
+    """Mask each run of base64 in ``text`` that has ``core`` in it and does decode to ``secret``."""
+    start, kept, parts = 0, 0, []
+    while (at := text.find(core, start)) >= 0:
+        begin, end = at, at + len(core)
+        while begin > start and text[begin - 1] in _BASE64:
+            begin -= 1
+        while end < len(text) and text[end] in _BASE64:
+            end += 1
+        run = text[begin:end].translate(_PLAIN)
+        if any(secret in _decoded(run[skipped:]) for skipped in range(4)):
+            while text[end : end + 1] == "=":
+                end += 1
+            parts += [text[kept:begin], MASK]
+            kept = end
+        start = end
+    return "".join([*parts, text[kept:]])
+
+
+def _decoded(run: str) -> bytes:
+    whole = run[: len(run) - 1] if len(run) % 4 == 1 else run
+    return b64decode(whole + "=" * (-len(whole) % 4))
 
 
 def read_secret_files(options: Mapping[str, str], label: str) -> dict[str, str]:

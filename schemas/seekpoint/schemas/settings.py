@@ -16,7 +16,7 @@ from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import InvalidName, InvalidSetting
 from seekpoint.schemas.forms import FORMS
 from seekpoint.schemas.options import REFUSED, Options, check_redis_url, typed_redis_options
-from seekpoint.schemas.secrets import mask_url, scrub, url_secrets
+from seekpoint.schemas.secrets import longest_spelling, mask_url, scrub, scrub_value, url_secrets
 from seekpoint.schemas.settings_file import check_redirection, find_settings_file
 from seekpoint.schemas.sources import read_environment, read_file, unknown_setting
 
@@ -147,8 +147,24 @@ class Settings:
         return frozenset(found - {""})
 
     def scrub(self, text: str) -> str:
-        """``text`` without any of the secrets: for messages of others (librdkafka, Redis) before they are shown."""
+        """Return ``text`` without any of the secrets: for messages of others before they are shown or written."""
         return scrub(text, self.secrets())
+
+    def scrub_value(self, value: Any) -> Any:
+        """Return ``value`` with the secrets masked in all texts, bytes and numbers inside it."""
+        return scrub_value(value, self.secrets())
+
+    def excerpt(self, text: str, characters_max: int) -> str:
+        """Return the beginning of ``text`` without any of the secrets, as UTF-8 can carry it.
+
+        It is scrubbed before it is cut: half a secret would not be found any more.
+        """
+        secrets = self.secrets()
+        cut = text[: 16 * characters_max]
+        found = scrub(cut, secrets)
+        if len(cut) < len(text):
+            found = found[: max(0, len(found) - longest_spelling(secrets))]
+        return found[:characters_max].encode("utf-8", "replace").decode()
 
     def _ours(self) -> dict[str, str | int | float | bool]:
         named = {} if self.node_id is None else {"client.id": self.node_id}
