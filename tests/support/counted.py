@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from seekpoint.producers import Node, Process
+from seekpoint.producers import Node, Process, register_failure
 
 __all__ = ["Counted", "Declined", "failing", "twice"]
 
@@ -25,6 +25,7 @@ class Counted:
         return result
 
 
+@register_failure
 class Declined(Exception):
     """A user's error."""
 

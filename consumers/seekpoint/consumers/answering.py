@@ -6,6 +6,7 @@ Nothing here knows how requests arrive: ``recovery_service`` brings them from Ka
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -87,7 +88,8 @@ class Answering:
         except SeekpointError as exc:
             return self._failed(request, exc)
         except Exception as exc:
-            _logger.exception("a recovery that was asked for failed")
+            trace = self._recovery.settings.scrub("".join(traceback.format_exception(exc)))
+            _logger.error("a recovery that was asked for failed: %s", trace)
             return self._failed(request, SeekpointError(f"unexpected {type(exc).__name__}: {exc}"))
 
     async def _found(self, request: RecoveryRequest, found: Recovered) -> RecoveryAnswer:

@@ -22,6 +22,7 @@ from seekpoint.producers.durable.children import Child
 from seekpoint.producers.durable.conduct import Detail, Replay
 from seekpoint.producers.durable.connectors import Connector, Connectors, NotDone, Reconciled, connectors
 from seekpoint.producers.durable.effects import EffectStep, effect
+from seekpoint.producers.durable.failure_classes import register_failure
 from seekpoint.producers.durable.gates import GateAnswer
 from seekpoint.producers.durable.prices import Price, Prices
 from seekpoint.producers.durable.resolution import Answer, Effect
@@ -78,6 +79,7 @@ __all__ = [
     "check_replay",
     "connectors",
     "effect",
+    "register_failure",
     "step",
     "testing",
 ]

@@ -5,16 +5,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from seekpoint.producers.durable.failures import told
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.values import dump
 
 if TYPE_CHECKING:
     from seekpoint.producers.process import Process
 
-__all__ = ["Invocation", "printable"]
-
-TEXT_CHARACTERS_MAX = 4_000
-"""What is written of a text that an exception made: it must fit into an entry, whatever it is."""
+__all__ = ["Invocation"]
 
 
 class Invocation:
@@ -35,12 +33,7 @@ class Invocation:
 
     async def end(self, outcome: str, error: BaseException | None = None) -> None:
         """Write the result."""
-        text = None if error is None else printable(f"{type(error).__name__}: {error}")
+        text = None if error is None else told(error, self._process.node.settings)
         duration_us = (time.monotonic_ns() - self._began) // 1_000
         result = dump(self.result, self._process.limits)
         await self._process.write(b.InvocationEnded(outcome, duration_us, result, text))
-
-
-def printable(text: str) -> str:
-    """``text`` as an entry can carry it: what UTF-8 lacks replaced, its end left out if it is very long."""
-    return text[:TEXT_CHARACTERS_MAX].encode("utf-8", "replace").decode()

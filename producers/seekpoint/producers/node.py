@@ -350,16 +350,16 @@ class Node:
         self, process_id: str, gate: str, *, reason: str | None = None, actor: str | None = None
     ) -> bytes:
         """Say yes to a gate: by its name, or by its key if no other gate of that name is meant. The signal's id."""
-        return await self.signal(process_id, gate, verdict_payload(True, reason), actor=actor)
+        return await self.signal(process_id, gate, verdict_payload(True, self._scrubbed(reason)), actor=actor)
 
     async def deny(self, process_id: str, gate: str, *, reason: str | None = None, actor: str | None = None) -> bytes:
         """Say no to a gate. The signal's id, once it is in the log."""
-        return await self.signal(process_id, gate, verdict_payload(False, reason), actor=actor)
+        return await self.signal(process_id, gate, verdict_payload(False, self._scrubbed(reason)), actor=actor)
 
     async def cancel(self, process_id: str, reason: str | None = None, *, actor: str | None = None) -> bytes:
         """Ask a process to stop: its agent's next call, or what it waits for, raises ``Cancelled``; then it takes back
         what it owes, and is stopped. The request's id, once it is in the log."""
-        return await self._externals.cancel(process_id, reason, actor)
+        return await self._externals.cancel(process_id, self._scrubbed(reason), actor)
 
     async def verdict(
         self,
@@ -378,7 +378,9 @@ class Node:
         makes sure that it is the effect that is meant, after a rewind too. The verdict's id, once it is in the log.
         """
         text = dump(output, await self.in_thread(lambda: self._reader.limits))
-        body = EffectVerdict(key=key, outcome=outcome, output=text, reason=reason, idempotency_key=idempotency_key)
+        body = EffectVerdict(
+            key=key, outcome=outcome, output=text, reason=self._scrubbed(reason), idempotency_key=idempotency_key
+        )  # fmt: skip
         return await self.tell(process_id, body, actor=actor)
 
     async def tell(
@@ -391,6 +393,9 @@ class Node:
         """A value that the journal's processes have in common: ``get``, ``set``, ``watch``. In an agent's code use
         ``process.shared``, which remembers what it saw."""
         return Shared(self, self._externals, self._following, name)
+
+    def _scrubbed(self, reason: str | None) -> str | None:
+        return None if reason is None else self.settings.scrub(reason)
 
     # --- inside
     def push(self, partition: int, key: bytes, values: Iterable[bytes]) -> list[asyncio.Future[int]]:

@@ -6,7 +6,6 @@ Nobody acts on a claim whose offset it does not know. The first claim in the log
 from __future__ import annotations
 
 import asyncio
-import traceback
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from types import TracebackType
@@ -18,7 +17,7 @@ from seekpoint.producers.claiming import Watch
 from seekpoint.producers.confirm import Confirmer
 from seekpoint.producers.durable.cancelling import stop
 from seekpoint.producers.durable.conduct import PLAIN, Conduct
-from seekpoint.producers.durable.failures import unwrapped
+from seekpoint.producers.durable.failures import traceback_of, unwrapped
 from seekpoint.producers.durable.shared import check_ownable
 from seekpoint.producers.handle import Cause, Handle, Status
 from seekpoint.producers.identity import Identity
@@ -57,7 +56,6 @@ if TYPE_CHECKING:
 __all__ = ["Opener", "Opening", "Wish"]
 
 _LOOK_AGAIN_S = 0.25
-_TRACEBACK_CHARACTERS_MAX = 4_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,12 +121,8 @@ async def _ended(process: Process, error: BaseException | None) -> ObligationStu
         except ObligationStuck as owed:
             return owed
     elif error is not None and not isinstance(error, Reopen | asyncio.CancelledError):
-        await process.record_error(error, _traceback(error))
+        await process.record_error(error, traceback_of(error, process.node.settings))
     return None
-
-
-def _traceback(error: BaseException) -> str:
-    return "".join(traceback.format_exception(error))[-_TRACEBACK_CHARACTERS_MAX:]
 
 
 class Opener:

@@ -210,7 +210,7 @@ class Process(ContentWrites, Memory, EffectCalls):
                           hint="return, or raise")  # fmt: skip
         if self.is_open:
             await self.flush()
-        await self._end(b.Released(reason))
+        await self._end(b.Released(None if reason is None else self.node.settings.scrub(reason)))
 
     async def finish(self, result: Any = None) -> None:
         """End the process for ever with ``result``; only a gravestone stays. Returns once that is confirmed."""

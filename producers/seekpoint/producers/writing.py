@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from seekpoint.producers.invocation import printable
+from seekpoint.producers.durable.failures import TEXT_CHARACTERS_MAX, error_name
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import LimitExceeded, UnserializableValue
 from seekpoint.schemas.values import dump
@@ -77,7 +77,8 @@ class ContentWrites:
     # --- life
     def transition(self, to: str, reason: str | None = None) -> Written:
         """Move to another lifecycle state. Raises ``IllegalTransition`` for a step that does not exist."""
-        return self._target.write(b.LifecycleChanged(str(to), reason))
+        said = None if reason is None else self._target.node.settings.scrub(reason)
+        return self._target.write(b.LifecycleChanged(str(to), said))
 
     def suspend(self, reason: str | None = None) -> Written:
         """Stop by request: ``suspended``, until a transition back to ``running``."""
@@ -88,10 +89,11 @@ class ContentWrites:
         return self._target.write(b.Custom(_key(kind), dump(payload, self._target.limits)))
 
     def record_error(self, error: BaseException, trace: str | None = None) -> Written:
-        """Write down an exception."""
-        kind = type(error)
-        name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-        return self._target.write(b.ErrorRecorded(name, printable(str(error)), trace and printable(trace)))
+        """Write down an exception. Secrets of the settings are masked in its texts."""
+        settings = self._target.node.settings
+        told = None if trace is None else settings.excerpt(trace, TEXT_CHARACTERS_MAX)
+        name, said = error_name(error, settings), settings.excerpt(str(error), TEXT_CHARACTERS_MAX)
+        return self._target.write(b.ErrorRecorded(name, said, told))
 
 
 def _key(key: str) -> str:

@@ -121,7 +121,7 @@ class SeekpointError(Exception):
     hint: str = "see docs/errors.md"
     exit_code: ClassVar[int] = EXIT_FAULT
 
-    def __init__(self, message: str, *, hint: str | None = None, **facts: Any) -> None:
+    def __init__(self, message: str, /, *, hint: str | None = None, **facts: Any) -> None:
         super().__init__(message)
         self.message = message
         self.facts = {name: value for name, value in facts.items() if value is not None}
@@ -375,9 +375,10 @@ class ReplayDivergence(CallAPerson):
 
 
 class StepFailed(CallAPerson):
-    """A call failed, for good; its own exception's class (``type``) cannot be imported or made again here."""
+    """A call failed, for good, with an exception whose class (``type``) is not registered here. ``type`` is only text:
+    nothing is imported because a journal names it."""
 
-    hint = "catch StepFailed, or raise an exception that a module defines at its top level"
+    hint = "catch StepFailed, or register the class in the program that runs the agent: register_failure(CLASS)"
 
 
 class BudgetExceeded(CallAPerson):

@@ -16,13 +16,14 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from cuts import cut_after, cuts, entries_of, on_node, spelled_out
-from seekpoint.producers import Agent, Process, Retry, agent
+from seekpoint.producers import Agent, Process, Retry, agent, register_failure
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
 
 Program = tuple[Any, ...]
 
 
+@register_failure
 class Broken(Exception):
     """What a step of the program raises."""
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seekpoint.producers import register_failure
 from seekpoint.producers.durable.agents import Agent, agent
 from seekpoint.producers.durable.digest import arguments_text, text_digest
 from seekpoint.producers.durable.failures import failure_text, is_failure, remembered_failure, same_failure
@@ -24,6 +25,7 @@ from seekpoint.schemas.errors import (
     StepFailed,
     UnserializableValue,
 )
+from seekpoint.schemas.settings import Settings
 from seekpoint.schemas.values import load
 
 
@@ -121,6 +123,10 @@ def test_a_retry_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
 
 
 # --- failures
+PLAIN = Settings()
+
+
+@register_failure
 class Declined(Exception):
     """A user's own, with an initial argument that its args do not tell."""
 
@@ -144,7 +150,7 @@ class Strange(Exception):
 
 
 def again(error: Exception) -> Exception:
-    return remembered_failure(failure_text(error), key="a:1")
+    return remembered_failure(failure_text(error, PLAIN), key="a:1")
 
 
 @pytest.mark.parametrize(
@@ -199,8 +205,8 @@ def test_the_first_run_sees_what_a_replay_will_see() -> None:
         pass
 
     plain, local = ValueError("no"), Local("why")
-    assert same_failure(plain, failure_text(plain)) is plain
-    told = same_failure(local, failure_text(local))
+    assert same_failure(plain, failure_text(plain, PLAIN), PLAIN) is plain
+    told = same_failure(local, failure_text(local, PLAIN), PLAIN)
     assert isinstance(told, StepFailed)
     assert told.__cause__ is local
 
@@ -212,10 +218,10 @@ def test_a_failure_fits_an_entry_whatever_it_holds() -> None:
         def __str__(self) -> str:
             raise RuntimeError
 
-    text = failure_text(ValueError("x" * 5_000_000, "\ud800"))
+    text = failure_text(ValueError("x" * 5_000_000, "\ud800"), PLAIN)
     assert len(text) < 50_000
     assert len(load(text)["message"]) <= 4_000
-    assert load(failure_text(Broken()))["message"] == ""
+    assert load(failure_text(Broken(), PLAIN))["message"] == ""
 
 
 def test_the_end_of_the_process_is_no_failure_of_the_call() -> None:

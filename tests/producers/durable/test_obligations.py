@@ -10,7 +10,7 @@ import pytest
 
 from cuts import cuts, of_kind, on_node
 from outside_ledger import Died, Ledger
-from seekpoint.producers import Node, Process, VirtualClock, agent
+from seekpoint.producers import Node, Process, VirtualClock, agent, effect
 from seekpoint.producers.durable import obligations
 from seekpoint.producers.durable.connectors import Connector, Connectors, NotDone
 from seekpoint.producers.durable.resolution import Answer, Effect
@@ -19,6 +19,7 @@ from seekpoint.producers.testing import assert_replays, crash_at, history_of
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import EffectFailed, EffectUnknown, ObligationStuck
+from seekpoint.schemas.values import dump
 
 MADE: list[str] = []
 
@@ -115,7 +116,7 @@ async def test_a_compensation_that_refuses_is_stuck_too(node: Node, ledger: Ledg
 
 
 async def test_a_compensation_is_found_by_name_where_its_code_does_not_run_again(node: Node, ledger: Ledger) -> None:
-    """A function of a module that is imported; a connector; else an error that says what to do."""
+    """A function that code here has named as a compensation; a connector; else an error that says what to do."""
     known = Connectors()
     known.register(Connector("bank", ledger.pay_back))
     async with node.open("p") as process:
@@ -130,7 +131,7 @@ async def test_a_compensation_is_found_by_name_where_its_code_does_not_run_again
         with pytest.raises(ObligationStuck) as caught:
             await process.compensate()
         assert caught.value.keys == ["pay:2"]
-        assert "import the module" in str(caught.value.__cause__)
+        assert "import the module that declares it" in str(caught.value.__cause__)
         assert [one.status for one in process.state.obligations] == ["open"]
     assert MADE == ["12 no. 12 p/undo/book:1"]
     assert ledger.taken_back == ["5 of 'paid 5'"]
@@ -149,6 +150,45 @@ class Desk:
     __call__ = unbook
 
 
+async def test_a_debt_in_the_journal_never_calls_a_function_that_no_code_named(node: Node) -> None:
+    """Anybody who can write to the topic can name any function that is loaded, and its arguments."""
+    async with node.open("p") as process:
+        await process.effect("pay", str, 5)
+        await process.effect("pay", str, 7)
+        owed = {"asked": dump(["echo called"]), "output": "null"}
+        await process.append(b.ObligationRegistered(key="pay:1", name=f"{__name__}:unnamed", arguments=dump(owed)))
+        await process.append(b.ObligationRegistered(key="pay:2", name="os:getpid", arguments=dump(owed)))
+        with pytest.raises(ObligationStuck) as caught:
+            await process.compensate()
+        assert caught.value.keys == ["pay:2", "pay:1"]
+    assert not MADE
+
+
+def unnamed(text: str) -> None:
+    """Is loaded, and no effect names it as its compensation."""
+    MADE.append(text)
+
+
+async def test_a_decorated_effect_makes_its_compensation_known_where_it_is_imported(ledger: Ledger) -> None:
+    """Its code need not run again for that."""
+    log = MemoryLog()
+    async with Node.in_memory(log) as node, node.open("p") as process:
+        await process.effect("book", str, "12")
+        name = f"{__name__}:give_back"
+        arguments = dump({"asked": dump(["12"]), "output": "null"})
+        await process.append(b.ObligationRegistered(key="book:1", name=name, arguments=arguments))
+        with pytest.raises(ObligationStuck):
+            await process.compensate()
+        effect("book", compensate=give_back)(str)
+        await process.compensate()
+    assert MADE == ["12 is free"]
+
+
+def give_back(room: str) -> None:
+    """Only the test above names it."""
+    MADE.append(f"{room} is free")
+
+
 @pytest.mark.parametrize("compensate", [Desk("hall").unbook, Desk("hall"), partial(Desk.unbook, Desk("hall"))])
 async def test_a_compensation_that_is_an_objects_is_not_found_by_name(node: Node, compensate: Any) -> None:
     """Its class would be called in its place, and the debt be gone: it stays open until the code names the object."""
@@ -157,7 +197,7 @@ async def test_a_compensation_that_is_an_objects_is_not_found_by_name(node: Node
     async with node.open("p") as process:
         with pytest.raises(ObligationStuck) as caught:
             await process.compensate()
-        assert "import the module" in str(caught.value.__cause__)
+        assert "import the module that declares it" in str(caught.value.__cause__)
         assert [one.status for one in process.state.obligations] == ["open"]
         assert not MADE
         await process.effect("book", str, "12", compensate=compensate)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from seekpoint.producers.durable.agents import check_is_agent
 from seekpoint.producers.durable.desk import Place
 from seekpoint.producers.durable.digest import text_digest
-from seekpoint.producers.durable.failures import failure_text, is_failure, remembered_failure, same_failure
+from seekpoint.producers.durable.failures import failure_text, is_failure, remembered_failure, same_failure, told
 from seekpoint.producers.durable.shared import check_ownable
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.calls import Call
@@ -131,7 +131,7 @@ class Child:
         facts = {"process_id": self._process.process_id, "key": self.key}
         if end.error is None:
             raise remembered_failure(end.text, **facts)
-        raise same_failure(end.error, end.text, **facts)
+        raise same_failure(end.error, end.text, self._process.node.settings, **facts)
 
     # --- its run
     def begin(self, spawned: b.ChildSpawned | None) -> None:
@@ -172,7 +172,7 @@ class Child:
             except Exception as exc:
                 if isinstance(exc, TryAgain) or not (is_failure(exc) or isinstance(exc, Cancelled)):
                     raise
-                return _End("failed", failure_text(exc, limits), exc)
+                return _End("failed", failure_text(exc, node.settings, limits), exc)
 
 
 async def _remembered(process: Process, key: str, record: Call) -> Any:
@@ -212,7 +212,8 @@ class Children:
             await asyncio.wait(left)
         for task in left:
             if not task.cancelled() and (error := task.exception()) is not None:
-                logger.warning("%s: a child did not end: %s", self._process.process_id, error)
+                said = told(error, self._process.node.settings)
+                logger.warning("%s: a child did not end: %s", self._process.process_id, said)
 
     async def pass_on(self, key: str, child_id: str) -> None:
         """Ask one to stop; however often it is asked, it is one request."""

@@ -15,6 +15,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
+from seekpoint.producers.durable.failure_classes import register_failure
 from seekpoint.producers.durable.resolution import Answer
 from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import InvalidName, InvalidSetting, UnknownConnector
@@ -29,6 +30,7 @@ _NAME_CHARACTERS_MAX = 100
 Call: TypeAlias = Callable[..., Any]
 
 
+@register_failure
 class NotDone(Exception):
     """Raise it from the call of an effect, or derive from it, when it is certain that nothing was done.
 

@@ -14,6 +14,7 @@ from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.producers.durable.digest import arguments_text, text_digest
+from seekpoint.producers.durable.failures import told
 from seekpoint.producers.durable.prompts import Prompts, first_difference, requests_in
 from seekpoint.producers.durable.retries import Retry
 from seekpoint.producers.durable.steps import Attempts, Work, answered, dumped, failed
@@ -213,7 +214,7 @@ class _Asking(Attempts):
                 return found
             logger.warning("%s: usage= gave no Usage, but %s", self.place.key, type(found).__name__)
         except Exception as exc:  # the user's; asking the model again would cost again, and fail again
-            logger.warning("%s: its usage cannot be read: %r", self.place.key, exc)
+            logger.warning("%s: its usage cannot be read: %s", self.place.key, told(exc, self.process.node.settings))
         return None
 
     async def _end(self, outcome: str, began: float, **more: Any) -> int:

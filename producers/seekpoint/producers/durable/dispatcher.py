@@ -24,6 +24,7 @@ from seekpoint.producers.durable.connectors import Connectors, connectors
 from seekpoint.producers.durable.dispatch_progress import Progress
 from seekpoint.producers.durable.dispatches import Claim, Dispatch, Intent
 from seekpoint.producers.durable.effect_runs import refuse_real
+from seekpoint.producers.durable.failures import traceback_of
 from seekpoint.producers.durable.outside import JournalValues
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import (
@@ -168,8 +169,8 @@ class Dispatcher:
                 return
             except SeekpointError as exc:
                 logger.warning("the dispatcher waits: %s", exc)
-            except Exception:  # whatever it is: intents go on waiting for somebody
-                logger.exception("the dispatcher failed, and goes on")
+            except Exception as exc:  # whatever it is: intents go on waiting for somebody
+                logger.error("the dispatcher failed, and goes on: %s", traceback_of(exc, self._node.settings))
             await self._node.clock.sleep(pause_s)
 
     async def catch_up(self) -> int:
@@ -252,8 +253,9 @@ class Dispatcher:
                 pause_s = min(pause_s, self._takeover_s / 4)
             except TryAgain as exc:
                 logger.warning("%s waits: %s", intent.body.idempotency_key, exc)
-            except Exception:
-                logger.exception("%s cannot be called", intent.body.idempotency_key)
+            except Exception as exc:
+                trace = traceback_of(exc, self._node.settings)
+                logger.error("%s cannot be called: %s", intent.body.idempotency_key, trace)
             self._not_before[slot] = self._node.clock.monotonic() + pause_s
 
     async def _taken(self, slot: Slot, intent: Intent) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from seekpoint.producers.durable.business_keys import SharedValues, shared_name
 from seekpoint.producers.durable.connectors import Connector, NotDone, Reconciled, handed
 from seekpoint.producers.durable.evidence import DISPATCHER
-from seekpoint.producers.durable.failures import failure_text, message_of, printable, undone
+from seekpoint.producers.durable.failures import failure_text, message_of, told, undone
 from seekpoint.producers.durable.resolution import Answer, Effect, End, Move, Situation, Status, decide, is_known_undone
 from seekpoint.producers.durable.retries import Retry
 from seekpoint.producers.durable.steps import run_body
@@ -205,7 +205,8 @@ class Dispatch:
             self._found = found if isinstance(found, Reconciled) else Reconciled(Answer(found))
             self._at = replace(self._at, answer=self._found.answer)
         except Exception as exc:
-            logger.warning("the reconciler of %s gave no answer: %r", self._intent.body.idempotency_key, exc)
+            said = told(exc, self.node.settings)
+            logger.warning("the reconciler of %s gave no answer: %s", self._intent.body.idempotency_key, said)
             self._at = replace(self._at, can_ask=False)
 
     async def _run(self, call: Callable[..., Any]) -> Any:
@@ -227,7 +228,7 @@ class Dispatch:
             return self._failed(self._error, "call")
         if move is Move.TAKE_ANSWER and self._found is not None:
             return self._answered(self._found)
-        why = "" if self._error is None else f"{type(self._error).__name__}: {message_of(self._error)}"
+        why = "" if self._error is None else told(self._error, self.node.settings)
         return self._said("stuck" if move is Move.STUCK else "unknown", "null", why or move.value)
 
     def _answered(self, found: Reconciled) -> b.EffectVerdict:
@@ -241,16 +242,16 @@ class Dispatch:
 
     def _failed(self, error: Exception | None, by: str) -> b.EffectVerdict:
         assert error is not None
-        failure = failure_text(error)
+        failure = failure_text(error, self.node.settings)
         if is_known_undone(by, self._at.end, self._at.answer):
             failure = undone(failure)
-        return self._said("failed", "null", message_of(error), failure)
+        return self._said("failed", "null", message_of(error, self.node.settings), failure)
 
     def _said(self, outcome: str, output: b.Json, reason: str | None, error: b.Json | None = None) -> b.EffectVerdict:
         body = self._intent.body
         return b.EffectVerdict(
             key=body.key, outcome=outcome, output=output, error=error,
-            reason=None if reason is None else printable(str(reason), _REASON_CHARACTERS_MAX),
+            reason=None if reason is None else self.node.settings.excerpt(str(reason), _REASON_CHARACTERS_MAX),
             idempotency_key=body.idempotency_key,
         )  # fmt: skip
 
@@ -263,6 +264,6 @@ class Dispatch:
                 return said
             why = "larger than an entry or a mailbox may be"
         except (UnserializableValue, LimitExceeded) as exc:
-            why = str(exc)
+            why = told(exc, self.node.settings)
         logger.warning("the output of %s is left out: %s", self._intent.body.idempotency_key, why)
         return self._said("succeeded", dump({"left_out": type(output).__name__}), reason)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from seekpoint.producers.process import Process
     from seekpoint.schemas.calls import Call
 
-__all__ = ["CONNECTOR", "UNDO", "Knowledge", "Wanted", "compensation_name"]
+__all__ = ["CONNECTOR", "UNDO", "Knowledge", "Wanted", "compensation_name", "compensation_named", "know_compensation"]
 
 UNDO = "undo/"
 """What the key of a compensation begins with; the key of its effect follows."""
@@ -188,6 +190,27 @@ class Knowledge:
     def is_known_undone(self, settled_by: str) -> bool:
         """Whether a failed effect did not happen for certain, by what is known here."""
         return is_known_undone(settled_by, self.end, None if self.found is None else self.found.answer)
+
+
+_known: dict[str, Callable[..., Any]] = {}
+"""Functions that code of this interpreter has named as a compensation."""
+
+
+def know_compensation(compensate: Callable[..., Any]) -> None:
+    """Let a debt that names this function be paid by it. A method needs its object, and a closure what it closes over:
+    their names say too little."""
+    module = sys.modules.get(compensate.__module__) if inspect.isroutine(compensate) else None
+    name = compensation_name(compensate)
+    if module is not None and getattr(compensate, "__self__", module) is module and "<" not in name:
+        _known[name] = compensate
+
+
+def compensation_named(name: str) -> Callable[..., Any] | None:
+    """Return the function that a journal calls ``name``, if code of this interpreter named it as a compensation.
+
+    No other function is ever looked up: a journal's text could name any.
+    """
+    return _known.get(name)
 
 
 def compensation_name(compensate: Callable[..., Any] | str) -> str:

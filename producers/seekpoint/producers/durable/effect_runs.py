@@ -21,6 +21,8 @@ from seekpoint.producers.durable.failures import (
     remembered_failure,
     same_failure,
     says_undone,
+    scrubbed_failure,
+    told,
     undone,
 )
 from seekpoint.producers.durable.resolution import Answer, End, Move, Status, decide
@@ -114,7 +116,7 @@ class EffectRun:
         facts = {"process_id": process.process_id, "key": self._place.key, "seq": record.seq}
         if error is None:
             raise remembered_failure(record.error, **facts)
-        raise same_failure(error, record.error, **facts)
+        raise same_failure(error, record.error, process.node.settings, **facts)
 
     # --- the intent
     async def _intend(self) -> None:
@@ -135,7 +137,7 @@ class EffectRun:
         if holder is None:
             await self._confirm()
         else:
-            await self._settle("failed", by="call", error=failure_text(self._duplicate(holder)))
+            await self._settle("failed", by="call", error=self._failure(self._duplicate(holder)))
 
     def _intended(self, holder: Holder | None) -> b.EffectIntended:
         known, wanted = self._known, self._wanted
@@ -253,24 +255,31 @@ class EffectRun:
             self._known.found = found if isinstance(found, Reconciled) else Reconciled(Answer(found))
         except Exception as exc:
             logger.warning(
-                "%s: no answer from the reconciler of %s: %r", self._process.process_id, self._place.key, exc
+                "%s: no answer from the reconciler of %s: %s",
+                self._process.process_id,
+                self._place.key,
+                told(exc, self._process.node.settings),
             )
             self._known.no_answer = exc
 
     # --- the outcome
+    def _failure(self, error: Exception) -> b.Json:
+        return failure_text(error, self._process.node.settings, self._process.limits)
+
     async def _take_call(self) -> None:
         known = self._known
         if known.end is not End.RETURNED:
             assert known.error is not None
-            await self._settle("failed", by="call", error=failure_text(known.error))
+            await self._settle("failed", by="call", error=self._failure(known.error))
         else:
             await self._settle_done(known.output, "call")
 
     async def _take_word(self) -> None:
         word = self._known.word()
         assert word is not None
+        error = None if word.error is None else scrubbed_failure(word.error, self._process.node.settings)
         await self._settle(
-            word.outcome, by=word.settled_by, output=word.output, error=word.error, external_id=word.external_id
+            word.outcome, by=word.settled_by, output=word.output, error=error, external_id=word.external_id
         )
 
     async def _take_answer(self) -> None:
@@ -283,7 +292,7 @@ class EffectRun:
         failure = kind(said, process_id=self._process.process_id, key=self._place.key, settled_by="reconciler")
         failure.facts |= {} if found.output is None else {"found": found.output}
         outcome = "stuck" if found.answer is Answer.STUCK else "failed"
-        return await self._settle(outcome, by="reconciler", error=failure_text(failure))
+        return await self._settle(outcome, by="reconciler", error=self._failure(failure))
 
     async def _settle_done(self, output: Any, by: str) -> None:
         """It was done: that its output cannot be kept makes no failure of it, but is told."""
@@ -291,7 +300,7 @@ class EffectRun:
             await self._settle("succeeded", by=by, output=dump(output, self._process.limits))
         except (UnserializableValue, LimitExceeded) as exc:
             self._known.error = exc
-            await self._settle("succeeded", by=by, error=failure_text(exc))
+            await self._settle("succeeded", by=by, error=self._failure(exc))
 
     async def _give_up(self) -> None:
         """Say that nobody can tell, once; then raise it, every time."""
@@ -300,7 +309,7 @@ class EffectRun:
         wanted = Status.STUCK if stuck else Status.UNKNOWN
         why = known.error or known.no_answer
         if known.status in (Status.PENDING, Status.UNKNOWN) and known.status is not wanted:
-            await self._settle(wanted, by="call", error=None if why is None else failure_text(why))
+            await self._settle(wanted, by="call", error=None if why is None else self._failure(why))
         said = "an effect was given up" if stuck else "nobody can tell whether an effect happened"
         raise self._unknown(said, why) from why
 
@@ -309,7 +318,7 @@ class EffectRun:
         return EffectUnknown(
             said, process_id=self._process.process_id, key=self._place.key, status=str(known.status),
             idempotency_key=known.idempotency_key, connector=known.facts.get("connector"),
-            reason=None if why is None else f"{type(why).__name__}: {why}", hint=hint,
+            reason=None if why is None else told(why, self._process.node.settings), hint=hint,
         )  # fmt: skip
 
     def _settled(self, outcome: str, *, by: str, **more: Any) -> b.EffectSettled:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from seekpoint.producers.durable.differences import changed
 from seekpoint.producers.durable.digest import arguments_text, text_digest
-from seekpoint.producers.durable.effect_knowledge import Wanted
+from seekpoint.producers.durable.effect_knowledge import Wanted, know_compensation
 from seekpoint.producers.durable.effect_runs import EffectRun
 from seekpoint.producers.durable.obligations import compensate, note_asked
 from seekpoint.producers.durable.outside import Outside
@@ -109,6 +109,8 @@ def _check_callables(
     for given in (call, reconcile, None if isinstance(compensate, str) else compensate):
         if given is not None:
             callable_of(given, name)
+    if callable(compensate):
+        know_compensation(compensate)
 
 
 class EffectStep(Generic[P, T]):
@@ -132,6 +134,9 @@ def effect(name: str | None = None, **how: Any) -> Callable[[Callable[..., Any]]
     ``@effect(semantics=Effect.AT_MOST_ONCE, reconcile=find_refund)`` over ``async def refund(amount, *,
     idempotency_key)``; then ``await refund(process, 5, business_key="order-4711")``.
     """
+
+    if callable(how.get("compensate")):
+        know_compensation(how["compensate"])
 
     def made(call: Callable[..., Any]) -> EffectStep[..., Any]:
         return EffectStep(call, name or name_of(call), how)

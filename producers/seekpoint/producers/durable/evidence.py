@@ -13,6 +13,7 @@ from seekpoint.producers.durable.failures import failure_text
 from seekpoint.schemas.bodies import EffectVerdict, Json
 from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import EffectFailed, SeekpointError
+from seekpoint.schemas.settings import Settings
 from seekpoint.schemas.state import MailItem
 from seekpoint.schemas.values import load
 
@@ -24,6 +25,8 @@ DISPATCHER = "dispatcher/"
 OWNER = "owner/"
 """What the actor of a fenced owner's word begins with, which comes too late to be an entry of its own."""
 
+_NO_SECRETS = Settings()
+"""The mailbox is in the journal already; the owner that takes a word out of it scrubs it."""
 _SETTLING = frozenset({"succeeded", "failed", "unknown", "stuck"})
 
 
@@ -82,7 +85,7 @@ def _error(item: MailItem, told: dict[str, Any]) -> Json:
     if _is_failure(told.get("error")):
         return str(told["error"])
     said = told.get("reason") or f"{item.actor or 'somebody'} says so, without a reason"
-    return failure_text(EffectFailed(str(said), settled_by=_by(item), actor=item.actor))
+    return failure_text(EffectFailed(str(said), settled_by=_by(item), actor=item.actor), _NO_SECRETS)
 
 
 def _is_failure(text: Any) -> bool:

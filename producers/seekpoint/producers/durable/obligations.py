@@ -6,16 +6,14 @@ cannot be made is stuck: it stays in the state for a person to see, and the ones
 
 from __future__ import annotations
 
-import inspect
 import logging
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.producers.durable.desk import Place
 from seekpoint.producers.durable.digest import text_digest
-from seekpoint.producers.durable.effect_knowledge import CONNECTOR, UNDO, Wanted
+from seekpoint.producers.durable.effect_knowledge import CONNECTOR, UNDO, Wanted, compensation_named
 from seekpoint.producers.durable.effect_runs import EffectRun
 from seekpoint.producers.durable.retries import Retry
 from seekpoint.schemas import bodies as b
@@ -112,21 +110,12 @@ async def _run(process: Process, obligation: Obligation) -> None:
 
 
 def _callable(process: Process, obligation: Obligation) -> Callable[..., Any]:
-    """The function: the one this run's code named, else the one that is imported under that name. Nothing is imported
-    for what a journal says."""
-    found = process.outside.owed.get(obligation.key)
+    """The function: the one this run's code named, else one of that name that code here has named before."""
+    found = process.outside.owed.get(obligation.key) or compensation_named(obligation.name)
     if callable(found):
         return found
-    module, _, path = obligation.name.partition(":")
-    made: Any = sys.modules.get(module)
-    owner: Any = None
-    for part in path.split("."):
-        owner, made = made, getattr(made, part, None)
-    is_method = inspect.isclass(owner) and inspect.isfunction(inspect.getattr_static(owner, part, None))
-    if not inspect.isroutine(made) or is_method:  # of an object only the name of its class is in the journal
-        raise UnknownConnector(
-            "the compensation of an effect is not known here", process_id=process.process_id, key=obligation.key,
-            compensation=obligation.name,
-            hint="import the module that defines it before the process is opened, or name a connector",
-        )  # fmt: skip
-    return made
+    raise UnknownConnector(
+        "the compensation of an effect is not known here", process_id=process.process_id, key=obligation.key,
+        compensation=obligation.name,
+        hint="import the module that declares it (@effect(compensate=FUNCTION)), or name a connector",
+    )  # fmt: skip

@@ -26,6 +26,7 @@ from seekpoint.producers.process import Acknowledged, Process
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import Refused
 from seekpoint.schemas.limits import Limits
+from seekpoint.schemas.settings import Settings
 
 if TYPE_CHECKING:
     from seekpoint.consumers.history import Logged
@@ -351,6 +352,8 @@ class RehearsalNode:
     """What an agent's code may ask of the node it runs on: nothing that does anything."""
 
     prices = None
+    settings = Settings()
+    """They hold no secret: the history's own texts are scrubbed already."""
 
     def __init__(self, run: RecordedRun) -> None:
         self.clock = VirtualClock()

@@ -76,7 +76,8 @@ class StepCalls:
 
         What it returns is what a replay returns: rebuilt from the journal's text (dicts have their keys sorted).
         Raises what ``call`` raised; ``UnserializableValue`` or ``LimitExceeded`` if its result cannot be journaled
-        (remembered too); ``StepFailed`` for an exception whose class cannot be imported; ``ReplayDivergence``.
+        (remembered too); ``StepFailed`` for an exception whose class is neither builtin nor registered
+        (``register_failure``); ``ReplayDivergence``.
         """
         return self.step_counted(name, call, arguments, options, {}, key, retry, timeout)
 
@@ -255,14 +256,17 @@ class Attempts:
         """Record it; return if there is another attempt, else raise what a replay will raise."""
         process, retry = self.process, self.work.retry
         if not (self.attempt < self.attempts_max and retry.is_retryable(error)):
-            text = failure_text(error, process.limits)
+            text = failure_text(error, process.node.settings, process.limits)
             await self._end("failed", began, error=text)
             process.desk.ended(self.place)
-            raise same_failure(error, text, process_id=process.process_id, key=self.place.key)
+            raise same_failure(error, text, process.node.settings, process_id=process.process_id, key=self.place.key)
         wait_s = retry.wait_s(self.attempt, random.random())
         due_us = process.clock.now_us() + round(wait_s * 1_000_000)
         seq = await self._end(
-            "retry", began, error=failure_text(error, process.limits, retryable=True), retry_at_us=due_us
+            "retry",
+            began,
+            error=failure_text(error, process.node.settings, process.limits, retryable=True),
+            retry_at_us=due_us,
         )
         if self.asked:
             self.body = {"records": process.written.calls, "lenient_below_seq": seq}
