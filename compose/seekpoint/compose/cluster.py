@@ -18,6 +18,7 @@ from seekpoint.compose.group import Group
 from seekpoint.compose.parts import Broker, Launch, Part, PartStatus, Valkey
 from seekpoint.compose.runtime import Progress, Runtime, log_progress
 from seekpoint.schemas.errors import ClusterFailed, InvalidSetting
+from seekpoint.schemas.private_files import private_directory, write_private
 from seekpoint.schemas.settings import Settings
 
 __all__ = ["LocalCluster"]
@@ -226,14 +227,15 @@ class LocalCluster:
         """The brokers' settings, anew each time (ports may differ), and a new broker's formatted directory."""
         for node in range(1, self._size + 1):
             data = _broker_path(home, node) / "data"
-            data.mkdir(parents=True, exist_ok=True)
+            private_directory(data.parent)
+            private_directory(data)
             properties = broker_properties(node, state.brokers, data, self._broker_settings)
-            (data.parent / "server.properties").write_text(to_text(properties))
+            write_private(data.parent / "server.properties", to_text(properties))
             logs = Path(properties["log.dirs"].split(",")[0])
             logs.mkdir(parents=True, exist_ok=True)
             if not (logs / "meta.properties").exists():
-                shutil.copyfile(runtime.checkpoint, logs / "bootstrap.checkpoint")
-                (logs / "meta.properties").write_text(to_text(meta_properties(node, state.cluster_id)))
+                write_private(logs / "bootstrap.checkpoint", runtime.checkpoint.read_bytes())
+                write_private(logs / "meta.properties", to_text(meta_properties(node, state.cluster_id)))
 
     def _note(self, name: str, pid: int) -> None:
         """Write a new process down at once: `down` must find it whatever happens here."""

@@ -7,17 +7,25 @@ that started them ended.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from seekpoint.compose.brokers import BrokerPorts, kafka_uuid
 from seekpoint.compose.ports import free_ports, is_free
 from seekpoint.schemas.errors import ClusterFailed, InvalidSetting
+from seekpoint.schemas.private_files import (
+    check_own_directory,
+    free_lock,
+    open_private,
+    private_directory,
+    private_tree,
+    take_lock,
+    write_private,
+)
 
 __all__ = ["ClusterDirectory", "ClusterState", "check_size"]
 
@@ -63,26 +71,39 @@ class ClusterDirectory:
         return self.path / "cluster.json"
 
     def lock(self, timeout_s: float = 0.0) -> bool:
-        """Whether the folder is ours now: no other process, and no part of an earlier cluster, uses it."""
+        """Whether the folder is ours now: no other process, and no part of an earlier cluster, uses it.
+
+        Raises ``ClusterFailed`` where it, or something in it, is a link or another user's: others may have made it.
+        """
+        with self._using():
+            private_directory(self.path)
+            descriptor = open_private(self.path / "lock", os.O_RDWR | os.O_CREAT)
+        deadline = time.monotonic() + timeout_s
+        while not take_lock(descriptor):
+            if time.monotonic() >= deadline:
+                os.close(descriptor)
+                return False
+            time.sleep(_LOCK_INTERVAL_S)
+        self.lock_fd = descriptor
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            with self._using():
+                private_tree(self.path)
+        except ClusterFailed:
+            self.release()
+            raise
+        return True
+
+    @contextlib.contextmanager
+    def _using(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as exc:
             raise ClusterFailed(
-                f"the cluster's directory cannot be used: {exc.strerror}", directory=str(self.path)
+                f"the cluster's directory cannot be used: {exc.strerror}",
+                directory=str(self.path),
+                path=exc.filename,
+                hint="remove it if it is not yours, or use a directory of your own: --directory DIR, SEEKPOINT_HOME",
             ) from exc
-        deadline = time.monotonic() + timeout_s
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    os.close(descriptor)
-                    return False
-                time.sleep(_LOCK_INTERVAL_S)
-            else:
-                self.lock_fd = descriptor
-                return True
 
     def hand_over(self) -> None:
         """Leave the lock to the parts that inherited it: it is free when the last of them ends."""
@@ -93,13 +114,17 @@ class ClusterDirectory:
     def release(self) -> None:
         """Let go of the lock for good, also where a fork of this process still has it open."""
         if self.lock_fd is not None:
-            fcntl.flock(self.lock_fd, fcntl.LOCK_UN)
+            free_lock(self.lock_fd)
             self.hand_over()
 
     def read(self) -> ClusterState | None:
         """The state file's content; None if no cluster ever ran here. Raises ``ClusterFailed`` if it is damaged."""
         try:
-            raw = json.loads(self._state_file.read_text())
+            if os.path.lexists(self.path):
+                with self._using():
+                    check_own_directory(self.path)
+            with os.fdopen(open_private(self._state_file, os.O_RDONLY)) as file:
+                raw = json.load(file)
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as exc:
@@ -115,9 +140,7 @@ class ClusterDirectory:
 
     def write(self, state: ClusterState) -> None:
         """Replace the state file in one step: a reader sees the old one or the new one."""
-        fresh = self._state_file.with_suffix(".new")
-        fresh.write_text(json.dumps(asdict(state), indent=2) + "\n")
-        fresh.replace(self._state_file)
+        write_private(self._state_file, json.dumps(asdict(state), indent=2) + "\n")
 
     def forget(self, pids: Mapping[str, int]) -> None:
         """Strike out processes that are gone; those of a cluster started here since stay. No folder is fine too."""

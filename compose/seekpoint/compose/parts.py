@@ -15,6 +15,7 @@ from pathlib import Path
 from seekpoint.compose.ports import accepts
 from seekpoint.compose.runtime import Runtime, tail
 from seekpoint.schemas.errors import ClusterFailed
+from seekpoint.schemas.private_files import open_private, private_directory
 
 __all__ = ["Broker", "Launch", "Part", "PartStatus", "Valkey"]
 
@@ -84,12 +85,12 @@ class Part:
         """Start it, without waiting until it answers. A part that runs is left alone."""
         if self.pid is not None:
             return
-        self.directory.mkdir(parents=True, exist_ok=True)
+        private_directory(self.directory)
         if self.log.exists() and self.log.stat().st_size > _LOG_BYTES_MAX:
             self.log.unlink()
         command = self.command()
         launch = self.launch
-        with self.log.open("ab") as log:
+        with os.fdopen(open_private(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab") as log:
             started = subprocess.Popen(
                 command,
                 cwd=self.directory,
@@ -98,6 +99,7 @@ class Part:
                 stderr=subprocess.STDOUT,
                 pass_fds=() if launch.lock_fd is None else (launch.lock_fd,),
                 process_group=launch.group,
+                umask=0o077,  # what it writes is what the journal holds
                 start_new_session=launch.group is None,
             )
         self._pid = started.pid

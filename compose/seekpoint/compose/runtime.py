@@ -7,12 +7,12 @@ cache of its classes: from then on a broker starts in one second instead of thre
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import logging
 import os
 import subprocess
+import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Protocol
 
 from seekpoint.schemas.errors import ClusterFailed
+from seekpoint.schemas.private_files import open_private, private_directory, take_lock, write_private
 
 __all__ = ["KAFKA_VERSION", "Progress", "Runtime", "java_and_valkey", "log_progress", "tail"]
 
@@ -28,6 +29,7 @@ KAFKA_VERSION = "4.3.1"
 _COORDINATES = f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}+org.slf4j:slf4j-simple:1.7.36"
 _JARS_BYTES = 44_000_000
 _FORMAT_TIMEOUT_S = 60
+_LOCK_INTERVAL_S = 0.02
 
 _JVM = (
     "-Xmx320m",
@@ -141,10 +143,12 @@ def _cache_directory(java: Path) -> Path:
     name = f"kafka-{KAFKA_VERSION}-{hashlib.blake2b(jvm.encode(), digest_size=6).hexdigest()}"
     cache = root / "seekpoint" / name
     try:
-        cache.mkdir(parents=True, exist_ok=True)
+        private_directory(cache)  # what is in it is run
     except OSError as exc:
         raise ClusterFailed(
-            f"the cache cannot be used: {exc.strerror}", directory=str(cache), hint="set XDG_CACHE_HOME"
+            f"the cache cannot be used: {exc.strerror}",
+            directory=str(cache),
+            hint="set XDG_CACHE_HOME to a directory of your own",
         ) from exc
     return cache
 
@@ -152,8 +156,9 @@ def _cache_directory(java: Path) -> Path:
 @contextlib.contextmanager
 def _alone(cache: Path) -> Iterator[None]:
     """One preparation at a time: two fetches into one cache would trip over each other."""
-    with (cache / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with os.fdopen(open_private(cache / "lock", os.O_RDWR | os.O_CREAT), "r+b") as lock:
+        while not take_lock(lock.fileno()):
+            time.sleep(_LOCK_INTERVAL_S)
         yield
 
 
@@ -167,7 +172,7 @@ def _class_path(cache: Path, progress: Progress) -> str:
     jars = _fetch(progress)
     for stale in (cache / "kafka.aot", cache / "bootstrap.checkpoint"):  # they belong to another class path
         stale.unlink(missing_ok=True)
-    known.write_text(json.dumps(jars))
+    write_private(known, json.dumps(jars))
     return os.pathsep.join(jars)
 
 

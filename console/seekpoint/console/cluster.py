@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -140,5 +141,7 @@ def _runs(place: Path) -> bool:
 def _keep_out_of_git(directory: Path) -> None:
     """Nobody wants a broker's segments in a commit."""
     ignore = directory / ".gitignore"
-    if directory.name == ".seekpoint" and not ignore.exists():
-        ignore.write_text("*\n")
+    if directory.name == ".seekpoint" and not os.path.lexists(ignore):
+        from seekpoint.schemas.private_files import write_private
+
+        write_private(ignore, "*\n")

@@ -1,9 +1,17 @@
-"""``/healthz`` and ``/metrics`` of a service, on a port of its own, from the standard library's server."""
+"""``/healthz`` and ``/metrics`` of a service, on a port of its own, from the standard library's server.
+
+Whoever reaches the port may not keep the service from its work: a request has few bytes and little time, and of more
+connections than there is room for the oldest is closed, so that a probe is answered beside clients that only wait.
+"""
 
 from __future__ import annotations
 
+import io
 import json
+import socket
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,6 +23,11 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
 __all__ = ["HealthPort", "Wellbeing"]
+
+
+_REQUEST_TIMEOUT_S = 5.0
+_REQUEST_BYTES_MAX = 16_384
+_CONNECTIONS_MAX = 32
 
 
 class Wellbeing(Protocol):
@@ -47,10 +60,9 @@ class HealthPort:
             "/metrics": lambda: (200, "text/plain; version=0.0.4; charset=utf-8", generate_latest(registry)),
         }
         try:
-            self._server = ThreadingHTTPServer((host, port), _handler(pages))
+            self._server = _Server((host, port), _handler(pages))
         except (OSError, OverflowError) as exc:
             raise InvalidSetting(f"the health port cannot be used: {exc}", hint="choose another --health-port") from exc
-        self._server.daemon_threads = True
         self.host, self.port = host, int(self._server.server_address[1])
 
     def __enter__(self) -> HealthPort:
@@ -76,11 +88,77 @@ class _Collector:
         self.collect = families
 
 
+class _Server(ThreadingHTTPServer):
+    """A thread a connection, and a bound on both."""
+
+    daemon_threads = True
+    request_queue_size = 128  # of connections that wait: a probe among many must not be told to come again
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self._connections: dict[socket.socket, None] = {}  # in the order they came
+        self._lock = threading.Lock()
+        super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            self._connections[request] = None
+            oldest = next(iter(self._connections)) if len(self._connections) > _CONNECTIONS_MAX else None
+            if oldest is not None:
+                del self._connections[oldest]
+        if oldest is not None:
+            _cut_off(oldest)  # its thread reads the end, and closes it
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._connections.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that goes away is no news; anything else is a defect and is shown."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+
+def _cut_off(connection: socket.socket) -> None:
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError:  # it went away by itself
+        return
+
+
+class _Request(io.RawIOBase):
+    """What a client sends, until its time is over or it has sent too much: then ``TimeoutError``, which ends it."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._deadline = time.monotonic() + _REQUEST_TIMEOUT_S
+        self._left = _REQUEST_BYTES_MAX
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left_s = self._deadline - time.monotonic()
+        if left_s <= 0 or self._left <= 0:
+            raise TimeoutError("the request takes too long, or is too large")
+        self._connection.settimeout(left_s)
+        count = self._connection.recv_into(memoryview(buffer)[: self._left])
+        self._left -= count
+        return count
+
+
 def _handler(pages: dict[str, Callable[[], tuple[int, str, bytes]]]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
+        def setup(self) -> None:
+            super().setup()
+            self.rfile.close()
+            self.rfile = io.BufferedReader(_Request(self.connection))
+
         def do_GET(self) -> None:
             page = pages.get(self.path.partition("?")[0])
             code, kind, body = (404, "text/plain", b"/healthz or /metrics\n") if page is None else page()
+            self.connection.settimeout(_REQUEST_TIMEOUT_S)  # for all of the answer
             self.send_response(code)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))

@@ -106,9 +106,10 @@ def _rich_share(what: str) -> tuple[Any, Any]:
     from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TaskProgressColumn(), TimeRemainingColumn())
+    about = TextColumn("{task.description}", markup=False)  # no markup: it may hold names of others
+    columns = (about, BarColumn(bar_width=20), TaskProgressColumn(), TimeRemainingColumn())
     bar = Bar(*columns, console=Console(stderr=True))
-    return bar, bar.add_task(what, total=1.0)
+    return bar, bar.add_task(clean(what), total=1.0)
 
 
 def _rich_bar(what: str, total: int, unit: str) -> tuple[Any, Any]:

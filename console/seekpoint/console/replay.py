@@ -194,7 +194,15 @@ def _progress_path(plan: Plan, source: str, into: str) -> Path | None:
     """Named by what is asked for, so that the same command finds it."""
     from seekpoint.console.target import home
 
-    return None if into.endswith(".spk") else home() / f"replay-{plan.digest(source, into)}.json"
+    if into.endswith(".spk"):
+        return None
+    from seekpoint.consumers.staging.files import writing
+    from seekpoint.schemas.private_files import private_directory
+
+    file = home() / f"replay-{plan.digest(source, into)}.json"
+    with writing("the progress file", file):
+        private_directory(home())
+    return file
 
 
 # --- what is shown

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
+import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -92,6 +95,39 @@ def test_a_file_that_gets_its_name_while_another_opens_it_is_left_alone(
     second.finish()
     assert path.read_bytes() == b"the second"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_a_replay_writes_is_its_owners_alone(tmp_path: Path) -> None:
+    """A capture, the file it goes on from, the map of offsets: whatever the umask, and what was there before."""
+    before = os.umask(0)
+    try:
+        (tmp_path / "run.spk").write_text("old")
+        (tmp_path / "run.spk.part").write_text("left behind")
+        (tmp_path / "run.spk.part").chmod(0o666)
+        source = filled()
+        with Replay(source, CaptureTarget(tmp_path / "run.spk", source.facts(), overwrite=True)) as capturing:
+            capturing.run()
+        Replay(filled(), staging(), progress=tmp_path / "jobs" / "job", offset_map=tmp_path / "map").run()
+    finally:
+        os.umask(before)
+    modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in tmp_path.rglob("*")}
+    assert modes.pop("jobs") == 0o700
+    assert {"run.spk", "job", "map"} <= set(modes)
+    assert set(modes.values()) == {0o600}
+
+
+@pytest.mark.parametrize("name", ["run.spk", "run.spk.part"])
+def test_a_link_that_lies_where_a_capture_is_written_is_not_followed(tmp_path: Path, name: str) -> None:
+    """The file it leads to stays as it was: the link is replaced, or refused."""
+    victim, source = tmp_path / "victim", filled()
+    victim.write_text("precious")
+    (tmp_path / name).symlink_to(victim)
+    with (
+        contextlib.suppress(ReplayRefused),
+        Replay(source, CaptureTarget(tmp_path / "run.spk", source.facts(), overwrite=True)) as replay,
+    ):
+        replay.run()
+    assert victim.read_text() == "precious"
 
 
 def test_a_system_without_locks_is_a_refusal_that_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

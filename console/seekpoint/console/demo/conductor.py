@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import shutil
 import tempfile
 import time
@@ -27,6 +28,7 @@ from seekpoint.console.demo.worker import Orders
 from seekpoint.console.faults import is_debug
 from seekpoint.consumers import Recovery
 from seekpoint.schemas.errors import ClusterFailed
+from seekpoint.schemas.private_files import write_private
 from seekpoint.schemas.settings import Settings
 
 __all__ = ["Options", "run"]
@@ -110,8 +112,8 @@ def _kept_cluster(directory: Path, story: Story) -> Iterator[LocalCluster]:
     story.step(f"{'using the' if was_up else 'starting a'} local cluster in {directory}")
     cluster = LocalCluster.start_detached(directory, progress=story.progress)
     try:
-        if not (directory / ".gitignore").exists():
-            (directory / ".gitignore").write_text("*\n")
+        if not os.path.lexists(directory / ".gitignore"):
+            write_private(directory / ".gitignore", "*\n")
         yield cluster
     except BaseException:
         if not was_up:

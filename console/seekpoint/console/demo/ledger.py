@@ -84,7 +84,7 @@ class AppendOnlyFile:
     """A file that only grows, a line at a time; several processes may share it. Blocks for an fsync a line."""
 
     def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def bill(self, call: Call) -> None:
         """Write a call down."""

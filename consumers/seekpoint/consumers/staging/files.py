@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from seekpoint.schemas.errors import ReplayRefused
+from seekpoint.schemas.private_files import open_private, take_lock
 
-__all__ = ["NewFile", "beside", "is_taken", "refuse_existing", "unwritable", "writing"]
+__all__ = ["NewFile", "beside", "refuse_existing", "unwritable", "writing"]
 
 
 class NewFile:
@@ -44,22 +45,27 @@ class NewFile:
         with self.writing():
             self.out.flush()
             os.fsync(self.out.fileno())
+            if sys.platform == "win32":
+                self.out.close()  # no open file can be renamed or removed there
             os.replace(self._part, self.path)
             self.out.close()  # the lock goes last: who waited for the name beside finds another file there, or none
 
     def abandon(self) -> None:
         """Remove what did not become whole. Idempotent, and of what is whole nothing."""
         if not self.out.closed:
-            self._part.unlink(missing_ok=True)
+            if sys.platform != "win32":
+                self._part.unlink(missing_ok=True)
             with suppress(OSError):  # what a full disk did not take is dropped with the rest
                 self.out.close()
+            if sys.platform == "win32":
+                self._part.unlink(missing_ok=True)
 
     def _taken(self) -> BinaryIO:
         """The file beside, empty and locked."""
         while True:
             with ExitStack() as given_up:
-                file = given_up.enter_context(os.fdopen(os.open(self._part, os.O_RDWR | os.O_CREAT, 0o666), "w+b"))
-                if not is_taken(file.fileno()):
+                file = given_up.enter_context(os.fdopen(open_private(self._part, os.O_RDWR | os.O_CREAT), "r+b"))
+                if not take_lock(file.fileno()):
                     hint = "let it end, or name another file"
                     raise ReplayRefused("another is writing this file", path=str(self.path), hint=hint)
                 if self._is_beside(file):  # else its writer finished, or gave up, just before it was locked here
@@ -71,18 +77,6 @@ class NewFile:
         with suppress(FileNotFoundError):
             return os.path.samestat(os.fstat(file.fileno()), os.stat(self._part))
         return False
-
-
-def is_taken(file: int) -> bool:
-    """Whether the file, by its descriptor, is this process's alone from now on; False if it is another's.
-
-    The system gives it back when its holder dies, however it dies.
-    """
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def refuse_existing(path: Path, *, overwrite: bool) -> None:

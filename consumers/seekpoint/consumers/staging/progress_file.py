@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seekpoint.consumers.staging.files import beside, is_taken, writing
+from seekpoint.consumers.staging.files import writing
 from seekpoint.consumers.staging.ports import Stretch
 from seekpoint.consumers.staging.tallies import Tallies
 from seekpoint.schemas.errors import ReplayRefused
+from seekpoint.schemas.private_files import open_private, private_directory, take_lock, write_private
 
 __all__ = ["Progress", "ProgressFile"]
 
@@ -104,13 +105,8 @@ class ProgressFile:
         """Replace what the file says: a crash leaves the former or the new one."""
         if self.path is None:
             return
-        part = beside(self.path)
         with writing("the progress file", self.path):
-            with part.open("w") as file:
-                file.write(progress.to_json())
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(part, self.path)
+            write_private(self.path, progress.to_json(), sync=True)
 
     def close(self) -> None:
         """Let others have it."""
@@ -124,9 +120,10 @@ class ProgressFile:
         if self._lock is not None:
             return
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT, 0o644)
-            taken = is_taken(self._lock)
+            if not self.path.parent.is_dir():
+                private_directory(self.path.parent)
+            self._lock = open_private(f"{self.path}.lock", os.O_RDWR | os.O_CREAT)
+            taken = take_lock(self._lock)
         except OSError as exc:
             self.close()
             raise ReplayRefused(f"the progress file cannot be kept: {exc.strerror}", path=str(self.path)) from exc
