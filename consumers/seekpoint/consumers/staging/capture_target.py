@@ -11,42 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from seekpoint.consumers.staging.capture import META, CaptureFile, CaptureReading, kept
+from seekpoint.consumers.staging.capture_rows import RECORD_BYTES_MAX, SCHEMA
 from seekpoint.consumers.staging.files import NewFile, refuse_existing
 from seekpoint.consumers.staging.headers import Origin, without_ours
 from seekpoint.consumers.staging.memory_topic import Kept
 from seekpoint.consumers.staging.ports import OnDelivery, Stretch, TopicFacts
 from seekpoint.consumers.staging.senders import PromptSender
+from seekpoint.schemas.errors import ReplayRefused
 from seekpoint.schemas.log import Watermarks
 
 __all__ = ["CaptureTarget"]
 
 _SYNC_RECORDS = 500
-_SCHEMA: dict[str, Any] = {
-    "type": "record",
-    "name": "Captured",
-    "namespace": "seekpoint",
-    "doc": "One record of a Kafka topic, and where it lay.",
-    "fields": [
-        {"name": "partition", "type": "int"},
-        {"name": "offset", "type": "long"},
-        {"name": "source_partition", "type": "int", "doc": "Differs from partition where keys were masked or renamed."},
-        {"name": "source_offset", "type": "long"},
-        {"name": "timestamp_ms", "type": "long"},
-        {"name": "key", "type": ["null", "bytes"]},
-        {"name": "value", "type": ["null", "bytes"]},
-        {
-            "name": "headers",
-            "type": {
-                "type": "array",
-                "items": {
-                    "type": "record",
-                    "name": "Header",
-                    "fields": [{"name": "name", "type": "string"}, {"name": "value", "type": ["null", "bytes"]}],
-                },
-            },
-        },
-    ],
-}
 
 
 class CaptureTarget:
@@ -153,10 +129,15 @@ class CaptureSender(PromptSender):
         timestamp: int,
         headers: Any,
     ) -> None:
-        """One record, at the place it had."""
+        """One record, at the place it had. Raises ``ReplayRefused`` for one that could not be read back."""
         origin = Origin.of(headers)
         assert origin is not None  # a replay puts it on every record
         others = [{"name": name, "value": text} for name, text in without_ours(headers)]
+        if len(value or b"") > RECORD_BYTES_MAX:
+            raise ReplayRefused(
+                "a record is larger than a capture takes", partition=origin.partition, offset=origin.offset,
+                bytes=len(value or b""), limit=RECORD_BYTES_MAX,
+            )  # fmt: skip
         place = {"source_partition": origin.partition, "source_offset": origin.offset, "timestamp_ms": timestamp}
         offset = origin.offset
         if self._next is not None:
@@ -192,6 +173,6 @@ class CaptureSender(PromptSender):
         rows, self._rows = self._rows, []
         with self._file.writing():
             if out.tell() == 0:
-                fastavro.writer(out, _SCHEMA, rows, metadata=self._meta)
+                fastavro.writer(out, SCHEMA, rows, metadata=self._meta)
             else:
-                fastavro.writer(out, _SCHEMA, rows)  # appends blocks: the file is open for reading too
+                fastavro.writer(out, SCHEMA, rows)  # appends blocks: the file is open for reading too
