@@ -12,7 +12,7 @@ from seekpoint.consumers.memory_checkpoints import MemoryCheckpoints
 from seekpoint.consumers.trim import Trim
 from seekpoint.producers import Node
 from seekpoint.schemas import Entry, MemoryLog, bodies, encode, fold, new_id, new_state
-from seekpoint.schemas.errors import JournalMismatch
+from seekpoint.schemas.errors import CheckpointDiffers, JournalMismatch
 from seekpoint.schemas.state import State
 
 
@@ -36,6 +36,11 @@ class World:
                     for number in range(5):
                         await process.update("n", number)
 
+    def say(self, process_id: str, key: str) -> None:
+        """A signal: one entry more."""
+        entry = Entry(new_id(), process_id, None, 0, None, None, 0, None, None, None, bodies.Signal(key, "1"))
+        self.log.append(0, process_id.encode(), encode(entry))
+
     def state(self, process_id: str) -> State:
         state = new_state()
         for batch in self.log.read(0, 0, self.log.watermarks(0).high, {process_id.encode()}):
@@ -43,8 +48,15 @@ class World:
                 state = fold(state, record.offset, self.log.codec.decode(record.value))
         return state
 
-    def save(self, process_id: str, **wrong: Any) -> None:
-        checkpoint = Checkpoint.of(process_id, 0, self.state(process_id), self.log.topic_id, -1)
+    def onto(self, state: State, process_id: str = "a") -> State:
+        """``state`` and all of the process that is still in the log."""
+        for batch in self.log.read(0, *self.log.watermarks(0), {process_id.encode()}):
+            for record in batch.records:
+                state = fold(state, record.offset, self.log.codec.decode(record.value))
+        return state
+
+    def save(self, process_id: str, state: State | None = None, **wrong: Any) -> None:
+        checkpoint = Checkpoint.of(process_id, 0, state or self.state(process_id), self.log.topic_id, -1)
         self.kept.write(0, [(process_id.encode(), replace(checkpoint, **wrong).to_bytes())])
 
     def publish(self, offset: int, topic_id: str | None = None) -> None:
@@ -132,3 +144,68 @@ async def test_a_degraded_process_stops_the_trim_at_its_first_entry(world: World
     done = world.trim.run(0)
     assert done.target == first
     assert "degraded" in done.note
+
+
+# --- what is deleted is folded anew -----------------------------------------------------------------------------------
+def forged(state: State) -> State:
+    """The same state with another value: whole, and wrong."""
+    draft = state.thaw()
+    draft.values_json = {**draft.values_json, "n": "1000000"}
+    return draft.freeze()
+
+
+async def test_a_checkpoint_that_the_log_does_not_lead_to_stops_everything(world: World) -> None:
+    """It is whole, and covers all entries: only folding them shows that it is wrong."""
+    world.save("a", forged(world.state("a")))
+    world.save("b")
+    world.publish(12)
+    with pytest.raises(CheckpointDiffers, match="not what the log says") as caught:
+        world.trim.run(0)
+    assert caught.value.facts["process_id"] == "a"
+    assert world.deleted == []
+
+
+async def test_a_checkpoint_is_folded_as_far_as_it_goes(world: World) -> None:
+    """It may be older than the log's end and newer than the floor."""
+    world.save("a")
+    world.save("b")
+    world.publish(12)
+    world.say("a", "later")
+    world.save("b", world.state("b"))
+    done = world.trim.run(0)
+    assert (done.recomputed, done.unproven) == (2, 0)
+
+
+async def test_behind_an_earlier_trim_the_older_checkpoint_is_folded_on(world: World) -> None:
+    """What is left of the log leads from the one to the other."""
+    states = {"a": world.state("a")}
+    world.save("a")
+    world.save("b")
+    world.publish(14)
+    assert world.trim.run(0).recomputed == 2
+    for name in ("first", "second", "third"):
+        world.say("a", name)
+        states["a"] = world.onto(states["a"])
+        world.save("a", states["a"])
+    world.publish(world.log.watermarks(0).high)
+    done = world.trim.plan(0)
+    assert (done.recomputed, done.unproven, done.target) == (1, 0, 17)
+    world.save("a", forged(states["a"]))
+    with pytest.raises(CheckpointDiffers):
+        world.trim.run(0)
+    assert world.log.watermarks(0).low == 14
+
+
+async def test_where_no_older_checkpoint_is_left_the_trim_says_so(world: World) -> None:
+    """Compaction has taken it: nothing to fold on."""
+    state = world.state("a")
+    world.save("a")
+    world.save("b")
+    world.publish(14)
+    world.trim.run(0)
+    world.say("a", "first")
+    world.save("a", world.onto(state))
+    world.publish(15)
+    world.kept.compact(0)
+    done = world.trim.run(0)
+    assert (done.recomputed, done.unproven, done.target) == (0, 1, 15)

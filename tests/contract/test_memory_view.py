@@ -33,7 +33,7 @@ def test_a_view_that_lost_its_last_writes_is_an_older_one(store: MemoryView) -> 
     for offset in range(3):
         journal.write([Change(key=KEY, state=full_state(offset), whole=True)])
     store.lose_last_writes(2)
-    meta, state, _ = store.see(journal.partition, KEY)
+    meta, state, *_ = store.see(journal.partition, KEY)
     assert meta is not None
     assert (meta.applied, state) == (0, full_state(0))
 

@@ -14,7 +14,7 @@ from redis.crc import key_slot
 
 from own_valkey import OwnValkey, own_valkey
 from seekpoint.consumers.redis_view import RedisView
-from seekpoint.consumers.view_store import Change, Pointer, Seen
+from seekpoint.consumers.view_store import Change, Loaded, Pointer, Seen
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.conversation import Conversation
 from seekpoint.schemas.errors import InvalidSetting, NewerFormat, ViewRefused, ViewUnavailable
@@ -92,7 +92,7 @@ def test_a_real_cluster_takes_every_call() -> None:
         token = store.install(journal.partition, "topic")
         assert store.put(journal.partition, token, {KEY: (full_state(3), Pointer(1, 1))})
         assert store.ready(journal.partition, token, 3, 1)
-        assert store.load(journal.partition, token, [KEY]) == (3, {KEY: full_state(3)})
+        assert store.load(journal.partition, token, [KEY]) == Loaded(3, {KEY: full_state(3)})
         assert store.see(journal.partition, KEY).pointer == Pointer(1, 1)
         assert store.partitions() == 8
         store.close()
@@ -173,15 +173,15 @@ def test_a_view_that_lost_an_index_is_no_view(server: OwnValkey, store: RedisVie
 
 @pytest.mark.parametrize("part", [b":c:", b":m:"])
 def test_a_state_that_lost_its_content_is_never_handed_out(server: OwnValkey, store: RedisView, part: bytes) -> None:
-    """The reader sees no view; the projector, which loads it, finds it gone and rebuilds."""
+    """The reader is told why; the projector, which loads it, is too, and makes it anew."""
     journal = Journal(store)
     _write(journal, KEY, 0)
     (name,) = [key for key in _keys(server) if part in key]
     server.client.delete(name)
-    assert store.see(journal.partition, KEY) == Seen(None, None, None)
-    assert store.meta(journal.partition) is not None
-    assert store.load(journal.partition, journal.token, [KEY]) is None
-    assert store.meta(journal.partition) is None
+    seen = store.see(journal.partition, KEY)
+    assert (seen.meta, seen.state) == (store.meta(journal.partition), None)
+    assert seen.damage is not None
+    assert store.load(journal.partition, journal.token, [KEY]) == Loaded(0, {}, {KEY: seen.damage})
 
 
 def test_a_view_or_a_state_of_a_newer_format_stops_the_reader(server: OwnValkey, store: RedisView) -> None:

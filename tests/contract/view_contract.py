@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from batches import fold_batch
 from histories import Step, Written, expected_states, steps, write_history
-from seekpoint.consumers.view_store import Change, Pointer, Seen, ViewBrowser
+from seekpoint.consumers.view_store import Change, Loaded, Pointer, Seen, ViewBrowser
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.conversation import Conversation
 from seekpoint.schemas.folds import Folded, UserFold, only
@@ -80,7 +80,7 @@ class Journal:
         seen = self.store.see(self.partition, key).state
         loaded = self.store.load(self.partition, self.token, [key])
         assert loaded is not None
-        assert loaded == (self.applied, {} if seen is None else {key: seen})
+        assert loaded == Loaded(self.applied, {} if seen is None else {key: seen})
         return seen
 
 
@@ -271,7 +271,7 @@ class ViewContract:
         assert not store.write(90, token, 0, 1, 1, [])
         assert store.put(90, token, {KEY: (full_state(7), Pointer(3, 2))})
         assert store.put(90, token, {KEY: (full_state(7), Pointer(3, 2))})
-        assert store.load(90, token, [KEY, OTHER]) == (None, {KEY: full_state(7)})
+        assert store.load(90, token, [KEY, OTHER]) == Loaded(None, {KEY: full_state(7)})
         assert store.ready(90, token, 1, 4)
         assert store.ready(90, token, 1, 4)
         assert store.see(90, KEY) == Seen((token, 1, TOPIC, 4), full_state(7), Pointer(3, 2))  # type: ignore[arg-type]
@@ -349,14 +349,22 @@ class ViewContract:
         assert journal.store.offset_of(journal.partition, OTHER) == (meta, None)
 
     # --- damage -------------------------------------------------------------------------------------------------------
-    def test_a_change_that_leaves_something_out_gives_up_the_view(self, journal: Journal) -> None:
-        """A state that is not the one its head counts is never handed out: the view is gone, and is rebuilt."""
+    def test_a_change_that_leaves_something_out_is_damage(self, journal: Journal) -> None:
+        """A state that is not the one its head counts is never handed out; a whole change makes the row anew."""
         store, at = journal.store, journal.partition
         journal.write([Change(key=KEY, state=_state(0), whole=True)])
         journal.write([Change(key=KEY, state=_say(_state(0), 1, "not named"))])
-        assert store.see(at, KEY) == Seen(None, None, None)
-        assert store.load(at, journal.token, [KEY]) is None
-        assert store.meta(at) is None
+        journal.write([Change(key=OTHER, state=_state(2), whole=True)])
+        seen = store.see(at, KEY)
+        assert (seen.meta, seen.state) == (store.meta(at), None)
+        assert seen.damage is not None
+        assert store.load(at, journal.token, [KEY, OTHER]) == Loaded(
+            journal.applied, {OTHER: _state(2)}, {KEY: seen.damage}
+        )
+        assert store.write(
+            at, journal.token, journal.applied + 1, journal.applied, 5, [Change(key=KEY, state=_state(1), whole=True)]
+        )
+        assert journal.state() == _state(1)
 
 
 def replace_values(state: State, values: dict[str, str]) -> State:

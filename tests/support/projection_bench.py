@@ -60,6 +60,7 @@ class Bench:
         self.kept = MemoryCheckpoints(1)
         self.writer = Writer(self.kept)
         self.now_s = 0.0
+        self.damages: list[bytes] = []
         self.poison: list[tuple[Record, UndecodableRecord]] = []
         self.owner = Owner(self.log.append, 1, "case-17")
 
@@ -72,6 +73,7 @@ class Bench:
             writer=self.writer,
             writes=Inline(),
             on_poison=lambda record, error: self.poison.append((record, error)),
+            on_damage=lambda partition, key, why: self.damages.append(key),
             cadence=cadence or Cadence(),
             clock=lambda: self.now_s,
         )

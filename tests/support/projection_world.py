@@ -162,6 +162,7 @@ class Projector:
             writer=self.writer,
             writes=Inline(),
             on_poison=world.on_poison,
+            on_damage=world.on_damage,
             cadence=Cadence(bytes_min=world.random.choice([200, 1_000]), age_max_s=world.random.choice([3.0, 30.0])),
             clock=lambda: float(world.steps),
         )
@@ -202,8 +203,12 @@ class Projector:
 class World:
     """One partition and all that can happen to it."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, forging: bool = False) -> None:
         self.random = Random(seed)
+        self.happenings = _HAPPENINGS | ({World.forge: 4} if forging else {})
+        self.forging = forging
+        self.forged: set[bytes] = set()
+        self.damages = 0
         self.log = MemoryLog(partitions=1)
         self.history = Historian(self.log.append, 1)
         self.view = MemoryView(1)
@@ -233,7 +238,7 @@ class World:
     def step(self) -> None:
         """One thing happens."""
         self.steps += 1
-        [happens] = self.random.choices(list(_HAPPENINGS), list(_HAPPENINGS.values()))
+        [happens] = self.random.choices(list(self.happenings), list(self.happenings.values()))
         happens(self)
 
     def tick(self) -> None:
@@ -310,6 +315,48 @@ class World:
         else:
             self.view.lose_next_answer()
 
+    def forge(self) -> None:
+        """Somebody changes a process in the view: a field of it, or all of it so that it fits together, or every trace.
+
+        What the view says of that process is nothing from then on; what is saved of it must be true all the same.
+        """
+        meta = self.view.meta(0)
+        known = [key for key in map(str.encode, self.truth) if meta is not None and self.view.see(0, key).state]
+        if not known:
+            return
+        key = self.random.choice(known)
+        self.forged.add(key)
+        chance = self.random.random()
+        if chance < 0.3:
+            self.view.damage(0, key)
+        elif chance < 0.4:
+            self.view.forge(0, key, None)
+        else:
+            self.view.forge(0, key, self._forged(key))
+
+    def _forged(self, key: bytes) -> State:
+        """A state that could be the process's: an earlier one, another process's, or with one thing changed."""
+        chance = self.random.random()
+        entries = [one for one in self.history.written if one.entry is not None]
+        if chance < 0.3:
+            key = self.random.choice([one.key for one in entries if one.key is not None])
+        state = new_state()
+        for one in entries[: self.random.randint(0, len(entries))] if chance < 0.6 else entries:
+            if one.key == key and one.entry is not None:
+                state = fold(state, one.offset, one.entry)
+        if chance < 0.6:
+            return state
+        draft = state.thaw()
+        draft.values_json = {**draft.values_json, "forged": "1"}
+        draft.seq += self.random.choice([0, 0, 1])
+        return draft.freeze()
+
+    def on_damage(self, partition: int, key: bytes, why: str) -> None:
+        """A projector found a state in the view that is not the process's: somebody must have put it there."""
+        if key not in self.forged:
+            raise Broken(f"{key!r} was called damaged: {why}")
+        self.damages += 1
+
     def compact(self) -> None:
         """The cleaner runs."""
         self.checkpoints.compact(0, self.random.choice([None, self.random.randint(0, self.checkpoints.end(0))]))
@@ -334,8 +381,11 @@ class World:
         self.told.add(record.offset)
 
     def heal(self) -> None:
-        """No faults any more; one last projector brings all up to date."""
+        """No faults any more; one last projector brings all up to date. Each process goes on, so each is looked at."""
         self.healed = True
+        for process_id in self.truth if self.forging else ():
+            self.history.take(Step(process_id, "signal", 1))
+        self.write()
         self.view.lose_next_answer = lambda: None  # type: ignore[method-assign]
         for one in self.transactions:
             self.decide(one)
@@ -395,7 +445,8 @@ class World:
             state, position = states.get(key, (None, None))
             self._compare("checkpoint", key, draft, state, seek_point(None if state is None else state.offset, floor))
             seen = self.view.see(0, key)
-            if seen.meta is not None and seen.meta.applied is not None and seen.meta.applied + 1 >= floor:
+            is_believed = final or key not in self.forged
+            if is_believed and seen.meta and seen.meta.applied is not None and seen.meta.applied + 1 >= floor:
                 self._compare("view", key, draft, seen.state, seen.meta.applied + 1)
             if seen.pointer is not None and seen.pointer.position == position and state is not None:
                 seek = seek_point(state.offset, seen.pointer.floor)

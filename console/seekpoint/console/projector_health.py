@@ -69,7 +69,7 @@ class ProjectorHealth:
 
 def projector_families(health: ProjectorHealth) -> Iterator[Metric]:
     """The metrics of a projector, by partition. Never a process id in a label: too many, and private."""
-    from prometheus_client.core import GaugeMetricFamily
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
     lags, name = health.lags or {}, "seekpoint_projector"
     entries = GaugeMetricFamily(f"{name}_lag_entries", "Offsets that are not projected yet.", labels=["partition"])
@@ -85,4 +85,7 @@ def projector_families(health: ProjectorHealth) -> Iterator[Metric]:
     yield GaugeMetricFamily(f"{name}_partitions", "Partitions this projector has.", len(lags))
     stopped = sum(lag.stopped is not None for lag in lags.values())
     yield GaugeMetricFamily(f"{name}_stopped_partitions", "Partitions that a person has to look at.", stopped)
+    damages = sum(lag.damages for lag in lags.values())
+    text = "States that the view had otherwise than checkpoint and log say; they were made anew."
+    yield CounterMetricFamily(f"{name}_damaged_states", text, damages)
     yield GaugeMetricFamily(f"{name}_stalled_seconds", "Work waited and none was done.", health.stalled_s)

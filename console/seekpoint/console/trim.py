@@ -19,6 +19,7 @@ __all__ = ["register"]
 _COLUMNS = (
     *(Column(title, right=True) for title in ("partition", "log start", "floor", "new start", "offsets")),
     Column("checkpoints", right=True),
+    Column("recomputed", right=True),
     Column("note", wraps=True),
 )
 
@@ -63,7 +64,7 @@ def trim(
 
 
 def _facts(one: Trimmed) -> dict[str, Any]:
-    names = ("partition", "low", "floor", "target", "offsets", "checkpoints")
+    names = ("partition", "low", "floor", "target", "offsets", "checkpoints", "recomputed", "unproven")
     return {**{name: getattr(one, name) for name in names}, "note": one.note or None}
 
 
@@ -74,10 +75,16 @@ def _show(found: list[Trimmed], dry_run: bool) -> None:
             [
                 [
                     *(one.partition, one.low, "-" if one.floor is None else one.floor, one.target, one.offsets),
-                    *(one.checkpoints, one.note or "-"),
+                    *(one.checkpoints, one.recomputed, _note(one)),
                 ]
                 for one in found
             ],
         )
     slots = counted(sum(one.offsets for one in found), "offset")
     say(f"{slots} would be deleted; nothing was" if dry_run else f"{slots} deleted")
+
+
+def _note(one: Trimmed) -> str:
+    unproven = counted(one.unproven, "checkpoint")
+    notes = [one.note, f"{unproven} could not be recomputed: nothing older is left" if one.unproven else ""]
+    return "; ".join(note for note in notes if note) or "-"

@@ -109,6 +109,8 @@ class Bases:
         meta, problem = seen.meta, view_problem(seen.meta, self._log.topic_id, marks)
         if meta is None or meta.applied is None or problem is not None:
             raise Unusable(problem or "there is none", usual=meta is None)
+        if seen.damage is not None:
+            raise Unusable(seen.damage)
         state = seen.state or new_state()
         search.admit(state)
         return Base(Tier.VIEW, state, meta.applied + 1, (Landmark(meta.applied, meta.leader_epoch),))

@@ -31,6 +31,7 @@ class Bulk:
         self._keys = keys
         self._meta: ViewMeta | None = None
         self._loaded: dict[bytes, State] | None = None
+        self._why_not = "it was rebuilt meanwhile"
         self._applied = -1
         self._others = Tier.SCAN
         self.bases: dict[bytes, Base] = {}
@@ -79,7 +80,10 @@ class Bulk:
             loaded = view.load(self._partition, meta.token, chunk)
             if loaded is None:  # it was rebuilt meanwhile
                 return
-            states.update(loaded[1])
+            if loaded.damaged:
+                self._why_not = next(iter(loaded.damaged.values()))
+                return
+            states.update(loaded.states)
         self._loaded = states
 
     def settle(self, marks: Watermarks, tier: Tier | None) -> int:
@@ -111,7 +115,7 @@ class Bulk:
             return "no view is kept"
         problem = view_problem(self._meta, self._log.topic_id, marks)
         if problem is not None or self._loaded is None or self._meta is None:
-            return problem or "it was rebuilt meanwhile"
+            return problem or self._why_not
         landmarks = (Landmark(self._applied, self._meta.leader_epoch),)
         keys = self._loaded if self._keys is None else self._keys
         self.bases = {

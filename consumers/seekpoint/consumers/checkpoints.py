@@ -27,6 +27,7 @@ __all__ = [
     "Floor",
     "Partition",
     "Saved",
+    "digest_of",
     "read_partition",
     "seek_point",
     "take",
@@ -77,6 +78,10 @@ class Checkpoint:
     def landmark(self) -> Landmark:
         """The record it stands on."""
         return Landmark(self.offset, self.leader_epoch)
+
+    def saved_at(self, position: int) -> Saved:
+        """What is kept in memory of it, as the record at ``position``."""
+        return Saved(self.offset, position, self.leader_epoch, self.digest)
 
     def to_bytes(self) -> bytes:
         """The record's value: a line of JSON about it, a newline, the state's bytes.
@@ -192,6 +197,8 @@ class Saved(NamedTuple):
     """The record's own offset in the checkpoint partition."""
     leader_epoch: int = -1
     """Of the journal's record at ``offset``."""
+    digest: str = ""
+    """Of its state: what another copy of it is compared with."""
 
     @property
     def landmark(self) -> Landmark:
@@ -241,8 +248,12 @@ def take(found: Partition, position: int, key: bytes, value: bytes | None) -> No
     elif key == FLOOR_KEY:
         found.floor = Floor.from_bytes(value)
     else:
-        checkpoint = Checkpoint.from_bytes(value)
-        found.saved[key] = Saved(checkpoint.offset, position, checkpoint.leader_epoch)
+        found.saved[key] = Checkpoint.from_bytes(value).saved_at(position)
+
+
+def digest_of(state: State) -> str:
+    """The digest that a checkpoint of ``state`` has."""
+    return _digest(state.to_bytes())
 
 
 def _digest(data: bytes) -> str:

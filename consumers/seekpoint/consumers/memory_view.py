@@ -11,6 +11,7 @@ from secrets import token_urlsafe
 
 from seekpoint.consumers.view_store import (
     Change,
+    Loaded,
     Page,
     Pointer,
     Seen,
@@ -24,6 +25,8 @@ from seekpoint.schemas.state import State, new_state
 
 __all__ = ["MemoryView"]
 
+_DAMAGE = "its row does not have its hash"
+
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
@@ -32,6 +35,7 @@ class _Kept:
     state: State
     promised: tuple[int, int, int]
     pointer: Pointer | None = None
+    is_damaged: bool = False
 
 
 @dataclass(slots=True)
@@ -92,6 +96,20 @@ class MemoryView:
         """The next call that writes is carried out, but its caller gets ``ViewUnavailable``: a time-out."""
         self._answers_to_lose += 1
 
+    def damage(self, partition: int, key: bytes) -> None:
+        """Something in the process's row is changed, and the row does not have its hash any more."""
+        with self._lock:
+            kept = self._partitions[partition].kept
+            kept[key] = replace(kept[key], is_damaged=True)
+
+    def forge(self, partition: int, key: bytes, state: State | None) -> None:
+        """The process's row is replaced by one of ``state`` that has its hash; None: every trace of it is removed."""
+        with self._lock:
+            kept = self._partitions[partition].kept
+            before = kept.pop(key, None)
+            if state is not None:
+                kept[key] = _Kept(state, _sizes(state), None if before is None else before.pointer)
+
     # --- ViewStore ----------------------------------------------------------------------------------------------------
     def meta(self, partition: int) -> ViewMeta | None:
         """The partition's view, None if there is none."""
@@ -99,17 +117,15 @@ class MemoryView:
             found = self._partitions.get(partition)
             return None if found is None else found.meta
 
-    def load(self, partition: int, token: str, keys: Collection[bytes]) -> tuple[int | None, dict[bytes, State]] | None:
+    def load(self, partition: int, token: str, keys: Collection[bytes]) -> Loaded | None:
         """The applied offset and the states of ``keys`` that are there; None: another token."""
         with self._asked():
             found = self._of(partition, token)
             if found is None:
                 return None
             kept = {key: found.kept[key] for key in keys if key in found.kept}
-            if not all(map(_intact, kept.values())):
-                del self._partitions[partition]
-                return None
-            return found.meta.applied, {key: one.state for key, one in kept.items()}
+            states = {key: one.state for key, one in kept.items() if _intact(one)}
+            return Loaded(found.meta.applied, states, {key: _DAMAGE for key in kept if key not in states})
 
     def write(
         self, partition: int, token: str, position: int, applied: int, leader_epoch: int, changes: Sequence[Change]
@@ -185,7 +201,9 @@ class MemoryView:
             one = found.kept.get(key)
             if one is None:
                 return Seen(found.meta, None, None)
-            return Seen(found.meta, one.state, one.pointer) if _intact(one) else Seen(None, None, None)
+            if not _intact(one):
+                return Seen(found.meta, None, one.pointer, _DAMAGE)
+            return Seen(found.meta, one.state, one.pointer)
 
     # --- ViewBrowser --------------------------------------------------------------------------------------------------
     def partitions(self) -> int:
@@ -205,6 +223,8 @@ class MemoryView:
             if found is None:
                 return Page(None, ())
             keys = sorted(key for key in found.kept if key.startswith(prefix) and key > after)[:count]
+            if any(found.kept[key].is_damaged for key in keys):
+                return Page(None, ())
             return Page(found.meta, tuple(summary_of(partition, key, found.kept[key].state) for key in keys))
 
     def close(self) -> None:
@@ -252,7 +272,7 @@ def _changed(before: _Kept | None, change: Change) -> _Kept:
         draft.conversation = draft.conversation.append(message)
     if not change.mail:
         draft.mailbox, draft.remembered = dict(old.mailbox), dict(old.remembered)
-    return _Kept(draft.freeze(), _sizes(state), pointer)
+    return _Kept(draft.freeze(), _sizes(state), pointer, before is not None and before.is_damaged)
 
 
 def _sizes(state: State) -> tuple[int, int, int]:
@@ -260,4 +280,4 @@ def _sizes(state: State) -> tuple[int, int, int]:
 
 
 def _intact(kept: _Kept) -> bool:
-    return _sizes(kept.state) == kept.promised
+    return not kept.is_damaged and _sizes(kept.state) == kept.promised

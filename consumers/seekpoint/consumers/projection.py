@@ -1,4 +1,4 @@
-"""The projection of one partition: a state machine over the ports, by rules P1 to P7 of the contract.
+"""The projection of one partition: a state machine over the ports, by rules P1 to P8 of the contract.
 
     prepare ──> ready ── project, project, … propose ─> committed ── project …
        ^          │ the view is not where it was: reload (what is applied is Redis' to say)
@@ -19,13 +19,15 @@ from seekpoint.consumers.cadence import Dirty
 from seekpoint.consumers.checkpoint_writer import Save
 from seekpoint.consumers.checkpoints import Floor
 from seekpoint.consumers.epochs import Epochs, stands, untrue
+from seekpoint.consumers.evidence import Overtaken
 from seekpoint.consumers.fold_renewal import renew_folds
+from seekpoint.consumers.proven_states import ProvenStates
 from seekpoint.consumers.rebuild import rebuild
 from seekpoint.consumers.saved import SavedPartition, read_saved
 from seekpoint.consumers.saving import Saving
 from seekpoint.consumers.source import Source
 from seekpoint.consumers.state_cache import StateCache
-from seekpoint.consumers.view_store import Change, Pointer, ViewMeta
+from seekpoint.consumers.view_store import Change, Loaded, Pointer, ViewMeta
 from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import JournalGap, JournalMismatch, LogTruncated, SeekpointError, ViewUnavailable
 from seekpoint.schemas.log import Landmark, Record
@@ -77,6 +79,7 @@ class PartitionProjection:
         self._write: _Write | None = None
         self._told: Future[bool] | None = None
         self._epochs = Epochs(source.log, partition)
+        self._states: ProvenStates | None = None
         self._renewed: frozenset[bytes] = frozenset()
         """Of the last bases: those whose folds were made anew, which the view has to be told."""
         self.pending: Save | None = None
@@ -105,6 +108,9 @@ class PartitionProjection:
             if self._saved is None:
                 self._saved = self._read_saved()
             return self._saved is not None and self._look_at_view(self._saved)
+        except Overtaken:
+            self.reload(anew=True)
+            return False
         except JournalGap:
             if not self._is_overtaken():
                 raise
@@ -166,12 +172,9 @@ class PartitionProjection:
             self._token = ""
             self.reload(anew=True)
             return False
-        offsets = view.offsets_from(self.partition, meta.token, saved.floor, meta.applied)
-        if offsets is None:
-            return False
         self._epochs = Epochs(self._source.log, self.partition)
         self._epochs.saw(meta.applied, meta.leader_epoch)
-        self._begin(meta.token, meta.applied + 1, saved, offsets)
+        self._begin(meta.token, meta.applied + 1, saved)
         return True
 
     def _is_usable(self, meta: ViewMeta | None, floor: int) -> bool:
@@ -182,9 +185,9 @@ class PartitionProjection:
             return False
         return meta.applied + 1 >= floor
 
-    def _begin(self, token: str, position: int, saved: SavedPartition, offsets: Mapping[bytes, int]) -> None:
-        self._saving.begin(saved, offsets)
-        self.cache.begin(token, position)
+    def _begin(self, token: str, position: int, saved: SavedPartition) -> None:
+        self._states = ProvenStates(self._source, self.partition, self.cache, saved)
+        self._saving.begin(saved, self._states.begin(token, position))
         self._token, self.position, self.is_ready = token, position, True
 
     # --- P2, P3: a batch --------------------------------------------------------------------------------------------
@@ -225,12 +228,29 @@ class PartitionProjection:
             if not self.flush():
                 return None
             loaded = self._source.view.load(self.partition, self._token, missing)
-            if loaded is None or loaded[0] is None or loaded[0] + 1 != self.position:
+            if loaded is None or loaded.applied is None or loaded.applied + 1 != self.position:
                 self.reload()
                 return None
-            bases.update(loaded[1])
+            proven = self._proven(missing, loaded)
+            if proven is None:
+                return None
+            bases.update(proven)
             self._renewed = renew_folds(self._source.log, self.partition, bases, self.position)
         return bases
+
+    def _proven(self, keys: Sequence[bytes], loaded: Loaded) -> dict[bytes, State | None] | None:
+        """The states of ``keys``, none of which rests on what the view says (P8). None: the view is elsewhere."""
+        assert self._states is not None
+        try:
+            states, anew = self._states.take(keys, loaded)
+        except Overtaken:
+            self.reload(anew=True)
+            return None
+        at, epoch = self.position - 1, self._epochs.newest.leader_epoch
+        if anew and not self._source.view.write(self.partition, self._token, self.position, at, epoch, anew):
+            self.reload()
+            return None
+        return states
 
     def _fold(self, records: Sequence[Record], bases: Mapping[bytes, State | None]) -> tuple[list[_Folded], Poison]:
         source = self._source
@@ -244,6 +264,7 @@ class PartitionProjection:
         return folded, poison
 
     def _send(self, folded: Sequence[_Folded], next_offset: int) -> None:
+        assert self._states is not None
         changes = [one.change for one in folded]
         outcome = self._source.writes.submit(
             self._source.view.write,
@@ -257,7 +278,7 @@ class PartitionProjection:
         self._write = _Write(outcome, folded, next_offset)
         self.position = next_offset
         for change in changes:
-            self.cache.put(change.key, change.state)
+            self._states.keep(change.key, change.state)
         self.cache.position = next_offset
 
     def flush(self) -> bool:
@@ -312,13 +333,16 @@ class PartitionProjection:
         """
         if not self.is_ready or self.pending is not None or not self.flush():
             return None
-        due = self._saving.due(self.position, force=force)
-        if not due and not (force and self.position > self.floor):
+        assert self._states is not None
+        unproven = self._states.unproven
+        due = [key for key in self._saving.due(self.position, force=force) if key not in unproven]
+        if not due and (unproven or not (force and self.position > self.floor)):
             return None
         states = self._bases(set(due))
         if states is None:
             return None
-        known = {key: state for key, state in states.items() if state is not None}
+        due = [key for key in due if key not in unproven]
+        known = {key: state for key, state in states.items() if state is not None and key not in unproven}
         self.pending = self._saving.save(known, due, self.position, self._epochs)
         return self.pending
 
@@ -328,6 +352,8 @@ class PartitionProjection:
             return
         self.pending = None
         self._saving.committed(save, positions)
+        assert self._states is not None
+        self._states.committed(save, positions)
         pointers = {key: Pointer(position, save.floor.offset) for key, position in positions.items()}
         if pointers:
             self._told = self._source.writes.submit(self._source.view.point, self.partition, self._token, pointers)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from seekpoint.consumers.assignment import Assignment
 from seekpoint.consumers.checkpoint_wishes import Wishes
@@ -50,6 +52,8 @@ class Lag:
     """How long nothing was projected."""
     stopped: str | None = None
     """Why the partition is not projected any more, if so."""
+    damages: int = 0
+    """States that the view had otherwise than checkpoint and log say, and that were made anew, since the start."""
 
 
 @dataclass(slots=True)
@@ -74,7 +78,8 @@ class ProjectorLoop:
         self.is_forcing = False
         """Whether everything dirty is saved, due or not."""
         self._writes = ThreadPoolExecutor(1, thread_name_prefix="seekpoint-view")
-        self.source = source(self._writes)
+        self.source = replace(source(self._writes), on_damage=self._note_damage)
+        self._damages: Counter[int] = Counter()
         self._waiting: tuple[Sequence[int], object] | None = None
         self._is_trickling = False
         self._progress: dict[int, _Progress] = {}
@@ -295,4 +300,8 @@ class ProjectorLoop:
         entries = max(0, end - projection.position)
         seconds = max(0.0, time.time() - progress.newest_ms / 1000) if entries and progress.newest_ms else 0.0
         stopped = None if progress.stopped is None else str(progress.stopped)
-        return Lag(entries=entries, seconds=seconds, idle_s=time.monotonic() - progress.applied_at_s, stopped=stopped)
+        idle_s, damages = time.monotonic() - progress.applied_at_s, self._damages[partition]
+        return Lag(entries=entries, seconds=seconds, idle_s=idle_s, stopped=stopped, damages=damages)
+
+    def _note_damage(self, partition: int, key: bytes, why: str) -> None:
+        self._damages[partition] += 1

@@ -22,7 +22,7 @@ from seekpoint.consumers.view_rows import (
     state_of,
     summary_in,
 )
-from seekpoint.consumers.view_store import Change, Page, Pointer, Seen, ViewMeta
+from seekpoint.consumers.view_store import Change, Loaded, Page, Pointer, Seen, ViewMeta
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat, ViewUnavailable
 from seekpoint.schemas.settings import Settings
 from seekpoint.schemas.state import FOLD_VERSION, State
@@ -71,7 +71,7 @@ class RedisView:
         said = self._run(scripts.META, partition)
         return None if said is None else _meta(said)
 
-    def load(self, partition: int, token: str, keys: Collection[bytes]) -> tuple[int | None, dict[bytes, State]] | None:
+    def load(self, partition: int, token: str, keys: Collection[bytes]) -> Loaded | None:
         """The applied offset and the states of ``keys`` that are there; None: another token."""
         wanted = list(dict.fromkeys(keys))
         for _ in range(_LOAD_TRIES_MAX):
@@ -81,7 +81,7 @@ class RedisView:
             found = {key: row for piece in pieces if piece for key, row in piece[1].items()}
             offsets = {piece[0] for piece in pieces if piece}
             if len(offsets) == 1:
-                return self._states(partition, token, offsets.pop(), found)
+                return _loaded(partition, offsets.pop(), found)
         raise _written_meanwhile(partition)
 
     def write(
@@ -141,12 +141,13 @@ class RedisView:
         if meta is None:
             return Seen(None, None, None)
         _, row, pointer = said
+        state = damage = None
         try:
             state = None if row is None else _state(row)
         except JournalMismatch as exc:
-            _logger.warning("the view of partition %d is damaged and not used: %s", partition, exc)
-            return Seen(None, None, None)
-        return Seen(meta, state, None if pointer is None else _read(pointer))
+            damage = str(exc.message)
+            _logger.warning("the view of %r in partition %d is damaged and not used: %s", key, partition, exc)
+        return Seen(meta, state, None if pointer is None else _read(pointer), damage)
 
     # --- ViewBrowser --------------------------------------------------------------------------------------------------
     def partitions(self) -> int:
@@ -219,20 +220,6 @@ class RedisView:
             if page is None or len(page[1]) < 2 * _OFFSETS_MAX:
                 return
 
-    def _states(
-        self, partition: int, token: str, applied: int | None, rows: Mapping[bytes, Any]
-    ) -> tuple[int | None, dict[bytes, State]] | None:
-        try:
-            return applied, {key: _state(row) for key, row in rows.items()}
-        except JournalMismatch as exc:
-            self._condemn(partition, token, exc)
-            return None
-
-    def _condemn(self, partition: int, token: str, damage: JournalMismatch) -> None:
-        """Give up a view that lost a part of itself: its projector finds none and rebuilds it."""
-        _logger.error("the view of partition %d is damaged and given up: %s", partition, damage)
-        self._run(scripts.CONDEMN, partition, token)
-
 
 def _written_meanwhile(partition: int) -> ViewUnavailable:
     return ViewUnavailable("the view was written by another projector each time it was read", partition=partition)
@@ -289,6 +276,18 @@ def _up_to_bytes(
         size += one[1][0].content_bytes + one[1][0].mailbox_bytes
         if size > _PUT_BYTES_MAX:
             return
+
+
+def _loaded(partition: int, applied: int | None, rows: Mapping[bytes, Any]) -> Loaded:
+    states: dict[bytes, State] = {}
+    damaged: dict[bytes, str] = {}
+    for key, row in rows.items():
+        try:
+            states[key] = _state(row)
+        except JournalMismatch as exc:
+            damaged[key] = str(exc.message)
+            _logger.error("the view of %r in partition %d is damaged: %s", key, partition, exc)
+    return Loaded(applied, states, damaged)
 
 
 def _state(row: Sequence[Any]) -> State:

@@ -63,7 +63,7 @@ class SavedPartition:
                 partition=self.partition,
             )
         if checkpoint.topic_id == self.topic_id:
-            self.heads[key] = Saved(checkpoint.offset, position, checkpoint.leader_epoch)
+            self.heads[key] = checkpoint.saved_at(position)
 
     def _take_floor(self, value: bytes | None) -> None:
         floor = None if value is None else Floor.from_bytes(value)
@@ -84,13 +84,17 @@ class SavedPartition:
         return min(here, default=self.position)
 
     def committed(self, floor: Floor, saved: Mapping[bytes, Checkpoint], positions: Mapping[bytes, int]) -> None:
+        """A transaction of ours is in the log. What lies below its floor is forgotten."""
+        self.note(floor, saved, positions)
+        self.heads = {key: head for key, head in self.heads.items() if head.offset >= floor.offset}
+
+    def note(self, floor: Floor, saved: Mapping[bytes, Checkpoint], positions: Mapping[bytes, int]) -> None:
         """A transaction of ours is in the log."""
         for key, checkpoint in saved.items():
-            self.heads[key] = Saved(checkpoint.offset, positions[key], checkpoint.leader_epoch)
+            self.heads[key] = checkpoint.saved_at(positions[key])
             self.damaged.discard(key)
         self.published = floor
         self.position = max([self.position, *(position + 1 for position in positions.values())])
-        self.heads = {key: head for key, head in self.heads.items() if head.offset >= floor.offset}
 
 
 def read_saved(reader: CheckpointReader, partition: int, topic_id: str, stop: int, hint: int) -> SavedPartition:

@@ -29,5 +29,7 @@ class Source:
     writer: CheckpointWriter
     writes: Executor
     on_poison: Callable[[Record, UndecodableRecord], object]
+    on_damage: Callable[[int, bytes, str], object] = lambda partition, key, why: None
+    """Told of each process whose state in the view was not the one that checkpoint and log say."""
     cadence: Cadence = field(default_factory=Cadence)
     clock: Callable[[], float] = time.monotonic

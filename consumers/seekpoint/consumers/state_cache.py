@@ -1,4 +1,4 @@
-"""The projector's memory of states: those folded last, while the view has exactly what they say."""
+"""The projector's memory of states: those folded last, while the view has exactly what they say. All are proven."""
 
 from __future__ import annotations
 
@@ -22,12 +22,15 @@ class StateCache:
         self._bytes_max = bytes_max
         self._states: OrderedDict[bytes, tuple[State, int]] = OrderedDict()
         self._bytes = 0
+        self.digests: dict[bytes, str] = {}
+        """Of states that are in no checkpoint and are not kept here any more: what the view has must be these."""
 
     def begin(self, token: str, position: int) -> None:
         """The view is at ``position``. What is kept stays only if it is of just that."""
         if (token, position) != (self.token, self.position):
             self._states.clear()
             self._bytes = 0
+            self.digests.clear()
         self.token, self.position = token, position
 
     def get(self, key: bytes) -> State | None:
@@ -38,14 +41,22 @@ class StateCache:
         self._states.move_to_end(key)
         return found[0]
 
-    def put(self, key: bytes, state: State) -> None:
-        """Keep ``state``; others may go for it."""
+    def put(self, key: bytes, state: State) -> list[tuple[bytes, State]]:
+        """Keep ``state``; those that go for it."""
+        self.digests.pop(key, None)
         width = _STATE_BYTES + state.content_bytes + state.mailbox_bytes
         old = self._states.pop(key, None)
         self._bytes += width - (0 if old is None else old[1])
         self._states[key] = state, width
+        gone = []
         while len(self._states) > self._states_max or (self._bytes > self._bytes_max and len(self._states) > 1):
-            self._bytes -= self._states.popitem(last=False)[1][1]
+            other, (evicted, its_width) = self._states.popitem(last=False)
+            self._bytes -= its_width
+            gone.append((other, evicted))
+        return gone
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._states
 
     def __len__(self) -> int:
         return len(self._states)

@@ -1,16 +1,19 @@
 """Trimming: the journal's entries below the floor are deleted, once what stands in for them was read and checked.
 
 Never automatic. Below the floor a process is its checkpoint and nothing else, so every checkpoint is read and its hash
-compared first, and every process with an entry to be deleted must have one that covers it. A process that is degraded
-stops the trim at its first entry: a person has not looked yet.
+compared first, and every process with an entry to be deleted must have one that covers it. These are folded anew from
+the log, and must come out as the checkpoint says. A process that is degraded stops the trim at its first entry: a
+person has not looked yet.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from seekpoint.consumers.checkpoints import Checkpoint, CheckpointReader, Floor, Partition, read_partition
 from seekpoint.consumers.epochs import untrue
+from seekpoint.consumers.recomputation import Expected, recompute
 from seekpoint.consumers.scan import entry_of
 from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import JournalMismatch, UndecodableRecord
@@ -40,6 +43,10 @@ class Trimmed:
     """The log's first offset after it."""
     checkpoints: int
     """Checkpoints that were read and found whole."""
+    recomputed: int = 0
+    """Of those, which lose entries: they were folded anew from the log, with the same result."""
+    unproven: int = 0
+    """Those that lose entries and could not be folded anew: an earlier trim and compaction left no older state."""
     note: str = ""
     """Why it stops where it does, if not at the floor."""
 
@@ -60,7 +67,8 @@ class Trim:
     def plan(self, partition: int) -> Trimmed:
         """Read and check everything; delete nothing.
 
-        Raises ``JournalMismatch`` for a checkpoint or a floor that is not whole, not this topic's, or missing.
+        Raises ``JournalMismatch`` for a checkpoint or a floor that is not whole, not this topic's, or missing, and
+        ``CheckpointDiffers`` for a checkpoint that the log does not lead to.
         """
         low, high = self._log.watermarks(partition)
         found = read_partition(self._checkpoints, partition)
@@ -68,17 +76,19 @@ class Trim:
             return Trimmed(partition=partition, low=low, floor=None, target=low, checkpoints=0, note="no floor yet")
         floor = self._checked(found.floor, partition, high)
         self._refuse_truncated(partition, found)
-        target, note, covered = floor, "", dict[bytes, int]()
+        target, note, covered = floor, "", dict[bytes, Expected]()
         for key in list(found.saved):
             state = self._state(partition, found, key)
-            covered[key] = state.offset
+            covered[key] = Expected(found.saved[key].position, state.offset, state.hash)
             first = state.first_offset
             if state.degraded is not None and first is not None and low <= first < target:
                 target, note = first, f"{key.decode()} is degraded: look with seekpoint log {key.decode()}"
-        self._check_covered(partition, low, target, covered)
+        losing = {key: covered[key] for key in self._check_covered(partition, low, target, covered)}
+        unproven = recompute(self._log, self._checkpoints, partition, low, losing)
         return Trimmed(
-            partition=partition, low=low, floor=floor, target=max(low, target), checkpoints=len(covered), note=note
-        )
+            partition=partition, low=low, floor=floor, target=max(low, target), checkpoints=len(covered), note=note,
+            recomputed=len(losing) - len(unproven), unproven=len(unproven),
+        )  # fmt: skip
 
     def run(self, partition: int) -> Trimmed:
         """``plan``, then delete what it says."""
@@ -126,17 +136,22 @@ class Trim:
             )
         return value
 
-    def _check_covered(self, partition: int, low: int, target: int, covered: dict[bytes, int]) -> None:
-        """Every entry to be deleted belongs to a process whose checkpoint is not older than it."""
+    def _check_covered(self, partition: int, low: int, target: int, covered: Mapping[bytes, Expected]) -> set[bytes]:
+        """Every entry to be deleted belongs to a process whose checkpoint is not older than it: these processes."""
+        losing: set[bytes] = set()
         for batch in self._log.read(partition, low, target) if low < target else ():
             for record in batch.records:
-                if covered.get(record.key or b"", -1) < record.offset and self._is_entry(record):
+                checkpoint = covered.get(record.key or b"")
+                if checkpoint is not None and checkpoint.offset >= record.offset:
+                    losing.add(record.key or b"")
+                elif self._is_entry(record):
                     raise JournalMismatch(
                         "an entry below the floor is in no checkpoint: nothing is deleted",
                         partition=partition,
                         offset=record.offset,
                         process_id=(record.key or b"").decode("utf-8", "replace"),
                     )
+        return losing
 
     def _is_entry(self, record: Record) -> bool:
         try:

@@ -136,9 +136,12 @@ class View:
     def _get(self, process_id: str) -> Viewed | None:
         key = named_process_key(process_id)
         partition = partition_of(key, self._store.partitions())
-        meta, state, _ = self._store.see(partition, key)
+        meta, state, _, damage = self._store.see(partition, key)
         if meta is None or meta.applied is None:
             raise _no_view(partition)
+        if damage is not None:
+            hint = "seekpoint recover reads checkpoints and the journal instead"
+            raise ViewUnavailable(damage, partition=partition, process_id=process_id, hint=hint)
         if state is None:
             return None
         return Viewed(process_id=process_id, state=state, applied=meta.applied, topic_id=meta.topic_id)

@@ -12,7 +12,6 @@ from hashlib import sha1
 from seekpoint.schemas.dataclass import dataclass
 
 __all__ = [
-    "CONDEMN",
     "INSTALL",
     "LOAD",
     "META",
@@ -208,13 +207,6 @@ if #keys == 0 then return {meta, keys, {}} end
 return {meta, keys, redis.call('HMGET', at .. 'heads', unpack(keys))}
 """
 )
-
-CONDEMN = Script(r"""
-local base = ARGV[1]
-if redis.call('HGET', KEYS[1], 'token') ~= ARGV[2] then return 0 end
-redis.call('SADD', base .. 'old', ARGV[2])
-return redis.call('DEL', KEYS[1])
-""")
 
 # A bounded piece of what earlier views left behind; how many of them are not gone yet.
 SWEEP = Script(r"""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from seekpoint.schemas.bodies import MessageSaid
@@ -18,6 +19,7 @@ from seekpoint.schemas.state import State
 
 __all__ = [
     "Change",
+    "Loaded",
     "Page",
     "Pointer",
     "Seen",
@@ -73,8 +75,20 @@ class Seen(NamedTuple):
 
     meta: ViewMeta | None
     state: State | None
-    """None: the process is not in the view."""
+    """None: the process is not in the view, or its row is damaged."""
     pointer: Pointer | None
+    damage: str | None = None
+    """Why the process's row may not be used; None: it is whole."""
+
+
+class Loaded(NamedTuple):
+    """What a projector finds of several processes, in one call."""
+
+    applied: int | None
+    states: Mapping[bytes, State]
+    """Of those that are there."""
+    damaged: Mapping[bytes, str] = MappingProxyType({})
+    """Of those whose row may not be used: why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,13 +125,15 @@ class Page(NamedTuple):
 class ViewStore(Protocol):
     """Keeps views. Blocking, thread safe. Every call raises ``ViewUnavailable`` if the store does not answer.
 
-    A view that lost a part of itself is no view: what finds it so answers as if there were none, or another token.
+    A view that lost one of its indexes is no view: what finds it so answers as if there were none, or another token.
+    A process whose row does not have its hash is ``damaged``: nothing of the row is handed out, the others are as good
+    as ever. The hash has no secret: whoever can write to the store can make a row that has it.
     """
 
     def meta(self, partition: int) -> ViewMeta | None:
         """The partition's view, None if there is none."""
 
-    def load(self, partition: int, token: str, keys: Collection[bytes]) -> tuple[int | None, dict[bytes, State]] | None:
+    def load(self, partition: int, token: str, keys: Collection[bytes]) -> Loaded | None:
         """The applied offset and the states of ``keys`` that are there, in one call (P2); None: another token."""
 
     def write(

@@ -43,6 +43,7 @@
         ├── FoldUnavailable      what a fold of yours makes of a process cannot be told here
         ├── ViewRefused          a Redis that no view may be kept in: it evicts
         ├── JournalMismatch      the topics are not those of this journal
+        │   └── CheckpointDiffers    a checkpoint is not what the log says
         ├── JournalGap           history below an offset is gone
         ├── LogTruncated         the log lost entries that were acknowledged
         ├── LogDamaged           records of the log are not the bytes that were written
@@ -66,6 +67,7 @@ __all__ = [
     "BudgetExceeded",
     "CallAPerson",
     "Cancelled",
+    "CheckpointDiffers",
     "CheckpointTimeout",
     "ClaimLost",
     "ClusterFailed",
@@ -424,6 +426,12 @@ class JournalMismatch(CallAPerson):
     """The topics are not those of this journal: re-created, re-partitioned, or set up otherwise."""
 
     hint = "see what differs: seekpoint topics check"
+
+
+class CheckpointDiffers(JournalMismatch):
+    """A checkpoint is whole, and its state is not the one that the log leads to. The log is right."""
+
+    hint = "keep the log; see both states: seekpoint verify ID, seekpoint recover ID --tier scan"
 
 
 class JournalGap(CallAPerson):
