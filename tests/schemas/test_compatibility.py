@@ -35,6 +35,14 @@ def test_there_is_a_golden_release_of_every_format_and_fold() -> None:
     """Format 1, fold 1 and what came after; without any, the check itself is a finding."""
     assert {golden.format for golden in GOLDENS} == set(range(1, FORMAT + 1))
     assert {golden.fold_version for golden in GOLDENS} == set(range(1, FOLD_VERSION + 1))
+
+
+def test_a_newer_fold_has_a_newer_format() -> None:
+    """It is the format in the manifest that says which states may be in a journal."""
+    assert {golden.format for golden in GOLDENS if golden.fold_version == 1} >= {1}
+    for fold_version in range(2, FOLD_VERSION + 1):
+        before = max(golden.format for golden in GOLDENS if golden.fold_version == fold_version - 1)
+        assert all(golden.format > before for golden in GOLDENS if golden.fold_version == fold_version)
     assert [finding.release for finding in check_compatibility(goldens=[])] == ["now"]
 
 

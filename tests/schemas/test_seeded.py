@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from histories import Step, steps, write_history
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.codec import Codec, encode
+from seekpoint.schemas.codec import SCHEMA_FINGERPRINT, Codec, encode, schema_json
 from seekpoint.schemas.entry import Entry, new_id
 from seekpoint.schemas.errors import NewerFormat, UndecodableRecord
 from seekpoint.schemas.fold import Verdict, advance, fold
+from seekpoint.schemas.limits import Limits
+from seekpoint.schemas.manifest import FORMAT, MANIFEST_KEY, Manifest, newest_schemas, schema_key
 from seekpoint.schemas.memory_log import MemoryLog
 from seekpoint.schemas.state import Draft, State, new_state
+from seekpoint.schemas.values import dump
 
 
 def seeded(state: State, process_id: str = "case-17") -> Entry:
@@ -96,11 +102,78 @@ def test_a_seed_with_a_text_that_may_not_be_loaded_is_forged() -> None:
     assert target.values_json == {}
 
 
-def test_a_seed_of_a_newer_fold_stops_the_reader() -> None:
-    """It is not skipped: what follows would be folded on nothing."""
-    text = new_state().to_bytes().decode().replace('"fold_version":1', '"fold_version":99')
+NEWER_FOLD = external(b.Seeded(new_state().to_bytes().decode().replace('"fold_version":1', '"fold_version":99')))
+NEWER_SCHEMA = json.dumps({**json.loads(schema_json()), "format": 2})
+
+
+def test_a_seed_of_a_newer_fold_that_nobody_announced_is_forged() -> None:
+    """Anybody can write a number: it must not stop whoever reads the partition."""
+    codec = Codec(refresh=lambda: {SCHEMA_FINGERPRINT: schema_json(), b"junk....": "no schema"})
+    entry = codec.decode(encode(NEWER_FOLD))
+    draft = Draft()
+    assert advance(draft, 0, entry) is Verdict.FORGED
+    assert draft.snapshot().hash == new_state().hash
+    assert Codec().decode(encode(NEWER_FOLD)) == entry
+
+
+def test_a_seed_of_a_newer_fold_that_a_newer_format_announced_stops_the_reader() -> None:
+    """It is not skipped: what follows would be folded on nothing. The schemas are read again before that is said."""
     with pytest.raises(NewerFormat):
-        advance(Draft(), 0, external(b.Seeded(text)))
+        Codec(refresh=lambda: {SCHEMA_FINGERPRINT: NEWER_SCHEMA}).decode(encode(NEWER_FOLD))
+    with pytest.raises(NewerFormat):
+        Codec(schemas={}, refresh=lambda: {b"another.": NEWER_SCHEMA}).decode(encode(NEWER_FOLD))
+
+
+def test_a_seed_of_this_fold_costs_no_look_at_the_schemas() -> None:
+    """They are asked only where a version is unknown."""
+    Codec(refresh=lambda: pytest.fail("asked")).decode(encode(seeded(new_state())))
+
+
+def test_a_raised_manifest_stops_whoever_reads_the_schemas_again() -> None:
+    """Also of a journal whose newer schema has the bytes of this one."""
+    manifest = Manifest(journal="j", format=FORMAT + 1, partitions=1, topic_ids={}, limits=Limits())
+    with pytest.raises(NewerFormat):
+        newest_schemas({MANIFEST_KEY: manifest.to_bytes()})
+    old = replace(manifest, format=FORMAT).to_bytes()
+    assert newest_schemas({MANIFEST_KEY: old, schema_key(SCHEMA_FINGERPRINT): b"{}"}) == {SCHEMA_FINGERPRINT: "{}"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("seq", 2**62), ("epoch", 2**64 - 1), ("epoch", -1), ("shared", [2**63, "1"]), ("forgotten", {"a:1": -1})],
+    ids=lambda each: str(each)[:12],
+)
+def test_a_seed_whose_counts_are_none_is_forged(name: str, value: object) -> None:
+    """They would be counted up beyond what JSON carries, which ends whoever keeps the state."""
+    whole = json.loads(new_state().to_bytes())
+    whole["ownership"][name] = value
+    assert advance(Draft(), 0, external(b.Seeded(json.dumps(whole)))) is Verdict.FORGED
+
+
+@pytest.mark.parametrize("part", ["result", "agent", "obligations", "shared"])
+def test_a_seed_is_looked_at_to_its_last_text(part: str) -> None:
+    """A value that cannot be loaded is refused wherever it stands, not when somebody asks for it."""
+    bad = '{"$nope":"1"}'
+    made = {
+        "result": bad,
+        "agent": ["a", "1", "d", bad],
+        "obligations": [["e:1", "undo", bad, "open"]],
+        "shared": [1, bad],
+    }
+    whole = json.loads(new_state().to_bytes())
+    whole["ownership"][part] = made[part]
+    assert advance(Draft(), 0, external(b.Seeded(json.dumps(whole)))) is Verdict.FORGED
+
+
+def test_a_seed_beyond_the_limits_of_its_journal_is_forged() -> None:
+    """Those of the journal, not of a default: it could not be kept."""
+    state = fold(fold(new_state(), 0, external(b.Claim(0, "n", "b"))), 1, external(b.Signal("x", "[[[1]]]")))
+    assert advance(Draft(), 0, seeded(state), Limits(depth=2)) is Verdict.FORGED
+    assert advance(Draft(), 0, seeded(state), Limits(depth=3)) is Verdict.APPLIED
+    draft = new_state().thaw()
+    draft.values_json = {"large": dump("x" * 1_000)}
+    large = State.from_bytes(draft.freeze().to_bytes())
+    assert advance(Draft(), 0, seeded(large), Limits(state_bytes=999)) is Verdict.FORGED
 
 
 def test_a_seed_is_ownership_and_no_entry_of_the_agent() -> None:

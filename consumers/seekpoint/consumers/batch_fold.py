@@ -10,6 +10,7 @@ from seekpoint.consumers.cadence import asks_for_checkpoint
 from seekpoint.consumers.scan import entry_of
 from seekpoint.consumers.view_store import Change
 from seekpoint.schemas import bodies as b
+from seekpoint.schemas.content import deleted_in
 from seekpoint.schemas.errors import UndecodableRecord
 from seekpoint.schemas.fold import Verdict, advance, advance_owned
 from seekpoint.schemas.log import LogReader, Record
@@ -174,7 +175,7 @@ def _turn(one: Touched, body: b.TurnEnded) -> None:
 def _batch(one: Touched, body: b.ContentBatch) -> None:
     if body.cleared and one.base is not None:
         one.keys.update(one.base.values_json)
-    one.keys.update(body.values, load(body.deleted))
+    one.keys.update(body.values, deleted_in(body))
     one.said += len(load(body.messages))
 
 

@@ -32,7 +32,7 @@ from seekpoint.schemas.codec import Codec
 from seekpoint.schemas.errors import JournalGap, JournalMismatch, JournalUnavailable, LogTruncated, SeekpointError
 from seekpoint.schemas.limits import Limits
 from seekpoint.schemas.log import Batch, Record, Watermarks
-from seekpoint.schemas.manifest import MANIFEST_KEY, Manifest, writer_schemas
+from seekpoint.schemas.manifest import MANIFEST_KEY, Manifest, newest_schemas, writer_schemas
 from seekpoint.schemas.settings import Settings
 
 __all__ = ["KafkaReader"]
@@ -106,7 +106,7 @@ class KafkaReader:
         manifest = Manifest.from_bytes(records[MANIFEST_KEY])
         self._topics.compare(manifest, described)
         self._codec = Codec(
-            manifest.limits, writer_schemas(records), lambda: writer_schemas(self.table("schemas").items())
+            manifest.limits, writer_schemas(records), lambda: newest_schemas(self.table("schemas").items())
         )
         return manifest
 

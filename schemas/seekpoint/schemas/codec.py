@@ -18,13 +18,14 @@ import orjson
 
 from seekpoint.schemas import avro
 from seekpoint.schemas.avro import ID_BYTES, Get, get_long, optional_get
-from seekpoint.schemas.bodies import BODIES, Body
+from seekpoint.schemas.bodies import BODIES, Body, Seeded
 from seekpoint.schemas.body_readers import ReadBody, body_reader
 from seekpoint.schemas.encoding import HEADER, MAGIC, encode, encode_within, is_entry, key_part
 from seekpoint.schemas.entry import Entry, process_key
 from seekpoint.schemas.errors import InvalidName, LimitExceeded, UndecodableRecord
 from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits
-from seekpoint.schemas.resolution import EntryReader, entry_reader
+from seekpoint.schemas.migrations import FOLD_VERSION, fold_version_in
+from seekpoint.schemas.resolution import EntryReader, entry_reader, refuse_newer
 from seekpoint.schemas.schema import SCHEMA_FINGERPRINT, schema_json
 from seekpoint.schemas.values import check
 
@@ -107,19 +108,21 @@ class Codec:
         """The entry in ``data``.
 
         Raises ``UndecodableRecord`` for anything that is none within the limits, ``NewerFormat`` for a registered
-        schema of a newer format (the reader must stop, not skip), ``JournalMismatch`` for a registered schema that is
-        not one of entries, and whatever ``refresh`` raises.
+        schema of a newer format and for a seed of a newer fold in a journal that has such a schema (the reader must
+        stop, not skip), ``JournalMismatch`` for a registered schema that is not one of entries, and whatever
+        ``refresh`` raises.
         """
         if data is None:
             raise UndecodableRecord("a record without a value")
         if len(data) > self.limits.record_bytes:
             raise UndecodableRecord("larger than the journal's record limit", bytes=len(data))
         try:
-            if data.startswith(HEADER):
-                return _decode_current(data, self.limits)
-            return self._decode_other(data)
+            entry = _decode_current(data, self.limits) if data.startswith(HEADER) else self._decode_other(data)
         except (ValueError, IndexError, LimitExceeded, InvalidName) as exc:
             raise UndecodableRecord(f"not an entry: {exc or type(exc).__name__}") from exc
+        if type(entry[-1]) is Seeded:
+            self._look_at_seed(entry[-1])
+        return entry
 
     def skim(self, data: bytes | None, key: bytes) -> Owned | None:
         """What the fold asks of an owner's entry, of the process whose key is ``key``, in its usual form.
@@ -147,6 +150,17 @@ class Codec:
         except (ValueError, IndexError, LimitExceeded, InvalidName, UndecodableRecord):
             return None
         return _new_tuple(Owned, (seq, epoch >> 1, claim_id, body))
+
+    def _look_at_seed(self, body: Seeded) -> None:
+        """Whether a state of a newer fold was announced: whoever writes one has registered a newer format before.
+
+        One that nobody announced is a stranger's: the fold does not take it.
+        """
+        if self._refresh is None or fold_version_in(body.state) <= FOLD_VERSION:
+            return
+        self._schemas = dict(self._refresh())
+        for text in self._schemas.values():
+            refuse_newer(text)
 
     def _decode_other(self, data: bytes) -> Entry:
         if not data.startswith(MAGIC):

@@ -23,7 +23,7 @@ from seekpoint.schemas.state import Draft, restore_content
 from seekpoint.schemas.values import check, dump, load, merge_patch
 from seekpoint.schemas.widths import content_width, invocation_width, message_width, text_width, value_width
 
-__all__ = ["CONTENT_RULES", "Misfit", "Rule", "dynamic_texts", "too_big"]
+__all__ = ["CONTENT_RULES", "Misfit", "Rule", "check_texts", "deleted_in", "too_big"]
 
 Misfit: TypeAlias = tuple[str, str] | None
 Rule: TypeAlias = Callable[[Draft, Any, Limits], Misfit]
@@ -173,8 +173,7 @@ def _restore(
     restored = Draft()
     try:
         restore_content(restored, orjson.loads(content))
-        for text in dynamic_texts(restored):
-            check(text, limits)
+        check_texts(restored, limits)
     except (LookupError, TypeError, ValueError, AttributeError, SeekpointError):
         return _NO_CONTENT
     if becomes is not None:
@@ -226,24 +225,44 @@ _KEYED = frozenset({"step", "decision"})
 """Calls whose idempotency key others may have seen."""
 
 
-def dynamic_texts(draft: Draft) -> list[b.Json]:
-    """Every dynamic value of a state's content, as JSON text."""
+def check_texts(draft: Draft, limits: Limits) -> None:
+    """Look at what came as one text of a stranger's: the dynamic values in it, and the numbers of its calls.
+
+    Raises what ``check`` does, and ``ValueError``.
+    """
+    for text in _dynamic_texts(draft):
+        check(text, limits)
+    if any((call.position | call.attempt | call.seq) >> 63 for call in draft.calls.values()):
+        raise ValueError("numbers that no call has")
+
+
+def _dynamic_texts(draft: Draft) -> list[b.Json]:
+    """Every dynamic value of a state, as JSON text."""
     texts = [*draft.values_json.values()]
     for said in draft.conversation.bodies():
         texts += [text for text in (said.parts, said.tool_calls) if text is not None]
     for call in draft.calls.values():
         texts += [text for text in (call.output, call.error, call.detail) if text is not None]
+    invocations = [draft.invocation]
     for frame in (draft.start_frame, draft.turn_frame):
-        texts += [] if frame is None else frame.values_json.values()
-    return texts if draft.invocation is None else [*texts, draft.invocation.payload_json]
+        if frame is not None:
+            texts += frame.values_json.values()
+            invocations.append(frame.invocation)
+    texts += [one.payload_json for one in invocations if one is not None]
+    texts += [item.payload_json for item in draft.mailbox.values()]
+    texts += [one.arguments_json for one in draft.obligations]
+    texts += [one.value_json for one in draft.folds.values()]
+    texts += [text for text in (draft.result_json, draft.shared_json) if text is not None]
+    return texts if draft.agent is None else [*texts, draft.agent.input_json]
 
 
 def _batch(draft: Draft, body: b.ContentBatch, limits: Limits) -> Misfit:
     """Context and conversation at once, all or none."""
     try:
-        removed, messages = orjson.loads(body.deleted), orjson.loads(body.messages)
+        gone, messages = deleted_in(body), orjson.loads(body.messages)
+        if type(messages) is not list:
+            raise ValueError("messages are a list")
         said = [_said_in(message) for message in messages]
-        gone = {key for key in removed if type(key) is str}
     except (ValueError, TypeError):
         return _NO_CONTENT
     if body.cleared:
@@ -254,6 +273,14 @@ def _batch(draft: Draft, body: b.ContentBatch, limits: Limits) -> Misfit:
         for one in said:
             draft.conversation = draft.conversation.append(one)
     return misfit
+
+
+def deleted_in(body: b.ContentBatch) -> set[str]:
+    """The keys that ``body`` removes. ``ValueError`` or ``TypeError`` if it names none."""
+    keys = orjson.loads(body.deleted)
+    if type(keys) is not list or any(type(key) is not str for key in keys):
+        raise ValueError("what is removed is a list of keys")
+    return set(keys)
 
 
 def _said_in(message: Any) -> b.MessageSaid:

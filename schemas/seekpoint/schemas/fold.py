@@ -80,7 +80,7 @@ def advance(draft: Draft, offset: int, entry: Entry, limits: Limits = DEFAULT_LI
     if draft.first_offset is None:
         draft.first_offset = offset
     if entry.seq is None:
-        return _EXTERNALS.get(type(entry.body), _deliver)(draft, entry)
+        return _EXTERNALS.get(type(entry.body), _deliver)(draft, entry, limits)
     return _admit_owner(draft, entry, entry.seq, limits)
 
 
@@ -194,7 +194,7 @@ _RULES: Mapping[type[b.Body], Rule] = {
 
 
 # --- external entries -------------------------------------------------------------------------------------------------
-def _claim(draft: Draft, entry: Entry) -> Verdict:
+def _claim(draft: Draft, entry: Entry, limits: Limits) -> Verdict:
     body = entry.body
     assert isinstance(body, b.Claim)
     if body.expected_epoch != draft.epoch or draft.finished or _is_shared(entry) or not _may_claim(draft, body):
@@ -223,7 +223,7 @@ def _may_claim(draft: Draft, claim: b.Claim) -> bool:
     return degraded.reason != "gap" or degraded.expected_seq >= claim.abandon_from_seq
 
 
-def _deliver(draft: Draft, entry: Entry) -> Verdict:
+def _deliver(draft: Draft, entry: Entry, limits: Limits) -> Verdict:
     item = mail_of(entry)
     if item is None:
         draft.forged_entries += 1
@@ -262,7 +262,7 @@ def _evidence(entry: Entry, body: b.EffectSettled) -> MailItem:
     return MailItem(entry.id, "evidence", body.key, orjson.dumps(told).decode(), entry.actor)
 
 
-def _share(draft: Draft, entry: Entry) -> Verdict:
+def _share(draft: Draft, entry: Entry, limits: Limits) -> Verdict:
     """A shared value is set: first in the log wins. What was refused once stays refused, however often it comes."""
     body = entry.body
     assert isinstance(body, b.SharedSet)
@@ -303,17 +303,17 @@ def mail_of(entry: Entry) -> MailItem | None:
     return None  # an owner's body without a seq: nobody who owns the process wrote it
 
 
-def _seed(draft: Draft, entry: Entry) -> Verdict:
+def _seed(draft: Draft, entry: Entry, limits: Limits) -> Verdict:
     """A replayed process begins: before anything else of it, or not at all."""
     body = entry.body
     assert isinstance(body, b.Seeded)
-    if plant(draft, body.state):
+    if plant(draft, body.state, limits):
         return Verdict.APPLIED
     draft.forged_entries += 1
     return Verdict.FORGED
 
 
-_EXTERNALS: dict[type[b.Body], Callable[[Draft, Entry], Verdict]] = {
+_EXTERNALS: dict[type[b.Body], Callable[[Draft, Entry, Limits], Verdict]] = {
     b.Claim: _claim,
     b.SharedSet: _share,
     b.Seeded: _seed,

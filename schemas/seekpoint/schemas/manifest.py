@@ -16,7 +16,7 @@ from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat
 from seekpoint.schemas.limits import Limits
 
-__all__ = ["FORMAT", "MANIFEST_KEY", "Manifest", "schema_key", "writer_schemas"]
+__all__ = ["FORMAT", "MANIFEST_KEY", "Manifest", "newest_schemas", "schema_key", "writer_schemas"]
 
 FORMAT = 1
 """The newest journal format this code reads and writes: which schema, which fold version."""
@@ -42,6 +42,15 @@ def writer_schemas(records: Mapping[bytes, bytes]) -> dict[bytes, str]:
             if len(key) == 2 * _FINGERPRINT_BYTES:
                 found[bytes.fromhex(key.decode())] = value.decode()
     return found
+
+
+def newest_schemas(records: Mapping[bytes, bytes]) -> dict[bytes, str]:
+    """``writer_schemas`` of a journal that was read again. Raises ``NewerFormat`` if its manifest was raised meanwhile
+    to a format that this code does not know, ``JournalMismatch`` if it cannot be read any more."""
+    manifest = records.get(MANIFEST_KEY)
+    if manifest is not None:
+        Manifest.from_bytes(manifest)
+    return writer_schemas(records)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

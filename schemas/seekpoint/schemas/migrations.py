@@ -15,9 +15,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import orjson
+
 from seekpoint.schemas.errors import NewerFormat
 
-__all__ = ["STEPS", "Step", "converted", "step"]
+__all__ = ["FOLD_VERSION", "STEPS", "Step", "converted", "fold_version_in", "step"]
+
+FOLD_VERSION = 1
+"""Raised whenever the same entries give another state; written into every checkpoint. The steps are below.
+
+Whoever raises it raises ``manifest.FORMAT`` too: a newer format in the manifest or in a registered schema is what tells
+a reader that states of a newer fold are to be expected.
+"""
 
 Step = Callable[[dict[str, Any]], dict[str, Any]]
 """Gets what ``State.to_bytes`` wrote, as JSON values, and gives what the next fold would have written."""
@@ -36,6 +45,15 @@ def step(version: int) -> Callable[[Step], Step]:
         return made
 
     return register
+
+
+def fold_version_in(state_json: str) -> int:
+    """The fold version that the text of a state says; 0 if it says none."""
+    try:
+        version = orjson.loads(state_json)["fold_version"]
+    except (ValueError, LookupError, TypeError):
+        return 0
+    return version if type(version) is int else 0
 
 
 def converted(whole: dict[str, Any], newest: int) -> dict[str, Any]:

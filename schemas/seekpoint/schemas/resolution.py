@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import fields
 from functools import partial
 from typing import Any, TypeAlias
@@ -22,7 +23,7 @@ from seekpoint.schemas.errors import JournalMismatch, NewerFormat
 from seekpoint.schemas.manifest import FORMAT
 from seekpoint.schemas.schema import schema_json
 
-__all__ = ["EntryReader", "entry_reader", "plain", "shapes"]
+__all__ = ["EntryReader", "entry_reader", "plain", "refuse_newer", "shapes"]
 
 EntryReader: TypeAlias = Callable[[bytes, int], tuple[Entry, int]]
 
@@ -39,14 +40,24 @@ def entry_reader(text: str, fingerprint: bytes) -> EntryReader:
     """
     try:
         schema = json.loads(text)
-        written = int(schema.get("format", 1))
-        if written > FORMAT:
-            raise NewerFormat("an entry of a newer format than this reader knows", format=written, known=FORMAT)
-        return _entry_reader(plain(schema), written)
+        return _entry_reader(plain(schema), _known_format(schema))
     except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as exc:
         raise JournalMismatch(
             "a writer schema in the schemas topic cannot be used", fingerprint=fingerprint.hex(), cause=repr(exc)[:200]
         ) from exc
+
+
+def _known_format(schema: Any) -> int:
+    written = int(schema.get("format", 1))
+    if written > FORMAT:
+        raise NewerFormat("an entry of a newer format than this reader knows", format=written, known=FORMAT)
+    return written
+
+
+def refuse_newer(text: str) -> None:
+    """Raise ``NewerFormat`` if the registered schema ``text`` is of a newer format; what is no schema says nothing."""
+    with suppress(ValueError, TypeError, AttributeError, RecursionError):
+        _known_format(json.loads(text))
 
 
 def _entry_reader(schema: Any, written: int) -> EntryReader:

@@ -6,29 +6,29 @@ mailbox, remembered ids. Offsets are those of the log it lies in, from its own o
 
 from __future__ import annotations
 
-from seekpoint.schemas.content import dynamic_texts
-from seekpoint.schemas.errors import JournalMismatch, LimitExceeded, UndecodableRecord
-from seekpoint.schemas.limits import DEFAULT_LIMITS
+from seekpoint.schemas.content import check_texts, too_big
+from seekpoint.schemas.errors import JournalMismatch, LimitExceeded, NewerFormat, UndecodableRecord
+from seekpoint.schemas.limits import Limits
 from seekpoint.schemas.state import Draft, State
-from seekpoint.schemas.values import check
 
 __all__ = ["plant"]
 
 _OWN = frozenset({"offset", "first_offset"})
 
 
-def plant(draft: Draft, state_json: str) -> bool:
+def plant(draft: Draft, state_json: str, limits: Limits) -> bool:
     """Put the state into ``draft``; False, and nothing is changed, if it is not pristine or the text is no state.
 
-    Raises ``NewerFormat`` for the state of a newer fold: who cannot read it must stop, not skip it.
+    The state of a newer fold is none here: the codec stops the reader of a journal that has entered a newer format.
     """
     if draft.epoch or draft.seq or draft.remembered or draft.first_offset != draft.offset:
         return False
     try:
         seed = State.from_bytes(state_json.encode())
-        for text in (*dynamic_texts(seed), *(item.payload_json for item in seed.mailbox.values())):
-            check(text, DEFAULT_LIMITS)
-    except (JournalMismatch, LimitExceeded, UndecodableRecord, UnicodeEncodeError):
+        check_texts(seed, limits)
+    except (JournalMismatch, LimitExceeded, NewerFormat, UndecodableRecord, ValueError):
+        return False
+    if too_big(seed.content_bytes, limits) is not None:
         return False
     grown = seed.thaw()
     for name in Draft.__slots__:

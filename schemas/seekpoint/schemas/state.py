@@ -22,7 +22,7 @@ from seekpoint.schemas.entry import id_text
 from seekpoint.schemas.errors import JournalMismatch
 from seekpoint.schemas.folds import Folded, folded
 from seekpoint.schemas.lifecycle import Lifecycle
-from seekpoint.schemas.migrations import converted
+from seekpoint.schemas.migrations import FOLD_VERSION, converted
 from seekpoint.schemas.parts import Degraded, Invocation, Lineage, MailItem
 from seekpoint.schemas.state_json import (
     COUNTERS,
@@ -48,9 +48,6 @@ __all__ = [
     "new_state",
     "restore_content",
 ]
-
-FOLD_VERSION = 1
-"""Raised whenever the same entries give another state; written into every checkpoint. ``migrations`` has the steps."""
 
 _SLOTS = (
     "offset",

@@ -165,7 +165,7 @@ def fold_of(row: Any) -> Folded:
     version, customs, value_json, *failed = _is(list, row)
     seq, failure = failed or (None, None)
     return Folded(
-        _is(int, version), _is(int, customs), _is(str, value_json), _optional(int, seq), _optional(str, failure)
+        _is(int, version), _count(customs), _is(str, value_json), _optional(int, seq), _optional(str, failure)
     )
 
 
@@ -180,10 +180,10 @@ def _restore_content(draft: Draft, content: Any) -> None:
     draft.values_json = {key: _is(str, text) for key, text in values.items()}
     draft.conversation = Conversation(map(_said, _is(list, content["conversation"])))
     draft.lifecycle = Lifecycle(_is(str, content["lifecycle"]))
-    draft.invocations = _is(int, content["invocations"])
+    draft.invocations = _count(content["invocations"])
     draft.invocation = _invocation(content["invocation"])
     draft.calls = CallsDraft.of_rows(_is(dict, content.get("calls", {})))
-    draft.turn = _is(int, content.get("turn", 0))
+    draft.turn = _count(content.get("turn", 0))
     draft.patches = tuple(_is(str, one) for one in _is(list, content.get("patches", [])))
     draft.start_frame, draft.turn_frame = map(_frame, _is(list, content.get("frames", [None, None])))
 
@@ -198,8 +198,8 @@ def restore_whole(draft: Draft, whole: Mapping[str, Any]) -> None:
     if counters.keys() != set(COUNTERS):
         raise ValueError("other counters than a state has")
     for name, count in counters.items():
-        setattr(draft, name, _is(int, count))
-    draft.customs = _is(int, whole.get("customs", 0))
+        setattr(draft, name, _count(count))
+    draft.customs = _count(whole.get("customs", 0))
     draft.folds = {name: fold_of(row) for name, row in _is(dict, whole.get("folds", {})).items()}
 
 
@@ -208,8 +208,8 @@ def _restore_ownership(draft: Draft, ownership: dict[str, Any]) -> None:
     draft.owner = None if owner is None else UUID(owner).bytes
     draft.owner_node = _optional(str, ownership["owner_node"])
     draft.owner_boot = _optional(str, ownership["owner_boot"])
-    draft.epoch = _is(int, ownership["epoch"])
-    draft.seq = _is(int, ownership["seq"])
+    draft.epoch = _count(ownership["epoch"])
+    draft.seq = _count(ownership["seq"])
     draft.finished = _is(bool, ownership["finished"])
     draft.result_json = _optional(str, ownership["result"])
     draft.last_kind = _optional(str, ownership["last_kind"])
@@ -233,16 +233,26 @@ def _restore_owed(draft: Draft, ownership: dict[str, Any]) -> None:
     draft.cancelled = _optional(str, ownership.get("cancelled"))
     budget = ownership.get("budget")
     draft.budget = None if budget is None else Budget.from_json(_is(dict, budget))
-    draft.forgotten = {key: _is(int, times) for key, times in _is(dict, ownership.get("forgotten", {})).items()}
+    draft.forgotten = {key: _count(times) for key, times in _is(dict, ownership.get("forgotten", {})).items()}
     if shared is not None:
         version, text = _is(list, shared)
-        draft.shared_version, draft.shared_json = _is(int, version), _optional(str, text)
+        draft.shared_version, draft.shared_json = _count(version), _optional(str, text)
 
 
 def _is(kind: type[_Kind], value: Any) -> _Kind:
     if type(value) is not kind:
         raise TypeError(f"{kind.__name__} is wanted, not {type(value).__name__}")
     return value
+
+
+def _count(value: Any) -> int:
+    """A number that the fold counts up by one: one that is no count would leave 64 bits, and the state its JSON."""
+    if type(value) is not int or value >> _COUNT_BITS:
+        raise ValueError("no count")
+    return value
+
+
+_COUNT_BITS = 62
 
 
 def _optional(kind: type[_Kind], value: Any) -> _Kind | None:
@@ -275,12 +285,12 @@ def _frame(found: Any) -> Frame | None:
         return None
     values, messages, invocations, invocation = _is(list, found)
     texts = {key: _is(str, text) for key, text in _is(dict, values).items()}
-    return Frame(texts, _is(int, messages), _is(int, invocations), _invocation(invocation))
+    return Frame(texts, _count(messages), _count(invocations), _invocation(invocation))
 
 
 def _lineage(parent_id: Any, parent_seq: Any, rewound_to_seq: Any, rewinds: Any) -> Lineage:
     return Lineage(
-        _optional(str, parent_id), _optional(int, parent_seq), _optional(int, rewound_to_seq), _is(int, rewinds)
+        _optional(str, parent_id), _optional(int, parent_seq), _optional(int, rewound_to_seq), _count(rewinds)
     )
 
 
