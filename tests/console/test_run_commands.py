@@ -43,6 +43,11 @@ def test_an_agent_that_fails_is_told_as_such(seekpoint: Shell, log: MemoryLog) -
     assert (failed.code, "the agent failed: ValueError: no such order" in failed.err) == (1, True)
     assert "report" not in failed.err
     assert on(log, lambda node: node.recover("p")).state.lifecycle == "failed"
+    shown = seekpoint("state", "p")
+    assert "last error, at seq" in shown.out
+    assert "ValueError: no such order\n  touching.py:" in shown.out
+    assert ", in breaking: raise ValueError(" in shown.out
+    assert seekpoint("state", "p", "--json").json["failure"]["type"] == "ValueError"
     assert "to the recorded failure" in seekpoint("replay-check", "p", "--agent", "touching:breaking").out
 
 

@@ -125,6 +125,25 @@ class ViewContract:
         journal.write([Change(key=KEY, state=grave, whole=True)])
         assert journal.state() == grave
 
+    def test_finished_processes_that_have_their_content_are_found_by_offset(self, journal: Journal) -> None:
+        """A page at a time; not those that run, nor gravestones. What a value says of itself does not count."""
+
+        def state(offset: int, *, finished: bool, dropped: bool = False) -> State:
+            draft = Draft()
+            draft.offset, draft.epoch, draft.finished, draft.content_dropped = offset, 1, finished, dropped
+            draft.result_json = '{"finished":true,"dropped":true}' if finished else None
+            draft.owner_node = '"finished":true'
+            return draft.freeze()
+
+        made = [state(4, finished=True), state(5, finished=False), state(6, finished=True, dropped=True)]
+        made += [state(7, finished=True), state(9, finished=True)]
+        assert journal.write([Change(key=b"p%d" % one.offset, state=one, whole=True) for one in made])
+        find = journal.store.finished
+        assert find(journal.partition, journal.token, 0, 9, 3) == ([b"p4"], 7)
+        assert find(journal.partition, journal.token, 7, 9, 3) == ([b"p7"], 9)
+        assert find(journal.partition, journal.token, 5, 10, 10) == ([b"p7", b"p9"], 10)
+        assert find(journal.partition, "another", 0, 10, 10) is None
+
     @slow_store
     @given(history=steps(40), cuts=st.lists(st.integers(1, 40), max_size=6))
     def test_batches_give_what_the_fold_gives(self, store: ViewBrowser, history: list[Step], cuts: list[int]) -> None:

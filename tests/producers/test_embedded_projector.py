@@ -111,6 +111,28 @@ async def test_a_node_projects_beside_its_processes(journal: Settings, server: O
 
 
 @pytest.mark.cluster
+async def test_the_content_of_a_finished_process_is_dropped_in_time(journal: Settings, server: OwnValkey) -> None:
+    """In the view and the checkpoint; the log still has it: a past seq, a scan and a fork find it."""
+    settings = replace(journal, redis_url=server.url, finished_content_s=0.5)
+    async with Node.connect(settings, projector=True) as node:
+        async with node.open("case-1") as process:
+            await process.update("a", 1)
+            await process.finish("done")
+        async with asyncio.timeout(60):
+            while not (await node.recover("case-1")).state.content_dropped:  # noqa: ASYNC110  # it has no event
+                await asyncio.sleep(0.05)
+        tiers = {tier: (await node.recover("case-1", tier=tier)).state for tier in Tier}
+        assert {tier: state.content_dropped for tier, state in tiers.items()} == {
+            Tier.VIEW: True, Tier.CHECKPOINT: True, Tier.SCAN: False,
+        }  # fmt: skip
+        assert len({state.hash for state in tiers.values()}) == 1
+        assert (await node.recover("case-1")).state.result == "done"
+        assert (await node.recover("case-1", at_seq=2)).state.context == {"a": 1}
+        async with node.fork("case-1", "case-2") as child:
+            assert child.state.context == {"a": 1}
+
+
+@pytest.mark.cluster
 async def test_a_projector_that_fails_is_no_agents_business(
     journal: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -159,7 +159,7 @@ async def test_a_cancelled_invocation_of_a_handle_that_is_over_stays_cancelled(l
 
 
 async def test_a_finished_process_keeps_a_gravestone_for_ever(log: MemoryLog) -> None:
-    """O8: the state is emptied, the result stays, the id is never used again, rewinding is refused."""
+    """O8: the result and the content stay, the id is never used again, rewinding is refused."""
     async with Node.in_memory(log) as node:
         async with node.open("p") as process:
             await process.transition("starting")
@@ -169,7 +169,7 @@ async def test_a_finished_process_keeps_a_gravestone_for_ever(log: MemoryLog) ->
                 await process.rewind(0)
         state = refold(log, "p")
         assert (state.finished, state.result, state.lifecycle, state.seq) == (True, {"answer": 42}, "starting", 3)
-        assert (state.context, len(state.conversation)) == ({}, 0)
+        assert [message.text for message in state.conversation] == ["hi"]
         for take_over, accept in ((False, False), (True, False), (False, True)):
             with pytest.raises(ProcessFinished):
                 await node.open("p", take_over=take_over, accept_degraded=accept)

@@ -16,45 +16,60 @@ from seekpoint.schemas.calls import input_digest
 from seekpoint.schemas.entry import Entry
 from seekpoint.schemas.fold import Verdict, advance, fold, try_own
 from seekpoint.schemas.limits import Limits
-from seekpoint.schemas.state import Draft, State, new_state
+from seekpoint.schemas.state import COUNTERS, Draft, State, new_state
 from seekpoint.schemas.widths import content_width
 
+LIVED = (
+    own(4, b.AgentStarted("refund", "3", "digest", '{"order":1}')),
+    own(5, b.MessageSaid("user", "hi")),
+    own(6, b.InvocationTriggered("webhook")),
+    own(7, b.BudgetSet('{"usd":"5"}', "{}")),
+    own(8, b.StepStarted("look:1", 1, "look", "d" * 32)),
+    own(9, b.StepEnded("look:1", 1, "succeeded", output="1")),
+    external(SIGNAL, 7),
+    own(10, b.Finished('{"$decimal":"1.10"}')),
+)
 
-def test_finishing_leaves_a_gravestone() -> None:
-    """O8: lifecycle, epoch, seq, offset, result, and whose it was; nothing else of what was."""
-    full = folded(
-        own(4, b.AgentStarted("refund", "3", "digest", '{"order":1}')),
-        own(5, b.MessageSaid("user", "hi")),
-        own(6, b.InvocationTriggered("webhook")),
-        external(SIGNAL, 7),
-        own(7, b.Finished('{"$decimal":"1.10"}')),
-        start=MISFITTED,
-    )
+
+def test_a_finished_process_keeps_its_content_and_nobody_owns_it() -> None:
+    """Context, conversation, calls and budget stay readable; owner, mail and what was wrong with it are over."""
+    before, full = folded(*LIVED[:-1], start=MISFITTED), folded(*LIVED, start=MISFITTED)
     assert full.finished
-    assert (full.lifecycle, full.epoch, full.seq, full.last_kind) == ("stopped", 1, 7, "finished")
-    assert full.agent is not None
-    assert (full.agent.name, full.agent.version, full.agent.input) == ("refund", "3", None)
-    assert full.agent.input_digest == input_digest('{"order":1}')
-    assert str(full.result) == "1.10"
-    bare = new_state()
-    for name in (
-        "context",
-        "conversation",
-        "invocation",
-        "invocations",
-        "mailbox",
-        "remembered",
-        "lineage",
-        "degraded",
-    ):
-        assert getattr(full, name) == getattr(bare, name)
-    assert (full.owner, full.owner_node, full.owner_boot, full.content_bytes, full.mailbox_bytes) == (
-        None,
-        None,
-        None,
-        content_width(full),
-        0,
-    )
+    assert (full.lifecycle, full.epoch, full.seq, full.last_kind) == ("stopped", 1, 10, "finished")
+    for name in ("context", "conversation", "invocation", "calls", "budget", "agent", "content_bytes"):
+        assert getattr(full, name) == getattr(before, name)
+    assert (len(full.conversation), len(full.calls), full.budget is not None) == (1, 1, True)
+    assert (full.owner, full.owner_node, full.owner_boot, full.degraded) == (None, None, None, None)
+    assert (dict(full.mailbox), dict(full.remembered), full.mailbox_bytes) == ({}, {}, 0)
+    assert (full.open_calls, full.content_dropped) == ({}, False)
+    assert State.from_bytes(full.to_bytes()) == full
+
+
+def test_dropping_the_content_leaves_the_gravestone() -> None:
+    """O8: lifecycle, epoch, seq, offset, result, and whose it was; and it is the same process to every hash."""
+    full = folded(*LIVED, start=MISFITTED)
+    grave, bare = full.without_content(), new_state()
+    assert (grave.content_dropped, grave.hash) == (True, full.hash)
+    kept = {"offset", "first_offset", "epoch", "seq", "lifecycle", "finished", "result_json", "content_dropped"}
+    kept |= {"last_kind", "agent", "content_bytes", *COUNTERS}
+    assert {name for name in Draft.__slots__ if getattr(grave, name) != getattr(bare, name)} <= kept
+    assert (grave.lifecycle, grave.epoch, grave.seq, str(grave.result)) == ("stopped", 1, 10, "1.10")
+    assert grave.agent is not None
+    assert (grave.agent.name, grave.agent.version, grave.agent.input) == ("refund", "3", None)
+    assert grave.agent.input_digest == input_digest('{"order":1}')
+    assert grave.content_bytes == content_width(grave)
+    assert State.from_bytes(grave.to_bytes()) == grave
+    for entry in (own(11), external(b.Signal("late"), 9), claim(9, 1)):
+        assert fold(full, 99, entry).hash == fold(grave, 99, entry).hash
+
+
+def test_what_does_not_fit_beside_the_result_is_dropped_at_once() -> None:
+    """A state has a limit; the result is what must stay."""
+    limits, state = Limits(state_bytes=100), OWNED
+    content = b.ContextUpdated("a", f'"{"x" * 60}"')
+    for offset, body in enumerate((content, b.Finished(f'"{"y" * 60}"'))):
+        state = fold(state, 90 + offset, own(state.seq + 1, body), limits)
+    assert (state.finished, state.content_dropped, state.result) == (True, True, "y" * 60)
 
 
 def test_what_the_owner_sends_behind_its_finish_is_stale() -> None:
@@ -194,7 +209,7 @@ class Reference:
                 self.owner = None
             case b.Finished():
                 self.finished, self.owner, self.misfit = True, None, False
-                self.mailbox, self.messages, self.context, self.triggered = [], [], {}, False
+                self.mailbox = []
 
 
 @given(histories())

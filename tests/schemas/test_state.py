@@ -52,11 +52,12 @@ FULL_HISTORY: tuple[Entry, ...] = (
     own(21, b.CancelAccepted(None, "enough")),
     external(b.Signal("wake", '"now"'), 7, "ann"),
     own(22, b.Custom("paid", "3")),
-    own(23, b.LifecycleChanged("nowhere")),
-    own(23),
-    own(24, epoch=0),
-    own(25, epoch=5),
-    own(26),
+    own(23, b.ErrorRecorded("ValueError", "no such order", None, "triage.py:7, in triage: raise ValueError")),
+    own(24, b.LifecycleChanged("nowhere")),
+    own(24),
+    own(25, epoch=0),
+    own(26, epoch=5),
+    own(27),
     claim(9, 4),
     external(b.Signal(), 7),
 )
@@ -80,7 +81,8 @@ def test_the_full_state_has_something_in_every_part() -> None:
     """So that the tests below would notice a forgotten one."""
     bare = new_state()
     same = {name for name in _SLOTS if getattr(FULL, name) == getattr(bare, name)}
-    assert same == {"finished", "result_json", "refused_externals", "shared_version", "shared_json"}
+    finished = {"finished", "result_json", "content_dropped"}
+    assert same == {*finished, "refused_externals", "shared_version", "shared_json"}
 
 
 def test_a_state_comes_back_from_its_bytes() -> None:
@@ -173,7 +175,7 @@ def test_the_hash_ignores_offsets_and_counters() -> None:
 def test_the_hash_tells_every_other_part(name: str) -> None:
     """A changed slot is a changed hash; only the widths follow from the rest."""
     draft = FULL.thaw()
-    bare = folded(claim(1), own(1, b.Finished("1"))).thaw()
+    bare = folded(claim(1), own(1, b.Finished("1"))).without_content().thaw()
     other = 1 if name == "shared_version" else None
     setattr(draft, name, getattr(bare, name) if getattr(bare, name) != getattr(draft, name) else other)
     follows = name in {"content_bytes", "mailbox_bytes"}
@@ -291,8 +293,8 @@ def test_a_part_of_the_wrong_form_is_a_mismatch(way: tuple[Any, ...], value: Any
 
 def test_the_full_state_is_degraded_twice() -> None:
     """The gap keeps what was before it, through bytes too."""
-    misfit = Degraded("illegal_transition", 23, 23, "running does not lead to nowhere")
-    assert FULL.degraded == Degraded("gap", 24, 26, "", misfit)
+    misfit = Degraded("illegal_transition", 24, 24, "running does not lead to nowhere")
+    assert FULL.degraded == Degraded("gap", 25, 27, "", misfit)
     assert FULL.invocation == Invocation("webhook", '{"n":2}', started=True)
 
 
@@ -371,7 +373,7 @@ def test_a_conversation_has_no_hash() -> None:
 
 def test_the_repr_of_a_state_says_where_it_stands() -> None:
     """Short, and without values: it may end up in a log."""
-    assert repr(FULL).startswith("State(lifecycle='running', seq=23, epoch=1, owner=00000000-0000")
+    assert repr(FULL).startswith("State(lifecycle='running', seq=24, epoch=1, owner=00000000-0000")
     assert "Where is my order" not in repr(FULL)
     assert an_id(1).hex()[-4:] in repr(FULL)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from owners import Owner
@@ -61,6 +62,9 @@ class Bench:
         self.writer = Writer(self.kept)
         self.now_s = 0.0
         self.damages: list[bytes] = []
+        self.later_s = 0.0
+        """So much later than the log's times the projector's wall clock is."""
+        self.finished_content_s = 604_800.0
         self.poison: list[tuple[Record, UndecodableRecord]] = []
         self.owner = Owner(self.log.append, 1, "case-17")
 
@@ -76,6 +80,8 @@ class Bench:
             on_damage=lambda partition, key, why: self.damages.append(key),
             cadence=cadence or Cadence(),
             clock=lambda: self.now_s,
+            wall_clock=lambda: time.time() + self.later_s,
+            finished_content_s=self.finished_content_s,
         )
         made = PartitionProjection(0, source, hint=hint)
         if ready:

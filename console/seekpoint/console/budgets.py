@@ -43,7 +43,7 @@ def show(target: Target, process_id: ProcessId, json: AsJson = False) -> None:
 
     found = target.recoverer.recover(process_id).state
     if found.budget is None:
-        told = "it is finished: its gravestone has none" if found.finished else "none was set"
+        told = "its content was dropped" if found.content_dropped else "none was set"
         raise Refused(f"the process has no budget: {told}", process_id=process_id, hint="process.set_budget(...)")
     facts = budget_facts(found.budget)
     if json:

@@ -188,7 +188,7 @@ def _plain(text: str) -> Any:
 # --- what they need ---------------------------------------------------------------------------------------------------
 def _unsettled(target: Target, process_id: str | None) -> Iterator[dict[str, Any]]:
     for name, state in states_of(target, process_id):
-        for facts in effects_of(name, state):
+        for facts in () if state.finished else effects_of(name, state):
             if facts["status"] not in _SETTLED or facts["owed"]:
                 yield facts
 

@@ -98,14 +98,14 @@ def cancel(
 def gates_of(process_id: str, state: State) -> Iterator[dict[str, Any]]:
     """The open gates of a process, in the order they were opened: objects of ``seekpoint gates ls --json``.
 
-    One that was cancelled waits for nothing any more.
+    One that was cancelled, or is finished, waits for nothing any more.
     """
     from datetime import UTC, datetime
 
     import orjson
 
     gates = [(key, call) for key, call in state.calls.items() if call.kind == "gate" and call.status == "started"]
-    if state.cancelled is not None:
+    if state.cancelled is not None or state.finished:
         return
     for key, call in sorted(gates, key=lambda one: one[1].seq):
         facts = call.facts

@@ -132,6 +132,8 @@ def state_facts(process_id: str, found: Recovered) -> dict[str, Any]:
         "process_id": process_id,
         "lifecycle": str(state.lifecycle),
         "finished": state.finished,
+        "content_dropped": state.content_dropped,
+        "failure": state.failure and asdict(state.failure),
         "result": None if state.result_json is None else orjson.loads(state.result_json),
         "seq": state.seq,
         "epoch": state.epoch,
@@ -248,6 +250,14 @@ def _headline(facts: Mapping[str, Any]) -> str:
 
 def _noticed(facts: Mapping[str, Any]) -> list[str]:
     lines = []
+    if facts["content_dropped"]:
+        past = f"seekpoint state {facts['process_id']} --at-seq {facts['seq'] - 1}"
+        lines.append(
+            f"content dropped: the journal has its context, conversation and calls while it is not trimmed: {past}"
+        )
+    if (failure := facts["failure"]) and not facts["finished"]:
+        lines.append(f"last error, at seq {failure['seq']}: {failure['type']}: {failure['message']}")
+        lines += [f"  {failure['where']}"] if failure["where"] else []
     if degraded := facts["degraded"]:
         seqs = f"expected seq {degraded['expected_seq']}, found {degraded['found_seq']}"
         lines.append(f"degraded: {degraded['reason']} ({', '.join(filter(None, (seqs, degraded['detail'])))})")

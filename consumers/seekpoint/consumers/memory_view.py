@@ -192,6 +192,18 @@ class MemoryView:
                 return None
             return {key: one.state.offset for key, one in found.kept.items() if one.state.offset >= floor}
 
+    def finished(self, partition: int, token: str, start: int, stop: int, count: int) -> tuple[list[bytes], int] | None:
+        """Return finished processes that have content, of the ``count`` first in [start, stop); where to go on."""
+        with self._asked():
+            found = self._of(partition, token)
+            if found is None:
+                return None
+            offsets = sorted((one.state.offset, key) for key, one in found.kept.items())
+            page = [(offset, key) for offset, key in offsets if start <= offset < stop][:count]
+            states = {key: found.kept[key].state for _, key in page}
+            following = page[-1][0] + 1 if len(page) == count else stop
+            return [key for key, one in states.items() if one.finished and not one.content_dropped], following
+
     def see(self, partition: int, key: bytes) -> Seen:
         """One process, its partition's meta and its pointer."""
         with self._asked():

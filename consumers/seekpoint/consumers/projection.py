@@ -20,6 +20,7 @@ from seekpoint.consumers.checkpoint_writer import Save
 from seekpoint.consumers.checkpoints import Floor
 from seekpoint.consumers.epochs import Epochs, stands, untrue
 from seekpoint.consumers.evidence import Overtaken
+from seekpoint.consumers.finished_contents import FinishedContents
 from seekpoint.consumers.fold_renewal import renew_folds
 from seekpoint.consumers.proven_states import ProvenStates
 from seekpoint.consumers.rebuild import rebuild
@@ -76,6 +77,7 @@ class PartitionProjection:
         self._read_to = 0
         self._saved: SavedPartition | None = None
         self._saving = Saving(source, partition)
+        self._contents = FinishedContents(source, partition)
         self._write: _Write | None = None
         self._told: Future[bool] | None = None
         self._epochs = Epochs(source.log, partition)
@@ -188,6 +190,7 @@ class PartitionProjection:
     def _begin(self, token: str, position: int, saved: SavedPartition) -> None:
         self._states = ProvenStates(self._source, self.partition, self.cache, saved)
         self._saving.begin(saved, self._states.begin(token, position))
+        self._contents.begin()
         self._token, self.position, self.is_ready = token, position, True
 
     # --- P2, P3: a batch --------------------------------------------------------------------------------------------
@@ -260,6 +263,8 @@ class PartitionProjection:
         folded = []
         for key, one in touched.items():
             change = one.change(key)
+            if change.state.finished and not source.finished_content_s:
+                change = Change(key=key, state=change.state.without_content(), whole=True)
             folded.append(_Folded(change, one.first, one.read_bytes, one.is_urgent))
         return folded, poison
 
@@ -320,6 +325,29 @@ class PartitionProjection:
         write, self._write = self._write, None
         if write is not None and not write.outcome.done():
             write.outcome.exception()
+
+    # --- finished processes -----------------------------------------------------------------------------------------
+    def drop_contents(self) -> None:
+        """Drop some of the contents that finished processes have kept for ``finished_content_s``.
+
+        What is found now is saved as a gravestone by the next ``propose``; once that is committed, the view drops it.
+        """
+        if not self.is_ready or self.pending is not None:
+            return
+        assert self._states is not None
+        saving = self._saving
+        saving.dropping -= self._states.unproven  # what is never saved keeps its content
+        if not saving.dropped and not saving.dropping:
+            saving.dropping.update(self._contents.too_old(self._token, self.position))
+        if not saving.dropped:
+            return
+        states = self._bases(saving.dropped)
+        if states is None or not self.flush():
+            return
+        saving.dropped = set()
+        gone = {key: state.without_content() for key, state in states.items() if state is not None and state.finished}
+        changes = [Change(key=key, state=state, whole=True) for key, state in gone.items()]
+        self._send([_Folded(change, None, 0, False) for change in changes], self.position)
 
     # --- P5, P6: checkpoints ----------------------------------------------------------------------------------------
     def request(self, wanted: Mapping[bytes, int]) -> None:

@@ -156,6 +156,7 @@ class Projector:
                     writes=writes,
                     on_poison=letters.add,
                     cadence=self._cadence,
+                    finished_content_s=self.settings.finished_content_s,
                 )
 
             wishes = CheckpointWishes(KafkaExchange(reader), reader).start()

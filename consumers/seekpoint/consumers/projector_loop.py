@@ -258,6 +258,7 @@ class ProjectorLoop:
             saves.extend([] if save is None else [save])
 
         for partition, projection in assignment.projections.items():
+            self._guarded(partition, projection.drop_contents)
             if self._wishes is not None:
                 projection.request(self._wishes.take(partition))
             if projection.is_ready:

@@ -132,6 +132,14 @@ class RedisView:
                 return dict(zip(parts[::2], map(int, parts[1::2]), strict=True))
         raise _written_meanwhile(partition)
 
+    def finished(self, partition: int, token: str, start: int, stop: int, count: int) -> tuple[list[bytes], int] | None:
+        """Return finished processes that have content, of the ``count`` first in [start, stop); where to go on."""
+        said = self._run(scripts.FINISHED, partition, token, str(start), str(stop), str(count))
+        if said is None:
+            return None
+        keys, last = said
+        return keys, int(last) + 1 if last else stop
+
     def see(self, partition: int, key: bytes) -> Seen:
         """One process, its partition's meta and its pointer."""
         said = self._run(scripts.SEE, partition, key)

@@ -28,6 +28,10 @@ class Saving:
         self._partition = partition
         self._saved: SavedPartition | None = None
         self._wanted: dict[bytes, int] = {}
+        self.dropping: set[bytes] = set()
+        """Finished processes whose next checkpoint is their gravestone."""
+        self.dropped: set[bytes] = set()
+        """Those whose gravestone is saved: the view may drop their content."""
 
     def begin(self, saved: SavedPartition, offsets: Mapping[bytes, int]) -> None:
         """``saved`` is what the log has, ``offsets`` what the view has at or above its floor."""
@@ -41,6 +45,7 @@ class Saving:
             dirty[key] = Dirty(floor, offsets.get(key, -1), now_s, is_urgent=True)
         self.unsaved = Unsaved(self._source.cadence, dirty)
         self._saved = saved
+        self.dropping, self.dropped = set(), set()
 
     def note(self, change: Change, first: int | None, read_bytes: int, *, is_urgent: bool) -> None:
         """P4: what the view now has and no checkpoint has. ``first`` is None where nothing of it was new."""
@@ -60,21 +65,29 @@ class Saving:
         """The oldest first: they hold the floor back."""
         self._wanted = {key: end for key, end in self._wanted.items() if key in self.unsaved or end > position}
         if force:
-            return self.unsaved.oldest()
+            return [*self.unsaved.oldest(), *self.dropping]
         # Not before what is in the log by then is projected: a checkpoint too early would have to be written twice.
         asked = [key for key, end in self._wanted.items() if end <= position]
-        return self.unsaved.due(self._source.clock(), asked)
+        return [*self.unsaved.due(self._source.clock(), asked), *self.dropping]
 
     def save(self, states: Mapping[bytes, State], due: Sequence[bytes], position: int, epochs: Epochs) -> Save:
         """The checkpoints of ``states``, and the floor that is true once they are written (P5)."""
         saved, topic_id = self._saved, self._source.topic_id
         assert saved is not None
         for key in set(due) - states.keys():  # damaged, and the view does not have it either
+            self.dropping.discard(key)
             self.unsaved.forget(key)
-        newer = {key: state for key, state in states.items() if state.offset > saved.offset(key)}
+        states = {key: state.without_content() if key in self.dropping else state for key, state in states.items()}
+        newer = {
+            key: state for key, state in states.items() if state.offset > saved.offset(key) or key in self.dropping
+        }
         left_out = self.unsaved.first_besides(newer.keys())
         offset = max(saved.floor, position if left_out is None else min(left_out, position))
-        of = {state.offset: epochs.of(state.offset) for state in sorted(newer.values(), key=_offset)}
+        low = self._source.log.watermarks(self._partition).low if self.dropping else 0
+        of = {
+            state.offset: epochs.of(state.offset) if state.offset >= low else -1
+            for state in sorted(newer.values(), key=_offset)
+        }
         floor = Floor(
             offset=offset,
             leader_epoch=self._epoch_below(offset, epochs),
@@ -102,6 +115,9 @@ class Saving:
             self.unsaved.saved(key, checkpoint.offset, self._source.clock())
             if self._wanted.get(key, _NEVER) <= save.next_offset:
                 del self._wanted[key]
+            if key in self.dropping:
+                self.dropping.discard(key)
+                self.dropped.add(key)
 
 
 def _offset(state: State) -> int:

@@ -32,4 +32,7 @@ class Source:
     on_damage: Callable[[int, bytes, str], object] = lambda partition, key, why: None
     """Told of each process whose state in the view was not the one that checkpoint and log say."""
     cadence: Cadence = field(default_factory=Cadence)
+    finished_content_s: float = 604_800.0
     clock: Callable[[], float] = time.monotonic
+    wall_clock: Callable[[], float] = time.time
+    """Compared with the times of the log's records."""

@@ -61,7 +61,7 @@ class Unsaved:
 
     def forget(self, key: bytes) -> None:
         """There is nothing of it to save."""
-        del self._dirty[key]
+        self._dirty.pop(key, None)
         self._ripe.discard(key)
 
     def due(self, now_s: float, wanted: Iterable[bytes]) -> list[bytes]:

@@ -12,6 +12,7 @@ from hashlib import sha1
 from seekpoint.schemas.dataclass import dataclass
 
 __all__ = [
+    "FINISHED",
     "INSTALL",
     "LOAD",
     "META",
@@ -187,6 +188,23 @@ OFFSETS = Script(
 if not whole or meta[2] ~= ARGV[2] or (ARGV[4] ~= '' and meta[3] ~= ARGV[4]) then return false end
 local page = {'+inf', 'WITHSCORES', 'LIMIT', ARGV[5], ARGV[6]}
 return {meta[3], redis.call('ZRANGEBYSCORE', at .. 'offsets', ARGV[3], unpack(page))}
+"""
+)
+
+# A value of JSON inside the head has its quotes escaped: only the head's own members look so.
+FINISHED = Script(
+    _ALIVE
+    + r"""
+if not whole or meta[2] ~= ARGV[2] then return false end
+local page = redis.call('ZRANGEBYSCORE', at .. 'offsets', ARGV[3], '(' .. ARGV[4], 'WITHSCORES', 'LIMIT', '0', ARGV[5])
+local found = {}
+for one = 1, #page, 2 do
+  local head = redis.call('HGET', at .. 'heads', page[one])
+  if head and string.find(head, '"finished":true', 1, true) and not string.find(head, '"dropped":true', 1, true) then
+    found[#found + 1] = page[one]
+  end
+end
+return {found, #page == 2 * tonumber(ARGV[5]) and page[#page] or ''}
 """
 )
 

@@ -168,6 +168,12 @@ class ViewStore(Protocol):
         With ``applied``: None too if the view is not just there.
         """
 
+    def finished(self, partition: int, token: str, start: int, stop: int, count: int) -> tuple[list[bytes], int] | None:
+        """Return finished processes whose content is kept, of the ``count`` first whose offset is in [start, stop).
+
+        And the offset to go on from, ``stop`` where there are no more. None if the token is another.
+        """
+
     def see(self, partition: int, key: bytes) -> Seen:
         """One process, its partition's meta and its pointer, in one call."""
 

@@ -18,6 +18,7 @@ from seekpoint.producers.confirm import Confirmer
 from seekpoint.producers.durable.cancelling import stop
 from seekpoint.producers.durable.conduct import PLAIN, Conduct
 from seekpoint.producers.durable.failures import traceback_of, unwrapped
+from seekpoint.producers.durable.origins import origin_of
 from seekpoint.producers.durable.shared import check_ownable
 from seekpoint.producers.handle import Cause, Handle, Status
 from seekpoint.producers.identity import Identity
@@ -121,7 +122,7 @@ async def _ended(process: Process, error: BaseException | None) -> ObligationStu
         except ObligationStuck as owed:
             return owed
     elif error is not None and not isinstance(error, Reopen | asyncio.CancelledError):
-        await process.record_error(error, traceback_of(error, process.node.settings))
+        await process.record_error(error, traceback_of(error, process.node.settings), origin_of(error))
     return None
 
 
@@ -193,6 +194,8 @@ class Opener:
         if wish.parent_id is None:
             return None
         parent = (await self._recovery.recover(wish.parent_id, at_seq=wish.parent_seq)).state
+        if parent.content_dropped:  # the log may have it yet: as it was right before the end
+            parent = (await self._recovery.recover(wish.parent_id, at_seq=parent.seq - 1)).state
         content, limit = parent.content_json(), self._reader.limits.record_bytes
         if len(content.encode()) > limit:
             raise LimitExceeded(

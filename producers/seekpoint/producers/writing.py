@@ -88,12 +88,15 @@ class ContentWrites:
         """Write an entry of your own ``kind``; the fold keeps nothing of it but its kind."""
         return self._target.write(b.Custom(_key(kind), dump(payload, self._target.limits)))
 
-    def record_error(self, error: BaseException, trace: str | None = None) -> Written:
-        """Write down an exception. Secrets of the settings are masked in its texts."""
+    def record_error(self, error: BaseException, trace: str | None = None, where: str | None = None) -> Written:
+        """Write down an exception; ``where`` names the line of your code it came from. The state keeps the newest one.
+
+        Secrets of the settings are masked in its texts.
+        """
         settings = self._target.node.settings
-        told = None if trace is None else settings.excerpt(trace, TEXT_CHARACTERS_MAX)
+        told = (None if text is None else settings.excerpt(text, TEXT_CHARACTERS_MAX) for text in (trace, where))
         name, said = error_name(error, settings), settings.excerpt(str(error), TEXT_CHARACTERS_MAX)
-        return self._target.write(b.ErrorRecorded(name, said, told))
+        return self._target.write(b.ErrorRecorded(name, said, *told))
 
 
 def _key(key: str) -> str:

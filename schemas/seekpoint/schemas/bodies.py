@@ -252,6 +252,7 @@ class ErrorRecorded(Body):
     type: str = ""
     message: str = ""
     traceback: str | None = None
+    where: str | None = None
     call: str | None = None
 
 

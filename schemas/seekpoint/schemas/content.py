@@ -18,7 +18,7 @@ from seekpoint.schemas.entry import process_key
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.lifecycle import Lifecycle, may_follow
 from seekpoint.schemas.limits import Limits
-from seekpoint.schemas.parts import Invocation, Lineage
+from seekpoint.schemas.parts import Failure, Invocation, Lineage
 from seekpoint.schemas.state import Draft, restore_content
 from seekpoint.schemas.values import check, dump, load, merge_patch
 from seekpoint.schemas.widths import content_width, invocation_width, message_width, text_width, value_width
@@ -292,6 +292,16 @@ def _said_in(message: Any) -> b.MessageSaid:
     return b.MessageSaid(*message)
 
 
+def _record_error(draft: Draft, body: b.ErrorRecorded, limits: Limits) -> Misfit:
+    """Keep the newest error, cut to what a list of processes can bear; its traceback stays in the journal."""
+    seq, where = draft.seq + 1, body.where and body.where[:_WHERE_CHARACTERS_MAX]
+    draft.failure = Failure(seq, body.type[:_TYPE_CHARACTERS_MAX], body.message[:_ERROR_CHARACTERS_MAX], where)
+    return None
+
+
+_TYPE_CHARACTERS_MAX, _ERROR_CHARACTERS_MAX, _WHERE_CHARACTERS_MAX = 200, 1_000, 1_000
+
+
 def _nothing(draft: Draft, body: b.Body, limits: Limits) -> Misfit:
     return None
 
@@ -307,7 +317,7 @@ CONTENT_RULES: Mapping[type[b.Body], Rule] = {
     b.InvocationTriggered: _trigger,
     b.InvocationStarted: _start,
     b.InvocationEnded: _end,
-    b.ErrorRecorded: _nothing,
+    b.ErrorRecorded: _record_error,
     b.Custom: _nothing,
     b.Rewound: _rewind,
     b.Forked: _fork,

@@ -23,8 +23,8 @@ from seekpoint.schemas.lifecycle import Lifecycle
 from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.parts import Degraded, MailItem
 from seekpoint.schemas.seed import plant
-from seekpoint.schemas.state import Draft, State
-from seekpoint.schemas.widths import content_width, item_width, text_width
+from seekpoint.schemas.state import Draft, State, drop_content
+from seekpoint.schemas.widths import item_width, text_width
 
 __all__ = [
     "MAILBOX_BYTES_MAX",
@@ -150,31 +150,29 @@ def _release(draft: Draft, body: b.Released, limits: Limits) -> Misfit:
 
 
 def _finish(draft: Draft, body: b.Finished, limits: Limits) -> Misfit:
-    """Leave the gravestone: lifecycle, epoch, seq, offset, result, and which agent ran, with the digest of its input.
+    """End the process: nobody owns it and nothing reaches it any more. An agent that ends has stopped.
 
-    An agent that ends has stopped.
+    Its content stays readable beside the gravestone until a projector drops it; where a state has no room for both, it
+    is dropped here.
     """
     misfit = too_big(text_width(body.result), limits)
     if misfit is not None:
         return misfit
     if draft.agent is not None:
         draft.lifecycle = Lifecycle.STOPPED
-    ran = None if draft.agent is None else draft.agent.without_input()
     bare = Draft()
-    for name in _BURIED:
+    for name in _OVER:
         setattr(draft, name, getattr(bare, name))
     draft.finished = True
     draft.result_json = body.result
-    draft.agent = ran
-    draft.content_bytes = content_width(draft)
+    if too_big(draft.content_bytes + text_width(body.result), limits) is not None:
+        drop_content(draft)
     return None
 
 
-_BURIED = (
-    *("owner", "owner_node", "owner_boot", "values_json", "conversation", "invocation", "invocations"),
-    *("mailbox", "remembered", "lineage", "degraded", "content_bytes", "mailbox_bytes"),
-    *("agent", "calls", "turn", "start_frame", "turn_frame", "obligations", "patches", "cancelled"),
-    *("budget", "forgotten", "shared_version", "shared_json", "folds", "customs"),
+_OVER = (
+    *("owner", "owner_node", "owner_boot", "mailbox", "remembered", "mailbox_bytes", "degraded"),
+    *("folds", "customs"),
 )
 
 

@@ -123,6 +123,7 @@ FORMS: Mapping[str, Form] = {
     "start_timeout_s": _SECONDS,
     "checkpoint_age_max_s": _SECONDS,
     "checkpoint_bytes_min": _whole(0, 1_000_000_000),
+    "finished_content_s": _number("a number of seconds from 0", lambda value: 0 <= value < inf),
     "effects": Form("real or recorded", lambda value: value in ("real", "recorded"), str.strip),
     "checkpoint_after_invocation": Form("true or false", lambda value: type(value) is bool, read_switch),
     "folds": Form(

@@ -75,6 +75,18 @@ def mail_item(row: Any) -> MailItem:
 
 
 @dataclass(frozen=True, slots=True)
+class Failure:
+    """The newest exception that left the process's code."""
+
+    seq: int
+    """Of its entry: ``seekpoint log ID`` shows it with its traceback."""
+    type: str
+    message: str
+    where: str | None
+    """File, line, function and source line of the user's code it came from."""
+
+
+@dataclass(frozen=True, slots=True)
 class Lineage:
     """Where the content came from: the process that was forked, the seq that was last rewound to, how often."""
 

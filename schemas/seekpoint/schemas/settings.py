@@ -62,6 +62,7 @@ class Settings:
     checkpoint_age_max_s: float = 30.0
     checkpoint_bytes_min: int = 16_384
     checkpoint_after_invocation: bool = False
+    finished_content_s: float = 604_800.0
     effects: str = "real"
     folds: tuple[str, ...] = ()
     kafka: Mapping[str, str] = _options()

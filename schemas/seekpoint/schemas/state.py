@@ -23,7 +23,7 @@ from seekpoint.schemas.errors import JournalMismatch
 from seekpoint.schemas.folds import Folded, folded
 from seekpoint.schemas.lifecycle import Lifecycle
 from seekpoint.schemas.migrations import FOLD_VERSION, converted
-from seekpoint.schemas.parts import Degraded, Invocation, Lineage, MailItem
+from seekpoint.schemas.parts import Degraded, Failure, Invocation, Lineage, MailItem
 from seekpoint.schemas.state_json import (
     COUNTERS,
     content_of,
@@ -34,6 +34,7 @@ from seekpoint.schemas.state_json import (
     restore_whole,
 )
 from seekpoint.schemas.values import load
+from seekpoint.schemas.widths import content_width
 
 __all__ = [
     "COUNTERS",
@@ -44,6 +45,7 @@ __all__ = [
     "Lineage",
     "MailItem",
     "State",
+    "drop_content",
     "frame_of",
     "new_state",
     "restore_content",
@@ -60,6 +62,7 @@ _SLOTS = (
     "lifecycle",
     "finished",
     "result_json",
+    "content_dropped",
     "last_kind",
     "values_json",
     "conversation",
@@ -69,6 +72,7 @@ _SLOTS = (
     "remembered",
     "lineage",
     "degraded",
+    "failure",
     "agent",
     "calls",
     "turn",
@@ -104,6 +108,8 @@ class Draft:
     lifecycle: Lifecycle
     finished: bool
     result_json: Json | None
+    content_dropped: bool
+    """Of a finished process: only its gravestone is left."""
     last_kind: str | None
     values_json: dict[str, Json]
     conversation: Conversation
@@ -113,6 +119,7 @@ class Draft:
     remembered: dict[bytes, None]
     lineage: Lineage
     degraded: Degraded | None
+    failure: Failure | None
     agent: AgentRun | None
     calls: CallsDraft
     turn: int
@@ -145,7 +152,7 @@ class Draft:
         self.owner = self.owner_node = self.owner_boot = None
         self.seq = 0
         self.lifecycle = Lifecycle.CREATED
-        self.finished = False
+        self.finished = self.content_dropped = False
         self.result_json = self.last_kind = None
         self.values_json = {}
         self.conversation = Conversation()
@@ -154,7 +161,7 @@ class Draft:
         self.mailbox = {}
         self.remembered = {}
         self.lineage = _NO_LINEAGE
-        self.degraded = None
+        self.degraded = self.failure = None
         self.agent = None
         self.calls = CallsDraft()
         self.turn = 0
@@ -248,6 +255,8 @@ class State(Draft):
     @property
     def open_calls(self) -> Mapping[str, Call]:
         """Return the calls that began and have no outcome, by key: a resumed run goes on there."""
+        if self.finished:
+            return {}
         calls = _calls_slot.__get__(self)
         return {key: call for key, call in calls.items() if call.status in _OPEN}
 
@@ -279,13 +288,23 @@ class State(Draft):
 
     @property
     def hash(self) -> str:
-        """BLAKE2b-128 of everything but offsets and counters: equal for every tier and every reader."""
-        return _hash({**content_of(self), **ownership_of(self)})
+        """BLAKE2b-128 of everything but offsets and counters: equal for every tier and every reader.
+
+        Of a finished process it is the gravestone's, whether the content is still kept beside it or not.
+        """
+        of = self.without_content() if self.finished and not self.content_dropped else self
+        return _hash({**content_of(of), **ownership_of(of)})
 
     @property
     def content_hash(self) -> str:
         """BLAKE2b-128 of context, conversation, lifecycle, invocations, calls: equal for a fork and its parent."""
         return _hash(content_of(self))
+
+    def without_content(self) -> State:
+        """Return what stays of a finished process for ever: its gravestone. ``content_dropped`` says so."""
+        draft = self.thaw()
+        drop_content(draft)
+        return draft.freeze()
 
     def thaw(self) -> Draft:
         """A draft that starts as this state."""
@@ -359,6 +378,24 @@ def frame_of(draft: Draft) -> Frame:
     return Frame(draft.values_json.copy(), len(draft.conversation), draft.invocations, draft.invocation)
 
 
+def drop_content(draft: Draft) -> None:
+    """Leave the gravestone of a finished process: lifecycle, epoch, seq, offset, counters, result, and which agent ran,
+    with the digest of its input."""
+    bare = Draft()
+    for name in _CONTENT:
+        setattr(draft, name, getattr(bare, name))
+    draft.agent = None if draft.agent is None else draft.agent.without_input()
+    draft.content_dropped = True
+    draft.content_bytes = content_width(draft)
+
+
+_CONTENT = (
+    *("values_json", "conversation", "invocation", "invocations", "calls", "turn", "start_frame", "turn_frame"),
+    *("obligations", "patches", "cancelled", "budget", "forgotten", "failure", "lineage"),
+    *("shared_version", "shared_json"),
+)
+
+
 def _copy(source: Draft) -> Draft:
     """Written out, as ``__init__`` is: a loop over the slots takes five times as long. A test compares every slot."""
     copy = object.__new__(Draft)
@@ -372,6 +409,7 @@ def _copy(source: Draft) -> Draft:
     copy.lifecycle = source.lifecycle
     copy.finished = source.finished
     copy.result_json = source.result_json
+    copy.content_dropped = source.content_dropped
     copy.last_kind = source.last_kind
     copy.values_json = source.values_json.copy()
     copy.conversation = source.conversation
@@ -381,6 +419,7 @@ def _copy(source: Draft) -> Draft:
     copy.remembered = source.remembered.copy()
     copy.lineage = source.lineage
     copy.degraded = source.degraded
+    copy.failure = source.failure
     copy.agent = source.agent
     copy.calls = _calls_slot.__get__(source).draft()
     copy.turn = source.turn

@@ -18,7 +18,7 @@ from seekpoint.schemas.conversation import Conversation
 from seekpoint.schemas.entry import id_text
 from seekpoint.schemas.folds import Folded
 from seekpoint.schemas.lifecycle import Lifecycle
-from seekpoint.schemas.parts import Degraded, Invocation, Lineage, mail_item, mail_row
+from seekpoint.schemas.parts import Degraded, Failure, Invocation, Lineage, mail_item, mail_row
 from seekpoint.schemas.widths import content_width, mailbox_width
 
 if TYPE_CHECKING:
@@ -138,6 +138,10 @@ def owed_of(state: Draft) -> dict[str, Any]:
         owed["budget"] = state.budget.to_json()
     if state.forgotten:
         owed["forgotten"] = state.forgotten.copy()
+    if (failure := state.failure) is not None:
+        owed["failure"] = [failure.seq, failure.type, failure.message, failure.where]
+    if state.content_dropped:
+        owed["dropped"] = True
     if state.shared_version:
         owed["shared"] = [state.shared_version, state.shared_json]
     return owed
@@ -231,6 +235,8 @@ def _restore_owed(draft: Draft, ownership: dict[str, Any]) -> None:
     owed = [_is(list, one) for one in _is(list, ownership.get("obligations", []))]
     draft.obligations = tuple(Obligation(*(_is(str, part) for part in one)) for one in owed)
     draft.cancelled = _optional(str, ownership.get("cancelled"))
+    draft.failure = _failure(ownership.get("failure"))
+    draft.content_dropped = _is(bool, ownership.get("dropped", False))
     budget = ownership.get("budget")
     draft.budget = None if budget is None else Budget.from_json(_is(dict, budget))
     draft.forgotten = {key: _count(times) for key, times in _is(dict, ownership.get("forgotten", {})).items()}
@@ -292,6 +298,13 @@ def _lineage(parent_id: Any, parent_seq: Any, rewound_to_seq: Any, rewinds: Any)
     return Lineage(
         _optional(str, parent_id), _optional(int, parent_seq), _optional(int, rewound_to_seq), _count(rewinds)
     )
+
+
+def _failure(found: Any) -> Failure | None:
+    if found is None:
+        return None
+    seq, kind, message, where = _is(list, found)
+    return Failure(_is(int, seq), _is(str, kind), _is(str, message), _optional(str, where))
 
 
 def _degraded(found: Any, depth: int = 1) -> Degraded | None:

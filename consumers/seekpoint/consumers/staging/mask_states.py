@@ -23,7 +23,7 @@ _MESSAGE_JSON = frozenset({"parts", "tool_calls"})
 _WHOLE = frozenset({"fold_version", "content", "ownership", "offset", "first_offset", "counters", "customs", "folds"})
 _CONTENT = frozenset({"context", "conversation", "lifecycle", "invocations", "invocation", "calls", "turn"})
 _CONTENT_RUN = frozenset({"patches", "frames"})
-_OWNERSHIP = frozenset({"epoch", "owner", "seq", "finished", "last_kind", "remembered"})
+_OWNERSHIP = frozenset({"epoch", "owner", "seq", "finished", "dropped", "last_kind", "remembered"})
 """Counts, ids, and words of ours."""
 _NAMES = {"decision": "response", "sample": "value", "gate": "payload", "child": "result"}
 _OUTPUTS = {kind_number(kind): name for kind, name in _NAMES.items()}
@@ -157,6 +157,11 @@ class StateMasks:
             owed["budget"] = self._budget(owned["budget"])
         if "forgotten" in owned:
             owed["forgotten"] = {text_of(mask, key, ("key",)): times for key, times in owned["forgotten"].items()}
+        if "failure" in owned:
+            seq, *texts = owned["failure"]
+            names = ("type", "message", "where")
+            said = zip(names, texts, strict=True)
+            owed["failure"] = [seq, *(text_or_none(mask, text, (name,)) for name, text in said)]
         if "shared" in owned:
             version, text = owned["shared"]
             owed["shared"] = [version, self._json(text, "value")]

@@ -116,7 +116,7 @@ class Dispatch:
         body = self._intent.body
         state = (await self.node.recover(self._intent.process_id, missing_ok=True)).state
         call = state.calls.get(body.key)
-        if call is None or call.status != Status.PENDING or call.attempt != body.attempt:
+        if state.finished or call is None or call.status != Status.PENDING or call.attempt != body.attempt:
             return False
         return call.facts.get("idempotency_key") == body.idempotency_key
 

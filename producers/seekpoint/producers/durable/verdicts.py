@@ -85,6 +85,6 @@ def _has_room(state: State, width: int) -> bool:
 def _needs(state: State, verdict: b.EffectVerdict) -> bool:
     """Whether an owner would settle by it."""
     call = state.calls.get(verdict.key)
-    if call is None or call.status in _SETTLED or call.status == verdict.outcome:
+    if state.finished or call is None or call.status in _SETTLED or call.status == verdict.outcome:
         return False
     return call.facts.get("idempotency_key") == verdict.idempotency_key
