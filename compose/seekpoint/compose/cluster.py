@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -46,6 +47,11 @@ class LocalCluster:
         start_timeout_s: float = 60.0,
         progress: Progress = log_progress,
     ) -> None:
+        if sys.platform == "win32":
+            raise ClusterFailed(
+                "the local cluster does not run on Windows",
+                hint="run it in WSL, or use compose/compose.yaml with Docker and set SEEKPOINT_BOOTSTRAP_SERVERS",
+            )
         if brokers not in (1, 3):
             raise InvalidSetting("a local cluster has 1 or 3 brokers", setting="brokers", found=brokers)
         self._size = brokers

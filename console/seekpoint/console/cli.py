@@ -74,6 +74,9 @@ def _root(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line ``arguments`` (else that of this process); its exit code. Never raises."""
     set_debug(False)
+    if sys.platform == "win32":
+        for stream in (sys.stdout, sys.stderr):  # a pipe there has a code page that cannot carry most names
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     code = _run(list(sys.argv[1:] if arguments is None else arguments))
     try:
         sys.stdout.flush()

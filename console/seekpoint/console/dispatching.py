@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -16,6 +15,7 @@ import typer
 
 from seekpoint.console.imported import imported
 from seekpoint.console.output import clean, counted, say, warn
+from seekpoint.console.stopping import on_stop
 from seekpoint.consumers.health import Health
 from seekpoint.producers import Connector, Connectors, Dispatcher, Node
 
@@ -88,8 +88,7 @@ class Service:
 
     async def run(self, host: str, port: int | None) -> None:
         """Serve; with a health port unless ``port`` is None. Raises what stopped the dispatcher by itself."""
-        for each in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(each, self._tell)
+        on_stop(self._tell)
         node = Node.connect(self._settings)
         try:
             if await self._started(node):

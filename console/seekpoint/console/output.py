@@ -116,6 +116,8 @@ def is_abandoned(stream: TextIO) -> bool:
     """Whether the other end of a pipe was closed: without this, who follows would write into it at the next entry."""
     import select
 
+    if not hasattr(select, "poll"):  # Windows: the next write fails, which ends the command too
+        return False
     watch = select.poll()
     try:
         watch.register(stream, 0)

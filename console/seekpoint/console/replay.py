@@ -176,7 +176,7 @@ def _header(text: str) -> tuple[str, str | None]:
 
 def _ids(path: Path) -> Iterator[str]:
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as exc:
         reason = getattr(exc, "strerror", None) or "it is no text"
         raise typer.BadParameter(f"{path} cannot be read: {reason}", param_hint="--processes-from") from None

@@ -66,10 +66,10 @@ def projector(target: Target, health_port: HealthPortNumber = None, health_host:
 async def _project_until_told(worker: Projector, health: ProjectorHealth) -> None:
     """Its lag is looked at all the while."""
     import asyncio
-    import signal
 
-    for each in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(each, worker.stop)
+    from seekpoint.console.stopping import on_stop
+
+    on_stop(worker.stop)
     say(f"projecting journal {worker.settings.journal}; Ctrl-C stops it")
     running = asyncio.create_task(worker.run())
     while not running.done():
@@ -105,11 +105,11 @@ def recovery(target: Target, health_port: HealthPortNumber = None, health_host: 
 async def _until_told(service: RecoveryService) -> None:
     """Start, run and close, a start that hangs included."""
     import asyncio
-    import signal
+
+    from seekpoint.console.stopping import on_stop
 
     stop = asyncio.Event()
-    for each in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(each, stop.set)
+    on_stop(stop.set)
     told = asyncio.create_task(stop.wait())
     starting = asyncio.create_task(service.start())
     await asyncio.wait({told, starting}, return_when=asyncio.FIRST_COMPLETED)

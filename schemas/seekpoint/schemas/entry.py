@@ -43,7 +43,8 @@ class Entry(NamedTuple):
 
 # A generator of our own, seeded by the operating system, again in a forked child: a sixth of what urandom costs an id.
 _random = random.Random()
-os.register_at_fork(after_in_child=_random.seed)
+if hasattr(os, "register_at_fork"):  # Windows forks nothing
+    os.register_at_fork(after_in_child=_random.seed)
 _VERSION_AND_VARIANT = 7 << 76 | 2 << 62
 _RANDOM_A, _RANDOM_B = (1 << 12) - 1 << 64, (1 << 62) - 1
 

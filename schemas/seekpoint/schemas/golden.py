@@ -49,7 +49,7 @@ def load_goldens() -> list[Golden]:
     """All releases, oldest file name first."""
     folder = resources.files("seekpoint.schemas") / "golden"
     files = sorted((file for file in folder.iterdir() if file.name.endswith(".json")), key=lambda file: file.name)
-    return [Golden.from_json(file.read_text()) for file in files]
+    return [Golden.from_json(file.read_text(encoding="utf-8")) for file in files]
 
 
 def entry_values(entry: Entry) -> dict[str, Any]:

@@ -29,7 +29,7 @@ def schema_json(name: str = "Entry") -> str:
             return {name: inline(value) if name in ("type", "fields") else value for name, value in node.items()}
         if isinstance(node, str) and node.startswith(f"{_NAMESPACE}.") and node not in seen:
             seen.add(node)
-            return inline(json.loads((folder / f"{node}.avsc").read_text()))
+            return inline(json.loads((folder / f"{node}.avsc").read_text(encoding="utf-8")))
         return node
 
     return json.dumps(inline(f"{_NAMESPACE}.{name}"), separators=(",", ":"))

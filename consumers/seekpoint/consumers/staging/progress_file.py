@@ -92,7 +92,7 @@ class ProgressFile:
             return None
         self._take()
         try:
-            return Progress.from_json(self.path.read_text())
+            return Progress.from_json(self.path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
         except OSError as exc:
