@@ -13,7 +13,6 @@ from seekpoint.console.output import Column, emit_json, emit_table, say
 from seekpoint.console.processes import ProcessId
 from seekpoint.console.sender import with_node
 from seekpoint.console.target import Target
-from seekpoint.schemas.decimals import EXACT, plain_text, total
 
 if TYPE_CHECKING:
     from seekpoint.producers import Node
@@ -56,6 +55,8 @@ def show(target: Target, process_id: ProcessId, json: AsJson = False) -> None:
 
 def budget_facts(budget: Budget) -> dict[str, Any]:
     """The budget as ``--json`` shows it: amounts are texts, exact; what has no limit is only counted."""
+    from seekpoint.schemas.decimals import plain_text, total
+
     names = {name for kept in budget.reserved.values() for name in kept}
     reserved = {name: total(kept[name] for kept in budget.reserved.values() if name in kept) for name in names}
     return {
@@ -78,6 +79,8 @@ def _date(day: int) -> str:
 
 
 def _amounts(limits: Any, spent: Any, reserved: Any) -> dict[str, dict[str, str | None]]:
+    from seekpoint.schemas.decimals import EXACT, plain_text
+
     found = {}
     for name in sorted({*limits, *spent, *reserved}):
         limit, used, kept = limits.get(name), spent.get(name, _ZERO), reserved.get(name, _ZERO)
@@ -104,6 +107,7 @@ def raise_(
     json: AsJson = False,
 ) -> None:
     """Set one limit anew. Claims the process for a moment: refused while its owner looks alive."""
+
     scope = "day" if day else "run"
     budget = with_node(
         target.require_kafka(), lambda node: raised(node, process_id, dimension, limit, scope=scope, actor=by)
