@@ -199,6 +199,17 @@ class ReaderContract:
         assert table.items() == {b"a": b"2"}
         assert bench.other().table("nodes").items() == {b"a": b"2"}
 
+    def test_a_table_is_streamed_as_it_is_now(self, bench: Bench) -> None:
+        """Each key once, with its newest value, in the order of these; what was deleted is not there."""
+        table = bench.reader.table("deadletters")
+        assert [*table.stream()] == []
+        for key, value in ((b"a", b"1"), (b"b", b"1"), (b"c", b"1"), (b"a", b"2"), (b"c", None)):
+            table.put(key, value)
+        assert [*table.stream()] == [(b"b", b"1"), (b"a", b"2")]
+        assert [*bench.other().table("deadletters").stream()] == [(b"b", b"1"), (b"a", b"2")]
+        assert dict(table.stream()) == table.items()
+        assert next(table.stream()) == (b"b", b"1")
+
     def test_tables_are_apart(self, bench: Bench) -> None:
         """One topic each."""
         bench.reader.table("nodes").put(b"a", b"1")

@@ -157,7 +157,7 @@ def _living(target: Target, quick: bool) -> Iterator[Diagnosis]:
         yield Diagnosis(subject="processes", health=Health.SKIPPED, found="not looked at: --quick")
     else:
         yield from processes(states, liveness)
-    yield dead_letters(len(target.dead_letters.list()))
+    yield dead_letters(target.dead_letters.count())
 
 
 def _wait_for_beats(began: float, interval_s: float) -> None:

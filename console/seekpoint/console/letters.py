@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seekpoint.console.commands import AsJson, command, group
-from seekpoint.console.output import Column, clean, emit, emit_json, emit_table, say
+from seekpoint.console.output import Column, clean, emit, emit_json, emit_json_list, emit_table, say
 from seekpoint.console.target import Target
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ _COLUMNS = (
 )
 _HEX_BYTES_MAX = 4_096
 _HEX_WIDTH = 16
+_KEY_BYTES_MAX = 200
+"""What is shown of a key: one that is no process id may be of any length."""
 
 
 def register(app: typer.Typer) -> None:
@@ -36,12 +38,12 @@ def register(app: typer.Typer) -> None:
 
 
 def ls(target: Target, json: AsJson = False) -> None:
-    """List the journal's dead letters."""
-    letters = target.dead_letters.list()
+    """List the journal's dead letters, in the order in which readers met them."""
+    letters = target.dead_letters.stream()
     if json:
-        emit_json({"journal": target.settings.journal, "letters": [letter_facts(letter) for letter in letters]})
-    elif letters:
-        emit_table(_COLUMNS, [_row(letter) for letter in letters])
+        emit_json_list({"journal": target.settings.journal}, "letters", map(letter_facts, letters))
+    elif rows := [_row(letter) for letter in letters]:
+        emit_table(_COLUMNS, rows)
     else:
         say("no dead letters: no reader has met a record that is no entry (seekpoint ps reads them all)")
 
@@ -119,7 +121,7 @@ def _lines(letter: DeadLetter) -> list[str]:
 
 
 def _key(key: bytes | None) -> str:
-    return "none" if key is None else key.decode(errors="backslashreplace")
+    return "none" if key is None else key[:_KEY_BYTES_MAX].decode(errors="backslashreplace")
 
 
 def _base64(data: bytes | None) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TextIO
@@ -17,6 +17,7 @@ __all__ = [
     "counted",
     "emit",
     "emit_json",
+    "emit_json_list",
     "emit_table",
     "fail",
     "fitted",
@@ -77,6 +78,23 @@ def emit_json(document: Any, *, line: bool = False) -> None:
     sys.stdout.write(_json_escaped(text) + "\n")
     if line:
         sys.stdout.flush()
+
+
+def emit_json_list(head: Mapping[str, Any], name: str, items: Iterable[Any]) -> None:
+    """The document ``{**head, name: [*items]}``, written item by item: none is kept."""
+    import orjson
+
+    pretty = sys.stdout.isatty()
+    option, first, more = (orjson.OPT_INDENT_2, "\n    ", ",\n    ") if pretty else (0, "", ",")
+    empty = orjson.dumps({**head, name: []}, option=option).decode()
+    begin = empty[: empty.rindex("[") + 1]
+    sys.stdout.write(_json_escaped(begin))
+    between, end = first, ""
+    for item in items:
+        text = _json_escaped(orjson.dumps(item, option=option).decode())
+        sys.stdout.write(between + (text.replace("\n", "\n    ") if pretty else text))
+        between, end = more, "\n  " if pretty else ""
+    sys.stdout.write(f"{end}{empty[len(begin) :]}\n")
 
 
 def _json_escaped(text: str) -> str:

@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -88,7 +88,7 @@ class DeadLetters:
                 return None
             try:
                 if self._known is None:
-                    self._known = {key.decode(errors="replace") for key in self._table.items()}
+                    self._known = {key.decode(errors="replace") for key, _ in self._table.stream()}
                 if letter.place in self._known:
                     return None
                 self._count(letter)
@@ -100,14 +100,23 @@ class DeadLetters:
         _logger.warning("dead letter %s: %s", letter.place, letter.error)
         return None
 
+    def stream(self) -> Iterator[DeadLetter]:
+        """All of them, one by one, in the order in which readers met them. None is kept: each may be a record large."""
+        for _, value in self._table.stream():
+            yield DeadLetter.from_bytes(value)
+
     def list(self) -> list[DeadLetter]:
-        """All of them, by place."""
-        letters = [DeadLetter.from_bytes(value) for value in self._table.items().values()]
-        return sorted(letters, key=lambda letter: (letter.topic, letter.partition, letter.offset))
+        """All of them, by place, in memory."""
+        return sorted(self.stream(), key=lambda letter: (letter.topic, letter.partition, letter.offset))
+
+    def count(self) -> int:
+        """How many there are."""
+        return sum(1 for _ in self._table.stream())
 
     def get(self, place: str) -> DeadLetter | None:
         """The letter of that place (``TOPIC:PARTITION:OFFSET``); None if there is none."""
-        data = self._table.items().get(place.encode())
+        found = (value for key, value in self._table.stream() if key == place.encode())
+        data = next(found, None)
         return None if data is None else DeadLetter.from_bytes(data)
 
     @property

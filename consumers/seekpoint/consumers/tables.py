@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from seekpoint.schemas.log import Record
@@ -37,6 +37,23 @@ class KafkaTable:
             for partition in range(self._count()):
                 self._catch_up(partition)
             return dict(self._newest)
+
+    def stream(self) -> Iterator[tuple[bytes, bytes]]:
+        """Each key with its newest value as of now, one by one. Reads the whole topic twice, and keeps no value."""
+        for partition in range(self._count()):
+            low, high = self._reader.marks_of(self._topic, partition)
+            newest: dict[bytes, int] = {}
+            for record in self._records(partition, low, high):
+                if record.key is not None:
+                    newest[record.key] = record.offset
+            for record in self._records(partition, low, high):
+                if record.key is not None and record.value is not None and newest.get(record.key) == record.offset:
+                    yield record.key, record.value
+
+    def _records(self, partition: int, low: int, high: int) -> Iterator[Record]:
+        if low < high:
+            for batch in self._reader.read_topic(self._topic, partition, low, high):
+                yield from batch.records
 
     def _count(self) -> int:
         if self._partitions is None:

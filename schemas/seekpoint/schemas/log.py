@@ -150,6 +150,12 @@ class Table(Protocol):
     def items(self) -> Mapping[bytes, bytes]:
         """The newest value of each key, read to the end as of now."""
 
+    def stream(self) -> Iterator[tuple[bytes, bytes]]:
+        """Each key with its newest value as of now, one by one, in the order in which they were written.
+
+        No value is kept: for topics whose values may be large and many.
+        """
+
 
 class Appender(Protocol):
     """One idempotent producer: appends of a partition keep their order; a failed one ends it."""

@@ -213,14 +213,17 @@ class MemoryTable:
 
     def put(self, key: bytes, value: bytes | None) -> None:
         """Write; None deletes."""
-        if value is None:
-            self._items.pop(key, None)
-        else:
+        self._items.pop(key, None)  # what is written anew is the newest
+        if value is not None:
             self._items[key] = value
 
     def items(self) -> Mapping[bytes, bytes]:
         """The newest value of each key."""
         return dict(self._items)
+
+    def stream(self) -> Iterator[tuple[bytes, bytes]]:
+        """Each key with its newest value, one by one."""
+        yield from self.items().items()
 
 
 class MemoryTail:

@@ -85,7 +85,7 @@ def many_rows() -> bytes:
 
 def many_partitions() -> bytes:
     """By the metadata."""
-    return written([row()], partitions=10**12)
+    return written([row()], partitions=10**6)
 
 
 def deep_schema() -> bytes:
@@ -139,6 +139,15 @@ def test_a_compressed_capture_says_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / "x.capture"
     path.write_bytes(written([row()], codec="deflate"))
     with pytest.raises(ReplayRefused, match="without compression"):
+        CaptureFile(path)
+
+
+def test_rows_of_another_schema_are_refused(tmp_path: Path) -> None:
+    """Though they could be read as those of a capture: the offsets would be exchanged."""
+    first, offset, second, source_offset, *rest = SCHEMA["fields"]
+    path = tmp_path / "x.capture"
+    path.write_bytes(written([row()], schema={**SCHEMA, "fields": [first, source_offset, second, offset, *rest]}))
+    with pytest.raises(ReplayRefused, match="no capture"):
         CaptureFile(path)
 
 
