@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 
 import pytest
 
-from histories import ACTIONS, PROCESS_IDS, Step, expected_states
+from histories import ACTIONS, PROCESS_IDS, Step, Written, expected_states
 from histories import _Writer as Historian
 from own_valkey import OwnValkey, own_valkey
 from projector_runs import hurried, program, reached
@@ -19,9 +20,13 @@ from seekpoint.consumers.deadletters import DeadLetters
 from seekpoint.consumers.kafka import KafkaReader
 from seekpoint.consumers.projector import Projector
 from seekpoint.consumers.redis_view import RedisView
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.codec import encode
+from seekpoint.schemas.entry import Entry, new_id
 from seekpoint.schemas.errors import InvalidSetting
 from seekpoint.schemas.partition import partition_of
 from seekpoint.schemas.settings import Settings
+from seekpoint.schemas.state import new_state
 
 pytestmark = pytest.mark.cluster
 
@@ -59,7 +64,7 @@ class History:
         view, reader = RedisView(self.settings, self.settings.partitions), KafkaReader(self.settings)
         try:
             saved = {number: newest_of(reader, number) for number in range(self.settings.partitions)}
-            for process_id, state in expected_states(self.historian.written, IDS).items():
+            for process_id, state in expected_states(self.historian.written, (*IDS, "stranger")).items():
                 if state.offset < 0:
                     continue
                 key = process_id.encode()
@@ -100,6 +105,34 @@ async def test_caught_up_means_view_and_checkpoints_are_the_fold_of_the_log(plac
     history.write(40)
     await projector.catch_up(timeout_s=TIMEOUT_S)
     history.check()
+
+
+async def test_whatever_an_outsider_writes_the_projector_and_the_neighbours_go_on(place: Settings) -> None:
+    """Every body, as its schema's defaults have it, with and without a seq; and a seed of a fold nobody announced."""
+    history = History(place)
+    history.write(20)
+    newer = b.Seeded(new_state().to_bytes().decode().replace('"fold_version":1', '"fold_version":99'))
+    outside = [newer, *(kind() for kind in b.BODIES)]
+    for process_id in (*IDS, "stranger"):
+        key = process_id.encode()
+        for number, body in enumerate(outside):
+            entry = Entry(new_id(), process_id, number % 2 or None, 0, None, None, 0, None, None, None, body)
+            partition = partition_of(key, place.partitions)
+            value = encode(entry)
+            history.historian.written.append(
+                Written(partition, history.raw.append(partition, key, value), key, value, entry)
+            )
+    history.write(20)
+    await Projector.connect(replace(place, dead_letters_max=10_000)).catch_up(timeout_s=TIMEOUT_S)
+    history.check()
+    reader = KafkaReader(place)
+    try:
+        partition = partition_of(b"stranger", place.partitions)
+        letters = [one for one in DeadLetters(reader, place).list() if one.partition == partition]
+        first = min(one.offset for one in history.historian.written if one.key == b"stranger")
+        assert [one.offset for one in letters].count(first) == 1
+    finally:
+        reader.close()
 
 
 async def test_catching_up_works_beside_a_run_and_tells_the_lag(place: Settings) -> None:

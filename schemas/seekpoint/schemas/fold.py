@@ -27,6 +27,8 @@ from seekpoint.schemas.state import Draft, State, drop_content
 from seekpoint.schemas.widths import item_width, text_width
 
 __all__ = [
+    "CONTROL_BYTES_MAX",
+    "CONTROL_ITEMS_MAX",
     "MAILBOX_BYTES_MAX",
     "MAILBOX_ITEMS_MAX",
     "REMEMBERED_IDS_MAX",
@@ -35,6 +37,7 @@ __all__ = [
     "advance",
     "advance_owned",
     "fold",
+    "has_room",
     "mail_of",
     "try_own",
 ]
@@ -44,6 +47,9 @@ SHARED_PREFIX = "shared:"
 REMEMBERED_IDS_MAX = 1_024
 MAILBOX_ITEMS_MAX = 1_000
 MAILBOX_BYTES_MAX = 1_048_576
+CONTROL_ITEMS_MAX = 256
+CONTROL_BYTES_MAX = 262_144
+"""What a mailbox has room for beyond that, for entries that control the process: signals do not shut them out."""
 TEXT_CHARS_MAX = 200
 """What is kept of a text that nobody else bounds: a node's name, a misfit's detail."""
 
@@ -239,13 +245,38 @@ def _take_in(draft: Draft, entry_id: bytes, item: MailItem) -> Verdict:
         draft.duplicate_entries += 1
         return Verdict.DUPLICATE
     grown = draft.mailbox_bytes + item_width(item)
-    if draft.finished or len(draft.mailbox) >= MAILBOX_ITEMS_MAX or grown > MAILBOX_BYTES_MAX:
+    if draft.finished or not _has_room(draft, item, grown):
         draft.refused_externals += 1
         return Verdict.REFUSED
     draft.mailbox[entry_id] = item
     draft.mailbox_bytes = grown
     _remember(draft, entry_id)
     return Verdict.DELIVERED
+
+
+def has_room(draft: Draft, item: MailItem) -> bool:
+    """Whether the mailbox of ``draft`` takes ``item`` now."""
+    return _has_room(draft, item, draft.mailbox_bytes + item_width(item))
+
+
+def _has_room(draft: Draft, item: MailItem, grown: int) -> bool:
+    items = len(draft.mailbox)
+    if items < MAILBOX_ITEMS_MAX and grown <= MAILBOX_BYTES_MAX:
+        return True
+    if items >= MAILBOX_ITEMS_MAX + CONTROL_ITEMS_MAX or grown > MAILBOX_BYTES_MAX + CONTROL_BYTES_MAX:
+        return False
+    return _controls(draft, item)
+
+
+def _controls(draft: Draft, item: MailItem) -> bool:
+    """Whether ``item`` controls the process: a request to cancel, what is told of an effect in doubt, the answer to
+    an open gate by its key. All else is for the agent to receive."""
+    if item.kind == b.CancelRequested.KIND:
+        return draft.cancelled is None
+    call = draft.calls.get(item.name)
+    if item.kind == b.Signal.KIND:
+        return call is not None and call.kind == "gate" and call.status == "started"
+    return open_effect(draft, item.name) is not None
 
 
 def _remember(draft: Draft, entry_id: bytes) -> None:

@@ -22,7 +22,7 @@ class Limits:
 
     @property
     def checkpoint_bytes(self) -> int:
-        """The most a whole state takes: its content, and beside it the mailbox, remembered ids and scalars (2 MiB)."""
+        """The most a whole state takes: its content, and beside it mailbox, remembered ids, folds, scalars (2 MiB)."""
         return self.state_bytes + 2 * 1_048_576
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.codec import encode
 from seekpoint.schemas.entry import Entry, new_id, process_key
 from seekpoint.schemas.errors import TryAgain
-from seekpoint.schemas.fold import MAILBOX_BYTES_MAX, MAILBOX_ITEMS_MAX, mail_of
+from seekpoint.schemas.fold import MAILBOX_BYTES_MAX, has_room, mail_of
 from seekpoint.schemas.limits import Limits
+from seekpoint.schemas.parts import MailItem
 from seekpoint.schemas.widths import item_width
 
 if TYPE_CHECKING:
@@ -40,9 +42,13 @@ def _entry(process_id: str, verdict: b.EffectVerdict) -> Entry:
 
 
 def _width(process_id: str, verdict: b.EffectVerdict) -> int:
+    return item_width(_item(process_id, verdict)) + _ACTOR_BYTES
+
+
+def _item(process_id: str, verdict: b.EffectVerdict) -> MailItem:
     item = mail_of(_entry(process_id, verdict))
     assert item is not None
-    return item_width(item) + _ACTOR_BYTES
+    return item
 
 
 async def tell(node: Node, process_id: str, verdict: b.EffectVerdict, *, actor: str) -> None:
@@ -69,17 +75,12 @@ async def _arrives(node: Node, process_id: str, verdict: b.EffectVerdict, entry_
         found = (await node.recover(process_id, missing_ok=True)).state
         if entry_id in found.remembered or entry_id in found.mailbox or not _needs(found, verdict):
             return True
-        if _has_room(found, _width(process_id, verdict)):
+        if has_room(found, replace(_item(process_id, verdict), actor="x" * _ACTOR_BYTES)):
             return False
         if pauses % _PAUSES_A_WARNING == 0:
             logger.warning("%s: no room in its mailbox for what became of %s", process_id, verdict.key)
         pauses += 1
         await node.clock.sleep(_AGAIN_S)
-
-
-def _has_room(state: State, width: int) -> bool:
-    taken = sum(map(item_width, state.mailbox.values()))
-    return len(state.mailbox) < MAILBOX_ITEMS_MAX and taken + width <= MAILBOX_BYTES_MAX
 
 
 def _needs(state: State, verdict: b.EffectVerdict) -> bool:
