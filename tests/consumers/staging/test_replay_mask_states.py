@@ -11,7 +11,7 @@ from seekpoint.consumers.staging.mask_entries import EntryMasks
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.calls import AgentRun, Call, Frame, Obligation
 from seekpoint.schemas.folds import Folded
-from seekpoint.schemas.parts import Degraded, Invocation, MailItem
+from seekpoint.schemas.parts import Degraded, Failure, Invocation, MailItem
 from seekpoint.schemas.state import State
 
 
@@ -29,7 +29,8 @@ def busy_state() -> State:
     draft.calls.put("receive:2", Call("receive", 12, "d", "succeeded", 1, 12, "null"))
     draft.calls.put("owed:1", Call("effect", 10, "d", "pending", 1, 10, text, text, json.dumps({"name": CANARY})))
     draft.turn_frame = Frame({"email": f'"{CANARY}"'}, 1, 1, Invocation(CANARY, text, True))
-    draft.agent = AgentRun(CANARY, CANARY, CANARY, text)
+    draft.agent = AgentRun(CANARY, CANARY, CANARY, text, CANARY)
+    draft.failure = Failure(3, CANARY, CANARY, CANARY)
     draft.obligations = (Obligation(CANARY, CANARY, text),)
     draft.patches, draft.cancelled, draft.forgotten = (CANARY,), CANARY, {CANARY: 1}
     draft.shared_version, draft.shared_json = 1, text
@@ -78,7 +79,8 @@ def test_a_path_reaches_a_value_in_a_state_by_the_name_its_entry_has() -> None:
         "node_id",
         "error",
     )
-    whole = [{"path": name, "do": "hash"} for name in (*others, "agent", "version", "definition", "degraded")]
+    failed = ("type", "message", "where")
+    whole = [{"path": name, "do": "hash"} for name in (*others, *failed, "agent", "version", "definition", "degraded")]
     text = busy_state().to_bytes().decode()
     masked = EntryMasks(rules(*emails, *whole, {"path": "degraded.**", "do": "hash"})).entry(entry(b.Seeded(text)))
     assert isinstance(masked.body, b.Seeded)
