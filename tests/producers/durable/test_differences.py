@@ -17,7 +17,7 @@ from seekpoint.producers.durable.prompts import first_difference
 from seekpoint.producers.testing import history_of
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.errors import JournalUnavailable, ReplayDivergence
+from seekpoint.schemas.errors import AgentMismatch, JournalUnavailable, ReplayDivergence
 
 Ask = Callable[[Process, Any], Coroutine[Any, Any, Any]]
 
@@ -209,7 +209,7 @@ async def test_another_input_of_the_agent_is_told_too(node: Node) -> None:
 
     with pytest.raises(Crash):
         await node.run(run, "p", {"order": 1})
-    with pytest.raises(ReplayDivergence) as caught:
+    with pytest.raises(AgentMismatch) as caught:
         await node.run(run, "p", {"order": "1"})
     assert (caught.value.kind, caught.value.difference) == ("input", '$.order: 1 is now "1"')
 
