@@ -87,7 +87,10 @@ def test_a_hostile_file_in_the_working_directory_loads_nothing(shell: Shell) -> 
     assert ran.code == 2
     for word in ("seekpoint.toml", "folds", "--config seekpoint.toml", "SEEKPOINT_CONFIG=seekpoint.toml"):
         assert word in ran.err
+    assert "using the settings" not in ran.err
     assert shell("ps", "--config", "seekpoint.toml").code == 3
+    Path("seekpoint.toml").write_text('bootstrap_servers = "127.0.0.1:1"\n')
+    assert shell("ps").err.count("using the settings in seekpoint.toml") == 1
 
 
 @pytest.mark.usefixtures("local")

@@ -127,7 +127,10 @@ class ClusterDirectory:
                 raw = json.load(file)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError) as exc:
+        except OSError:
+            with self._using():
+                raise
+        except ValueError as exc:
             raise self._damaged() from exc
         with contextlib.suppress(KeyError, TypeError, ValueError):
             return ClusterState(

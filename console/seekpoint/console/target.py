@@ -52,6 +52,7 @@ class Target:
         given = {"journal": journal, "bootstrap_servers": bootstrap_servers}
         self._given: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         self._nothing_said = False
+        self._named = False
 
     @property
     def config(self) -> Path | None:
@@ -63,7 +64,11 @@ class Target:
         """The settings. Raises ``InvalidSetting``."""
         from seekpoint.schemas.settings import Settings
 
-        said = {*self._given, *_written(self._config)}
+        file, written = _written(self._config)
+        if file is not None and self._config is None and not self._named:
+            self._named = True  # settings that are refused are asked for again, to scrub the error
+            say(f"using the settings in {file}")
+        said = {*self._given, *written}
         if "bootstrap_servers" in said:
             return Settings.load(self._config, **self._given)
         cluster = running_cluster()
@@ -151,15 +156,14 @@ class Target:
             self.log.close()
 
 
-def _written(config: Path | None) -> set[str]:
-    """The names of the settings that the environment or the file give."""
+def _written(config: Path | None) -> tuple[Path | None, set[str]]:
+    """The file, if there is one, and the names of the settings that the environment or it give."""
     from seekpoint.schemas.settings_file import find_settings_file
     from seekpoint.schemas.sources import read_environment, read_file
 
     file = find_settings_file(config, os.environ)
-    if file is not None and config is None:  # a file that the command line did not name
-        say(f"using the settings in {file.path}")
-    return {*read_environment(os.environ), *(read_file(file) if file else ())}
+    names = {*read_environment(os.environ), *(read_file(file) if file else ())}
+    return (file.path if file else None), names
 
 
 def _shown(path: Path) -> str:
