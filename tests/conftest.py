@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
+from leftovers import nothing_left, watch_loops
 from seekpoint.compose import LocalCluster, create_topics
 from seekpoint.schemas.settings import TOPICS, Settings
 from sharing import OneHasKafka
@@ -27,6 +28,7 @@ hypothesis_settings.load_profile("seekpoint")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Look at the machine as long as tests run, and at how long each of them takes."""
+    watch_loops()
     stalls = Stalls()
     config.add_cleanup(stalls.close)
     config.pluginmanager.register(AgainAfterStalls(stalls))
@@ -48,6 +50,13 @@ def interrupts() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def leaves_nothing() -> Iterator[None]:
+    """What a test started, it ends."""
+    with nothing_left():
+        yield
+
+
 _ROOM_BYTES = 4 * 2**30
 
 _CLUSTER = {
@@ -55,6 +64,9 @@ _CLUSTER = {
     # to take its partitions up again than those who wait for it have. Nobody kills this one.
     "broker.session.timeout.ms": "120000",
     "log.segment.delete.delay.ms": "1000",
+    "log.cleaner.backoff.ms": "500",
+    # Members that tests kill are given up in three seconds, not in six.
+    "group.min.session.timeout.ms": "1000",
 }
 
 

@@ -17,7 +17,7 @@ import pytest
 from seekpoint.compose import LocalCluster
 from seekpoint.schemas.errors import ClusterFailed, InvalidSetting
 
-pytestmark = pytest.mark.cluster
+pytestmark = pytest.mark.own_cluster
 
 STARTER = """
 import sys, time

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -17,7 +17,14 @@ from seekpoint.compose.parts import Part
 from seekpoint.compose.runtime import Runtime
 from seekpoint.schemas.errors import ClusterFailed, InvalidSetting
 
-pytestmark = pytest.mark.cluster
+pytestmark = pytest.mark.own_cluster
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    """One of this file: the session's is another worker's."""
+    with LocalCluster() as running:
+        yield running
 
 
 def until(what: Callable[[], bool], timeout_s: float = 60.0) -> bool:

@@ -21,7 +21,7 @@ def folder(shell: Shell) -> Iterator[Path]:
         LocalCluster.attach(".seekpoint").stop()
 
 
-@pytest.mark.cluster
+@pytest.mark.own_cluster
 def test_a_cluster_is_up_until_it_is_taken_down(shell: Shell, folder: Path) -> None:
     """Up, up again, found by other commands, a part lost, down, down again; its data stays for the next time."""
     ran = shell("up")

@@ -220,7 +220,7 @@ async def test_without_its_agent_nothing_is_answered(cluster: LocalCluster, tmp_
         running[0].wait_for("ready")
         async with Node.connect(bare) as node:
             with pytest.raises(RequestTimeout):
-                await node.request_recovery("case-1", timeout_s=5)
+                await node.request_recovery("case-1", timeout_s=3)
         assert running[0].popen.poll() is None, running[0].log.read_text()
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from raw_kafka import RawKafka, RawRecord
 from reader_contract import ReaderContract, read_all
@@ -174,7 +175,7 @@ def test_a_kafka_that_is_not_there_is_unavailable_in_time() -> None:
     began = time.monotonic()
     with pytest.raises(JournalUnavailable, match=r"127\.0\.0\.1:9"):
         reader.connect()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15
     reader.close()
 
 
@@ -199,7 +200,7 @@ def test_a_kafka_that_falls_silent_is_unavailable_in_time_and_then_read_again(
             began = time.monotonic()
             with pytest.raises(JournalUnavailable):
                 call()
-            assert time.monotonic() - began < 6
+            assert time.monotonic() - began < 15
     finally:
         cluster.brokers[0].resume()
     patient = KafkaReader(bench.settings)
@@ -226,6 +227,20 @@ def test_a_setting_the_client_does_not_know_is_named(bench: KafkaBench) -> None:
     reader = KafkaReader(replace(bench.settings, kafka_consumer={"fetch.wait.maxx.ms": "1"}))
     with pytest.raises(InvalidSetting, match=r"fetch\.wait\.maxx\.ms"):
         reader.connect()
+
+
+def test_a_reader_that_is_closed_asks_no_longer() -> None:
+    """Not for the minute that a missing leader may take: a thread would outlive its node."""
+    reader, asked = KafkaReader(Settings(start_timeout_s=60.0)), []
+
+    def ask(timeout_s: float) -> None:
+        asked.append(timeout_s)
+        reader.close()
+        raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+
+    with pytest.raises(JournalUnavailable, match="closed"):
+        reader._insist(ask)
+    assert len(asked) == 1
 
 
 def test_a_closed_reader_says_so(bench: KafkaBench) -> None:

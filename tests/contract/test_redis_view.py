@@ -22,7 +22,7 @@ from seekpoint.schemas.settings import Settings
 from seekpoint.schemas.state import Draft
 from view_contract import KEY, OTHER, Journal, ViewContract, full_state
 
-pytestmark = pytest.mark.cluster
+pytestmark = pytest.mark.own_cluster
 
 
 @pytest.fixture(scope="module")
@@ -261,7 +261,7 @@ def test_a_redis_that_hangs_or_dies_is_unavailable_and_comes_back() -> None:
         started = time.monotonic()
         with pytest.raises(ViewUnavailable):
             _write(journal, KEY, 1)
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 15
         server.part.resume()
         wait_until(lambda: _answers(store))
         wait_until(lambda: store.see(journal.partition, KEY).state == full_state(1))  # it ran after all

@@ -1,97 +1,25 @@
-"""Ctrl-C and sys.exit() in a program that is not async: at each moment between the program and the event loop."""
+"""Ctrl-C and sys.exit() in a program that is not async."""
 
 from __future__ import annotations
 
 import asyncio
-import dis
-import gc
 import sys
 import threading
-import time
-from collections.abc import Callable
-from contextlib import suppress
-from functools import cache
-from itertools import count
-from types import CodeType, FrameType
 from typing import Any
 
 import pytest
 
 from plain_threads import interrupt_main, outcome
-from seekpoint.producers import Agent, Process, agent, errands, sync
+from seekpoint.producers import Agent, Process, agent
 from seekpoint.producers.sync import SyncNode, SyncProcess
 from seekpoint.producers.testing import history_of
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.errors import HandleClosed
 
-BETWEEN = (errands.__file__, sync.__file__)
-
-
-@cache
-def moments(code: CodeType) -> frozenset[int]:
-    """Where in it Python looks for signals: at its start, when it loops, and when a call has returned."""
-    found, called = set(), True
-    for each in dis.get_instructions(code):
-        if called or each.opname.startswith(("RESUME", "JUMP_BACKWARD")):
-            found.add(each.offset)
-        called = each.opname.startswith("CALL")
-    return frozenset(found)
-
-
-class Interrupt:
-    """Ctrl-C at the ``at``-th moment that this thread runs that code; the event loop runs ``after_s`` before."""
-
-    def __init__(self, at: int, after_s: float = 0.0) -> None:
-        self.left = at
-        self.after_s = after_s
-        self.where = ""
-        self.is_over = False
-
-    def give_up(self) -> bool:
-        """None comes any more. Whether none came."""
-        came_none = self.left > 0 and not self.is_over
-        self.is_over = True
-        return came_none
-
-    def __call__(self, frame: FrameType, event: str, argument: object) -> Any:
-        if frame.f_code.co_filename not in BETWEEN:
-            return None
-        frame.f_trace_opcodes = True
-        if event == "opcode" and not self.is_over and frame.f_lasti in moments(frame.f_code):
-            self.left -= 1
-            if self.left == 0:
-                sys.settrace(None)
-                time.sleep(self.after_s)
-                self.where = f"{frame.f_code.co_qualname}:{frame.f_lineno}"
-                raise KeyboardInterrupt
-        return self
-
 
 @pytest.fixture
 def log() -> MemoryLog:
     return MemoryLog(partitions=1)
-
-
-def interrupted(
-    work: Callable[[SyncNode, threading.Event], None], at: int, *, is_endless: bool
-) -> tuple[Interrupt, list[str]]:
-    """Interrupt ``work`` at that moment, or, if it ``is_endless``, once it waits. The journal's kinds afterwards."""
-    log, ready, interrupt = MemoryLog(partitions=1), threading.Event(), Interrupt(at, 0.03 if is_endless else 0.0)
-    if is_endless:
-        interrupt_main(ready, interrupt.give_up)
-    sys.settrace(interrupt)
-    try:
-        with suppress(KeyboardInterrupt), SyncNode.in_memory(log) as node:
-            work(node, ready)
-    finally:
-        sys.settrace(None)
-        interrupt.give_up()
-        ready.set()
-    for thread in threading.enumerate():
-        if thread.name == "seekpoint-sync":
-            thread.join(60)
-            assert not thread.is_alive(), interrupt.where
-    return interrupt, [entry.body.KIND for name in ("p", "running") for entry in history_of(log, name)]
 
 
 def waits(node: SyncNode, ready: threading.Event) -> None:
@@ -103,24 +31,6 @@ def waits(node: SyncNode, ready: threading.Event) -> None:
         process.step("slow", slow)
 
 
-def calls(node: SyncNode, ready: threading.Event) -> None:
-    with node.open("p") as process:
-        process.step("a", str, 1)
-        with process.invocation("message") as work:
-            work.result = process.step("b", str, 2)
-        for turn in process.turns():
-            if turn.number == 2:
-                break
-
-
-def runs(node: SyncNode, ready: threading.Event) -> None:
-    @agent("runs")
-    def run(process: SyncProcess, input: Any) -> str:
-        return process.step("a", str, 1)
-
-    node.run(run, "p")
-
-
 def runs_on(node: SyncNode, ready: threading.Event) -> None:
     @agent("runs on")
     async def run(process: Process, input: Any) -> None:
@@ -128,25 +38,6 @@ def runs_on(node: SyncNode, ready: threading.Event) -> None:
         await asyncio.sleep(3600)
 
     node.run(run, "running")
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # one in the end of a for loop is lost
-@pytest.mark.parametrize("work", [calls, waits, runs, runs_on], ids=["calls", "waits", "runs", "runs on"])
-def test_an_interrupt_at_any_moment_leaves_the_process_released(
-    work: Callable[[SyncNode, threading.Event], None],
-) -> None:
-    """What is under way is called off, no failure is recorded, the thread of the event loop ends."""
-    for at in count(1):
-        for _ in range(3):
-            interrupt, kinds = interrupted(work, at, is_endless=work in {waits, runs_on})
-            if kinds != ["claim"]:  # called off in the middle of it: no heartbeat names it, so it is nobody's
-                break
-        assert kinds[-1:] in ([], ["released"], ["finished"]), interrupt.where
-        assert "error_recorded" not in kinds, interrupt.where
-        if interrupt.left > 0:
-            break
-    assert at > 20
-    gc.collect()  # an event loop that was interrupted as it was made tells of that now, not in another test
 
 
 def test_an_interrupted_step_is_called_off(log: MemoryLog) -> None:
@@ -178,6 +69,42 @@ def test_an_interrupted_run_is_released(log: MemoryLog) -> None:
         node.run(waits, "p")
     assert told.wait(60)
     assert [entry.body.KIND for entry in history_of(log, "p")][-1] == "released"
+
+
+def test_an_interrupted_async_run_is_released(log: MemoryLog) -> None:
+    """Its task is cancelled, and waited for."""
+    ready = threading.Event()
+    with SyncNode.in_memory(log) as node:
+        interrupt_main(ready)
+        with pytest.raises(KeyboardInterrupt):
+            runs_on(node, ready)
+        assert node.recover("running").state.owner is None
+    assert [entry.body.KIND for entry in history_of(log, "running")][-1] == "released"
+
+
+def test_an_interrupted_opening_claims_nothing(log: MemoryLog) -> None:
+    """It waited for the owner to go. The node still works."""
+    ready = threading.Event()
+    with SyncNode.in_memory(log) as owner, owner.open("p"), SyncNode.in_memory(log) as node:
+        threading.Timer(0.3, ready.set).start()  # by then it waits
+        interrupt_main(ready)
+        with pytest.raises(KeyboardInterrupt), node.open("p", wait_s=60):
+            pass
+        assert node._looped is not None
+        assert node._looped._tasks == {}
+        assert node.recover("p").state.owner is not None
+    assert [entry.body.KIND for entry in history_of(log, "p")] == ["claim", "released"]
+
+
+def test_an_interrupt_in_plain_code_releases_the_process(log: MemoryLog) -> None:
+    """The thread waits for nothing of the node's: the process is released as it stands, and no failure is recorded."""
+    ready = threading.Event()
+    with pytest.raises(KeyboardInterrupt), SyncNode.in_memory(log) as node, node.open("p") as process:
+        process.step("a", str, 1)
+        interrupt_main(ready)
+        ready.set()
+        threading.Event().wait()
+    assert [entry.body.KIND for entry in history_of(log, "p")][-2:] == ["step_ended", "released"]
 
 
 async def leaves() -> None:

@@ -35,8 +35,8 @@ def main_waits() -> bool:
     return sys._current_frames()[main].f_code is threading.Condition.wait.__code__
 
 
-def interrupt_main(ready: threading.Event, may: Callable[[], bool] = lambda: True) -> threading.Thread:
-    """Ctrl-C, once it is ``ready`` and the main thread waits, if it ``may`` by then. The thread that does it."""
+def interrupt_main(ready: threading.Event) -> threading.Thread:
+    """Ctrl-C, once it is ``ready`` and the main thread waits. The thread that does it."""
     main = threading.main_thread().ident
     assert main is not None
 
@@ -44,8 +44,7 @@ def interrupt_main(ready: threading.Event, may: Callable[[], bool] = lambda: Tru
         assert ready.wait(60)
         while threading.main_thread().is_alive() and not main_waits():
             time.sleep(0.01)
-        if may():
-            signal.pthread_kill(main, signal.SIGINT)
+        signal.pthread_kill(main, signal.SIGINT)
 
     thread = threading.Thread(target=strike, daemon=True)
     thread.start()

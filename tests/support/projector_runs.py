@@ -28,7 +28,7 @@ def hurried(journal: Settings, server: OwnValkey) -> Settings:
         redis_url=server.url,
         redis={"socket_timeout": "20"},
         checkpoint_age_max_s=0.3,
-        kafka_consumer={"session.timeout.ms": "6000", "heartbeat.interval.ms": "500"},
+        kafka_consumer={"session.timeout.ms": "3000", "heartbeat.interval.ms": "300"},
     )
 
 
@@ -42,8 +42,8 @@ def program(settings: Settings, at: str, *, stop: bool = False) -> Iterator[subp
         "SEEKPOINT_REDIS_URL": settings.redis_url or "",
         "SEEKPOINT_PARTITIONS": str(settings.partitions),
         "SEEKPOINT_CHECKPOINT_AGE_MAX_S": str(settings.checkpoint_age_max_s),
-        "SEEKPOINT_KAFKA_CONSUMER_SESSION_TIMEOUT_MS": "6000",
-        "SEEKPOINT_KAFKA_CONSUMER_HEARTBEAT_INTERVAL_MS": "500",
+        "SEEKPOINT_KAFKA_CONSUMER_SESSION_TIMEOUT_MS": "3000",
+        "SEEKPOINT_KAFKA_CONSUMER_HEARTBEAT_INTERVAL_MS": "300",
     }
     command = [sys.executable, str(PROGRAM), "--at", at, *(["--stop"] if stop else [])]
     with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) as child:

@@ -12,7 +12,7 @@ __all__ = ["OneHasKafka"]
 
 
 class OneHasKafka(LoadScopeScheduling):  # type: ignore[misc]  # the plugin ships no types
-    """One worker has the files of tests that need Kafka, which wait most of their time; others do the rest meanwhile.
+    """One worker has the files of tests that need the session's Kafka, and wait most of their time; others do the rest.
 
     By file, not by ``--dist loadgroup``: with pytest 9.2 the groups of pytest-xdist 3.8 do nothing.
     """

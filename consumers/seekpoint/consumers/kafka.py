@@ -383,6 +383,7 @@ class KafkaReader:
                     if error.name() in NOT_FOUND and self._manifest is not None:
                         self.check()
                     raise translated(error.name(), error.str(), self.settings) from exc
+                self._pool.refuse_closed()
                 time.sleep(min(_RETRY_S, left_s))
 
     def _silent(self, patience: Patience) -> SeekpointError:

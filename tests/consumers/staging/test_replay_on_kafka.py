@@ -158,7 +158,7 @@ def test_original_timing_holds_over_partitions(world: StagingWorld) -> None:
     report = replay(world, topic, target, Plan(pace=Pace(speed=2))).run()
     assert (report.replayed, report.missing_offsets, report.checked) == (6_000, 0, True)
     assert 2.9 < report.duration_s < 30
-    assert report.lateness["p50_ms"] < 20
+    assert report.lateness["p50_ms"] < 200
 
 
 def test_refusals_are_those_of_the_real_settings(world: StagingWorld) -> None:
