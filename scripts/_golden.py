@@ -142,6 +142,8 @@ def _second_turn() -> list[b.Body]:
     """A call of each kind that is over, and of each that may be one that is not."""
     return [
         b.StepEnded("2/quick:1", 1, "failed", error='{"type":"KeyError"}', position=1, name="quick", digest=_D),
+        b.CallsSetAside('["2/quick:1"]', "the service is back"),
+        b.StepEnded("2/quick:1", 2, "failed", error='{"type":"KeyError"}', position=1, name="quick", digest=_D),
         b.StepStarted("2/slow:1", 2, "slow", _D, estimate='{"usd":"0.5"}'),
         b.DecisionStarted("2/ask:1", 3, "ask", _D, '{"messages":[]}', policy="1", estimate='{"tokens":"100"}'),
         b.DecisionMade("2/ask:1", 1, "succeeded", '"yes"', model="m", cost_usd="0.01", usage=_USAGE, ended_at_us=9),

@@ -51,6 +51,18 @@ def test_an_agent_that_fails_is_told_as_such(seekpoint: Shell, log: MemoryLog) -
     assert "to the recorded failure" in seekpoint("replay-check", "p", "--agent", "touching:breaking").out
 
 
+def test_a_call_that_failed_is_made_again_when_that_is_asked(seekpoint: Shell) -> None:
+    """What a failed run says to do is true: run again it fails again, with the option it goes on."""
+    for _ in range(2):
+        failed = seekpoint("run", "p", "--agent", "touching:paying")
+        assert failed.code == 1
+        assert "FileNotFoundError" in failed.err
+        assert "pay:1 stays failed until you run it with --retry-failed" in failed.err
+    Path("money").touch()
+    paid = seekpoint("run", "p", "--agent", "touching:paying", "--retry-failed")
+    assert (paid.code, paid.json) == (0, "paid")
+
+
 def test_an_export_is_checked_without_a_journal(
     seekpoint: Shell, log: MemoryLog, move_to: Callable[[MemoryLog], None]
 ) -> None:

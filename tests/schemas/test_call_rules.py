@@ -55,6 +55,27 @@ def test_a_step_of_one_entry_fits_where_two_would() -> None:
     assert not fits(after(), replace(whole, estimate='{"apples":1}'))
 
 
+FAILED = b.StepEnded(key="f:1", outcome="failed", error='{"type":"KeyError"}', position=1, digest="d")
+
+
+def test_failed_calls_are_set_aside_all_or_none() -> None:
+    """Steps, decisions and children that failed; each is under way again, and keeps what its next attempt needs."""
+    state = after(STEP, FAILED, CHILD, b.ChildEnded("c:1", "failed", error="{}"))
+    aside = after(b.CallsSetAside('["f:1","c:1"]'), start=state)
+    assert [aside.calls[key].status for key in ("f:1", "c:1")] == ["started", "started"]
+    assert aside.calls["c:1"].facts["child_id"] == "other"
+    again = after(replace(FAILED, attempt=2, outcome="succeeded", error=None), start=aside)
+    assert again.calls["f:1"].status == "succeeded"
+    assert fits(aside, b.ChildEnded("c:1", "succeeded", "1"))
+    for keys in ("[]", "{}", "no", "[1]", '["f:1","f:1"]', '["f:1","a:1"]', '["f:1","none"]'):
+        assert not fits(state, b.CallsSetAside(keys))
+
+
+def test_an_effect_is_not_set_aside() -> None:
+    """What may be done about it is decided by what is known of it."""
+    assert not fits(after(EFFECT, b.EffectSettled("pay:1", outcome="failed")), b.CallsSetAside('["pay:1"]'))
+
+
 LIMITS = b.BudgetSet('{"usd":"5"}', '{"tokens":100}')
 _DONE = b.StepEnded(key="a:1", outcome="succeeded", output="1")
 _BEFORE = [(), (LIMITS,), (STEP,), (LIMITS, replace(STEP, estimate='{"usd":"1"}')), (STEP, _DONE)]

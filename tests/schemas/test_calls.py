@@ -294,6 +294,7 @@ BODIES: st.SearchStrategy[b.Body] = st.one_of(
     st.builds(b.TurnEnded, st.integers(1, 3)),
     st.builds(b.ContextUpdated, st.sampled_from("xy"), st.sampled_from(["1", '"two"']), st.sampled_from([None, "#1"])),
     st.builds(b.PatchMarked, st.sampled_from(["p", "q"])),
+    st.builds(b.CallsSetAside, st.sampled_from([f'["{key}"]' for key in KEYS])),
     st.builds(b.ObligationRegistered, key=st.sampled_from(KEYS), name=st.just("undo")),
     st.builds(b.ObligationSettled, key=st.sampled_from(KEYS), outcome=st.sampled_from(["done", "dropped", "stuck"])),
     st.just(b.AgentStarted("agent", "1", "d", "[1]")),

@@ -36,6 +36,16 @@ async def changed(process, input):
     return await process.step("touch", touch, input["name"] + "-2")
 
 
+def pay(name):
+    Path(name).read_text()
+    return "paid"
+
+
+@agent("payer")
+async def paying(process, input):
+    return await process.step("pay", pay, "money")
+
+
 @agent("breaker")
 async def breaking(process, input):
     raise ValueError("no such order")

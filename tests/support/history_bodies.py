@@ -43,6 +43,8 @@ def asked(draft: Draft, number: int) -> tuple[b.Body, ...]:
         b.BudgetSet('{"usd":"5"}', '{"tokens":"100"}'),
         b.BudgetNoted("warned", "usd"),
         b.PatchMarked(f"patch-{which}"),
+        b.CallsSetAside(f'["{key}"]', "tried again"),
+        b.CallsSetAside(f'["{name}ask:{which}"]'),
         b.CancelAccepted(waiting, "enough"),
         b.DecisionStarted(f"{name}ask:{which}", position, "ask", "a" * 32, '[{"role":"user"}]', policy="p1"),
         b.DecisionMade(f"{name}ask:{which}", 1, ("succeeded", "failed", "retry", "lost")[which], '"yes"'),

@@ -52,6 +52,9 @@ def run(
     agent: AgentName,
     input: Annotated[str | None, typer.Option("--input", metavar="JSON", help="What it is given.")] = None,
     take_over: Annotated[bool, typer.Option("--take-over", help="Though its owner looks alive: it is fenced.")] = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Make the calls again whose failure ended its last run.")
+    ] = False,
     json: AsJson = False,
 ) -> int:
     """Run an agent as a process; its result goes to stdout.
@@ -65,13 +68,14 @@ def run(
     target.require_kafka()
     wanted, given = load_agent(agent), _json(input)
     try:
-        result = asyncio.run(_run(target, process_id, wanted, given, take_over))
+        result = asyncio.run(_run(target, process_id, wanted, given, take_over, retry_failed))
     except SeekpointError:
         raise
-    except Exception as exc:  # the agent's own
+    except _AgentFailed as failed:
+        exc = failed.error
         if is_debug():
-            raise
-        fail(f"{process_id}: the agent failed: {type(exc).__name__}: {exc}; that is recorded, run it again to resume")
+            raise exc from None
+        fail(f"{process_id}: the agent failed: {type(exc).__name__}: {exc}; {failed.way_on}")
         return EXIT_FAULT
     if json:
         emit_json({"process_id": process_id, "result": _plain(result)})
@@ -105,21 +109,52 @@ def _plain(value: Any) -> Any:
     return orjson.loads(dump(value))
 
 
-async def _run(target: Target, process_id: str, agent: Agent, given: Any, take_over: bool) -> Any:
+class _AgentFailed(Exception):
+    """What the agent's own code raised, and what to do about it."""
+
+    def __init__(self, error: Exception, way_on: str) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.way_on = way_on
+
+
+async def _run(target: Target, process_id: str, agent: Agent, given: Any, take_over: bool, retry_failed: bool) -> Any:
     import asyncio
 
     from seekpoint.producers import Node
+    from seekpoint.producers.durable.failed_calls import failed_calls
+    from seekpoint.schemas.errors import SeekpointError
 
     async with Node.connect(target.settings) as node:
         telling = asyncio.create_task(_tell(node, process_id))
         try:
             wait_s = 0 if take_over else patience_s(target.settings)
-            result = await node.run(agent, process_id, given, take_over=take_over, wait_s=wait_s)
+            result = await node.run(
+                agent, process_id, given, take_over=take_over, wait_s=wait_s, retry_failed=retry_failed
+            )
+        except Exception as exc:
+            way = await _way_on(node, process_id, exc)
+            if not isinstance(exc, SeekpointError):
+                raise _AgentFailed(exc, way) from exc
+            if failed_calls(exc):
+                say(clean(f"{process_id}: {way}"))
+            raise
         finally:
             telling.cancel()
             await asyncio.wait({telling})
         say(f"{process_id}: finished")
         return result
+
+
+async def _way_on(node: Node, process_id: str, error: Exception) -> str:
+    from seekpoint.producers.durable.redrive import way_on
+    from seekpoint.schemas.errors import SeekpointError
+
+    try:
+        state = (await node.recover(process_id)).state
+    except SeekpointError:  # the run's own error is told
+        return "run it again to resume"
+    return way_on(process_id, error, state.calls)
 
 
 def patience_s(settings: Settings) -> float:

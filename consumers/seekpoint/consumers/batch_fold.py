@@ -152,6 +152,10 @@ def _call(one: Touched, body: Any) -> None:
     one.call_keys.add(body.key)
 
 
+def _calls(one: Touched, body: b.CallsSetAside) -> None:
+    one.call_keys.update(load(body.keys))
+
+
 def _call_and_mailbox(one: Touched, body: Any) -> None:
     one.call_keys.add(body.key)
     one.mail = True
@@ -196,6 +200,7 @@ _MARKS: Mapping[type[b.Body], Callable[[Touched, Any], None]] = {
     b.ContentBatch: _batch,
     b.Received: _received,
     b.CancelAccepted: _mailbox,
+    b.CallsSetAside: _calls,
     b.GateResolved: _call_and_mailbox,
     b.EffectSettled: _call_and_mailbox,
     b.AgentStarted: _frame,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Generator, Iterable, Sequence
 from concurrent.futures import CancelledError
 from contextvars import copy_context
 from datetime import datetime
@@ -263,14 +263,19 @@ class Node:
         correlation_id: str | None = None,
         replay: str = Replay.STRICT,
         detail: str = Detail.FULL,
+        retry_failed: bool | Collection[str] = False,
     ) -> Any:
         """Run ``agent`` as the process, here and now, from its beginning or from where it was; its result, confirmed.
 
         A process that is finished answers its result, and nothing runs; another version of its agent gets the same
-        result. An exception is recorded and raised, the process is ``failed``; run it again to resume. Cancelled, it is
-        released as it stands. ``input`` may be left out to resume. Raises what ``open`` raises, ``AgentMismatch`` for a
-        process of another agent or input, ``ReplayDivergence``, and whatever the agent raises; an error of Seekpoint's
-        that ends the run (``Fenced``, ``EffectUnknown``, ...) as itself, also out of a task group's.
+        result. An exception is recorded and raised, the process is ``failed``; run it again to resume. A call that
+        failed stays failed: ``retry_failed`` makes the steps, decisions and children again whose failure ended the last
+        run, or those whose keys it names. What succeeded is not run again, a failed effect is not made again.
+        Cancelled, the process is released as it stands. ``input`` may be left out to resume.
+
+        Raises what ``open`` raises, ``AgentMismatch`` for a process of another agent or input, ``Refused`` for a key in
+        ``retry_failed`` that names no such call, ``ReplayDivergence``, and whatever the agent raises; an error of
+        Seekpoint's that ends the run (``Fenced``, ``EffectUnknown``, ...) as itself, also out of a task group's.
         """
         check_is_agent(agent)
         wish = Wish(
@@ -278,7 +283,7 @@ class Node:
             cause=Cause(actor=actor, correlation_id=correlation_id), conduct=conduct_of(agent, replay, detail),
             refuse=lambda state: refuse_mismatch(process_id, state, agent, input, self._reader.limits),
         )  # fmt: skip
-        return await run_agent(self, self._opener.opening(wish), process_id, agent, input)
+        return await run_agent(self, self._opener.opening(wish), process_id, agent, input, retry_failed)
 
     def fork(self, parent_id: str, process_id: str, *, at_seq: int | None = None) -> Opening:
         """Start ``process_id`` with the content ``parent_id`` has (or had after ``at_seq``); the parent is only read.

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from seekpoint.producers.durable.failed_calls import failed_calls
 from seekpoint.producers.durable.failures import TEXT_CHARACTERS_MAX, error_name
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import LimitExceeded, UnserializableValue
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from seekpoint.producers.process import Acknowledged, Process
 
 __all__ = ["ContentWrites"]
+
+_FAILED_MAX = 100
+"""Of so many calls an entry says that an exception is their failure."""
 
 Written: TypeAlias = "Coroutine[Any, Any, Acknowledged]"
 
@@ -96,7 +100,8 @@ class ContentWrites:
         settings = self._target.node.settings
         told = (None if text is None else settings.excerpt(text, TEXT_CHARACTERS_MAX) for text in (trace, where))
         name, said = error_name(error, settings), settings.excerpt(str(error), TEXT_CHARACTERS_MAX)
-        return self._target.write(b.ErrorRecorded(name, said, *told))
+        failed = failed_calls(error)[:_FAILED_MAX]
+        return self._target.write(b.ErrorRecorded(name, said, *told, failed=dump(failed) if failed else None))
 
 
 def _key(key: str) -> str:

@@ -15,6 +15,7 @@ from seekpoint.schemas.call_bodies import (
     AgentStarted,
     BudgetNoted,
     BudgetSet,
+    CallsSetAside,
     CancelAccepted,
     ChildEnded,
     ChildSpawned,
@@ -47,6 +48,7 @@ __all__ = [
     "Body",
     "BudgetNoted",
     "BudgetSet",
+    "CallsSetAside",
     "CancelAccepted",
     "ChildEnded",
     "ChildSpawned",
@@ -254,6 +256,7 @@ class ErrorRecorded(Body):
     traceback: str | None = None
     where: str | None = None
     call: str | None = None
+    failed: Json | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,6 +349,7 @@ BODIES: tuple[type[Body], ...] = (
     ContentBatch,
     SharedSet,
     Seeded,
+    CallsSetAside,
 )
 
 KINDS: Mapping[str, type[Body]] = {body.KIND: body for body in BODIES}

@@ -15,6 +15,7 @@ __all__ = [
     "AgentStarted",
     "BudgetNoted",
     "BudgetSet",
+    "CallsSetAside",
     "CancelAccepted",
     "ChildEnded",
     "ChildSpawned",
@@ -311,6 +312,15 @@ class CancelAccepted(Body):
 
     KIND = "cancel_accepted"
     external_id: bytes | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallsSetAside(Body):
+    """Calls that failed are to be made again: what they failed with does not answer the code any more."""
+
+    KIND = "calls_set_aside"
+    keys: Json = "[]"
     reason: str | None = None
 
 

@@ -114,6 +114,44 @@ def _end_child(draft: Draft, body: b.ChildEnded, limits: Limits) -> Misfit:
     return close_call(draft, body.key, "child", body.outcome, body.result, body.error, limits)
 
 
+# --- failed calls -----------------------------------------------------------------------------------------------------
+def _set_aside(draft: Draft, body: b.CallsSetAside, limits: Limits) -> Misfit:
+    """They are as after an attempt that is tried again. All of them fit, or none is changed."""
+    try:
+        keys = orjson.loads(body.keys)
+    except orjson.JSONDecodeError as exc:
+        return illegal(f"no list of keys: {exc}")
+    if type(keys) is not list or not keys or not all(type(key) is str for key in keys) or len({*keys}) < len(keys):
+        return illegal("the keys are texts, each once")
+    aside: dict[str, Call] = {}
+    for key in keys:
+        call = draft.calls.get(key)
+        if call is None or call.status != "failed" or call.kind not in _MADE_AGAIN:
+            return illegal(f"{key[:80]} is no step, decision or child that failed")
+        aside[key] = _made_again(call, draft.seq + 1)
+    grown = draft.content_bytes + sum(
+        call_width(key, call) - call_width(key, draft.calls[key]) for key, call in aside.items()
+    )
+    misfit = too_big(grown, limits)
+    if misfit is None:
+        for key, call in aside.items():
+            draft.calls.put(key, call)
+        draft.content_bytes = grown
+    return misfit
+
+
+_MADE_AGAIN = frozenset({"step", "decision", "child"})
+"""An effect is not among them: what may be done about it is decided by what is known of it, not by a wish."""
+
+
+def _made_again(call: Call, seq: int) -> Call:
+    if call.kind == "child":
+        detail = orjson.dumps({**call.facts, "set_aside": True}).decode()
+        return call._replace(status="started", seq=seq, output=None, error=None, detail=detail)
+    detail = orjson.dumps({"attempts_before": call.attempt}).decode()
+    return call._replace(status="started", seq=seq, error=call.error or "null", detail=detail)
+
+
 # --- the run ----------------------------------------------------------------------------------------------------------
 def _start_agent(draft: Draft, body: b.AgentStarted, limits: Limits) -> Misfit:
     """A process that begins so is running: one entry, not three."""
@@ -246,6 +284,7 @@ CALL_RULES: Mapping[type[b.Body], Rule] = {
     b.Received: _receive,
     b.ChildSpawned: _spawn,
     b.ChildEnded: _end_child,
+    b.CallsSetAside: _set_aside,
     b.CancelAccepted: _accept_cancel,
     b.PatchMarked: _mark_patch,
     b.Diverged: _diverge,

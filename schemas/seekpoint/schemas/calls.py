@@ -178,7 +178,7 @@ def write_digest(body: Body) -> str:
     return blake2b(orjson.dumps([body.KIND, *parts]), digest_size=16).hexdigest()
 
 
-_NOT_ASKED = frozenset({"call", "duration_us", "traceback"})
+_NOT_ASKED = frozenset({"call", "duration_us", "failed", "traceback"})
 _NAMES: dict[str, tuple[str, ...]] = {}
 
 

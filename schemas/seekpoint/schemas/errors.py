@@ -380,7 +380,10 @@ class StepFailed(CallAPerson):
     """A call failed, for good, with an exception whose class (``type``) is not registered here. ``type`` is only text:
     nothing is imported because a journal names it."""
 
-    hint = "catch StepFailed, or register the class in the program that runs the agent: register_failure(CLASS)"
+    hint = (
+        "catch StepFailed, or register the class (register_failure(CLASS)); "
+        "to make the call again: seekpoint run ID --retry-failed"
+    )
 
 
 class BudgetExceeded(CallAPerson):

@@ -168,6 +168,11 @@ class _Table:
         if isinstance(body, b.Signal):
             self._mail[entry.id] = entry
             return None
+        if isinstance(body, b.CallsSetAside):
+            for key in orjson.loads(body.keys):
+                if (aside := self._open.get(key)) is not None:  # else a fork's, that its parent began
+                    aside.status = "started"
+            return None
         mail = self._mail.pop(getattr(body, "external_id", None) or b"", None)
         if isinstance(body, b.Received):
             return None if body.key is None else self._receive(entry, body.key, mail)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from seekpoint.producers.durable.agents import check_is_agent
 from seekpoint.producers.durable.desk import Place
 from seekpoint.producers.durable.digest import text_digest
+from seekpoint.producers.durable.failed_calls import tagged
 from seekpoint.producers.durable.failures import failure_text, is_failure, remembered_failure, same_failure, told
 from seekpoint.producers.durable.shared import check_ownable
 from seekpoint.schemas import bodies as b
@@ -130,8 +131,14 @@ class Child:
             return load(end.text)
         facts = {"process_id": self._process.process_id, "key": self.key}
         if end.error is None:
-            raise remembered_failure(end.text, **facts)
-        raise same_failure(end.error, end.text, self._process.node.settings, **facts)
+            raise tagged(remembered_failure(end.text, **facts), self.key)
+        raise tagged(same_failure(end.error, end.text, self._process.node.settings, **facts), self.key)
+
+    @property
+    def _is_set_aside(self) -> bool:
+        """Whether it failed before, and its parent was told to try again what failed."""
+        record = self._place.record
+        return record is not None and bool(record.facts.get("set_aside"))
 
     # --- its run
     def begin(self, spawned: b.ChildSpawned | None) -> None:
@@ -161,7 +168,9 @@ class Child:
         node, limits = self._process.node, self._process.limits
         while True:
             try:
-                result = await node.run(self._agent, self.child_id, self._input, wait_s=_WAIT_S)
+                result = await node.run(
+                    self._agent, self.child_id, self._input, wait_s=_WAIT_S, retry_failed=self._is_set_aside
+                )
                 return _End("succeeded", dump(result, limits))
             except (OwnerAlive, AlreadyOpen, ClaimLost, Fenced) as exc:
                 logger.info(
@@ -178,7 +187,7 @@ class Child:
 async def _remembered(process: Process, key: str, record: Call) -> Any:
     if record.status == "succeeded":
         return load(record.output or "null")
-    raise remembered_failure(record.error or "{}", process_id=process.process_id, key=key, seq=record.seq)
+    raise tagged(remembered_failure(record.error or "{}", process_id=process.process_id, key=key, seq=record.seq), key)
 
 
 class Children:

@@ -17,6 +17,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from seekpoint.producers.durable.failures import says_undone
 from seekpoint.producers.durable.order import Order
 from seekpoint.producers.durable.scopes import BRANCH, CURRENT, WRITE, Scope, escaped_key, escaped_name, parent_scope
 from seekpoint.schemas.calls import turn_of
@@ -246,12 +247,14 @@ class Desk:
     def _again(self, scope: Scope, key: str, position: int, kind: str, digest: str) -> Place:
         """In a further attempt of a body: what ended well is kept; what failed before it began is tried again.
 
-        Under a key of its own (``bad:1~``): the failure stays what it is.
+        Under a key of its own (``bad:1~``): the failure stays what it is. So does that of an effect, unless it is known
+        that nothing was done: a key of its own would hide from the world outside that it is asked twice.
         """
         below = scope.lenient_below_seq or 0
         while (record := scope.records.get(key)) is not None:
             alike = record.kind == kind and record.digest == digest
-            if alike and not (record.status == "failed" and record.seq <= below):
+            is_final = record.status != "failed" or record.seq > below
+            if alike and (is_final or (record.kind == "effect" and not says_undone(record.error or "{}"))):
                 self._take_if_known(key)
                 return Place(key, record.position, record, scope)
             self._take_if_known(key)

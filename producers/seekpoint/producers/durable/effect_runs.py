@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from seekpoint.producers.durable.budgets import admit
 from seekpoint.producers.durable.connectors import NotDone, Reconciled, handed
 from seekpoint.producers.durable.effect_knowledge import Knowledge, Wanted, compensation_name
+from seekpoint.producers.durable.failed_calls import tagged
 from seekpoint.producers.durable.failures import (
     failure_text,
     is_failure,
@@ -115,8 +116,8 @@ class EffectRun:
             return load(record.output or "null")
         facts = {"process_id": process.process_id, "key": self._place.key, "seq": record.seq}
         if error is None:
-            raise remembered_failure(record.error, **facts)
-        raise same_failure(error, record.error, process.node.settings, **facts)
+            raise tagged(remembered_failure(record.error, **facts), self._place.key)
+        raise tagged(same_failure(error, record.error, process.node.settings, **facts), self._place.key)
 
     # --- the intent
     async def _intend(self) -> None:

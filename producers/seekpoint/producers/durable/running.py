@@ -3,12 +3,13 @@
 created            -> running  by ``AgentStarted`` itself: a short run has few entries
 failed, stopped, … -> starting -> running
 running            -> stopped  by ``Finished`` itself, with the result
-                   -> failed   an exception, recorded; run it again to resume
+                   -> failed   an exception, recorded; run it again to resume, or to try failed calls again
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from contextlib import AsyncExitStack, suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +19,7 @@ from seekpoint.producers.durable.differences import add_difference
 from seekpoint.producers.durable.failures import unwrapped
 from seekpoint.producers.durable.obligations import compensate, note_failed
 from seekpoint.producers.durable.prompts import first_difference
+from seekpoint.producers.durable.redrive import set_aside
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.calls import input_digest
 from seekpoint.schemas.dataclass import dataclass
@@ -59,7 +61,14 @@ RECORDED: Final = _Recorded.INPUT
 """Stands for the input the process began with: None where it has not begun."""
 
 
-async def run_agent(node: Node, opening: Opening, process_id: str, agent: Agent, given: Any) -> Any:
+async def run_agent(
+    node: Node,
+    opening: Opening,
+    process_id: str,
+    agent: Agent,
+    given: Any,
+    retry_failed: bool | Collection[str] = False,
+) -> Any:
     """What ``Node.run`` does."""
     async with AsyncExitStack() as stack:
         try:
@@ -68,7 +77,7 @@ async def run_agent(node: Node, opening: Opening, process_id: str, agent: Agent,
             state = (await node.recover(process_id)).state
             refuse_mismatch(process_id, state, agent, given, node.reader.limits)
             return state.result
-        return await _Run(process, agent).through(given)
+        return await _Run(process, agent).through(given, retry_failed)
 
 
 def refuse_mismatch(process_id: str, state: State, agent: Agent, given: Any, limits: Limits) -> None:
@@ -96,12 +105,14 @@ class _Run:
     process: Process
     agent: Agent
 
-    async def through(self, given: Any) -> Any:
-        """The result, once it is confirmed."""
+    async def through(self, given: Any, retry_failed: bool | Collection[str] = False) -> Any:
+        """The result, once it is confirmed. Failed calls are set aside first, if that is asked."""
         self._check(given)
         cancelling = self.process.cancelling
         if cancelling.accept() and (cancelling.is_over or not cancelling.needs_code):
             raise cancelling.error()
+        if retry_failed and not cancelling.is_accepted:
+            await set_aside(self.process, retry_failed)
         try:
             text = await self._result(self._begin(given))
             if cancelling.is_accepted:

@@ -21,6 +21,7 @@ from seekpoint.producers.durable.budgets import admit
 from seekpoint.producers.durable.desk import Place
 from seekpoint.producers.durable.differences import changed
 from seekpoint.producers.durable.digest import arguments_text, text_digest
+from seekpoint.producers.durable.failed_calls import tagged
 from seekpoint.producers.durable.failures import failure_text, is_failure, remembered_failure, same_failure
 from seekpoint.producers.durable.retries import Retry
 from seekpoint.producers.durable.terms import callable_of, name_of, retry_of, seconds
@@ -113,7 +114,7 @@ async def answered(record: Call) -> Any:
 
 async def failed(record: Call, process_id: str, key: str) -> Any:
     """Raise what a call failed with."""
-    raise remembered_failure(record.error or "{}", process_id=process_id, key=key, seq=record.seq)
+    raise tagged(remembered_failure(record.error or "{}", process_id=process_id, key=key, seq=record.seq), key)
 
 
 class Work(NamedTuple):
@@ -181,11 +182,12 @@ class Attempts:
     async def _resume(self, known: Call) -> None:
         """A step in doubt goes on counting; what it still had to wait before its next attempt, it waits."""
         self.attempt = known.attempt + 1
-        self.attempts_max = max(self.attempt, self.work.retry.attempts)
+        before = known.facts.get("attempts_before", 0)  # of a call that was set aside: it has all its attempts again
+        self.attempts_max = max(self.attempt, before + self.work.retry.attempts)
         due_us = known.facts.get("retry_at_us") if known.error is not None else None
         if due_us is not None:
             await self._wait((due_us - self.process.clock.now_us()) / 1_000_000)
-        if known.attempt > 1 or due_us is not None:
+        if known.attempt > 1 or known.error is not None:
             self.body = {"lenient_below_seq": known.seq}
 
     async def _wait(self, wait_s: float) -> None:
@@ -259,7 +261,8 @@ class Attempts:
             text = failure_text(error, process.node.settings, process.limits)
             await self._end("failed", began, error=text)
             process.desk.ended(self.place)
-            raise same_failure(error, text, process.node.settings, process_id=process.process_id, key=self.place.key)
+            key, settings = self.place.key, process.node.settings
+            raise tagged(same_failure(error, text, settings, process_id=process.process_id, key=key), key)
         wait_s = retry.wait_s(self.attempt, random.random())
         due_us = process.clock.now_us() + round(wait_s * 1_000_000)
         seq = await self._end(
