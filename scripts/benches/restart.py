@@ -24,8 +24,14 @@ from seekpoint.schemas import Settings
 ROUNDS, HISTORY = 15, 1_000
 """Steps of history: two entries each, in turns of ten."""
 
+RESTARTS = (
+    ("restart", {"SEEKPOINT_NODE_ID": "restarted"}, 0.35, "restart"),
+    ("nameless", dict[str, str](), 0.5, "restart without any configuration"),
+)
+"""Journal, more of the environment, bar and name: a node that fences by its name, and one that sees who died."""
+
 AGENT = """
-import asyncio, sys
+import asyncio, os, sys
 from seekpoint.producers import Node, agent
 done = 0
 async def look(number):
@@ -45,7 +51,7 @@ async def work(process, given):
                 await asyncio.sleep(600)
 async def main():
     async with Node.connect() as node:
-        await node.run(work, "case", None, take_over=True)
+        await node.run(work, "case", None, take_over="SEEKPOINT_NODE_ID" in os.environ)
 asyncio.run(main())
 """
 
@@ -69,18 +75,19 @@ async def main() -> int:
     options = arguments(__doc__).parse_args()
     table = Table("restart")
     async with LocalCluster(brokers=1) as cluster:
-        settings = cluster.settings(journal="restart", partitions=1, topic={"flush.messages": "1"})
-        await create_topics(settings)
-        raw_topic(settings)
-        ours, raw = await asyncio.to_thread(rounds, settings)
-    row = {
-        "p50_ms": p50(ours),
-        "p99_ms": p99(ours),
-        "raw_p50_ms": p50(raw),
-        "times_raw": times_raw(p50(ours), p50(raw)),
-    }
-    table.row(what=f"restart with {HISTORY} steps of history", rounds=len(ours), **row)
-    table.at_most("kill -9 to the next step, p50, seconds", bar=0.35, value=p50(ours) / 1000)
+        for journal, named, bar, what in RESTARTS:
+            settings = cluster.settings(journal=journal, partitions=1, topic={"flush.messages": "1"})
+            await create_topics(settings)
+            raw_topic(settings)
+            ours, raw = await asyncio.to_thread(rounds, settings, named)
+            row = {
+                "p50_ms": p50(ours),
+                "p99_ms": p99(ours),
+                "raw_p50_ms": p50(raw),
+                "times_raw": times_raw(p50(ours), p50(raw)),
+            }
+            table.row(what=f"{what} with {HISTORY} steps of history", rounds=len(ours), **row)
+            table.at_most(f"kill -9 to the next step, {what}, p50, seconds", bar=bar, value=p50(ours) / 1000)
     return table.finish(json=options.json)
 
 
@@ -95,9 +102,9 @@ def raw_topic(settings: Settings) -> None:
     assert producer.flush(30) == 0
 
 
-def rounds(settings: Settings) -> tuple[list[float], list[float]]:
+def rounds(settings: Settings, named: dict[str, str]) -> tuple[list[float], list[float]]:
     """Milliseconds of each restart, ours and the raw client's in turn."""
-    environ = environment(settings)
+    environ = environment(settings) | named
     agent, _ = start(["-c", AGENT, str(HISTORY)], environ)
     wait_line(agent, "ready")
     ours, raw = [], []
@@ -135,14 +142,13 @@ def wait_line(popen: subprocess.Popen[str], word: str) -> None:
 
 def environment(settings: Settings) -> dict[str, str]:
     """The children's: where the journal is, and byte code that is kept, as in any installation."""
-    named = {
+    where = {
         "SEEKPOINT_JOURNAL": settings.journal,
         "SEEKPOINT_BOOTSTRAP_SERVERS": settings.bootstrap_servers,
         "SEEKPOINT_REDIS_URL": settings.redis_url or "",
-        "SEEKPOINT_NODE_ID": "restarted",
     }
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return {**kept, **named}
+    left_out = ("PYTHONDONTWRITEBYTECODE", "SEEKPOINT_NODE_ID")
+    return {name: value for name, value in os.environ.items() if name not in left_out} | where
 
 
 if __name__ == "__main__":

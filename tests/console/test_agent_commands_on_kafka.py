@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -85,3 +90,51 @@ def test_from_an_incident_to_a_failing_test(
     assert (failing.code, "count:1" in failing.out + failing.err) == (1, True)
     point_at(staged)
     assert shell("state", "case-17", "--json").json["content_hash"] == before["content_hash"]
+
+
+WAITS = """
+import asyncio
+from pathlib import Path
+from seekpoint.producers import agent
+
+
+async def look():
+    return "seen"
+
+
+@agent("waiter", version="1")
+async def waiting(process, input):
+    seen = await process.step("look", look)
+    if not Path("go").exists():
+        print("waiting", flush=True)
+        await asyncio.sleep(600)
+    return await process.step("go on", str, seen)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_ended_is_resumed_at_once(
+    shell: Shell,
+    journal: Settings,
+    point_at: Callable[[Settings], None],
+    write_module: Callable[[str, str], None],
+    number: signal.Signals,
+) -> None:
+    """Killed, its owner is known to be dead on this host, with no name set; told to stop, it lets its process go."""
+    point_at(journal)
+    write_module("waiter", WAITS)
+    assert "SEEKPOINT_NODE_ID" not in os.environ
+    command = [sys.executable, "-m", "seekpoint.console", "run", "p", "--agent", "waiter:waiting", "--input", "null"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "waiting\n"
+        running.send_signal(number)
+        code = running.wait(30)
+    assert code == {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130}[number]
+    owned = shell("state", "p", "--json").json["owner"]
+    assert (owned is None) is (number is not signal.SIGKILL)
+    Path("go").touch()
+    began = time.monotonic()
+    ran = shell("run", "p", "--agent", "waiter:waiting")
+    assert (ran.code, ran.json) == (0, "seen"), ran.err
+    assert time.monotonic() - began < journal.owner_timeout_s * 0.6

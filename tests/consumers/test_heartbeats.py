@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from seekpoint.consumers.heartbeat import CLAIMS_A_PAGE
 from seekpoint.consumers.heartbeats import Heartbeat, Heartbeats, Liveness, Sighting, Verdict, newest
+from seekpoint.consumers.host import HostProcess
 from seekpoint.schemas.errors import JournalMismatch, JournalUnavailable
 from seekpoint.schemas.memory_log import MemoryLog, MemoryTable
 from seekpoint.schemas.settings import Settings
@@ -251,3 +254,31 @@ def test_a_node_that_has_left_says_nothing_more(count: int) -> None:
     store.withdraw("node-1")
     store.publish(many(count, beat=2))
     assert log.table("nodes").items() == {}
+
+
+# --- an owner that died on this host ----------------------------------------------------------------------------------
+PROCESS = HostProcess("host boot", "pid:[1] time:[1]", 17, 4711)
+
+
+def test_a_node_whose_process_has_died_is_dead_at_once() -> None:
+    """Its heartbeat need not stand still. One that lives, or of which nobody can tell, is watched as ever."""
+    died = Liveness(NoStore(), TIMEOUT_S, lambda process: process == PROCESS)
+    died.see(Sighting({"node-1": Heartbeat("node-1", "boot-1", (CLAIM,), 1, process=PROCESS)}, complete=True), 0)
+    assert verdict(died) is Verdict.DEAD
+    assert verdict(died, boot_id="boot-2") is Verdict.FREE
+    died.see(beat(2), 1)
+    assert verdict(died) is Verdict.ALIVE
+
+
+@pytest.mark.parametrize("claims", [1, 5_000])
+def test_a_heartbeat_carries_its_process(claims: int) -> None:
+    """Also in pages; what is none there is no reason to distrust the rest."""
+    log = MemoryLog()
+    store = Heartbeats(log, Settings(redis_url=None))
+    store.publish(replace(many(claims), process=PROCESS))
+    assert store.look().heartbeats["node-1"].process == PROCESS
+    text = Heartbeat("node-1", "boot-1", (CLAIM,), 1, process=PROCESS).to_bytes()
+    assert Heartbeat.from_bytes(text).process == PROCESS
+    for wrong in (b"17", b'["a","b",-1,3]', b'["a","b","c",3]', b"[]"):
+        found = Heartbeat.from_bytes(text.replace(b'["host boot","pid:[1] time:[1]",17,4711]', wrong))
+        assert (found.process, found.claim_ids) == (None, (CLAIM,))

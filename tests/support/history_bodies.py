@@ -44,7 +44,6 @@ def asked(draft: Draft, number: int) -> tuple[b.Body, ...]:
         b.BudgetNoted("warned", "usd"),
         b.PatchMarked(f"patch-{which}"),
         b.CallsSetAside(f'["{key}"]', "tried again"),
-        b.CallsSetAside(f'["{name}ask:{which}"]'),
         b.CancelAccepted(waiting, "enough"),
         b.DecisionStarted(f"{name}ask:{which}", position, "ask", "a" * 32, '[{"role":"user"}]', policy="p1"),
         b.DecisionMade(f"{name}ask:{which}", 1, ("succeeded", "failed", "retry", "lost")[which], '"yes"'),
@@ -117,11 +116,21 @@ def _calls(draft: Draft, number: int) -> list[b.Body]:
     ]
 
 
+def _failed(draft: Draft, number: int) -> list[b.Body]:
+    """Calls that failed, to be made again, one or all of them; without any, what comes next."""
+    kinds = ("step", "decision", "child")
+    failed = [key for key, call in draft.calls.items() if call.status == "failed" and call.kind in kinds]
+    chosen = failed if number % 2 else failed[:1]
+    return [b.CallsSetAside(json.dumps(chosen))] if chosen else _calls(draft, number)
+
+
 def _ends(draft: Draft, key: str, call: Call, number: int) -> Sequence[b.Body]:
     if call.status in ("succeeded", "failed"):
         return ()
     if call.error is not None and call.kind == "step":
         return (b.StepStarted(key, call.position, "again", call.digest, attempt=call.attempt + 1),)
+    if call.error is not None and call.kind == "decision":
+        return (b.DecisionStarted(key, call.position, "ask", call.digest, attempt=call.attempt + 1),)
     at, outcome, waiting = call.attempt, ("succeeded", "failed")[number % 2], next(iter(draft.mailbox), None)
     ends: dict[str, tuple[b.Body, ...]] = {
         "step": (b.StepEnded(key, at, outcome, str(number)), b.StepEnded(key, at, "retry")),
@@ -136,6 +145,6 @@ def _ends(draft: Draft, key: str, call: Call, number: int) -> Sequence[b.Body]:
 
 FITTING: tuple[Callable[[Draft, int], list[b.Body]], ...] = (
     *(_calls, _owed, _calls, _owed, _invocations),
-    *(_calls, _owed, _invocations, _budgets),
+    *(_calls, _failed, _owed, _invocations, _budgets, _failed),
 )
 """By topic: what may be said of it next. Never nothing."""

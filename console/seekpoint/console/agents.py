@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from seekpoint.console.commands import AsJson, command
-from seekpoint.console.faults import is_debug
+from seekpoint.console.faults import EXIT_TERMINATED, is_debug
 from seekpoint.console.imported import imported
 from seekpoint.console.output import clean, emit, emit_json, fail, say
 from seekpoint.console.processes import ProcessId
@@ -77,6 +79,8 @@ def run(
             raise exc from None
         fail(f"{process_id}: the agent failed: {type(exc).__name__}: {exc}; {failed.way_on}")
         return EXIT_FAULT
+    except asyncio.CancelledError:  # by SIGTERM: the process was released
+        return EXIT_TERMINATED
     if json:
         emit_json({"process_id": process_id, "result": _plain(result)})
     else:
@@ -125,6 +129,7 @@ async def _run(target: Target, process_id: str, agent: Agent, given: Any, take_o
     from seekpoint.producers.durable.failed_calls import failed_calls
     from seekpoint.schemas.errors import SeekpointError
 
+    _leave_on_sigterm()
     async with Node.connect(target.settings) as node:
         telling = asyncio.create_task(_tell(node, process_id))
         try:
@@ -155,6 +160,21 @@ async def _way_on(node: Node, process_id: str, error: Exception) -> str:
     except SeekpointError:  # the run's own error is told
         return "run it again to resume"
     return way_on(process_id, error, state.calls)
+
+
+def _leave_on_sigterm() -> None:
+    """SIGTERM cancels the task that asks, as Ctrl-C does: its process is released. A second one ends the program."""
+    import asyncio
+
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+
+    def leave() -> None:
+        loop.remove_signal_handler(signal.SIGTERM)
+        if task is not None:
+            task.cancel()
+
+    with suppress(NotImplementedError, ValueError, RuntimeError):  # Windows, and a thread that is not the main one
+        loop.add_signal_handler(signal.SIGTERM, leave)
 
 
 def patience_s(settings: Settings) -> float:

@@ -13,11 +13,21 @@ from seekpoint.console.output import fail, say
 if TYPE_CHECKING:
     from seekpoint.schemas.errors import SeekpointError
 
-__all__ = ["DEBUG_VARIABLE", "EXIT_BROKEN_PIPE", "EXIT_INTERRUPTED", "EXIT_USAGE", "is_debug", "report", "set_debug"]
+__all__ = [
+    "DEBUG_VARIABLE",
+    "EXIT_BROKEN_PIPE",
+    "EXIT_INTERRUPTED",
+    "EXIT_TERMINATED",
+    "EXIT_USAGE",
+    "is_debug",
+    "report",
+    "set_debug",
+]
 
 DEBUG_VARIABLE = "SEEKPOINT_DEBUG"
 EXIT_USAGE = 2  # as in seekpoint.schemas.errors, whose import would double the time of --help
 EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143  # 128 + SIGTERM, as shells show it
 EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE: what shells expect of a program whose reader has gone
 
 _asked = False

@@ -6,9 +6,11 @@ A page is named by how many there are: when they are dealt anew the old ones sta
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import orjson
 
+from seekpoint.consumers.host import HostProcess
 from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import JournalMismatch
 
@@ -31,10 +33,14 @@ class Heartbeat:
     beat: int
     pages: int = 0
     """Of a head: in how many records of their own its claims are."""
+    process: HostProcess | None = None
+    """What it runs in; None where its system does not tell."""
 
     def to_bytes(self, *, pages: int = 0) -> bytes:
         """As JSON, claim ids in hex; the head of ``pages`` names none."""
         raw: dict[str, object] = {"node_id": self.node_id, "boot_id": self.boot_id, "beat": self.beat}
+        if (one := self.process) is not None:
+            raw["process"] = [one.host, one.namespaces, one.pid, one.started]
         if pages:
             return orjson.dumps({**raw, "claim_ids": [], "pages": pages})
         return orjson.dumps({**raw, "claim_ids": [claim.hex() for claim in self.claim_ids]})
@@ -46,9 +52,16 @@ class Heartbeat:
             raw = orjson.loads(data)
             claims = tuple(map(bytes.fromhex, raw["claim_ids"]))
             pages = min(int(raw.get("pages", 0)), _PAGES_MAX)
-            return cls(str(raw["node_id"]), str(raw["boot_id"]), claims, int(raw["beat"]), pages)
+            process = _process(raw.get("process"))
+            return cls(str(raw["node_id"]), str(raw["boot_id"]), claims, int(raw["beat"]), pages, process)
         except (ValueError, TypeError, KeyError, AttributeError) as exc:
             raise JournalMismatch("bytes that are no heartbeat", found=data[:80]) from exc
+
+
+def _process(raw: object) -> HostProcess | None:
+    if not isinstance(raw, list) or [type(part) for part in raw] != [str, str, int, int] or raw[2] <= 0:
+        return None
+    return HostProcess(*raw)
 
 
 def paged(heartbeat: Heartbeat) -> tuple[bytes, dict[bytes, bytes]]:
@@ -79,7 +92,7 @@ def joined(items: Mapping[bytes, bytes]) -> dict[str, Heartbeat]:
             continue
         if pages:
             whole = tuple(claim for page in pages for claim in page)
-            heartbeat = Heartbeat(heartbeat.node_id, heartbeat.boot_id, whole, heartbeat.beat)
+            heartbeat = replace(heartbeat, claim_ids=whole, pages=0)
         found[heartbeat.node_id] = heartbeat
     return found
 

@@ -3,18 +3,20 @@
 A hint for politeness, never a guard: it decides whether ``open`` is refused or goes on, never who owns a process. Each
 node keeps one heartbeat, in the compacted topic ``NAME.nodes`` and, where there is one, in Redis. An observer trusts
 its own monotonic clock alone: a heartbeat that stands still for ``owner_timeout_s`` while it kept looking is a dead
-node's; one that vanished because Redis was flushed is not.
+node's; one that vanished because Redis was flushed is not. A node whose process has ended on the
+observer's own host is dead at once.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Protocol
 
 from seekpoint.consumers.heartbeat import Heartbeat, joined, paged
+from seekpoint.consumers.host import HostProcess, has_died
 from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.log import LogReader
@@ -42,7 +44,7 @@ class Verdict(Enum):
     """What the owner of a process looks like."""
 
     ALIVE = "its heartbeat moves, and names the claim"
-    DEAD = "its heartbeat stood still for owner_timeout_s while it was watched"
+    DEAD = "its process has ended on this host, or its heartbeat stood still for owner_timeout_s while it was watched"
     FREE = "its node is gone, was started again, or does not name the claim any more"
     UNKNOWN = "not watched long enough, or nothing could be read"
 
@@ -134,8 +136,14 @@ class _Watched:
 class Liveness:
     """An observer of heartbeats. Thread safe; only ``observe`` blocks."""
 
-    def __init__(self, store: HeartbeatStore, owner_timeout_s: float) -> None:
+    def __init__(
+        self,
+        store: HeartbeatStore,
+        owner_timeout_s: float,
+        has_died: Callable[[HostProcess | None], bool] = has_died,
+    ) -> None:
         self._store = store
+        self._has_died = has_died
         self._owner_timeout_s = owner_timeout_s
         # An observer that was stopped itself has not watched meanwhile: a long pause counts as a short one.
         self._interval_max_s = owner_timeout_s / 3
@@ -178,6 +186,6 @@ class Liveness:
                 return Verdict.FREE if self._complete else Verdict.UNKNOWN
             if watched.heartbeat.boot_id != boot_id or claim_id not in watched.heartbeat.claim_ids:
                 return Verdict.FREE
-            if watched.still_s >= self._owner_timeout_s:
+            if watched.still_s >= self._owner_timeout_s or self._has_died(watched.heartbeat.process):
                 return Verdict.DEAD
             return Verdict.ALIVE if watched.moved else Verdict.UNKNOWN

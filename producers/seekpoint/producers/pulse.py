@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 
 from seekpoint.consumers.heartbeats import Heartbeat, Heartbeats, Liveness
+from seekpoint.consumers.host import this_process
 from seekpoint.producers.handle import Handle
 from seekpoint.producers.identity import Identity
 from seekpoint.schemas.errors import SeekpointError
@@ -117,7 +118,8 @@ class Pulse:
             await self._run(self.liveness.observe)
 
     def _heartbeat(self) -> Heartbeat:
-        return Heartbeat(self._identity.node_id, self._identity.boot_id, tuple(self._claims()), self._beats)
+        identity, claims = self._identity, tuple(self._claims())
+        return Heartbeat(identity.node_id, identity.boot_id, claims, self._beats, process=this_process())
 
     async def look(self) -> None:
         """See the others' heartbeats as of now."""
