@@ -98,10 +98,10 @@ class ContentWrites:
         Secrets of the settings are masked in its texts.
         """
         settings = self._target.node.settings
-        told = (None if text is None else settings.excerpt(text, TEXT_CHARACTERS_MAX) for text in (trace, where))
+        told, at = (None if text is None else settings.excerpt(text, TEXT_CHARACTERS_MAX) for text in (trace, where))
         name, said = error_name(error, settings), settings.excerpt(str(error), TEXT_CHARACTERS_MAX)
         failed = failed_calls(error)[:_FAILED_MAX]
-        return self._target.write(b.ErrorRecorded(name, said, *told, failed=dump(failed) if failed else None))
+        return self._target.write(b.ErrorRecorded(name, said, told, at, failed=dump(failed) if failed else None))
 
 
 def _key(key: str) -> str:
