@@ -23,7 +23,7 @@ def rows_of_settings() -> list[list[str]]:
         [
             f"`{rule.setting}`",
             "all" if len(kinds) == every else ", ".join(kinds),
-            f"`{rule.value}`",
+            f"`{rule.value}`" if rule.is_given else "the default",
             "the same" if rule.expected == rule.value else rule.expected,
             rule.severity,
             rule.why,

@@ -71,6 +71,8 @@ def test_the_audit_finds_a_consumer_that_forgot(source: str) -> None:
 
 def test_the_safe_settings_win_over_everything() -> None:
     """Whatever a caller or a user sets."""
+    assert SAFE["check.crcs"] is True
+    assert (SAFE["isolation.level"], SAFE["auto.offset.reset"]) == ("read_committed", "error")
     assert safe(dict.fromkeys(SAFE, "other") | {"fetch.wait.max.ms": 1}) == {**SAFE, "fetch.wait.max.ms": 1}
 
 

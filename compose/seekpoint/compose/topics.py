@@ -33,6 +33,8 @@ LEADER_SUFFIX = "recovery-__assignor-__leader"
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
 
+_CLOCK_LIMITS = ("message.timestamp.after.max.ms", "message.timestamp.before.max.ms")
+
 Severity = Literal["error", "warning"]
 
 
@@ -46,9 +48,13 @@ class Rule:
     low: int | None = None
     high: int | None = None
     severity: Severity = "error"
+    is_given: bool = True
+    """Whether topics are created with it; else the brokers' default stands, and older brokers have none."""
 
     def fits(self, found: str | None) -> bool:
         """Whether a topic with this value is fine. Bounds make it a number; without bounds only ``value`` is."""
+        if found is None and not self.is_given:
+            return True
         if found is None or (self.low is None and self.high is None):
             return found == self.value
         try:
@@ -85,7 +91,7 @@ class TopicPlan:
     @property
     def config(self) -> dict[str, str]:
         """The settings to create it with."""
-        return {**{rule.setting: rule.value for rule in self.rules}, **self.extras}
+        return {**{rule.setting: rule.value for rule in self.rules if rule.is_given}, **self.extras}
 
 
 def replicas_in_sync(replication: int) -> int:
@@ -126,6 +132,7 @@ def _common_rules(replication: int) -> tuple[Rule, ...]:
             why="anything else makes the broker compress again",
             severity="warning",
         ),
+        *_CLOCKS,
     )
 
 
@@ -137,6 +144,17 @@ def _size_rule(kind: str, limits: Limits) -> Rule:
     return Rule(setting="max.message.bytes", value=str(low), low=low, why="the journal's limits allow such a record")
 
 
+_CLOCKS = tuple(
+    Rule(
+        setting=setting,
+        value=str(_HOUR_MS),
+        low=_HOUR_MS,
+        why="a machine whose clock differs more from the broker's cannot write",
+        severity="warning",
+        is_given=False,
+    )
+    for setting in _CLOCK_LIMITS
+)
 _KEPT = (
     Rule(setting="cleanup.policy", value="delete", why="each entry counts: the journal is never compacted"),
     Rule(setting="retention.ms", value="-1", why="only `seekpoint trim` removes entries"),

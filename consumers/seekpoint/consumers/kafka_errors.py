@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from seekpoint.schemas.errors import (
@@ -15,7 +16,7 @@ from seekpoint.schemas.errors import (
 from seekpoint.schemas.reading import DAMAGED
 from seekpoint.schemas.settings import Settings
 
-__all__ = ["END_OF_PARTITION", "NOT_FOUND", "OUT_OF_RANGE", "passes", "translated"]
+__all__ = ["CLOCK", "END_OF_PARTITION", "NOT_FOUND", "OUT_OF_RANGE", "REFUSES", "passes", "translated"]
 
 END_OF_PARTITION = "_PARTITION_EOF"
 OUT_OF_RANGE = frozenset({"_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"})
@@ -32,8 +33,19 @@ _FORBIDDEN = frozenset(
         "TOPIC_AUTHORIZATION_FAILED",
     }
 )
+CLOCK = "INVALID_TIMESTAMP"
+_AGAINST_RULES = frozenset(
+    {"INVALID_RECORD", "POLICY_VIOLATION", "UNSUPPORTED_COMPRESSION_TYPE", "UNSUPPORTED_FOR_MESSAGE_FORMAT"}
+)
+REFUSES = _FORBIDDEN | _AGAINST_RULES | {CLOCK}
+"""What a broker says of a record, and would say again: sending it once more does not help."""
 _TOO_LARGE = frozenset({"MSG_SIZE_TOO_LARGE", "INVALID_MSG_SIZE", "RECORD_LIST_TOO_LARGE"})
-_FINAL = _GONE | _FORBIDDEN | DAMAGED | _TOO_LARGE | {"_FATAL", "_INVALID_ARG", "UNSUPPORTED_VERSION"}
+_FINAL = _GONE | REFUSES | DAMAGED | _TOO_LARGE | {"_FATAL", "_INVALID_ARG", "UNSUPPORTED_VERSION"}
+
+_SET_THE_CLOCK = (
+    "compare this machine's clock with the brokers' and set the wrong one (NTP); how far they may differ is the topic's"
+    " message.timestamp.after.max.ms and message.timestamp.before.max.ms"
+)
 
 
 def passes(name: str) -> bool:
@@ -53,6 +65,17 @@ def translated(name: str, text: str, settings: Settings, **facts: Any) -> Seekpo
     if name in _FORBIDDEN:
         hint = "check the credentials in the kafka settings, and what the broker allows them"
         return JournalUnavailable(f"Kafka refuses the connection ({said})", hint=hint, **facts)
+    if name == CLOCK:
+        clock = datetime.now(UTC).isoformat(timespec="seconds")
+        return JournalUnavailable(
+            f"Kafka refuses the time that this machine's clock gives ({said})",
+            hint=_SET_THE_CLOCK,
+            clock=clock,
+            **facts,
+        )
+    if name in _AGAINST_RULES:
+        hint = "look at what the topic and the brokers demand of records: seekpoint topics check"
+        return JournalUnavailable(f"the brokers' rules refuse a record ({said})", hint=hint, **facts)
     if name in DAMAGED:
         return LogDamaged(f"records arrive damaged ({said})", **facts)
     if name == "_INVALID_ARG":

@@ -14,9 +14,10 @@ from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from seekpoint.consumers.kafka_errors import translated
-from seekpoint.schemas.errors import InvalidSetting, JournalUnavailable, SeekpointError
+from seekpoint.consumers.kafka_errors import CLOCK, REFUSES, translated
+from seekpoint.schemas.errors import AppendRefused, InvalidSetting, JournalUnavailable, SeekpointError
 from seekpoint.schemas.log import Delivery, Outgoing
 from seekpoint.schemas.settings import Settings
 
@@ -52,6 +53,8 @@ GUARANTEED = {
 """What the journal's promises rest on; settings may not change them."""
 
 _POLL_S = 0.1
+_ASK_S = 2.0
+_CLOCK_SETTINGS = ("message.timestamp.after.max.ms", "message.timestamp.before.max.ms")
 
 
 class KafkaWriter:
@@ -76,6 +79,7 @@ class KafkaAppender:
         self._open_records = self._open_bytes = 0
         self._lock = threading.Lock()
         self._retired = False
+        self._refused: AppendRefused | None = None
         self._stop = threading.Event()
         self._producer = _producer(settings)
         self._poller = threading.Thread(target=self._poll, name="seekpoint-appender", daemon=True)
@@ -129,12 +133,23 @@ class KafkaAppender:
 
     def _refusal(self, refused: object) -> SeekpointError:
         if isinstance(refused, KafkaError):
-            return translated(refused.name(), refused.str(), self._settings)
+            return self._failure(refused)
         return JournalUnavailable(f"the producer refused a record: {self._settings.scrub(str(refused))}")
 
     def _on_delivery(self, token: object, size: int, error: KafkaError | None, message: Any) -> None:
-        failure = None if error is None else translated(error.name(), error.str(), self._settings)
+        failure = None if error is None else self._failure(error)
         self._answered.append((Delivery(token, message.offset() if failure is None else -1, failure), size))
+
+    def _failure(self, error: KafkaError) -> SeekpointError:
+        """What became of a record that is not acknowledged; ``AppendRefused`` if it would be refused again."""
+        name = error.name()
+        if name not in REFUSES:
+            return translated(name, error.str(), self._settings)
+        if self._refused is None:
+            limits = _clock_limits(self._settings, self._topic) if name == CLOCK else {}
+            found = translated(name, error.str(), self._settings, topic=self._topic, **limits)
+            self._refused = AppendRefused(found.message, hint=found.hint, **found.facts)
+        return self._refused
 
     def _done(self, size: int, records: int = 1) -> None:
         with self._lock:
@@ -171,6 +186,19 @@ class KafkaAppender:
             time.sleep(0.005)
         self._stop.set()
         self._poller.join(timeout=5.0)
+
+
+def _clock_limits(settings: Settings, topic: str) -> dict[str, str]:
+    """How far a record's time may be from the broker's clock, as the topic has it; nothing where that is not told."""
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    try:
+        config: dict[str, Any] = {**settings.admin_config(), "logger": client_logger}
+        client = AdminClient(config)
+        [asked] = client.describe_configs([resource], request_timeout=_ASK_S).values()
+        found = asked.result(_ASK_S)
+    except (KafkaException, TimeoutError):
+        return {}
+    return {name.replace(".", "_"): found[name].value for name in _CLOCK_SETTINGS if name in found}
 
 
 def _producer(settings: Settings) -> Producer:

@@ -8,6 +8,7 @@ are given; ``on_retired`` once the appender is drained and everything it had is 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
@@ -20,6 +21,9 @@ from seekpoint.schemas.log import Appender, Delivery, LogWriter, Outgoing
 __all__ = ["Outbox", "Shipment"]
 
 logger = logging.getLogger("seekpoint.producers")
+
+_PAUSE_S, _PAUSE_MAX_S = 0.1, 5.0
+"""Between appenders that fail one after the other: doubled each time, up to the second."""
 
 
 @dataclass(slots=True, eq=False)
@@ -62,6 +66,9 @@ class Outbox:
         self._appender: Appender | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
+        self._closing = asyncio.Event()
+        self._failures = 0
+        """Appenders that failed, one after the other, without an entry acknowledged in between."""
 
     def start(self) -> None:
         """Make the appender; from now on entries leave."""
@@ -72,6 +79,7 @@ class Outbox:
     async def close(self) -> None:
         """Let what is on its way arrive for the drain time, then give up the appender. Nobody is left waiting."""
         self._closed = True
+        self._closing.set()
         if self._watch is not None:
             self._watch.cancel()
         if self._retiring is not None:
@@ -138,6 +146,8 @@ class Outbox:
         for item, offset, error in deliveries:
             if item.shipment is not None:  # type: ignore[attr-defined]
                 item.shipment.open -= 1  # type: ignore[attr-defined]
+            if error is None:
+                self._failures = 0
             failure = failure or error  # the first says why; what follows it was only purged
             if isinstance(item, Pending):
                 if error is None:
@@ -175,9 +185,21 @@ class Outbox:
         if old is not None:
             await asyncio.to_thread(old.retire, self._drain_s)
         self._shipments.clear()
+        await self._pause(reason)
         self._appender = self._new_appender()
         self._schedule()
         await self._on_retired(reason)
+
+    async def _pause(self, reason: SeekpointError) -> None:
+        """What Kafka refuses at once it is likely to refuse again: each appender in a row that fails waits longer for
+        the next. A deadline that passed was wait enough."""
+        if isinstance(reason, AppendTimeout):
+            return
+        self._failures += 1
+        if self._failures > 1:
+            pause_s = min(_PAUSE_MAX_S, _PAUSE_S * 2.0 ** (self._failures - 2))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), pause_s)
 
 
 def _closed() -> HandleClosed:

@@ -6,6 +6,7 @@
     │   ├── ViewUnavailable      Redis does not answer
     │   ├── AppendTimeout        an append was not acknowledged in append_timeout_s, and healing failed too
     │   ├── ConfirmTimeout       an entry was acknowledged but not seen applied in time
+    │   ├── TransactionOpen      a foreign transaction hides the end of a partition
     │   ├── CheckpointTimeout    no projector saved a checkpoint in time
     │   ├── ClaimLost            another node claimed first
     │   ├── RequestTimeout       nobody answered a request for a recovery in time
@@ -41,6 +42,7 @@
         ├── EffectUnknown        nobody can tell whether an effect happened
         ├── ObligationStuck      a compensation was tried to its last attempt, and is still owed
         ├── FoldUnavailable      what a fold of yours makes of a process cannot be told here
+        ├── AppendRefused        Kafka refuses an entry for good: a clock, a policy, a right that is missing
         ├── ViewRefused          a Redis that no view may be kept in: it evicts
         ├── JournalMismatch      the topics are not those of this journal
         │   └── CheckpointDiffers    a checkpoint is not what the log says
@@ -63,6 +65,7 @@ from typing import Any, ClassVar
 __all__ = [
     "AgentMismatch",
     "AlreadyOpen",
+    "AppendRefused",
     "AppendTimeout",
     "BudgetExceeded",
     "CallAPerson",
@@ -103,6 +106,7 @@ __all__ = [
     "StepFailed",
     "TierUnavailable",
     "TooManyDeadLetters",
+    "TransactionOpen",
     "TryAgain",
     "UndecodableRecord",
     "UnknownConnector",
@@ -178,6 +182,16 @@ class ConfirmTimeout(TryAgain):
     """An entry was acknowledged, but its partition could not be read in time to see it applied."""
 
     hint = "the entry is safe in the log; read the process again once Kafka answers"
+
+
+class TransactionOpen(TryAgain):
+    """A transaction of another producer is open in the partition: what lies behind ``offset`` is in the log and cannot
+    be read before that ends. ``end`` is where the partition ends."""
+
+    hint = (
+        "Seekpoint writes no transactions there: find whose it is (kafka-transactions.sh find-hanging, list), end or"
+        " abort it (kafka-transactions.sh abort), or wait for its transaction.timeout.ms"
+    )
 
 
 class CheckpointTimeout(TryAgain):
@@ -415,6 +429,14 @@ class FoldUnavailable(CallAPerson):
     behind, of another version, or failed. An old value is never handed out."""
 
     hint = "name its module in the setting folds, of projectors too; or recover from the log: --tier scan"
+    exit_code = EXIT_REFUSED
+
+
+class AppendRefused(CallAPerson):
+    """Kafka refuses an entry, and would refuse it again: its time stamp, by a policy of the brokers, or because a right
+    is missing. It is not in the log. Its handle is closed; nothing is tried again for it."""
+
+    hint = "change what the message names, then open the process again"
     exit_code = EXIT_REFUSED
 
 
