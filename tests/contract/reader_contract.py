@@ -129,6 +129,7 @@ class ReaderContract:
         assert bench.reader.watermarks(1) == (0, 0)
         _three(bench)
         assert bench.reader.watermarks(1) == (0, 3)
+        assert (bench.reader.extent(1), bench.reader.extent(1).hidden) == ((0, 3, 3), 0)
         bench.trim(1, 2)
         assert bench.reader.watermarks(1) == (2, 3)
 

@@ -22,6 +22,7 @@ from seekpoint.schemas.errors import (
     JournalUnavailable,
     LogTruncated,
     NewerFormat,
+    TransactionOpen,
 )
 from seekpoint.schemas.log import LogReader
 from seekpoint.schemas.manifest import MANIFEST_KEY
@@ -108,7 +109,7 @@ def test_an_open_transaction_hides_what_comes_after_it(bench: KafkaBench) -> Non
     assert [record.value for record in read_all(bench.reader, 1)] == [b"1"]
     impatient = KafkaReader(replace(bench.settings, start_timeout_s=2.0))
     try:
-        with pytest.raises(JournalUnavailable):
+        with pytest.raises(TransactionOpen):
             read_all(impatient, 1, 0, 3)
     finally:
         impatient.close()

@@ -36,6 +36,9 @@ def recover(
     tier: Annotated[
         TierName | None, typer.Option("--tier", help="Only by this way; the quickest that can be taken if not given.")
     ] = None,
+    must_be_current: Annotated[
+        bool, typer.Option("--must-be-current", help="Fail where an open transaction hides the end of its partition.")
+    ] = False,
     claim: Annotated[
         bool, typer.Option("--claim", help="Own the process for a moment, and release it: its owner is fenced.")
     ] = False,
@@ -57,14 +60,13 @@ def recover(
     way = None if tier is None else Tier(tier)
     partition = partition_of(process_key(process_id), target.log.partitions)
     _warm_up(target, partition)
-    found = target.recoverer.recover(
-        process_id, tier=way
-    )  # raises UnknownProcess: a claim would create what is misspelt
+    # Raises UnknownProcess: a claim would create what is misspelt.
+    found = target.recoverer.recover(process_id, tier=way, must_be_current=must_be_current)
     claimed = None
     if claim:
         settings = target.settings
         claimed = with_node(settings, lambda node: _claim(node, settings, process_id, take_over, accept_degraded))
-        found = target.recoverer.recover(process_id, tier=way)
+        found = target.recoverer.recover(process_id, tier=way, must_be_current=must_be_current)
     facts = process_facts(process_id, partition, found.state)
     if json:
         hashes = {"hash": found.state.hash, "content_hash": found.state.content_hash}

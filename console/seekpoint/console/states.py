@@ -193,6 +193,8 @@ def report_lines(report: Report, state: State) -> list[str]:
         facts["in doubt"] = report.first_in_doubt
     if report.poison:
         facts["poison"] = f"{counted(report.poison, 'record')}: seekpoint dlq ls"
+    if report.hidden:
+        facts["hidden"] = f"{counted(report.hidden, 'offset')} behind {report.log_end}"
     notes = [f"note        {note}" for note in report.notes]
     return [f"{name:<12}{value}" for name, value in facts.items()] + notes
 

@@ -137,7 +137,10 @@ class Target:
         from seekpoint.schemas.folds import import_folds
 
         import_folds(self.settings.folds)
-        return Recoverer(self.log, self.dead_letters, view=self.view, checkpoints=self.checkpoints)
+        return Recoverer(
+            self.log, self.dead_letters, view=self.view, checkpoints=self.checkpoints,
+            transaction_wait_s=self.settings.transaction_wait_s,
+        )  # fmt: skip
 
     def scrub(self, text: str) -> str:
         """``text`` without the settings' secrets."""

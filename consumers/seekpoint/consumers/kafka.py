@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from seekpoint.consumers.kafka_checkpoints import KafkaCheckpoints
@@ -27,11 +28,12 @@ from seekpoint.consumers.kafka_pool import POINTS, KafkaPool, Parked
 from seekpoint.consumers.kafka_tail import KafkaTail
 from seekpoint.consumers.kafka_topics import KafkaTopics
 from seekpoint.consumers.messages import Patience, ascend, belongs, disorder, landmark_of, offset_of, record_of
+from seekpoint.consumers.stable_end import refusal
 from seekpoint.consumers.tables import KafkaTable, newest_of
 from seekpoint.schemas.codec import Codec
 from seekpoint.schemas.errors import JournalGap, JournalMismatch, JournalUnavailable, LogTruncated, SeekpointError
 from seekpoint.schemas.limits import Limits
-from seekpoint.schemas.log import Batch, Record, Watermarks
+from seekpoint.schemas.log import Batch, Extent, Record, Watermarks
 from seekpoint.schemas.manifest import MANIFEST_KEY, Manifest, newest_schemas, writer_schemas
 from seekpoint.schemas.settings import Settings
 
@@ -133,6 +135,19 @@ class KafkaReader:
             self._ends[partition] = max(found.high, self._ends.get(partition, 0))
         return found
 
+    def extent(self, partition: int) -> Extent:
+        """The same, and where the partition ends with what an open transaction hides: both asked at once."""
+        self.connect()
+        topic, timeout_s = self.settings.topic_name("journal"), self.settings.start_timeout_s
+        with self._pool.ours(topic=topic, partition=partition):
+            asked = self._ask_end(topic, partition, timeout_s)
+        low, high = self.watermarks(partition)
+        try:
+            end = int(asked.result(timeout_s).offset)
+        except (KafkaException, TimeoutError):  # a leader that moved: the patient way
+            end = self.uncommitted_end(topic, partition)
+        return Extent(low, high, max(end, high))
+
     def read(self, partition: int, start: int, stop: int, keys: Collection[bytes] | None = None) -> Iterator[Batch]:
         """Batches of the records in [start, stop) whose key is in ``keys`` (None: all); see ``LogReader``."""
         manifest = self.connect()
@@ -203,17 +218,17 @@ class KafkaReader:
 
     def uncommitted_end(self, topic: str, partition: int) -> int:
         """Where a partition ends, open transactions included."""
-        latest = {TopicPartition(topic, partition): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
-        admin = self._pool.admin()
-
-        def ask(timeout_s: float) -> int:
-            asked = admin.list_offsets(
-                latest, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=timeout_s
-            )
-            return int(next(iter(asked.values())).result().offset)
-
         with self._pool.ours(topic=topic, partition=partition):
-            return self._insist(ask)
+            return self._insist(lambda timeout_s: int(self._ask_end(topic, partition, timeout_s).result().offset))
+
+    def _ask_end(self, topic: str, partition: int, timeout_s: float) -> Future[Any]:
+        """Where the partition ends, open transactions included; the answer comes beside whatever is done meanwhile."""
+        latest = {TopicPartition(topic, partition): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
+        asked = self._pool.admin().list_offsets(
+            latest, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=timeout_s
+        )
+        answer: Future[Any] = next(iter(asked.values()))
+        return answer
 
     def read_newer(self, topic: str, partition: int, start: int) -> tuple[list[Record], int]:
         """For tables: the records of a compacted topic from ``start`` on, and where it ends now."""
@@ -277,7 +292,7 @@ class KafkaReader:
                 patience.explained = True
                 self.check()
                 if patience.ended:
-                    self._explain_end(topic, partition, position, stop)
+                    patience.cause = self._explain_end(topic, partition, position, stop)
             elif position >= stop:
                 yield Batch((), 0, 0, stop)  # the rest is holes
 
@@ -288,7 +303,7 @@ class KafkaReader:
             # consume() waits its whole time-out for a full batch: wait for one message, then take what is there.
             first = consumer.poll(_POLL_S)
             if first is None:
-                patience.spend(lambda: self._silent(patience))
+                patience.spend(lambda: patience.cause or self._silent(patience))
                 return []
             return [first, *consumer.consume(records_max, 0)] if records_max else [first]
 
@@ -324,13 +339,18 @@ class KafkaReader:
             return JournalGap("history that is asked for is gone from the log", **facts)
         return LogTruncated("the log ends before an offset that was asked for", **facts)
 
-    def _explain_end(self, topic: str, partition: int, position: int, stop: int) -> None:
-        """The log ends below ``stop`` (raises), or only a transaction that is still open hides the rest."""
+    def _explain_end(self, topic: str, partition: int, position: int, stop: int) -> SeekpointError:
+        """The log ends below ``stop`` (raises), or only a transaction that is still open hides the rest: what it is if
+        that stays so."""
         end = self.uncommitted_end(topic, partition)
         if end < stop:
             facts: dict[str, Any] = {"topic": topic, "partition": partition, "offset": stop - 1, "high": end}
             raise LogTruncated("the log ends before an entry that was acknowledged", **facts)
         _logger.warning("%s[%d] waits at %d for an open transaction", topic, partition, position)
+        if topic == self.settings.topic_name("journal"):
+            return refusal(Extent(0, position, end), partition)
+        facts = {"topic": topic, "partition": partition, "offset": position}
+        return JournalUnavailable("an open transaction hides records: a projector that died, or a foreign one", **facts)
 
     def _read_to_end(self, consumer: Consumer, table: str, described: Mapping[str, Any]) -> list[Record]:
         """All records of an assigned compacted topic of one partition, to its end as of now."""

@@ -24,6 +24,8 @@ class Patience:
         self.ended = False
         """Whether the client said that this is the partition's end."""
         self.explained = False
+        self.cause: SeekpointError | None = None
+        """Why nothing comes, if somebody found out."""
         self.renew()
 
     @property
@@ -34,7 +36,7 @@ class Patience:
     def renew(self) -> None:
         """Something came."""
         self._since = time.monotonic()
-        self.explained = False
+        self.explained, self.cause = False, None
 
     def spend(self, error: Callable[[], SeekpointError]) -> None:
         """Nothing came: raise ``error()`` if that lasts too long."""

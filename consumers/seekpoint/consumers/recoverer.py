@@ -22,6 +22,7 @@ from seekpoint.consumers.fold_renewal import fold_reason
 from seekpoint.consumers.points import NOW, Point, timestamp_ms
 from seekpoint.consumers.report import LastCheckpoint, Recovered, Report
 from seekpoint.consumers.scan import Cost, scan, scan_all
+from seekpoint.consumers.stable_end import hidden_note, refusal, stable_extent
 from seekpoint.consumers.tiers import Tier
 from seekpoint.consumers.view_store import ViewStore
 from seekpoint.schemas.entry import process_key
@@ -35,7 +36,7 @@ from seekpoint.schemas.errors import (
     UnknownPoint,
     UnknownProcess,
 )
-from seekpoint.schemas.log import Landmark, LogReader, Record, Watermarks
+from seekpoint.schemas.log import Extent, Landmark, LogReader, Record, Watermarks
 from seekpoint.schemas.partition import partition_of
 from seekpoint.schemas.state import Draft, new_state
 
@@ -61,14 +62,22 @@ class Recoverer:
         *,
         view: ViewStore | None = None,
         checkpoints: CheckpointReader | None = None,
+        transaction_wait_s: float = 5.0,
     ) -> None:
         self.log = log
         self.dead_letters = dead_letters
         self.bases = Bases(log, view, checkpoints)
+        self._transaction_wait_s = transaction_wait_s
         self._warned: dict[str, float] = {}
 
     def recover(
-        self, process_id: str, *, tier: Tier | None = None, point: Point = NOW, missing_ok: bool = False
+        self,
+        process_id: str,
+        *,
+        tier: Tier | None = None,
+        point: Point = NOW,
+        missing_ok: bool = False,
+        must_be_current: bool = False,
     ) -> Recovered:
         """The state of a process, now or at ``point``. Raises as ``Recovery.recover`` does."""
         began = time.perf_counter()
@@ -77,7 +86,11 @@ class Recoverer:
             search = Search(process_id, key, partition_of(key, self.log.partitions), seq=point.seq)
             if tier is not Tier.SCAN:
                 self.bases.look(search, insist=tier is Tier.VIEW)
-            marks = self.log.watermarks(search.partition)
+            inside = None if point.offset is None else point.offset + 1
+            extent = stable_extent(self.log, search.partition, self._transaction_wait_s, inside)
+            if extent.hidden and (must_be_current or inside is not None):
+                raise refusal(extent, search.partition, process_id=process_id)
+            marks = Watermarks(extent.low, extent.high)
             try:
                 stop = self._resolve(point, search.partition, marks)
                 search.stop = None if point in (NOW, Point(seq=point.seq)) else stop
@@ -86,18 +99,29 @@ class Recoverer:
                 if not self.is_trimmed_since(search.partition, marks.low):
                     raise
                 continue  # a newer floor stands for what is gone
+            if extent.hidden:
+                return self._as_old(found, search, extent, point, missing_ok)
             self._refuse_missing(found, search, point, marks, missing_ok)
             return found
+
+    def _as_old(self, found: Recovered, search: Search, extent: Extent, point: Point, missing_ok: bool) -> Recovered:
+        """The state and a report that says that it may be an old one. What is missing may only be hidden."""
+        if point.seq is not None and found.state.seq >= point.seq:
+            return found
+        if not missing_ok and (point.seq is not None or not found.known):
+            raise refusal(extent, search.partition, process_id=search.process_id)
+        self._warn(search.partition, hidden_note(extent))
+        return found.hiding(extent.hidden, hidden_note(extent))
 
     def is_trimmed_since(self, partition: int, low: int) -> bool:
         """Whether entries were deleted meanwhile: then what was found does not prove that any is missing."""
         return self.log.watermarks(partition).low > low
 
-    def recover_many(self, process_ids: Iterable[str]) -> dict[str, Recovered]:
+    def recover_many(self, process_ids: Iterable[str], *, must_be_current: bool = False) -> dict[str, Recovered]:
         """The states of several processes, one scan a partition. An unknown one is there too: ``known`` is False."""
         found: dict[str, Recovered] = {}
         for partition, wanted in self.by_partition(process_ids).items():
-            found.update(self.recover_partition(partition, wanted))
+            found.update(self.recover_partition(partition, wanted, must_be_current=must_be_current))
         return found
 
     def by_partition(self, process_ids: Iterable[str]) -> dict[int, list[str]]:
@@ -108,7 +132,12 @@ class Recoverer:
         return homes
 
     def recover_partition(
-        self, partition: int, process_ids: Sequence[str] | None = None, *, tier: Tier | None = None
+        self,
+        partition: int,
+        process_ids: Sequence[str] | None = None,
+        *,
+        tier: Tier | None = None,
+        must_be_current: bool = False,
     ) -> dict[str, Recovered]:
         """The states of these processes of one partition (None: of all that have entries there), by one scan.
 
@@ -118,28 +147,33 @@ class Recoverer:
         while True:
             low = self.log.watermarks(partition).low
             try:
-                return self._bulk_or_scan(partition, keys, tier)
+                return self._bulk_or_scan(partition, keys, tier, must_be_current)
             except (JournalGap, TierUnavailable):
                 if not self.is_trimmed_since(partition, low):
                     raise
 
-    def _bulk_or_scan(self, partition: int, keys: Sequence[bytes] | None, tier: Tier | None) -> dict[str, Recovered]:
+    def _bulk_or_scan(
+        self, partition: int, keys: Sequence[bytes] | None, tier: Tier | None, must_be_current: bool
+    ) -> dict[str, Recovered]:
         bulk = Bulk(self.log, self.bases, partition, keys)
         try:
-            return self._bulk(bulk, partition, keys, tier)
+            return self._bulk(bulk, partition, keys, tier, must_be_current)
         except (JournalGap, LogTruncated) as exc:
             if tier is not None or not bulk.bases:
                 raise
             scan_only = Bulk(self.log, self.bases, partition, keys)
             scan_only.notes.append(f"{next(iter(bulk.bases.values())).tier}: {exc.message}")
-            return self._bulk(scan_only, partition, keys, Tier.SCAN)
+            return self._bulk(scan_only, partition, keys, Tier.SCAN, must_be_current)
 
     def _bulk(
-        self, bulk: Bulk, partition: int, keys: Sequence[bytes] | None, tier: Tier | None
+        self, bulk: Bulk, partition: int, keys: Sequence[bytes] | None, tier: Tier | None, must_be_current: bool
     ) -> dict[str, Recovered]:
         began = time.perf_counter()
         bulk.look(tier)
-        marks = self.log.watermarks(partition)
+        extent = stable_extent(self.log, partition, self._transaction_wait_s)
+        if extent.hidden and must_be_current:
+            raise refusal(extent, partition)
+        marks = Watermarks(extent.low, extent.high)
         start = bulk.settle(marks, tier)
         for note in bulk.notes:
             self._warn(partition, note)
@@ -154,10 +188,15 @@ class Recoverer:
             cost = scan(self.log, partition, drafts, start, marks.high, collector)
         self.refuse_truncated(partition, bulk.landmarks, False, cost.first, marks)
         duration_s = time.perf_counter() - began
-        return {
+        found = {
             key.decode(): _recovered(key, draft, cost, bulk.tier_of(key), start, marks, duration_s, collector.notes)
             for key, draft in drafts.items()
         }
+        if not extent.hidden:
+            return found
+        note = hidden_note(extent)
+        self._warn(partition, note)
+        return {process_id: one.hiding(extent.hidden, note) for process_id, one in found.items()}
 
     def last_checkpoint(self, process_id: str) -> LastCheckpoint | None:
         """The process's newest checkpoint, None if it has none. One that cannot be used says so in ``problem``."""
@@ -274,7 +313,7 @@ class Recoverer:
             if len(self._warned) > 1_000:
                 self._warned.clear()
             self._warned[text] = now
-            _logger.warning("recovery takes the next way: %s", text)
+            _logger.warning("recovery: %s", text)
 
     def _resolve(self, point: Point, partition: int, marks: Watermarks) -> int:
         """The exclusive end of what is read for ``point``."""

@@ -64,7 +64,8 @@ class Recovery:
     ) -> None:
         self.settings = settings or Settings(redis_url=None)
         letters = DeadLetters(log, self.settings)
-        self.blocking = Recoverer(log, letters, view=view, checkpoints=checkpoints)
+        wait_s = self.settings.transaction_wait_s
+        self.blocking = Recoverer(log, letters, view=view, checkpoints=checkpoints, transaction_wait_s=wait_s)
         self._log = log
         self._owns_log = False
         self._own_view: RedisView | None = None
@@ -118,6 +119,7 @@ class Recovery:
         at_offset: int | None = None,
         at_time: datetime | float | None = None,
         missing_ok: bool = False,
+        must_be_current: bool = False,
     ) -> Recovered:
         """The state of a process, and what finding it cost.
 
@@ -125,18 +127,25 @@ class Recovery:
         of its partition, inclusive; ``at_time`` (an aware datetime, or seconds since 1970), before the first entry
         that is not older. ``tier`` forces a way.
 
+        Where a foreign transaction hides the end of the partition it waits ``transaction_wait_s``; if that was not
+        enough the report's ``hidden`` and a note say that the state may be an old one, and with ``must_be_current``
+        ``TransactionOpen`` is raised instead.
+
         Raises ``UnknownProcess`` if there is none (``missing_ok``: the state of a new one), ``UnknownPoint``,
         ``TierUnavailable``, ``InvalidName``.
         """
         named_process_key(process_id)
+        recover = partial(self.blocking.recover, missing_ok=missing_ok, must_be_current=must_be_current)
         point = Point(seq=at_seq, offset=at_offset, time=at_time)
-        return await self._run(lambda: self.blocking.recover(process_id, tier=tier, point=point, missing_ok=missing_ok))
+        return await self._run(lambda: recover(process_id, tier=tier, point=point))
 
-    async def recover_many(self, process_ids: Iterable[str] | None = None) -> dict[str, Recovered]:
+    async def recover_many(
+        self, process_ids: Iterable[str] | None = None, *, must_be_current: bool = False
+    ) -> dict[str, Recovered]:
         """The states of these processes (None: of all there are), with one scan a partition.
 
         An unknown one is no error here: its ``known`` is False and its state a new one's. The reports' scanned entries
-        are those of the scan they share.
+        are those of the scan they share. ``must_be_current`` as with ``recover``.
         """
         if process_ids is None:
             partitions = await self._run(lambda: self._log.partitions)
@@ -146,9 +155,8 @@ class Recovery:
             for process_id in wanted:
                 named_process_key(process_id)
             homes = dict(await self._run(lambda: self.blocking.by_partition(wanted)))
-        found = await asyncio.gather(
-            *(self._run(partial(self.blocking.recover_partition, at, ids)) for at, ids in homes.items())
-        )
+        recover = partial(self.blocking.recover_partition, must_be_current=must_be_current)
+        found = await asyncio.gather(*(self._run(partial(recover, at, ids)) for at, ids in homes.items()))
         merged = {process_id: one for part in found for process_id, one in part.items()}
         return merged if process_ids is None else {process_id: merged[process_id] for process_id in wanted}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from seekpoint.consumers.checkpoints import Checkpoint
@@ -36,6 +36,8 @@ class Report:
     """Records under the process's key that were no entries: see ``seekpoint dlq ls``."""
     first_in_doubt: str | None = None
     """The key of the first call that began and has no outcome, in the order they began: where a resume goes on."""
+    hidden: int = 0
+    """Offsets at the partition's end that an open transaction hides: where it is not 0 the state may be an old one."""
     notes: tuple[str, ...] = ()
     """What was not as usual."""
 
@@ -51,6 +53,11 @@ class Recovered:
     state: State
     report: Report
     known: bool = True
+
+    def hiding(self, hidden: int, note: str) -> Recovered:
+        """The same, with a report that says what an open transaction hides."""
+        report = replace(self.report, hidden=hidden, notes=(*self.report.notes, note))
+        return Recovered(self.state, report, self.known)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

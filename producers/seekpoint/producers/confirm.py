@@ -12,11 +12,13 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
 
+from seekpoint.consumers.stable_end import refusal
 from seekpoint.producers.handle import Handle
 from seekpoint.producers.lane import Lane
 from seekpoint.producers.tailer import Tailer
-from seekpoint.schemas.errors import ConfirmTimeout, SeekpointError
+from seekpoint.schemas.errors import ConfirmTimeout, SeekpointError, TransactionOpen
 from seekpoint.schemas.log import LogReader
 
 __all__ = ["Confirmer"]
@@ -76,7 +78,7 @@ class Confirmer:
             async with asyncio.timeout(self._timeout_s):
                 await self._tailer.through(lane, position)
         except TimeoutError as exc:
-            raise _late(lane.partition, position, process_id=handle.process_id) from exc
+            raise await self._late(lane.partition, position, process_id=handle.process_id) from exc
         except SeekpointError as exc:
             handle.fail(exc)
             return
@@ -131,7 +133,7 @@ class Confirmer:
             async with asyncio.timeout(self._timeout_s):
                 await self._tailer.through(lane, through)
         except TimeoutError:
-            logger.warning("confirmation waits: %s", _late(lane.partition, through))
+            logger.warning("confirmation waits: %s", await self._late(lane.partition, through))
             return
         except SeekpointError as exc:
             for handle in wanted:
@@ -147,6 +149,18 @@ class Confirmer:
         except SeekpointError as exc:
             logger.info("partition %d is not read: %s", handle.partition, exc)
 
+    async def why_late(self, partition: int, position: int) -> TransactionOpen | None:
+        """The error that names what hides everything below ``position``, if it is an open transaction."""
+        try:
+            ask = self._reader.extent
+            extent = await asyncio.get_running_loop().run_in_executor(self._executor, ask, partition)
+        except SeekpointError:
+            return None
+        return refusal(extent, partition) if extent.high < position <= extent.end else None
 
-def _late(partition: int, position: int, **facts: str) -> ConfirmTimeout:
-    return ConfirmTimeout("the partition could not be read in time", partition=partition, offset=position - 1, **facts)
+    async def _late(self, partition: int, position: int, **facts: str) -> ConfirmTimeout:
+        why = await self.why_late(partition, position)
+        facts_of_it: dict[str, Any] = {"partition": partition, "offset": position - 1, **facts}
+        if why is None:
+            return ConfirmTimeout("the partition could not be read in time", **facts_of_it)
+        return ConfirmTimeout(why.message, hint=why.hint, hidden_from=why.offset, end=why.end, **facts_of_it)

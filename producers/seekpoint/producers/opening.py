@@ -193,7 +193,8 @@ class Opener:
         """What a fork starts with. Found before anything is claimed: an id is used up by its first claim."""
         if wish.parent_id is None:
             return None
-        parent = (await self._recovery.recover(wish.parent_id, at_seq=wish.parent_seq)).state
+        now = wish.parent_seq is None
+        parent = (await self._recovery.recover(wish.parent_id, at_seq=wish.parent_seq, must_be_current=now)).state
         if parent.content_dropped:  # the log may have it yet: as it was right before the end
             parent = (await self._recovery.recover(wish.parent_id, at_seq=parent.seq - 1)).state
         content, limit = parent.content_json(), self._reader.limits.record_bytes
@@ -269,7 +270,7 @@ class Opener:
             async with asyncio.timeout(self._timeout_s):
                 await self._tailer.through(lane, position)
         except TimeoutError as exc:
-            raise JournalUnavailable(
+            raise await self._confirmer.why_late(lane.partition, position) or JournalUnavailable(
                 "the claim could not be read in time", partition=lane.partition, offset=position - 1
             ) from exc
 
@@ -290,7 +291,7 @@ class Opener:
                 report = lane.absence.report(watch.key, began) if may_presume and not self._tailer.rests else None
                 if report is not None:
                     return lane, Recovered(state=new_state(), report=report, known=False), True
-            recovered = await self._recovery.recover(wish.process_id, missing_ok=True)
+            recovered = await self._recovery.recover(wish.process_id, missing_ok=True, must_be_current=True)
             if lane is not None and lane.position < recovered.report.log_start:
                 lane.detach(watch)
                 self._tailer.give_up(lane, _trimmed(lane, recovered.report))

@@ -121,6 +121,7 @@ FORMS: Mapping[str, Form] = {
     "dead_letter_window_s": _SECONDS,
     "recover_concurrency_max": _whole(1, 10_000),
     "start_timeout_s": _SECONDS,
+    "transaction_wait_s": _SECONDS,
     "checkpoint_age_max_s": _SECONDS,
     "checkpoint_bytes_min": _whole(0, 1_000_000_000),
     "finished_content_s": _number("a number of seconds from 0", lambda value: 0 <= value < inf),

@@ -22,6 +22,7 @@ __all__ = [
     "Appender",
     "Batch",
     "Delivery",
+    "Extent",
     "Landmark",
     "LogReader",
     "LogWriter",
@@ -73,6 +74,19 @@ class Watermarks(NamedTuple):
     high: int
 
 
+class Extent(NamedTuple):
+    """Watermarks, and where the partition ends for those who write: ``end`` counts what an open transaction hides."""
+
+    low: int
+    high: int
+    end: int
+
+    @property
+    def hidden(self) -> int:
+        """How many offsets were written and cannot be read yet."""
+        return max(0, self.end - self.high)
+
+
 class Outgoing(NamedTuple):
     """A record to append. ``token`` comes back with its delivery."""
 
@@ -114,6 +128,9 @@ class LogReader(Protocol):
 
     def watermarks(self, partition: int) -> Watermarks:
         """First and next offset. Raises ``JournalUnavailable``."""
+
+    def extent(self, partition: int) -> Extent:
+        """The same, and where the partition ends with what an open transaction hides. Raises ``JournalUnavailable``."""
 
     def read(self, partition: int, start: int, stop: int, keys: Collection[bytes] | None = None) -> Iterator[Batch]:
         """Batches of the records in [start, stop) whose key is in ``keys`` (None: all), in order.

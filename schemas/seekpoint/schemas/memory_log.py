@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from weakref import WeakSet
 
 from seekpoint.schemas.codec import Codec
-from seekpoint.schemas.errors import JournalGap, JournalUnavailable, LogTruncated, SeekpointError
+from seekpoint.schemas.errors import JournalGap, JournalUnavailable, LogTruncated, SeekpointError, TransactionOpen
 from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits
-from seekpoint.schemas.log import Batch, Delivery, Landmark, Outgoing, Record, Watermarks
+from seekpoint.schemas.log import Batch, Delivery, Extent, Landmark, Outgoing, Record, Watermarks
 from seekpoint.schemas.tail import Stretch
 
 __all__ = ["MemoryAppender", "MemoryLog", "MemoryTable", "MemoryTail"]
@@ -23,8 +23,15 @@ class _Partition:
     low: int = 0
     records: list[Record] = field(default_factory=list)
     high: int = 0
+    hidden_from: int | None = None
+    """What a foreign transaction hides begins here."""
     elections: list[Landmark] = field(default_factory=lambda: [Landmark(0, 0)])
     """From which offset on which leader took the records."""
+
+    @property
+    def stable(self) -> int:
+        """The end of what can be read."""
+        return self.high if self.hidden_from is None else self.hidden_from
 
     def landmark(self, offset: int) -> Landmark:
         """The record at ``offset``."""
@@ -35,7 +42,7 @@ class MemoryLog:
     """A log in memory, shared by everyone who holds it. What a test wants to break has a name:
 
     ``drop_acknowledgements()``, ``refuse_appends()``, ``heal()``, ``trim(partition, offset)``,
-    ``elect(partition, offset)``.
+    ``elect(partition, offset)``, ``hide(partition)``, ``reveal(partition)``.
     """
 
     def __init__(self, partitions: int = 8, limits: Limits = DEFAULT_LIMITS, name: str = "memory") -> None:
@@ -56,7 +63,12 @@ class MemoryLog:
     def watermarks(self, partition: int) -> Watermarks:
         """First and next offset."""
         part = self._parts[partition]
-        return Watermarks(part.low, part.high)
+        return Watermarks(part.low, part.stable)
+
+    def extent(self, partition: int) -> Extent:
+        """The same, and where the partition ends with what is hidden."""
+        part = self._parts[partition]
+        return Extent(part.low, part.stable, part.high)
 
     def read(self, partition: int, start: int, stop: int, keys: Collection[bytes] | None = None) -> Iterator[Batch]:
         """Batches of the records in [start, stop) whose key is in ``keys``."""
@@ -67,6 +79,8 @@ class MemoryLog:
             raise LogTruncated(
                 "the log ends before", journal=self.name, partition=partition, offset=stop, high=part.high
             )
+        if stop > part.stable:
+            raise TransactionOpen("a transaction hides what is asked for", partition=partition, offset=part.stable)
         while start < stop:
             with self._lock:
                 if start < part.low:  # trimmed meanwhile, or before
@@ -85,7 +99,7 @@ class MemoryLog:
         """The first offset whose record is not older than ``timestamp_ms``."""
         part = self._parts[partition]
         with self._lock:
-            return next((record.offset for record in part.records if record.timestamp_ms >= timestamp_ms), part.high)
+            return next((record.offset for record in part.records if record.timestamp_ms >= timestamp_ms), part.stable)
 
     def leader_epoch_at(self, partition: int, offset: int) -> int:
         """The leader epoch of the record at exactly ``offset``, -1 if there is none."""
@@ -150,6 +164,17 @@ class MemoryLog:
             part = self._parts[partition]
             part.records = [record for record in part.records if record.offset >= offset]
             part.low = max(part.low, min(offset, part.high))
+
+    def hide(self, partition: int) -> None:
+        """A foreign transaction begins: what is appended from now on cannot be read until ``reveal``."""
+        with self._lock:
+            self._parts[partition].hidden_from = self._parts[partition].high
+
+    def reveal(self, partition: int) -> None:
+        """The transaction ends."""
+        with self._lock:
+            self._parts[partition].hidden_from = None
+            self.grown.notify_all()
 
     def elect(self, partition: int, offset: int | None = None) -> None:
         """A new leader; an unclean one does not have the records from ``offset`` on: they are lost."""

@@ -59,6 +59,7 @@ class Settings:
     dead_letter_window_s: float = 60.0
     recover_concurrency_max: int = 4
     start_timeout_s: float = 15.0
+    transaction_wait_s: float = 5.0
     checkpoint_age_max_s: float = 30.0
     checkpoint_bytes_min: int = 16_384
     checkpoint_after_invocation: bool = False

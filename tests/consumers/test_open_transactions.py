@@ -1,0 +1,149 @@
+"""A foreign transaction that is open in a partition hides its end: nobody takes an old state for the present one."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner
+
+from owners import Owner
+from raw_kafka import RawKafka
+from seekpoint.console.cli import app
+from seekpoint.consumers import Recovery
+from seekpoint.producers import Node
+from seekpoint.schemas import MemoryLog, Settings
+from seekpoint.schemas.errors import ConfirmTimeout, TransactionOpen, UnknownProcess
+
+QUICK = Settings(redis_url=None, transaction_wait_s=0.2, confirm_timeout_s=0.3)
+
+
+@pytest.fixture
+def log() -> MemoryLog:
+    return MemoryLog(partitions=1)
+
+
+@pytest.fixture
+def owner(log: MemoryLog) -> Owner:
+    """Of ``case-1``: two entries can be read, two are hidden."""
+    owner = Owner(log.append, 1, "case-1")
+    owner.claim()
+    owner.update("city", '"Oslo"')
+    log.hide(0)
+    owner.update("city", '"Rome"')
+    owner.update("city", '"Bern"')
+    return owner
+
+
+async def test_an_old_state_is_told_from_the_present_one(log: MemoryLog, owner: Owner) -> None:
+    """The report says how much is hidden, in a field and in a note."""
+    recovery = Recovery.in_memory(log, QUICK)
+    found = await recovery.recover("case-1")
+    assert (found.state.context, found.report.hidden) == ({"city": "Oslo"}, 2)
+    assert any("an open transaction hides 2 offsets from 2 on" in note for note in found.report.notes)
+    many = await recovery.recover_many()
+    assert (many["case-1"].report.hidden, many["case-1"].report.notes) == (2, found.report.notes)
+    log.reveal(0)
+    found = await recovery.recover("case-1")
+    assert (found.state.context, found.report.hidden, found.report.notes) == ({"city": "Bern"}, 0, ())
+
+
+async def test_who_needs_the_present_state_gets_an_error(log: MemoryLog, owner: Owner) -> None:
+    """With its place, and what to do about the transaction."""
+    recovery = Recovery.in_memory(log, QUICK)
+    with pytest.raises(TransactionOpen) as caught:
+        await recovery.recover("case-1", must_be_current=True)
+    assert (caught.value.partition, caught.value.offset, caught.value.end) == (0, 2, 4)
+    assert "kafka-transactions.sh" in caught.value.hint
+    with pytest.raises(TransactionOpen):
+        await recovery.recover_many(["case-1"], must_be_current=True)
+    log.reveal(0)
+    assert (await recovery.recover("case-1", must_be_current=True)).state.seq == 3
+
+
+async def test_a_transaction_that_ends_in_time_only_costs_time(log: MemoryLog, owner: Owner) -> None:
+    """The recovery waits for it, and answers the present state."""
+    recovery = Recovery.in_memory(log, replace(QUICK, transaction_wait_s=30.0))
+    threading.Timer(0.1, log.reveal, [0]).start()
+    found = await recovery.recover("case-1")
+    assert (found.state.seq, found.report.hidden) == (3, 0)
+
+
+async def test_what_is_hidden_is_not_proven_absent(log: MemoryLog, owner: Owner) -> None:
+    """Neither a process, nor a seq, nor an offset; what lies before the transaction is as good as ever."""
+    recovery = Recovery.in_memory(log, QUICK)
+    with pytest.raises(TransactionOpen):
+        await recovery.recover("case-2")
+    with pytest.raises(TransactionOpen):
+        await recovery.recover("case-1", at_seq=3)
+    with pytest.raises(TransactionOpen):
+        await recovery.recover("case-1", at_offset=3)
+    past = await recovery.recover("case-1", at_offset=1)
+    assert (past.state.seq, past.report.hidden) == (1, 0)
+    assert (await recovery.recover("case-1", at_seq=1)).report.hidden == 0
+    log.reveal(0)
+    with pytest.raises(UnknownProcess):
+        await recovery.recover("case-2")
+
+
+async def test_an_open_claims_nothing_that_it_cannot_see(log: MemoryLog, owner: Owner) -> None:
+    """It is refused before the claim is sent, and goes well once the transaction has ended."""
+    async with Node.in_memory(log, transaction_wait_s=0.2, confirm_timeout_s=0.3) as node:
+        high = log.extent(0).end
+        with pytest.raises(TransactionOpen):
+            await node.open("case-1", take_over=True)
+        assert log.extent(0).end == high
+        log.reveal(0)
+        async with node.open("case-1", take_over=True) as process:
+            assert process.state.context == {"city": "Bern"}
+
+
+async def test_an_owner_is_told_what_keeps_its_entries_from_being_confirmed(log: MemoryLog) -> None:
+    """In time, and with the cause; afterwards it goes on."""
+    async with (
+        Node.in_memory(log, transaction_wait_s=0.2, confirm_timeout_s=0.3) as node,
+        node.open("case-1") as process,
+    ):
+        log.hide(0)
+        await process.update("city", "Rome")
+        with pytest.raises(ConfirmTimeout, match="open transaction") as caught:
+            await process.confirm()
+        assert "kafka-transactions.sh" in caught.value.hint
+        with pytest.raises(TransactionOpen):  # presumed to be new: nothing is recovered before the claim
+            await node.open("case-9")
+        log.reveal(0)
+        await process.confirm()
+
+
+@pytest.mark.cluster
+async def test_a_transaction_on_a_real_kafka(journal: Settings) -> None:
+    """A producer that is no part of Seekpoint holds back what an owner wrote behind its record."""
+    settings = replace(journal, redis_url=None, transaction_wait_s=0.5)
+    async with Node.connect(settings) as node:
+        process = await node.open("case-1")
+        await process.update("city", "Oslo")
+        await process.confirm()
+        raw = RawKafka(settings)
+        foreign = raw.transaction()
+        raw.write_in(foreign, process._handle.partition, [(b"case-1", b"junk", 1_000)])
+        await process.update("city", "Rome")
+        async with Recovery.connect(settings) as recovery:
+            found = await recovery.recover("case-1")
+            assert (found.state.context["city"], found.report.hidden) == ("Oslo", 2)
+            with pytest.raises(TransactionOpen):
+                await recovery.recover("case-1", must_be_current=True)
+            environ = {
+                "SEEKPOINT_JOURNAL": settings.journal,
+                "SEEKPOINT_BOOTSTRAP_SERVERS": settings.bootstrap_servers,
+                "SEEKPOINT_REDIS_URL": "",
+                "SEEKPOINT_TRANSACTION_WAIT_S": "0.5",
+            }
+            command = ["recover", "case-1", "--must-be-current"]
+            told = await asyncio.to_thread(CliRunner().invoke, app, command, env=environ)
+            assert told.exit_code == TransactionOpen.exit_code, told.output
+            await asyncio.to_thread(foreign.abort_transaction, 20)
+            found = await recovery.recover("case-1", must_be_current=True)
+            assert (found.state.context["city"], found.report.hidden) == ("Rome", 0)
+        await process.release()
