@@ -7,6 +7,7 @@ from seekpoint.compose.audit import Finding
 from seekpoint.compose.cluster import LocalCluster
 from seekpoint.compose.creation import check_topics, check_topics_sync, create_topics, create_topics_sync
 from seekpoint.compose.parts import PartStatus
+from seekpoint.compose.restoring import restore_manifest_sync, save_manifest_sync, saved_records
 
 __all__ = [
     "Finding",
@@ -16,4 +17,7 @@ __all__ = [
     "check_topics_sync",
     "create_topics",
     "create_topics_sync",
+    "restore_manifest_sync",
+    "save_manifest_sync",
+    "saved_records",
 ]

@@ -128,7 +128,7 @@ def _refuse_lost_history(admin: TopicAdmin, settings: Settings, known: _Known) -
             setting="manifest",
             expected="a manifest",
             found="none",
-            hint="restore the schemas topic, or use another journal name",
+            hint="put it back from a copy: seekpoint topics restore; or use another journal name",
         )
 
 

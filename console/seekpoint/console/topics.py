@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -33,6 +34,8 @@ def register(app: typer.Typer) -> None:
     topics = group(app, "topics", "Create and audit a journal's topics.")
     command(topics, "create")(create)
     command(topics, "check")(check)
+    command(topics, "manifest")(manifest)
+    command(topics, "restore")(restore)
     command(app, "upgrade")(upgrade)
 
 
@@ -62,6 +65,77 @@ def check(target: Target, json: AsJson = False) -> int:
     else:
         say(f"the topics of journal {target.settings.journal} are as they have to be")
     return EXIT_FAULT if wrong else 0
+
+
+def manifest(target: Target) -> None:
+    """Print the journal's manifest and its writer schemas as JSON: a copy for ``topics restore``."""
+    from seekpoint.compose import save_manifest_sync
+
+    emit_json(save_manifest_sync(target.require_kafka()))
+
+
+def restore(
+    target: Target,
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE", help="A file of topics manifest, a capture (.spk), or CLUSTER/TOPIC.", show_default=False
+        ),
+    ],
+    accept_missing: Annotated[
+        bool, typer.Option("--accept-missing", help="Though entries name schemas that are not in the copy.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Compare only, and write nothing.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Put back the manifest of a journal whose schemas topic was lost, once it fits the topics and their entries."""
+    from seekpoint.compose import restore_manifest_sync
+
+    settings = target.require_kafka()
+    restored = restore_manifest_sync(
+        settings, _saved(target, source), _used(target), accept_missing=accept_missing, dry_run=dry_run
+    )
+    if json:
+        emit_json({**manifest_facts(restored), "dry_run": dry_run})
+        return
+    did = "fits, nothing was written" if dry_run else "is there; restart what runs on it"
+    emit(f"journal {restored.journal}: the manifest {did}")
+
+
+def _saved(target: Target, source: str) -> Mapping[bytes, bytes]:
+    """The records that the schemas topic had, by the copy that ``source`` names."""
+    from seekpoint.compose import saved_records
+    from seekpoint.schemas.errors import InvalidName
+
+    if Path(source).is_file() and not source.endswith(".spk"):
+        return saved_records(Path(source).read_bytes())
+    if "/" not in source and not source.endswith(".spk"):
+        raise InvalidName("there is no such file", file=source, hint="name a file, a capture (.spk) or CLUSTER/TOPIC")
+    from seekpoint.consumers.kafka_replay import open_source
+    from seekpoint.schemas.clusters import DEFAULT_CLUSTER, Cluster, load_clusters
+
+    own = Cluster(name=DEFAULT_CLUSTER, settings=target.settings)
+    copy = open_source(source, {**load_clusters(target.config), DEFAULT_CLUSTER: own})
+    try:
+        return copy.schemas()
+    finally:
+        copy.close()
+
+
+def _used(target: Target) -> set[bytes]:
+    """The schemas that entries name: reads the whole journal."""
+    from seekpoint.compose.kafka import TopicAdmin
+    from seekpoint.console.progress import Progress
+    from seekpoint.consumers.fingerprints import used_fingerprints
+    from seekpoint.schemas.errors import JournalMismatch
+
+    name = target.settings.topic_name("journal")
+    found = TopicAdmin(target.settings).topics([name])
+    if name not in found:
+        raise JournalMismatch("the journal's topic is not there: its entries are lost", topic=name)
+    marks = [target.log.marks_of(name, partition) for partition in range(found[name].partitions)]
+    with Progress("reading the journal", sum(high - low for low, high in marks)) as progress:
+        return used_fingerprints(target.log, found[name].partitions, progress.advance)
 
 
 def upgrade(

@@ -36,6 +36,7 @@ _GATHER_S = 0.01
 _SAVE_INTERVAL_S = 0.25
 _RETRY_S = 0.5
 _AGAIN_S = 0.02
+_CHECK_INTERVAL_S = 5.0
 _LOOK_INTERVAL_S = 1.0
 """How long a view that is not written may be gone before it is noticed."""
 
@@ -86,6 +87,7 @@ class ProjectorLoop:
         self._caches: dict[int, StateCache] = {}
         self._transactions = ThreadPoolExecutor(1, thread_name_prefix="seekpoint-checkpoints")
         self._save_at_s = 0.0
+        self._checked_at_s = time.monotonic()
         self._wishes = wishes
         self._group = KafkaGroup(settings, self._assigned, self._revoked)
 
@@ -115,6 +117,7 @@ class ProjectorLoop:
                 if projection.is_ready:
                     self._guarded(partition, projection.flush)
         self._look()
+        self._check()
         self._end_save()
         self._prepare()
         self._save()
@@ -187,6 +190,15 @@ class ProjectorLoop:
             if projection.is_ready and now_s - max(progress.looked_at_s, progress.applied_at_s) > _LOOK_INTERVAL_S:
                 progress.looked_at_s = now_s
                 self._guarded(partition, projection.look)
+
+    def _check(self) -> None:
+        """Whether the topics are still the journal's; raises if one was deleted or re-created."""
+        if time.monotonic() - self._checked_at_s > _CHECK_INTERVAL_S:
+            self._checked_at_s = time.monotonic()
+            try:
+                self.source.log.check()
+            except TryAgain as exc:
+                _logger.info("the journal's topics cannot be looked at: %s", exc)
 
     def _make_ready(self, partition: int) -> None:
         self._progress[partition].end = self.source.log.watermarks(partition).high

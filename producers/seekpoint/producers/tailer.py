@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from functools import partial
@@ -35,6 +36,7 @@ _SILENCE_S = 1.0
 """So long a lane may stand while somebody waits, until the partition is read directly."""
 _RETRY_S = 0.05
 _CHECK_S = 1.0
+_IDLE_CHECK_S = 5.0
 _FORGET_S = 10.0
 """A lane that nobody listens to is given up after so long."""
 
@@ -219,9 +221,15 @@ class Tailer:
             now = self._now()
             for lane in list(self._lanes.values()):
                 self._look_at(lane, now)
-            if now - self._checked_at > _CHECK_S and any(lane.target or lane.watchers for lane in self._lanes.values()):
+            if now - self._checked_at > self._check_interval_s():
                 self._checked_at = now
                 self._spawn(self._check(), "seekpoint-check")
+
+    def _check_interval_s(self) -> float:
+        """Often while somebody waits; an owner that only appends hears of topics that are gone, too."""
+        if any(lane.target or lane.watchers for lane in self._lanes.values()):
+            return _CHECK_S
+        return _IDLE_CHECK_S if self._lanes else math.inf
 
     def _look_at(self, lane: Lane, now: float) -> None:
         if lane.target > lane.position and now - lane.moved_at > _SILENCE_S:

@@ -1,0 +1,123 @@
+"""The manifest saved, and put back where ``NAME.schemas`` was lost: never before it fits what is really there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import orjson
+
+from seekpoint.compose.audit import TopicFacts, make_manifest
+from seekpoint.compose.kafka import TopicAdmin, append_records, read_newest
+from seekpoint.compose.topics import PINNED, plan_topics
+from seekpoint.schemas.errors import JournalMismatch
+from seekpoint.schemas.manifest import MANIFEST_KEY, Manifest, schema_key, writer_schemas
+from seekpoint.schemas.settings import TOPICS, Settings
+
+__all__ = ["restore_manifest_sync", "save_manifest_sync", "saved_records"]
+
+
+def save_manifest_sync(settings: Settings) -> dict[str, Any]:
+    """What ``NAME.schemas`` holds, as plain data for a file: the manifest and every writer schema. Blocks.
+
+    Raises ``JournalMismatch`` if there is no manifest.
+    """
+    schemas = settings.topic_name("schemas")
+    records = read_newest(settings, schemas) if schemas in TopicAdmin(settings).topics([schemas]) else {}
+    _manifest_of(records, settings)
+    texts = {fingerprint.hex(): text for fingerprint, text in writer_schemas(records).items()}
+    return {"manifest": orjson.loads(records[MANIFEST_KEY]), "schemas": texts}
+
+
+def saved_records(data: bytes) -> dict[bytes, bytes]:
+    """The records in a file of ``save_manifest_sync``. Raises ``JournalMismatch`` if it is none."""
+    try:
+        saved = orjson.loads(data)
+        schemas = {schema_key(bytes.fromhex(name)): text.encode() for name, text in saved["schemas"].items()}
+        return {**schemas, MANIFEST_KEY: orjson.dumps(saved["manifest"])}
+    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+        hint = "name a file that seekpoint topics manifest wrote"
+        raise JournalMismatch("the file holds no saved manifest", found=data[:80], hint=hint) from exc
+
+
+def restore_manifest_sync(
+    settings: Settings,
+    records: Mapping[bytes, bytes],
+    used: Collection[bytes],
+    *,
+    accept_missing: bool = False,
+    dry_run: bool = False,
+) -> Manifest:
+    """Make ``NAME.schemas`` anew from ``records`` (what it held); the manifest that is there then. Blocks.
+
+    ``used`` are the fingerprints of the schemas that the journal's entries name. Everything is compared before anything
+    is written: topic ids, partition count, schemas. Raises ``JournalMismatch`` naming the first difference, also where
+    a manifest is there that says something else. ``accept_missing``: entries whose schema is not among ``records`` are
+    dead letters from then on. ``dry_run`` only compares.
+    """
+    saved = _manifest_of(records, settings)
+    admin = TopicAdmin(settings)
+    topics = admin.topics(map(settings.topic_name, TOPICS))
+    _compare(settings, saved, topics)
+    schemas = writer_schemas(records)
+    unknown = sorted(set(used) - schemas.keys())
+    if unknown and not accept_missing:
+        raise JournalMismatch(
+            "entries of the journal name schemas that are not among the saved ones",
+            missing=", ".join(fingerprint.hex() for fingerprint in unknown),
+            hint="take a newer copy, in which they are registered; if they are junk of others: --accept-missing",
+        )
+    name = settings.topic_name("schemas")
+    there = read_newest(settings, name) if name in topics else {}
+    if MANIFEST_KEY in there:
+        return _same(saved, Manifest.from_bytes(there[MANIFEST_KEY]), name)
+    if dry_run:
+        return saved
+    if name not in topics:
+        replication = min(facts.replication for facts in topics.values())
+        plan = next(each for each in plan_topics(settings, replication, saved.limits) if each.kind == "schemas")
+        topics = {**topics, **admin.create([plan], replication)}
+    manifest = make_manifest(settings, topics, saved)
+    wanted = [(schema_key(fingerprint), text.encode()) for fingerprint, text in schemas.items()]
+    append_records(settings, name, [*wanted, (MANIFEST_KEY, manifest.to_bytes())])
+    return manifest
+
+
+def _manifest_of(records: Mapping[bytes, bytes], settings: Settings) -> Manifest:
+    if MANIFEST_KEY not in records:
+        raise JournalMismatch("there is no manifest", journal=settings.journal, hint="take another copy of the journal")
+    manifest = Manifest.from_bytes(records[MANIFEST_KEY])
+    if manifest.journal != settings.journal:
+        raise JournalMismatch(
+            "the manifest is another journal's",
+            expected=settings.journal, found=manifest.journal, hint="name its journal: --journal",
+        )  # fmt: skip
+    return manifest
+
+
+def _compare(settings: Settings, saved: Manifest, topics: Mapping[str, TopicFacts]) -> None:
+    """The topics that the manifest pins, but for the one that is to be restored."""
+    schemas = settings.topic_name("schemas")
+    for name in map(settings.topic_name, PINNED):
+        is_now = topics[name].topic_id if name in topics else None
+        if name != schemas and is_now != saved.topic_ids.get(name):
+            raise JournalMismatch(
+                "a topic is not the one that the manifest names: its own records are lost, or the copy is too old",
+                topic=name, expected=saved.topic_ids.get(name), found=is_now,
+                hint="restore that topic first, or begin a new journal",
+            )  # fmt: skip
+    partitions = topics[settings.topic_name("journal")].partitions
+    if partitions != saved.partitions:
+        raise JournalMismatch(
+            "the journal's partition count changed: keys would map elsewhere",
+            expected=saved.partitions, found=partitions, hint="copy the journal into new topics",
+        )  # fmt: skip
+
+
+def _same(saved: Manifest, there: Manifest, name: str) -> Manifest:
+    """A manifest that is there already is only accepted if it says the same of everything else."""
+    others = [{topic: topic_id for topic, topic_id in one.topic_ids.items() if topic != name} for one in (saved, there)]
+    if others[0] != others[1] or (saved.partitions, saved.limits) != (there.partitions, there.limits):
+        hint = "nothing has to be restored here: seekpoint topics check"
+        raise JournalMismatch("another manifest is there", topic=name, hint=hint)
+    return there
