@@ -67,8 +67,9 @@ class MemoryLog:
 
     def extent(self, partition: int) -> Extent:
         """The same, and where the partition ends with what is hidden."""
-        part = self._parts[partition]
-        return Extent(part.low, part.stable, part.high)
+        end = self._parts[partition].high
+        low, high = self.watermarks(partition)
+        return Extent(low, high, max(end, high))
 
     def read(self, partition: int, start: int, stop: int, keys: Collection[bytes] | None = None) -> Iterator[Batch]:
         """Batches of the records in [start, stop) whose key is in ``keys``."""
