@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
@@ -26,6 +27,13 @@ def log() -> MemoryLog:
 
 
 @pytest.fixture
+async def recovery(log: MemoryLog) -> AsyncIterator[Recovery]:
+    """One that does not wait long."""
+    async with Recovery.in_memory(log, QUICK) as recovery:
+        yield recovery
+
+
+@pytest.fixture
 def owner(log: MemoryLog) -> Owner:
     """Of ``case-1``: two entries can be read, two are hidden."""
     owner = Owner(log.append, 1, "case-1")
@@ -37,9 +45,8 @@ def owner(log: MemoryLog) -> Owner:
     return owner
 
 
-async def test_an_old_state_is_told_from_the_present_one(log: MemoryLog, owner: Owner) -> None:
+async def test_an_old_state_is_told_from_the_present_one(log: MemoryLog, owner: Owner, recovery: Recovery) -> None:
     """The report says how much is hidden, in a field and in a note."""
-    recovery = Recovery.in_memory(log, QUICK)
     found = await recovery.recover("case-1")
     assert (found.state.context, found.report.hidden) == ({"city": "Oslo"}, 2)
     assert any("an open transaction hides 2 offsets from 2 on" in note for note in found.report.notes)
@@ -50,9 +57,8 @@ async def test_an_old_state_is_told_from_the_present_one(log: MemoryLog, owner: 
     assert (found.state.context, found.report.hidden, found.report.notes) == ({"city": "Bern"}, 0, ())
 
 
-async def test_who_needs_the_present_state_gets_an_error(log: MemoryLog, owner: Owner) -> None:
+async def test_who_needs_the_present_state_gets_an_error(log: MemoryLog, owner: Owner, recovery: Recovery) -> None:
     """With its place, and what to do about the transaction."""
-    recovery = Recovery.in_memory(log, QUICK)
     with pytest.raises(TransactionOpen) as caught:
         await recovery.recover("case-1", must_be_current=True)
     assert (caught.value.partition, caught.value.offset, caught.value.end) == (0, 2, 4)
@@ -65,15 +71,16 @@ async def test_who_needs_the_present_state_gets_an_error(log: MemoryLog, owner: 
 
 async def test_a_transaction_that_ends_in_time_only_costs_time(log: MemoryLog, owner: Owner) -> None:
     """The recovery waits for it, and answers the present state."""
-    recovery = Recovery.in_memory(log, replace(QUICK, transaction_wait_s=30.0))
-    threading.Timer(0.1, log.reveal, [0]).start()
-    found = await recovery.recover("case-1")
+    later = threading.Timer(0.1, log.reveal, [0])
+    later.start()
+    async with Recovery.in_memory(log, replace(QUICK, transaction_wait_s=30.0)) as recovery:
+        found = await recovery.recover("case-1")
+    later.join()
     assert (found.state.seq, found.report.hidden) == (3, 0)
 
 
-async def test_what_is_hidden_is_not_proven_absent(log: MemoryLog, owner: Owner) -> None:
+async def test_what_is_hidden_is_not_proven_absent(log: MemoryLog, owner: Owner, recovery: Recovery) -> None:
     """Neither a process, nor a seq, nor an offset; what lies before the transaction is as good as ever."""
-    recovery = Recovery.in_memory(log, QUICK)
     with pytest.raises(TransactionOpen):
         await recovery.recover("case-2")
     with pytest.raises(TransactionOpen):
