@@ -121,8 +121,13 @@ def view_behind_the_logs_beginning(kept: Kept) -> None:
     kept.log.trim(kept.partition, 7)
 
 
+def damaged_row(kept: Kept) -> None:
+    kept.view.damage(kept.partition, KEY)
+
+
 VIEW_FAULTS: dict[Callable[[Kept], None], str] = {
     redis_down: "down",
+    damaged_row: "does not have its hash",
     no_view: "there is none",
     rebuilding: "being rebuilt",
     view_of_another_topic: "another journal topic",

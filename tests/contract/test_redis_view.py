@@ -14,6 +14,7 @@ from redis.crc import key_slot
 
 from own_valkey import OwnValkey, own_valkey
 from seekpoint.consumers.redis_view import RedisView
+from seekpoint.consumers.view_rows import head_check
 from seekpoint.consumers.view_store import Change, Loaded, Pointer, Seen
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.conversation import Conversation
@@ -106,7 +107,7 @@ def test_what_an_earlier_view_left_is_unlinked_a_piece_a_call(
     journal = Journal(store)
     journal.write([Change(key=b"p%d" % number, state=full_state(), whole=True) for number in range(95)])
     old = journal.token.encode()
-    assert sum(old in key for key in _keys(server)) == 95 * 2 + 4
+    assert sum(old in key for key in _keys(server)) == 95 * 2 + 5
     journal.token = store.install(journal.partition, "topic")
     store.put(journal.partition, journal.token, {KEY: (full_state(7), Pointer(1, 1))})
     assert store.ready(journal.partition, journal.token, 7, 1)
@@ -189,7 +190,11 @@ def test_a_view_or_a_state_of_a_newer_format_stops_the_reader(server: OwnValkey,
     journal = Journal(store)
     _write(journal, KEY, 0)
     (heads,) = [key for key in _keys(server) if key.endswith(b":heads")]
-    server.client.hset(heads, KEY, server.client.hget(heads, KEY).replace(b'"v":1', b'"v":99'))
+    (checks,) = [key for key in _keys(server) if key.endswith(b":checks")]
+    newer = server.client.hget(heads, KEY).replace(b'"v":1', b'"v":99')
+    rest = server.client.hget(checks, KEY).split(b":")[1]
+    server.client.hset(heads, KEY, newer)
+    server.client.hset(checks, KEY, head_check(KEY, newer) + b":" + rest)
     with pytest.raises(NewerFormat):
         store.see(journal.partition, KEY)
     with pytest.raises(NewerFormat):

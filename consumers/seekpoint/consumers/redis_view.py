@@ -14,11 +14,14 @@ from seekpoint.consumers import view_scripts as scripts
 from seekpoint.consumers.redis_ import RedisScripts
 from seekpoint.consumers.view_rows import (
     call_fields,
+    check_of,
     fold_fields,
     frame_fields,
+    head_check,
     head_of,
     mail_of,
     message_row,
+    said_sum,
     state_of,
     summary_in,
 )
@@ -114,7 +117,7 @@ class RedisView:
 
     def point(self, partition: int, token: str, pointers: Mapping[bytes, Pointer]) -> bool:
         """Say where checkpoints are. False if the token is another."""
-        packed = _packed([part for key, pointer in pointers.items() for part in (key, _written(pointer))])
+        packed = _packed([part for key, pointer in pointers.items() for part in (key, _written(key, pointer))])
         return self._done(partition, self._run(scripts.POINT, partition, token, packed))
 
     def offsets_from(
@@ -151,20 +154,20 @@ class RedisView:
         _, row, pointer = said
         state = damage = None
         try:
-            state = None if row is None else _state(row)
+            state = None if row is None else _state(key, row)
         except JournalMismatch as exc:
             damage = str(exc.message)
             _logger.warning("the view of %r in partition %d is damaged and not used: %s", key, partition, exc)
-        return Seen(meta, state, None if pointer is None else _read(pointer), damage)
+        return Seen(meta, state, _read(key, pointer), damage)
 
     # --- ViewBrowser --------------------------------------------------------------------------------------------------
     def partitions(self) -> int:
         """The journal's count, as the projector said it; without a view the settings'."""
         if self._partitions is None:
-            said = self._redis.field(self._key(0, "meta"), "partitions")
+            said = self._run(scripts.META, 0)
             if said is None:
                 return self._partitions_else
-            self._partitions = int(said)
+            self._partitions = int(said[6])
         return self._partitions
 
     def offset_of(self, partition: int, key: bytes) -> tuple[ViewMeta | None, int | None]:
@@ -183,7 +186,11 @@ class RedisView:
         meta = _meta(said[0])
         if meta is None:
             return Page(None, ())
-        _, keys, heads = said
+        _, keys, heads, checks = said
+        for key, head, check in zip(keys, heads, checks, strict=True):
+            if head is None or check is None or not check.startswith(head_check(key, head)):
+                _logger.warning("partition %d is not listed: the view of %r is damaged", partition, key)
+                return Page(None, ())
         return Page(meta, tuple(map(summary_in, (partition,) * len(keys), keys, heads)))
 
     def close(self) -> None:
@@ -239,7 +246,7 @@ def _packed(rows: Sequence[Any]) -> bytes:
 
 
 def _row(change: Change) -> list[Any]:
-    """``[key, head, offset, whole, set, removed, messages, mail]``, as the script takes it."""
+    """``[key, head, offset, whole, set, removed, messages, mail, sum of messages]``, as the script takes it."""
     state, values = change.state, change.state.values_json
     if change.whole:
         return _whole_row(change.key, state)
@@ -256,7 +263,8 @@ def _row(change: Change) -> list[Any]:
         call_fields(state, change.call_keys, changed, removed)
     said = [message_row(message) for message in change.messages]
     mail = mail_of(state) if change.mail else False
-    return [change.key, head_of(state), str(state.offset), False, changed, removed, said, mail]
+    summed = str(said_sum(said, len(state.conversation) - len(said))) if said else "0"
+    return [change.key, head_of(state), str(state.offset), False, changed, removed, said, mail, summed]
 
 
 def _whole_row(key: bytes, state: State) -> list[Any]:
@@ -264,7 +272,8 @@ def _whole_row(key: bytes, state: State) -> list[Any]:
     context += frame_fields(state) + fold_fields(state)
     call_fields(state, state.calls, context, [])
     said = [message_row(message) for message in state.conversation.bodies()]
-    return [key, head_of(state), str(state.offset), True, context, [], said, mail_of(state)]
+    summed = str(said_sum(said, 0))
+    return [key, head_of(state), str(state.offset), True, context, [], said, mail_of(state), summed]
 
 
 def _put_pieces(states: Mapping[bytes, tuple[State, Pointer]]) -> Iterator[tuple[list[Any], list[Any]]]:
@@ -272,7 +281,7 @@ def _put_pieces(states: Mapping[bytes, tuple[State, Pointer]]) -> Iterator[tuple
     left = iter(states.items())
     while some := list(_up_to_bytes(islice(left, _PUT_STATES_MAX))):
         rows = [_whole_row(key, state) for key, (state, _) in some]
-        yield rows, [part for key, (_, pointer) in some for part in (key, _written(pointer))]
+        yield rows, [part for key, (_, pointer) in some for part in (key, _written(key, pointer))]
 
 
 def _up_to_bytes(
@@ -291,21 +300,26 @@ def _loaded(partition: int, applied: int | None, rows: Mapping[bytes, Any]) -> L
     damaged: dict[bytes, str] = {}
     for key, row in rows.items():
         try:
-            states[key] = _state(row)
+            states[key] = _state(key, row)
         except JournalMismatch as exc:
             damaged[key] = str(exc.message)
             _logger.error("the view of %r in partition %d is damaged: %s", key, partition, exc)
     return Loaded(applied, states, damaged)
 
 
-def _state(row: Sequence[Any]) -> State:
-    head, mail, context, messages = row
-    return state_of(head, mail, context, messages)
+def _state(key: bytes, row: Sequence[Any]) -> State:
+    head, mail, context, messages, check, offset = row
+    if check != check_of(key, head, mail, context, messages):
+        raise JournalMismatch("a process in the view does not have its hash: something was changed or lost")
+    state = state_of(head, mail, context, messages)
+    if offset is None or int(offset) != state.offset:
+        raise JournalMismatch("the view's index of offsets has another offset than the process", found=offset)
+    return state
 
 
 def _meta(said: Sequence[bytes | None]) -> ViewMeta | None:
     """A view of an older fold is none: whoever keeps it makes it anew. ``NewerFormat`` for one of a newer fold."""
-    version, token, applied, topic_id, leader_epoch, fold = ((part or b"").decode() for part in said)
+    version, token, applied, topic_id, leader_epoch, fold = ((part or b"").decode() for part in said[:6])
     if int(version) > _FORMAT:
         raise NewerFormat("a view of a newer format", found=int(version), known=_FORMAT)
     if int(fold or 1) > FOLD_VERSION:
@@ -316,10 +330,15 @@ def _meta(said: Sequence[bytes | None]) -> ViewMeta | None:
     return ViewMeta(token, int(applied) if applied else None, topic_id, int(leader_epoch))
 
 
-def _written(pointer: Pointer) -> str:
-    return f"{pointer.position}:{pointer.floor}"
+def _written(key: bytes, pointer: Pointer) -> bytes:
+    said = b"%d:%d" % pointer
+    return said + b":" + head_check(key, said)
 
 
-def _read(pointer: bytes) -> Pointer:
-    position, floor = pointer.split(b":")
+def _read(key: bytes, written: bytes | None) -> Pointer | None:
+    """The pointer; None for one that does not have its hash: its floor would hide entries."""
+    said, _, check = (written or b"").rpartition(b":")
+    if not said or check != head_check(key, said):
+        return None
+    position, floor = said.split(b":")
     return Pointer(int(position), int(floor))

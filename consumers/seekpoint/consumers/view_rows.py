@@ -1,17 +1,22 @@
 """A state as what a view keeps of it: a head, the mail, the context's fields, the conversation's messages.
 
 The head has everything that is small, as one JSON object without what is at its default; the mail (mailbox and
-remembered ids) is apart because it may be a megabyte and seldom changes. The head counts values and messages: a
-state that lost some of them is seen.
+remembered ids) is apart because it may be a megabyte and seldom changes. The head counts values, messages and calls: a
+writer that leaves some out is seen. A check beside it is a hash of the head and a sum over everything else: a row of
+which something was changed, lost or added is seen. A batch changes the sum by what it changes. It guards against
+accidents: it holds no secret.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from operator import attrgetter
+from hashlib import sha1
+from itertools import count
+from operator import attrgetter, mul
 from typing import Any
 from uuid import UUID
+from zlib import crc32
 
 import orjson
 
@@ -25,7 +30,19 @@ from seekpoint.schemas.parts import mail_row
 from seekpoint.schemas.state import COUNTERS, FOLD_VERSION, Draft, State
 from seekpoint.schemas.state_json import fold_row, frame_row, owed_of, restore_whole
 
-__all__ = ["call_fields", "fold_fields", "frame_fields", "head_of", "mail_of", "message_row", "state_of", "summary_in"]
+__all__ = [
+    "call_fields",
+    "check_of",
+    "fold_fields",
+    "frame_fields",
+    "head_check",
+    "head_of",
+    "mail_of",
+    "message_row",
+    "said_sum",
+    "state_of",
+    "summary_in",
+]
 
 _OPTIONAL = ("first_offset", "owner_node", "owner_boot", "result_json", "last_kind")
 _COUNTS = ("epoch", "seq", "invocations", *COUNTERS)
@@ -33,6 +50,8 @@ _optional = attrgetter(*_OPTIONAL)
 _counts = attrgetter(*_COUNTS)
 _NO_LINEAGE = Draft().lineage  # that very one, which most have: comparing it takes longer than looking
 _dumps = orjson.dumps
+_MODULUS = 1 << 52
+"""Of sums: Lua's numbers are exact up to there."""
 
 Row = Sequence[Any]
 _CALL, _FRAME, _FOLD = b"\xff", b"\xfe", b"\xfd"
@@ -113,6 +132,32 @@ def message_row(said: MessageSaid) -> bytes:
     return _dumps(row)
 
 
+def said_sum(messages: Iterable[bytes], start: int) -> int:
+    """What messages from position ``start`` on add to a row's sum: CRC-32 times position, as Fletcher's checksum.
+
+    A conversation may have ten thousand of them: 0.2 µs each.
+    """
+    total: int = sum(map(mul, map(crc32, messages), count(start + 1)))
+    return total % _MODULUS
+
+
+def check_of(key: bytes, head: bytes, mail: bytes | None, context: Sequence[bytes], messages: Sequence[bytes]) -> bytes:
+    """The check that a row with these parts has: ``HASH:SUM``. ``view_scripts`` makes the same one of each change."""
+    total = said_sum(messages, 0) + (_digest(key, mail) if mail else 0)
+    for name, value in zip(context[::2], context[1::2], strict=True):
+        total += _digest(name, value)
+    return b"%b:%d" % (head_check(key, head), total % _MODULUS)
+
+
+def head_check(key: bytes, head: bytes) -> bytes:
+    """The first part of a row's check: lists read nothing but heads."""
+    return sha1(key + b"\0" + head, usedforsecurity=False).hexdigest()[:13].encode()
+
+
+def _digest(name: bytes, value: bytes) -> int:
+    return int(sha1(name + b"\0" + value, usedforsecurity=False).hexdigest()[:13], 16)
+
+
 def state_of(head: bytes, mail: bytes | None, context: Sequence[bytes], messages: Iterable[bytes]) -> State:
     """The state again, exactly. ``context`` is field, value, field, value.
 
@@ -132,11 +177,11 @@ def state_of(head: bytes, mail: bytes | None, context: Sequence[bytes], messages
         }
         found = (len(content["context"]), len(content["conversation"]), len(content["calls"]))
         if found != (row.get("values", 0), row.get("messages", 0), row.get("calls", 0)):
-            raise ValueError("other values, messages or calls than its head counts")
+            raise ValueError("other values, messages or calls than its head counts: its writer left something out")
         draft = Draft()
         restore_whole(draft, whole)
     except (LookupError, TypeError, ValueError, AttributeError) as exc:
-        raise JournalMismatch("the view lost a part of a state", cause=repr(exc)[:200]) from exc
+        raise JournalMismatch("a process in the view is no state", cause=repr(exc)[:200]) from exc
     return draft.freeze()
 
 

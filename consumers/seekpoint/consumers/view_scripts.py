@@ -42,12 +42,21 @@ class Script:
 
 _ALIVE = r"""
 local base = ARGV[1]
-local meta = redis.call('HMGET', KEYS[1], 'format', 'token', 'applied', 'topic_id', 'leader_epoch', 'fold')
+local meta = redis.call('HMGET', KEYS[1], 'format', 'token', 'applied', 'topic_id', 'leader_epoch', 'fold',
+  'partitions', 'check')
 local at = base .. (meta[2] or '') .. ':'
+local function stamp(applied, epoch)
+  local said = {meta[2], applied, meta[4], epoch, meta[6], meta[7]}
+  for n = 1, 6 do said[n] = said[n] or '' end
+  return redis.sha1hex(table.concat(said, '\0'))
+end
 -- A view that lost one of its indexes (to eviction, to a person) is no view: it would say "no such process".
 local size = redis.call('HLEN', at .. 'heads')
-local whole = meta[2] and size == redis.call('ZCARD', at .. 'offsets') + 1
-  and size == redis.call('ZCARD', at .. 'names') + 1
+local whole = tonumber(meta[1] or '') and meta[2] and size == redis.call('ZCARD', at .. 'offsets') + 1
+  and size == redis.call('ZCARD', at .. 'names') + 1 and meta[8] == stamp(meta[3], meta[5])
+local function advance(applied, epoch)
+  redis.call('HSET', KEYS[1], 'applied', applied, 'leader_epoch', epoch, 'check', stamp(applied, epoch))
+end
 """
 
 _CHANGE = r"""
@@ -56,18 +65,42 @@ local function many(command, key, list)
     redis.call(command, key, unpack(list, first, math.min(first + 3999, #list)))
   end
 end
+-- What a row's fields add up to: Lua's numbers are exact up to 2^53. view_rows.py does the same.
+local modulus = 4503599627370496
+local function digest(name, value)
+  return tonumber(string.sub(redis.sha1hex(name .. '\0' .. value), 1, 13), 16)
+end
+local function without(sum, key, names, step)
+  for first = 1, #names, 4000 * step do
+    local some = {}
+    for n = first, math.min(first + 4000 * step - 1, #names), step do some[#some + 1] = names[n] end
+    for n, value in ipairs(redis.call('HMGET', key, unpack(some))) do
+      if value then sum = (sum - digest(some[n], value)) % modulus end
+    end
+  end
+  return sum
+end
 local function change(packed)
   -- Redis refuses a script for want of memory at its first write only, and only if that write takes memory: this one.
   redis.call('HSET', KEYS[1], 'format', meta[1])
-  local heads, offsets, names = {}, {}, {}
+  local heads, checks, offsets, names = {}, {}, {}, {}
   for _, row in ipairs(cmsgpack.unpack(packed)) do
     local key, whole, mail = row[1], row[4], row[8]
     local context, conversation = at .. 'c:' .. key, at .. 'm:' .. key
+    local sum = tonumber(row[9])
     if whole then
       redis.call('UNLINK', context, conversation)
       names[#names + 1] = '0'
       names[#names + 1] = key
+    else
+      local old = string.match(redis.call('HGET', at .. 'checks', key) or '', ':(%d+)')
+      sum = (sum + tonumber(old or 0)) % modulus
+      sum = without(without(sum, context, row[5], 2), context, row[6], 1)
+      if mail then sum = without(sum, at .. 'mails', {key}, 1) end
     end
+    for n = 1, #row[5], 2 do sum = (sum + digest(row[5][n], row[5][n + 1])) % modulus end
+    if mail and mail ~= '' then sum = (sum + digest(key, mail)) % modulus end
+    sum = string.format('%.0f', sum)
     many('HSET', context, row[5])
     many('HDEL', context, row[6])
     many('RPUSH', conversation, row[7])
@@ -78,10 +111,13 @@ local function change(packed)
     end
     heads[#heads + 1] = key
     heads[#heads + 1] = row[2]
+    checks[#checks + 1] = key
+    checks[#checks + 1] = string.sub(redis.sha1hex(key .. '\0' .. row[2]), 1, 13) .. ':' .. sum
     offsets[#offsets + 1] = row[3]
     offsets[#offsets + 1] = key
   end
   many('HSET', at .. 'heads', heads)
+  many('HSET', at .. 'checks', checks)
   many('ZADD', at .. 'offsets', offsets)
   many('ZADD', at .. 'names', names)
 end
@@ -95,7 +131,8 @@ local old = redis.call('HGET', KEYS[1], 'token')
 if old then redis.call('SADD', base .. 'old', old) end
 redis.call('DEL', KEYS[1])
 redis.call('HSET', KEYS[1], 'format', ARGV[3], 'token', token, 'topic_id', ARGV[4], 'leader_epoch', '-1',
-  'partitions', ARGV[5], 'fold', ARGV[6])
+  'partitions', ARGV[5], 'fold', ARGV[6], 'check',
+  redis.sha1hex(table.concat({token, '', ARGV[4], '-1', ARGV[6], ARGV[5]}, '\0')))
 redis.call('HSET', base .. token .. ':heads', '\0', '')
 return 1
 """)
@@ -107,7 +144,7 @@ WRITE = Script(
     + r"""
 if not whole or meta[2] ~= ARGV[2] or meta[3] ~= ARGV[3] then return false end
 change(ARGV[6])
-redis.call('HSET', KEYS[1], 'applied', ARGV[4], 'leader_epoch', ARGV[5])
+advance(ARGV[4], ARGV[5])
 return redis.call('SCARD', base .. 'old')
 """
 )
@@ -128,7 +165,7 @@ READY = Script(
     + r"""
 if not whole or meta[2] ~= ARGV[2] or (meta[3] and meta[3] ~= ARGV[3]) then return false end
 if ARGV[5] ~= '' and size ~= tonumber(ARGV[5]) + 1 then return false end
-redis.call('HSET', KEYS[1], 'applied', ARGV[3], 'leader_epoch', ARGV[4])
+advance(ARGV[3], ARGV[4])
 return redis.call('SCARD', base .. 'old')
 """
 )
@@ -148,7 +185,8 @@ local function process(key)
   local head = redis.call('HGET', at .. 'heads', key)
   if not head then return false end
   return {head, redis.call('HGET', at .. 'mails', key), redis.call('HGETALL', at .. 'c:' .. key),
-    redis.call('LRANGE', at .. 'm:' .. key, 0, -1)}
+    redis.call('LRANGE', at .. 'm:' .. key, 0, -1), redis.call('HGET', at .. 'checks', key),
+    redis.call('ZSCORE', at .. 'offsets', key)}
 end
 """
 
@@ -221,8 +259,8 @@ PAGE = Script(
     + r"""
 if not whole then return false end
 local keys = redis.call('ZRANGEBYLEX', at .. 'names', ARGV[2], ARGV[3], 'LIMIT', '0', ARGV[4])
-if #keys == 0 then return {meta, keys, {}} end
-return {meta, keys, redis.call('HMGET', at .. 'heads', unpack(keys))}
+if #keys == 0 then return {meta, keys, {}, {}} end
+return {meta, keys, redis.call('HMGET', at .. 'heads', unpack(keys)), redis.call('HMGET', at .. 'checks', unpack(keys))}
 """
 )
 
@@ -238,7 +276,7 @@ for _, key in ipairs(keys) do
 end
 if #keys > 0 then redis.call('HDEL', at .. 'heads', unpack(keys)) end
 if redis.call('EXISTS', at .. 'heads') == 0 then
-  redis.call('UNLINK', at .. 'offsets', at .. 'names', at .. 'mails', at .. 'pointers')
+  redis.call('UNLINK', at .. 'offsets', at .. 'names', at .. 'mails', at .. 'pointers', at .. 'checks')
   redis.call('SREM', base .. 'old', token)
 end
 return redis.call('SCARD', base .. 'old')

@@ -190,7 +190,7 @@ class ViewBrowser(ViewStore, Protocol):
     def page(self, partition: int, after: bytes, prefix: bytes, count: int) -> Page:
         """The ``count`` first processes whose keys begin with ``prefix`` and come after ``after``, by key.
 
-        No conversation and no context is read.
+        No conversation and no context is read. A damaged head makes it a page of no view: nothing is left out silently.
         """
 
     def close(self) -> None:
