@@ -7,7 +7,15 @@ from typing import Protocol
 
 import pytest
 
-from seekpoint.consumers.checkpoints import FLOOR_KEY, Checkpoint, CheckpointReader, Floor, Saved, read_partition
+from seekpoint.consumers.checkpoints import (
+    FLOOR_KEY,
+    Checkpoint,
+    CheckpointReader,
+    Floor,
+    Saved,
+    digest_of,
+    read_partition,
+)
 from seekpoint.schemas.errors import JournalUnavailable, LogTruncated
 from seekpoint.schemas.state import new_state
 
@@ -131,13 +139,18 @@ class CheckpointsContract:
         """The newest checkpoint of each process, and the newest floor; only what is new is read."""
         kept.write(1, [(b"a", snapshot("a")), (b"b", snapshot("b")), (FLOOR_KEY, floor(3)), (b"a", snapshot("a"))])
         known = read_partition(kept.reader, 1)
-        assert known.saved == {b"a": Saved(-1, 3), b"b": Saved(-1, 1)}
+        assert known.saved == {b"a": saved(3), b"b": saved(1)}
         assert known.floor is not None
         assert (known.floor.offset, known.position) == (3, 4)
         kept.write(1, [(b"b", None), (FLOOR_KEY, floor(7))])
         assert read_partition(kept.reader, 1, known) is known
-        assert known.saved == {b"a": Saved(-1, 3)}
+        assert known.saved == {b"a": saved(3)}
         assert (known.floor.offset, known.position) == (7, 6)
+
+
+def saved(position: int) -> Saved:
+    """What is known of the checkpoint of a new process, written at ``position``."""
+    return Saved(-1, position, -1, digest_of(new_state()))
 
 
 def snapshot(process_id: str) -> bytes:
