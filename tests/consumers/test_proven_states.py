@@ -171,6 +171,25 @@ def test_a_state_that_nothing_proves_is_never_saved(kept: Bench) -> None:
     assert {key for _, key, _ in records} - {b"case-18", FLOOR_KEY} == {b"case-20"}
 
 
+@pytest.mark.parametrize("has_more", [False, True])
+def test_a_state_that_nothing_proves_is_not_saved_by_the_next_assignment_either(kept: Bench, has_more: bool) -> None:
+    """A projection that is prepared again goes on with what the former one remembered: all in it is proven."""
+    assert kept.floor is not None
+    kept.log.trim(0, kept.floor)
+    position = next(at for at, key, _ in kept.kept.records(0, 0, kept.kept.end(0)) if key == KEY)
+    kept.kept.corrupt(0, position, b"junk")
+    kept.view.forge(0, KEY, forged(viewed(kept), n="1000000"))
+    kept.owner.update("m", "1")
+    first = kept.projection()
+    assert kept.project(first)
+    second = kept.projection(cache=first.cache)
+    if has_more:
+        kept.owner.update("m", "2")
+        assert kept.project(second)
+    kept.save(second)
+    assert KEY not in {key for _, key, _ in kept.kept.records(0, position + 1, kept.kept.end(0))}
+
+
 def test_a_process_of_which_nothing_whole_is_left_stops_its_partition(kept: Bench) -> None:
     """Checkpoint and row damaged, log trimmed: a person has to look."""
     assert kept.floor is not None

@@ -15,6 +15,7 @@ from seekpoint.consumers.memory_checkpoints import MemoryCheckpoints
 from seekpoint.consumers.memory_view import MemoryView
 from seekpoint.consumers.projection import PartitionProjection
 from seekpoint.consumers.source import Source
+from seekpoint.consumers.state_cache import StateCache
 from seekpoint.schemas.errors import UndecodableRecord
 from seekpoint.schemas.log import Record
 from seekpoint.schemas.memory_log import MemoryLog
@@ -68,7 +69,14 @@ class Bench:
         self.poison: list[tuple[Record, UndecodableRecord]] = []
         self.owner = Owner(self.log.append, 1, "case-17")
 
-    def projection(self, *, ready: bool = True, hint: int = 0, cadence: Cadence | None = None) -> PartitionProjection:
+    def projection(
+        self,
+        *,
+        ready: bool = True,
+        hint: int = 0,
+        cadence: Cadence | None = None,
+        cache: StateCache | None = None,
+    ) -> PartitionProjection:
         source = Source(
             log=self.log,
             topic_id=TOPIC,
@@ -83,7 +91,7 @@ class Bench:
             wall_clock=lambda: time.time() + self.later_s,
             finished_content_s=self.finished_content_s,
         )
-        made = PartitionProjection(0, source, hint=hint)
+        made = PartitionProjection(0, source, hint=hint, cache=cache)
         if ready:
             assert made.prepare() or made.prepare()
         return made

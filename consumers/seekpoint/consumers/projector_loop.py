@@ -14,6 +14,7 @@ from seekpoint.consumers.checkpoint_wishes import Wishes
 from seekpoint.consumers.checkpoint_writer import Save
 from seekpoint.consumers.kafka_group import Fetched, KafkaGroup
 from seekpoint.consumers.projection import PartitionProjection
+from seekpoint.consumers.proven_states import NothingProven
 from seekpoint.consumers.source import Source
 from seekpoint.consumers.state_cache import StateCache
 from seekpoint.schemas.dataclass import dataclass
@@ -215,6 +216,8 @@ class ProjectorLoop:
             return
         try:
             self._project_records(projection, fetched)
+        except NothingProven:
+            raise
         except JournalGap:  # trimmed while it was read: whether that is a gap, the newest floor tells
             projection.reload(anew=True)
 

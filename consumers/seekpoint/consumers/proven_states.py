@@ -15,9 +15,13 @@ from seekpoint.consumers.view_store import Change, Loaded
 from seekpoint.schemas.errors import JournalGap
 from seekpoint.schemas.state import State
 
-__all__ = ["ProvenStates"]
+__all__ = ["NothingProven", "ProvenStates"]
 
 _logger = logging.getLogger("seekpoint.consumers")
+
+
+class NothingProven(JournalGap):
+    """Nothing whole is left of a process: no newer floor stands for it, so to look again does not help."""
 
 
 class ProvenStates:
@@ -64,7 +68,12 @@ class ProvenStates:
         return proven | anew, changes
 
     def keep(self, key: bytes, state: State) -> None:
-        """Remember what was folded on a proven state; of those that have to go for it, the digest if none is saved."""
+        """Remember what was folded on a proven state; of those that have to go for it, the digest if none is saved.
+
+        What nothing proves is not remembered: the memory outlives a preparation, and all in it counts as proven.
+        """
+        if key in self.unproven:
+            return
         for other, evicted in self._cache.put(key, state):
             if evicted.offset > self._evidence.saved_offset(other):
                 self._cache.digests[other] = digest_of(evicted)
@@ -93,7 +102,7 @@ class ProvenStates:
         partition, process_id = self._partition, key.decode(errors="replace")
         if found is None:
             text = "checkpoint and view are damaged, and the beginning of the log is gone"
-            raise JournalGap(text, partition=partition, process_id=process_id)
+            raise NothingProven(text, partition=partition, process_id=process_id)
         if key not in self.unproven:
             self.unproven.add(key)
             text = "partition %d: the checkpoint of %r is damaged and the log was trimmed: only the view has a state"
