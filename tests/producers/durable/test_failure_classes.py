@@ -103,6 +103,16 @@ def test_the_first_run_raises_what_a_replay_raises() -> None:
         assert type(same_failure(error, text, PLAIN)) is type(remembered_failure(text))
 
 
+def test_an_attribute_in_a_record_hides_no_fact_of_an_error() -> None:
+    """Facts and message are attributes too: what is shown is the error's own, and it can be shown."""
+    data = {"facts": [["key", "k"]], "attributes": {"facts": 5, "message": 7}}
+    kind = f"{EffectFailed.__module__}:EffectFailed"
+    made = remembered_failure(json.dumps({"type": kind, "message": "no", "data": data}))
+    assert isinstance(made, EffectFailed)
+    assert (made.message, made.facts) == ("no", {"key": "k"})
+    assert str(made).startswith("no (key=k)")
+
+
 @pytest.mark.parametrize("wrong", [SystemExit, KeyboardInterrupt, int, "ValueError", ValueError("x"), None])
 def test_only_exception_classes_can_be_registered(wrong: Any) -> None:
     """What ends a program is never recorded."""

@@ -90,6 +90,7 @@ def rebuilt(kind: type[Exception], message: str, data: Mapping[str, Any]) -> Exc
         if isinstance(made, SeekpointError):
             facts = {str(name): value for name, value in data.get("facts", ())}
             SeekpointError.__init__(made, message, hint=facts.pop("hint", None) or data.get("hint"), **facts)
+            return made  # its attributes are its facts: whatever else a record names would hide them
         attributes = data.get("attributes", {}).items()
         made.__dict__.update({name: value for name, value in attributes if _is_free(kind, base, name)})
     except Exception:  # the record is damaged, or was never one of this class
