@@ -31,7 +31,7 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.clock import now_us
 from seekpoint.schemas.codec import encode_within
 from seekpoint.schemas.dataclass import dataclass
-from seekpoint.schemas.entry import Entry, new_id
+from seekpoint.schemas.entry import Entry, new_id, process_key
 from seekpoint.schemas.errors import (
     AlreadyOpen,
     Cancelled,
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 __all__ = ["Opener", "Opening", "Wish"]
 
 _LOOK_AGAIN_S = 0.25
+_OFFSET_MAX = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,16 +198,28 @@ class Opener:
         parent = (await self._recovery.recover(wish.parent_id, at_seq=wish.parent_seq, must_be_current=now)).state
         if parent.content_dropped:  # the log may have it yet: as it was right before the end
             parent = (await self._recovery.recover(wish.parent_id, at_seq=parent.seq - 1)).state
-        content, limit = parent.content_json(), self._reader.limits.record_bytes
-        if len(content.encode()) > limit:
+        forked = b.Forked(wish.parent_id, parent.seq, parent.content_json())
+        if (ran := parent.agent) is not None:
+            forked = replace(
+                forked, agent=ran.name, version=ran.version, definition=ran.definition, input=ran.input_json
+            )
+        self._check_fits(wish, forked)
+        return forked
+
+    def _check_fits(self, wish: Wish, forked: b.Forked) -> None:
+        cause, some_id = wish.cause, new_id()
+        entry = Entry(
+            some_id, wish.process_id, 1, 1, some_id, _OFFSET_MAX, now_us(), cause.actor, cause.caused_by,
+            cause.correlation_id, forked,
+        )  # fmt: skip
+        limits = self._reader.limits
+        try:
+            encode_within(entry, process_key(wish.process_id), limits)
+        except LimitExceeded as exc:
             raise LimitExceeded(
-                "the parent's content is larger than the journal's record limit",
-                process_id=wish.process_id, parent_id=wish.parent_id, limit=limit,
-            )  # fmt: skip
-        forked = b.Forked(wish.parent_id, parent.seq, content)
-        if (ran := parent.agent) is None:
-            return forked
-        return replace(forked, agent=ran.name, version=ran.version, definition=ran.definition, input=ran.input_json)
+                "the parent's content and input are larger than the journal's record limit",
+                process_id=wish.process_id, parent_id=wish.parent_id, limit=limits.record_bytes,
+            ) from exc  # fmt: skip
 
     async def _seed(self, process: Process, inherited: b.Forked) -> None:
         try:

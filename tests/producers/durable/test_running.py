@@ -24,6 +24,7 @@ from seekpoint.schemas.errors import (
     ReplayDivergence,
     UnserializableValue,
 )
+from seekpoint.schemas.limits import Limits
 
 
 def lives(log: MemoryLog) -> list[str]:
@@ -273,6 +274,23 @@ async def test_a_fork_of_an_agents_process_goes_on_from_there(node: Node) -> Non
     world.break_at = None
     assert await node.run(refunder(world), "child") == {"paid": "pay done"}
     assert world.done == ["find", "pay"]
+
+
+async def test_a_fork_whose_input_does_not_fit_beside_the_content_uses_up_no_id() -> None:
+    """It is refused before the id is claimed: claimed, it would begin anew, without an input."""
+    log = MemoryLog(partitions=1, limits=Limits(record_bytes=2_000, state_bytes=8_000))
+
+    @agent("large")
+    async def run(process: Process, given: str) -> None:
+        await process.update("a", "x" * 1_200)
+        raise ValueError("stop here")
+
+    async with Node.in_memory(log) as node:
+        with pytest.raises(ValueError, match="stop here"):
+            await node.run(run, "p", "y" * 1_200)
+        with pytest.raises(LimitExceeded, match="content and input"):
+            await node.fork("p", "child")
+        assert not (await node.recover("child", missing_ok=True)).known
 
 
 async def test_a_fork_of_what_was_before_the_agent_began_is_nobodys(node: Node) -> None:
