@@ -354,11 +354,15 @@ class Node:
     async def approve(
         self, process_id: str, gate: str, *, reason: str | None = None, actor: str | None = None
     ) -> bytes:
-        """Say yes to a gate: by its name, or by its key if no other gate of that name is meant. The signal's id."""
+        """Say yes to a gate: by its name, or by its key if no other gate of that name is meant. The signal's id.
+
+        A mailbox that is full of signals has room for an answer by an open gate's key (``state.waits_for``), not by the
+        name; ``is_delivered`` tells. ``seekpoint approve`` looks the key up.
+        """
         return await self.signal(process_id, gate, verdict_payload(True, self._scrubbed(reason)), actor=actor)
 
     async def deny(self, process_id: str, gate: str, *, reason: str | None = None, actor: str | None = None) -> bytes:
-        """Say no to a gate. The signal's id, once it is in the log."""
+        """Say no to a gate, as ``approve`` says yes. The signal's id, once it is in the log."""
         return await self.signal(process_id, gate, verdict_payload(False, self._scrubbed(reason)), actor=actor)
 
     async def cancel(self, process_id: str, reason: str | None = None, *, actor: str | None = None) -> bytes:
