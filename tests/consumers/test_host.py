@@ -54,6 +54,14 @@ def test_a_process_that_was_killed_has_died(other: subprocess.Popen[bytes]) -> N
     assert has_died(process)
 
 
+@pytest.mark.parametrize("pid", [1 << 31, 1 << 70])
+def test_of_a_number_that_no_process_has_nothing_is_told(pid: int) -> None:
+    """Anybody may have written the heartbeat: it stops nobody from opening a process."""
+    mine = this_process()
+    assert mine is not None
+    assert not has_died(replace(mine, pid=pid))
+
+
 def test_an_id_that_is_used_again_is_another_process(other: subprocess.Popen[bytes]) -> None:
     """It started at another time."""
     process = named(other)

@@ -46,7 +46,7 @@ def has_died(process: HostProcess | None) -> bool:
         seen = _seen(process.pid)
         if seen is None:
             return not _exists(process.pid)  # a /proc may hide what is another user's
-    except (OSError, ValueError, IndexError):
+    except (OSError, ValueError, IndexError, OverflowError):  # the last: of a number that no process has
         return False
     return seen[0] or seen[1] != process.started
 
