@@ -41,6 +41,29 @@ def test_steps_shows_every_call_of_every_turn(seekpoint: Shell, log: MemoryLog) 
     assert len(shown) == len(calls) + 1
 
 
+def test_steps_shows_the_attempts_that_nobody_asked_for(seekpoint: Shell, log: MemoryLog) -> None:
+    """A transient error is tried again by default, and nothing of it is hidden."""
+    runs: list[int] = []
+
+    async def flaky(*asked: Any) -> str:
+        runs.append(1)
+        if len(runs) % 2:
+            raise ConnectionError("reset by the other side")
+        return "found"
+
+    async def work(node: Node) -> None:
+        async with node.open("p") as process:
+            await process.step("look", flaky)
+            await process.decide("plan", flaky, {})
+
+    on(log, work)
+    calls = seekpoint("steps", "p", "--json").json["calls"]
+    assert [[one["outcome"] for one in call["attempts"]] for call in calls] == [["retry", "succeeded"]] * 2
+    assert {call["attempts"][0]["error"]["message"] for call in calls} == {"reset by the other side"}
+    rows = [line.split()[:4] for line in seekpoint("steps", "p").out.splitlines()[1:]]
+    assert rows == [["look:1", "step", "succeeded", "2"], ["plan:1", "decision", "succeeded", "2"]]
+
+
 def test_a_key_that_only_looks_like_a_turn_is_none(seekpoint: Shell, log: MemoryLog) -> None:
     """What Unicode calls a digit is not always a number."""
 

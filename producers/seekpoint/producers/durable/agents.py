@@ -12,6 +12,8 @@ from hashlib import blake2b
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
+from seekpoint.producers.durable.retries import Retry
+from seekpoint.producers.durable.terms import retry_of
 from seekpoint.producers.errands import in_own_thread
 from seekpoint.schemas.errors import InvalidName, Refused
 
@@ -37,6 +39,8 @@ class Agent:
     run: Run
     pinned: bool = False
     """A process that began under another definition is not resumed (``ReplayDivergence``, kind ``definition``)."""
+    retry_steps: Retry | None = None
+    """How its steps and decisions without ``retry`` are tried again; None: three attempts for transient errors."""
 
     def __call__(self, process: Process, input: Any = None) -> Awaitable[Any]:  # the word users know
         """The code itself, as it is: for tests, and for an agent that calls another one's code."""
@@ -48,11 +52,13 @@ class Agent:
         return blake2b(_source_of(self.run).encode("utf-8", "replace"), digest_size=16).hexdigest()
 
 
-def agent(name: str, version: str | int = "1", *, pinned: bool = False) -> Callable[[Run | Plain], Agent]:
+def agent(
+    name: str, version: str | int = "1", *, pinned: bool = False, retry_steps: Retry | None = None
+) -> Callable[[Run | Plain], Agent]:
     """Make an agent of ``async def run(process, input)``; a plain ``def`` runs in a thread, with a ``SyncProcess``.
 
     ``version`` is yours to count; claims record it, beside a digest of the code. ``pinned``: a process that began under
-    another digest is not resumed.
+    another digest is not resumed. ``retry_steps``: the ``Retry`` of its steps and decisions that have none.
 
     >>> @agent("greeter", version=2)
     ... async def greeter(process, input):
@@ -63,10 +69,12 @@ def agent(name: str, version: str | int = "1", *, pinned: bool = False) -> Calla
     if type(name) is not str or not 1 <= len(name) <= _NAME_CHARACTERS_MAX or not name.isprintable():
         raise InvalidName("an agent's name is a text of 1 to 200 printable characters", name=repr(name)[:80])
 
+    retry_of(retry_steps)
+
     def made(run: Run | Plain) -> Agent:
         if not callable(run):
             raise InvalidName("an agent is made of a function", name=name, found=type(run).__name__)
-        return Agent(name, str(version), in_own_thread(run) if _is_plain(run) else cast(Run, run), pinned)
+        return Agent(name, str(version), in_own_thread(run) if _is_plain(run) else cast(Run, run), pinned, retry_steps)
 
     return made
 

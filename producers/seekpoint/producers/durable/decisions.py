@@ -17,7 +17,7 @@ from seekpoint.producers.durable.digest import arguments_text, text_digest
 from seekpoint.producers.durable.failures import told
 from seekpoint.producers.durable.prompts import Prompts, first_difference, requests_in
 from seekpoint.producers.durable.retries import Retry
-from seekpoint.producers.durable.steps import Attempts, Work, answered, dumped, failed
+from seekpoint.producers.durable.steps import Attempts, Work, answered, default_retry, dumped, failed
 from seekpoint.producers.durable.terms import callable_of, name_of, retry_of, seconds
 from seekpoint.producers.durable.usage import Usage, model_in, usage_in
 from seekpoint.schemas import bodies as b
@@ -65,6 +65,8 @@ class DecisionCalls:
         version of prompts and rules in force, by default the version of the agent that asks. ``estimate`` is held
         against the budget before: ``{"usd": "0.10", "tokens": 4000}``.
 
+        Without ``retry`` it is tried again as a step is, and each attempt is charged to the budget.
+
         Raises what ``call`` raised; ``ReplayDivergence`` of kind ``prompt`` for another request than was recorded, and
         as ``step`` does; ``BudgetExceeded``.
         """
@@ -84,8 +86,8 @@ class DecisionCalls:
             if record.status == "failed":
                 return process.in_order(place, failed, record, process.process_id, place.key)
         work = Work(
-            name, digest, text, callable_of(call, name), (request,), {}, retry_of(retry), seconds(timeout), estimate,
-            _MODEL_CALL,
+            name, digest, text, callable_of(call, name), (request,), {},
+            retry_of(retry, default_retry(process)), seconds(timeout), estimate, _MODEL_CALL,
         )  # fmt: skip
         _check_usage(usage)
         if self._prompts is None:

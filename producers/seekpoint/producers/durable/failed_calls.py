@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TypeVar
 
-__all__ = ["failed_calls", "tagged"]
+__all__ = ["failed_calls", "is_tagged", "tagged"]
 
 E = TypeVar("E", bound=BaseException)
 
@@ -18,6 +18,11 @@ def tagged(error: E, key: str) -> E:
     with suppress(Exception):  # a class that takes no attributes
         setattr(error, _KEY, key)
     return error
+
+
+def is_tagged(error: BaseException) -> bool:
+    """Whether ``error`` itself is what a call raised to the code, not one that the code raised from it."""
+    return isinstance(getattr(error, _KEY, None), str)
 
 
 def failed_calls(error: BaseException | None, depth: int = 0) -> list[str]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Final
 
+from seekpoint.producers.durable.transient import is_transient
 from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import InvalidSetting, LimitExceeded, UnserializableValue
 
-__all__ = ["ONCE", "Retry"]
+__all__ = ["ONCE", "TRANSIENT", "Retry"]
 
 _NEVER: Final = (UnserializableValue, LimitExceeded)
 """The work was done, only its result cannot be journaled: doing it again gives the same."""
@@ -18,8 +19,10 @@ _NEVER: Final = (UnserializableValue, LimitExceeded)
 class Retry:
     """How often a call may be tried, and the wait between: ``backoff_s * factor ** n``, capped, with jitter.
 
-    ``non_retryable`` and exceptions whose attribute ``retryable`` is False end it at once. A takeover in the middle of
-    an attempt never ends it: whoever resumes has at least one attempt.
+    ``non_retryable`` and exceptions whose attribute ``retryable`` is False end it at once; with ``only_transient`` so
+    do all but errors of a connection, a time-out, or a server that is busy. A step or a decision whose server named the
+    seconds to wait (``Retry-After``) waits at least that long, within ``backoff_max_s``. A takeover in the middle of an
+    attempt never ends it: whoever resumes has at least one attempt.
 
     >>> Retry(attempts=4, jitter=0).waits_s()
     [1.0, 2.0, 4.0]
@@ -32,6 +35,8 @@ class Retry:
     jitter: float = 0.1
     """The share of a wait that chance adds or takes: many that failed together do not come back together."""
     non_retryable: tuple[type[BaseException], ...] = field(default=())
+    only_transient: bool = False
+    """Try again only after an error of a connection, a time-out, or a server that is busy (408, 425, 429, 5xx)."""
 
     def __post_init__(self) -> None:
         try:
@@ -56,15 +61,21 @@ class Retry:
 
     def is_retryable(self, error: BaseException) -> bool:
         """Whether another attempt could end otherwise."""
-        return not isinstance(error, _NEVER + self.non_retryable) and getattr(error, "retryable", True) is not False
+        if isinstance(error, _NEVER + self.non_retryable) or getattr(error, "retryable", True) is False:
+            return False
+        return not self.only_transient or is_transient(error)
 
-    def wait_s(self, attempt: int, chance: float = 0.5) -> float:
-        """Seconds to wait after attempt number ``attempt``; ``chance`` in [0, 1) decides the jitter."""
+    def wait_s(self, attempt: int, chance: float = 0.5, asked_s: float = 0.0) -> float:
+        """Return the seconds to wait after attempt number ``attempt``; ``chance`` in [0, 1) decides the jitter.
+
+        At least the ``asked_s`` that a server asked for, and then only longer by the jitter, within ``backoff_max_s``.
+        """
         try:
             wait = self.backoff_s * self.factor ** (attempt - 1)
         except OverflowError:
             wait = self.backoff_max_s
-        return min(wait, self.backoff_max_s) * (1 + self.jitter * (2 * chance - 1))
+        wait = min(wait, self.backoff_max_s) * (1 + self.jitter * (2 * chance - 1))
+        return max(wait, min(asked_s * (1 + self.jitter * chance), self.backoff_max_s))
 
     def waits_s(self) -> list[float]:
         """All waits, without chance: to look at."""
@@ -72,4 +83,7 @@ class Retry:
 
 
 ONCE: Final = Retry(attempts=1)
-"""What a call gets that asks for nothing: one attempt."""
+"""What an effect gets that asks for nothing: one attempt."""
+
+TRANSIENT: Final = Retry(attempts=3, backoff_s=0.2, backoff_max_s=30.0, jitter=0.5, only_transient=True)
+"""What a step or a decision gets that asks for nothing."""

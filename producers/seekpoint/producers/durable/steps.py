@@ -23,8 +23,9 @@ from seekpoint.producers.durable.differences import changed
 from seekpoint.producers.durable.digest import arguments_text, text_digest
 from seekpoint.producers.durable.failed_calls import tagged
 from seekpoint.producers.durable.failures import failure_text, is_failure, remembered_failure, same_failure
-from seekpoint.producers.durable.retries import Retry
+from seekpoint.producers.durable.retries import TRANSIENT, Retry
 from seekpoint.producers.durable.terms import callable_of, name_of, retry_of, seconds
+from seekpoint.producers.durable.transient import retry_after_s, runs_on
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.calls import Call
@@ -40,6 +41,7 @@ __all__ = [
     "StepCalls",
     "Work",
     "answered",
+    "default_retry",
     "dumped",
     "failed",
     "run_body",
@@ -73,7 +75,9 @@ class StepCalls:
 
         It takes its place when it is called, not when it is awaited: ``gather`` two of them and they are ``a:1`` and
         ``a:2``. A plain function runs in a thread. ``timeout`` (seconds) is of one attempt; a thread is not stopped by
-        it. A callable with a parameter ``idempotency_key`` is handed the step's.
+        it. Without ``retry`` it has three attempts where each fails with an error of a connection, a time-out or a
+        server that is busy, and one for any other error; ``Retry(attempts=1)`` asks for one, ``@agent(retry_steps=)``
+        says it for all steps of an agent. A callable with a parameter ``idempotency_key`` is handed the step's.
 
         What it returns is what a replay returns: rebuilt from the journal's text (dicts have their keys sorted).
         Raises what ``call`` raised; ``UnserializableValue`` or ``LimitExceeded`` if its result cannot be journaled
@@ -101,10 +105,16 @@ class StepCalls:
             if record.status == "failed":
                 return process.in_order(place, failed, record, process.process_id, place.key)
         work = Work(
-            name, digest, text, callable_of(call, name), arguments, options, retry_of(retry), seconds(timeout),
-            counts=counts,
+            name, digest, text, callable_of(call, name), arguments, options,
+            retry_of(retry, default_retry(process)), seconds(timeout), counts=counts,
         )  # fmt: skip
         return process.in_order(place, Attempts(process, place, work).through)
+
+
+def default_retry(process: Process) -> Retry:
+    """What a step or a decision gets that asks for nothing: its agent's, else that of transient errors."""
+    agent = process.conduct.agent
+    return TRANSIENT if agent is None or agent.retry_steps is None else agent.retry_steps
 
 
 async def answered(record: Call) -> Any:
@@ -263,7 +273,7 @@ class Attempts:
             process.desk.ended(self.place)
             key, settings = self.place.key, process.node.settings
             raise tagged(same_failure(error, text, settings, process_id=process.process_id, key=key), key)
-        wait_s = retry.wait_s(self.attempt, random.random())
+        wait_s = retry.wait_s(self.attempt, random.random(), retry_after_s(error))
         due_us = process.clock.now_us() + round(wait_s * 1_000_000)
         seq = await self._end(
             "retry",
@@ -317,7 +327,8 @@ async def run_body(
     except TimeoutError as exc:
         if exc.args or not isinstance(exc.__cause__, asyncio.CancelledError):
             raise  # the callable's own
-        raise TimeoutError(f"{key} took longer than {timeout_s} s") from exc
+        late = TimeoutError(f"{key} took longer than {timeout_s} s")
+        raise (late if _is_async(call) else runs_on(late)) from exc
 
 
 async def _called(
@@ -327,12 +338,16 @@ async def _called(
     options: Mapping[str, Any],
     whole: Callable[[Any], Awaitable[Any]] | None,
 ) -> Any:
-    if inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(getattr(call, "__call__", None)):  # noqa: B004
+    if _is_async(call):
         found = await call(*arguments, **options)
     else:
         found = await process.node.in_body_thread(partial(call, *arguments, **options))
         found = await found if inspect.isawaitable(found) else found
     return found if whole is None else await whole(found)
+
+
+def _is_async(call: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(getattr(call, "__call__", None))  # noqa: B004
 
 
 class Step(Generic[P, T]):

@@ -35,11 +35,11 @@ def name_of(call: Callable[..., Any]) -> str:
     return found
 
 
-def retry_of(given: Retry | None) -> Retry:
-    """``given``, or once. ``InvalidSetting`` for what is no ``Retry``."""
+def retry_of(given: Retry | None, default: Retry | None = None) -> Retry:
+    """``given``, or ``default``, or once. ``InvalidSetting`` for what is no ``Retry``."""
     if given is not None and not isinstance(given, Retry):
         raise InvalidSetting("retry= is a Retry: Retry(attempts=3)", retry=repr(given)[:80])
-    return given or ONCE
+    return given or default or ONCE
 
 
 def seconds(span: float | timedelta | None) -> float | None:
