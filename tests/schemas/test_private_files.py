@@ -56,6 +56,14 @@ def test_what_is_made_is_its_owners_alone(tmp_path: Path) -> None:
     assert (tmp_path / "old").read_text() == "kept"
 
 
+@pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_WRONLY | os.O_APPEND | os.O_CREAT, WRITE])
+def test_a_named_pipe_is_refused_and_not_waited_for(tmp_path: Path, flags: int) -> None:
+    """It has nobody at its other end, and never will."""
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    with pytest.raises(OSError, match=r"no file|No such device"):
+        open_private(tmp_path / "pipe", flags)
+
+
 def test_no_link_is_followed(tmp_path: Path, victim: Path) -> None:
     """Neither to a file nor to a folder, nor one that leads nowhere yet."""
     link, nowhere, folder = tmp_path / "link", tmp_path / "nowhere", tmp_path / "folder"

@@ -25,7 +25,9 @@ __all__ = [
     "write_private",
 ]
 
-_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_SAFE |= getattr(os, "O_NONBLOCK", 0)
+"""Not blocking means nothing for a file; a named pipe would else keep whoever opens it waiting for its other end."""
 _LOCK_AT = 1 << 40
 """Where Windows locks a byte: behind all content, as a locked byte cannot be read by others there."""
 
@@ -38,7 +40,7 @@ def open_private(path: str | Path, flags: int) -> int:
     """
     if os.path.islink(path):  # said in words; O_NOFOLLOW is what makes sure
         raise OSError(errno.ELOOP, "it is a symbolic link", str(path))
-    descriptor = os.open(path, flags | _NOFOLLOW, 0o600)
+    descriptor = os.open(path, flags | _SAFE, 0o600)
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or (_is_posix() and found.st_nlink > 1):
