@@ -128,7 +128,7 @@ def test_degraded_and_abandoned_processes_are_named_with_the_next_command() -> N
     watcher = Liveness(_Store(), 15.0)
     watcher.observe()
     states = {"case-1": state_of("case-1"), "case-gap": state_of("case-gap", gap=True)}
-    counted, degraded, left = checkup.processes(states, watcher)
+    counted, degraded, left = checkup.processes(checkup.Census.of(states.items()), watcher)
     assert counted.found == "2, 0 of them finished"
     assert (degraded.health, degraded.found) == (Health.ERROR, "1 degraded: case-gap")
     assert "seekpoint recover case-gap --claim --accept-degraded" in degraded.advice
@@ -142,7 +142,7 @@ def test_a_process_of_a_node_that_lives_is_no_finding() -> None:
     assert state.owner is not None
     watcher = Liveness(_Store(Heartbeat("node-1", "boot-1", (state.owner,), 1)), 15.0)
     watcher.observe()
-    assert [each.health for each in checkup.processes({"case-1": state}, watcher)] == [Health.OK]
+    assert [each.health for each in checkup.processes(checkup.Census.of([("case-1", state)]), watcher)] == [Health.OK]
 
 
 def test_many_names_are_cut() -> None:
@@ -150,7 +150,7 @@ def test_many_names_are_cut() -> None:
     watcher = Liveness(_Store(), 15.0)
     watcher.observe()
     state = state_of("x")
-    left = checkup.processes({f"case-{number}": state for number in range(9)}, watcher)[-1]
+    left = checkup.processes(checkup.Census.of((f"case-{number}", state) for number in range(9)), watcher)[-1]
     assert left.found.endswith("case-0, case-1, case-2, case-3, case-4 and 4 more")
 
 

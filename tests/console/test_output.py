@@ -166,6 +166,50 @@ def test_progress_shows_on_a_terminal_and_is_silent_in_a_pipe(
     assert "10/10" in terminal.getvalue()
 
 
+def test_a_bar_leaves_data_on_stdout_and_goes_away_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``seekpoint ps --json > FILE`` on a terminal: nothing of the file is written to the terminal."""
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    monkeypatch.setattr(sys, "stdout", file := io.StringIO())
+    monkeypatch.setenv("TERM", "xterm")
+    with Progress("reading", 10) as progress:
+        progress.advance(1)
+        emit("data while there is a bar")
+        progress.hide()
+        shown = len(terminal.getvalue())
+        emit("data while there is none")
+        progress.hide()
+        assert len(terminal.getvalue()) == shown
+        progress.advance(9)
+    assert file.getvalue().splitlines() == ["data while there is a bar", "data while there is none"]
+    assert "data" not in terminal.getvalue()
+    assert "10/10" in terminal.getvalue()[shown:]
+
+
+def test_a_long_table_has_one_head_and_columns_that_grow(capsys: pytest.CaptureFixture[str]) -> None:
+    """Rows are written page by page; a later page is never narrower than one before."""
+    rows = [["a" * 30, 1, "x"], *([f"case-{number}", number, "x"] for number in range(1_200)), ["b" * 40, 1, "x"]]
+    assert emit_table(COLUMNS, iter(rows)) == len(rows)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in lines] == [
+        ["process", "seq", "what"],
+        *([str(cell) for cell in row] for row in rows),
+    ]
+    places = [line.rindex("x") for line in lines[1:]]
+    assert places == sorted(places)
+    assert emit_table(COLUMNS, []) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_the_pages_of_a_table_on_a_terminal_fit_one_below_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One head, and the widths of the first page for the second."""
+    terminal = on_terminal(monkeypatch)
+    emit_table(COLUMNS, ([f"case-{number:010}" if number < 500 else "c", 1, "x"] for number in range(600)))
+    plain = [line for line in re.sub(r"\x1b\[[0-9;]*m", "", terminal.getvalue()).splitlines() if line.strip(" ─")]
+    assert sum("process" in line for line in plain) == 1
+    assert len(plain) == 601
+    assert {line.rindex("x") for line in plain[1:]} == {plain[1].rindex("x")}
+
+
 def test_what_a_bar_is_about_is_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does it steer the terminal: the name of a file or of a process may stand in it."""
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())

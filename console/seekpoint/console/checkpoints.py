@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from seekpoint.console.commands import AsJson, command, group
-from seekpoint.console.output import Column, clean, emit, emit_json, emit_table, say
+from seekpoint.console.output import Column, clean, emit, emit_json, emit_json_list, emit_table, say
 from seekpoint.console.processes import ProcessId
 from seekpoint.console.target import Target
 
@@ -40,19 +40,27 @@ def ls(target: Target, json: AsJson = False) -> int:
     """List every checkpoint, verified, and each partition's floor. Exits with 1 if one could not be used."""
     from seekpoint.schemas.errors import EXIT_FAULT
 
-    found: list[dict[str, Any]] = []
     floors: list[dict[str, Any]] = []
-    for partition in range(target.log.partitions):
-        floor, checkpoints = checkpoints_of(target.checkpoints, partition, target.log.topic_id)
-        found += checkpoints
-        offset = None if floor is None else floor.offset
-        floors.append({"partition": partition, "floor": offset, "checkpoints": len(checkpoints)})
-    found.sort(key=lambda facts: str(facts["process_id"]))
+    unusable: list[bool] = []
+    found = _every_checkpoint(target, floors, unusable)
     if json:
-        emit_json({"journal": target.settings.journal, "checkpoints": found, "floors": floors})
+        emit_json_list({"journal": target.settings.journal}, "checkpoints", found, {"floors": floors})
     else:
         _show_all(target.settings.journal, found, floors)
-    return EXIT_FAULT if any(facts["problem"] is not None for facts in found) else 0
+    return EXIT_FAULT if unusable else 0
+
+
+def _every_checkpoint(target: Target, floors: list[dict[str, Any]], unusable: list[bool]) -> Iterator[dict[str, Any]]:
+    """Each checkpoint, by partition and process. Adds each partition to ``floors`` once it was read."""
+    for partition in range(target.log.partitions):
+        floor, checkpoints = checkpoints_of(target.checkpoints, partition, target.log.topic_id)
+        checkpoints.sort(key=lambda facts: str(facts["process_id"]))
+        offset = None if floor is None else floor.offset
+        floors.append({"partition": partition, "floor": offset, "checkpoints": len(checkpoints)})
+        if any(facts["problem"] is not None for facts in checkpoints):
+            unusable.append(True)
+        yield from checkpoints
+        del checkpoints  # else it stays while the next partition is read
 
 
 def show(target: Target, process_id: ProcessId, json: AsJson = False) -> int:
@@ -148,13 +156,14 @@ def _verified(facts: dict[str, Any]) -> str:
     return "yes" if facts["verified"] else f"no: {facts['problem']}"
 
 
-def _show_all(journal: str, found: Sequence[dict[str, Any]], floors: Sequence[dict[str, Any]]) -> None:
+def _show_all(journal: str, found: Iterator[dict[str, Any]], floors: Sequence[dict[str, Any]]) -> None:
     names = ("process_id", "partition", "position", "offset", "seq", "epoch", "state_bytes")
-    if found:
-        rows = [[*("-" if facts[name] is None else facts[name] for name in names), _verified(facts)] for facts in found]
-        emit_table(_CHECKPOINTS, rows)
+    rows = ([*("-" if facts[name] is None else facts[name] for name in names), _verified(facts)] for facts in found)
+    if emit_table(_CHECKPOINTS, rows):
         emit()
     else:
         say(f"the journal {journal} has no checkpoints yet: a projector writes them, seekpoint serve projector")
-    rows = [[one["partition"], "none" if one["floor"] is None else one["floor"], one["checkpoints"]] for one in floors]
-    emit_table(_FLOORS, rows)
+    emit_table(
+        _FLOORS,
+        [[one["partition"], "none" if one["floor"] is None else one["floor"], one["checkpoints"]] for one in floors],
+    )

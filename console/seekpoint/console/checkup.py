@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from seekpoint.consumers.heartbeats import Liveness, Sighting
 
 __all__ = [
+    "Census",
     "Diagnosis",
     "Health",
     "dead_letters",
@@ -202,13 +203,37 @@ def nodes(before: Sighting, after: Sighting, watched_s: float) -> Diagnosis:
     return Diagnosis(subject="nodes", health=Health.OK, found=f"{moving} alive")
 
 
-def processes(states: Mapping[str, State], liveness: Liveness) -> list[Diagnosis]:
+@dataclass(slots=True)
+class Census:
+    """What is to be known of all processes, without their states."""
+
+    count: int = 0
+    finished: int = 0
+    degraded: list[str] = field(default_factory=list)
+    owned: list[tuple[str, str, str, bytes]] = field(default_factory=list)
+    """Process, and its owner's node, boot and claim."""
+
+    @classmethod
+    def of(cls, states: Iterable[tuple[str, State]]) -> Census:
+        """Count processes one by one; keep none of their states."""
+        found = cls()
+        for process_id, state in states:
+            found.count += 1
+            found.finished += state.finished
+            if state.degraded is not None:
+                found.degraded.append(process_id)
+            elif state.owner is not None:
+                found.owned.append((process_id, state.owner_node or "", state.owner_boot or "", state.owner))
+        return found
+
+
+def processes(census: Census, liveness: Liveness) -> list[Diagnosis]:
     """How many there are; which are degraded; which are owned by nobody who lives."""
     from seekpoint.consumers.heartbeats import Verdict
 
-    ended = sum(state.finished for state in states.values())
-    found = [Diagnosis(subject="processes", health=Health.OK, found=f"{len(states)}, {ended} of them finished")]
-    degraded = sorted(name for name, state in states.items() if state.degraded is not None)
+    text = f"{census.count}, {census.finished} of them finished"
+    found = [Diagnosis(subject="processes", health=Health.OK, found=text)]
+    degraded = sorted(census.degraded)
     if degraded:
         accept = f"seekpoint recover {degraded[0]} --claim --accept-degraded"
         advice = f"look: seekpoint log {degraded[0]}; accept the loss: {accept}"
@@ -216,10 +241,8 @@ def processes(states: Mapping[str, State], liveness: Liveness) -> list[Diagnosis
         found.append(Diagnosis(subject="processes", health=Health.ERROR, found=text, advice=advice))
     left = sorted(
         name
-        for name, state in states.items()
-        if state.owner is not None
-        and state.degraded is None
-        and liveness.judge(state.owner_node or "", state.owner_boot or "", state.owner) in (Verdict.FREE, Verdict.DEAD)
+        for name, node, boot, claim in census.owned
+        if liveness.judge(node, boot, claim) in (Verdict.FREE, Verdict.DEAD)
     )
     if left:
         text = f"{len(left)} left behind by a node that is gone: {_some(left)}"

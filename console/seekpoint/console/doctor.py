@@ -137,7 +137,7 @@ def _redis(target: Target) -> Diagnosis:
 def _living(target: Target, quick: bool) -> Iterator[Diagnosis]:
     from dataclasses import replace
 
-    from seekpoint.console.checkup import Diagnosis, Health, dead_letters, nodes, processes
+    from seekpoint.console.checkup import Census, Diagnosis, Health, dead_letters, nodes, processes
     from seekpoint.consumers.heartbeats import Heartbeats, Liveness
 
     settings = target.settings
@@ -147,16 +147,16 @@ def _living(target: Target, quick: bool) -> Iterator[Diagnosis]:
     began = time.monotonic()
     before = store.look()
     liveness.see(before, began)
-    states = {} if quick else {process_id: state for process_id, _, state in scan_processes(target)}
+    census = None if quick else Census.of((process_id, state) for process_id, _, state in scan_processes(target))
     if before.heartbeats:
         _wait_for_beats(began, settings.heartbeat_interval_s)
     after, now = store.look(), time.monotonic()
     liveness.see(after, now)
     yield nodes(before, after, now - began)
-    if quick:
+    if census is None:
         yield Diagnosis(subject="processes", health=Health.SKIPPED, found="not looked at: --quick")
     else:
-        yield from processes(states, liveness)
+        yield from processes(census, liveness)
     yield dead_letters(target.dead_letters.count())
 
 

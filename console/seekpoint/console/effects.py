@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seekpoint.console.commands import AsJson, command, group
-from seekpoint.console.output import Column, clean, emit, emit_json, emit_table, say, warn
+from seekpoint.console.output import Column, clean, emit, emit_json, emit_json_list, emit_table, say, warn
 from seekpoint.console.processes import ProcessId, states_of
 from seekpoint.console.progress import Progress, watched
 from seekpoint.console.sender import me, tell, value_of
@@ -55,12 +55,10 @@ def ls(
     json: AsJson = False,
 ) -> None:
     """List the effects that are in doubt, and the compensations that are owed."""
-    found = list(_every_effect(target, process_id) if everything else _unsettled(target, process_id))
+    found = _every_effect(target, process_id) if everything else _unsettled(target, process_id)
     if json:
-        emit_json({"journal": target.settings.journal, "effects": found})
-    elif found:
-        emit_table(_COLUMNS, [_row(facts) for facts in found])
-    else:
+        emit_json_list({"journal": target.settings.journal}, "effects", found)
+    elif not emit_table(_COLUMNS, map(_row, found)):
         say("no effect was made" if everything else "no effect is in doubt, and nothing is owed")
 
 
@@ -202,9 +200,9 @@ def _every_effect(target: Target, process_id: str | None) -> Iterator[dict[str, 
         marks = target.log.watermarks(partition)
         if marks.low > 0:
             warn(f"partition {partition} was trimmed: of its settled effects only what the states remember is listed")
-            found = target.recoverer.recover_partition(partition)
-            for name, one in found.items():
-                yield from effects_of(name, one.state)
+            states = target.recoverer.recover_partition(partition)
+            for name in sorted(states):
+                yield from effects_of(name, states.pop(name).state)
             continue
         for name, history in _histories(target, partition, marks.high).items():
             yield from _ordered(name, history.effects, history.state)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seekpoint.console.commands import AsJson, command, group
-from seekpoint.console.output import Column, emit_json, emit_table, say
+from seekpoint.console.output import Column, emit_json_list, emit_table, say
 from seekpoint.console.processes import ProcessId, states_of
 from seekpoint.console.sender import By, me, tell, value_of
 from seekpoint.console.target import Target
@@ -42,12 +42,10 @@ def ls(
     json: AsJson = False,
 ) -> None:
     """List open gates, with what a person is asked and until when. Of all processes: reads the whole log."""
-    found = [facts for name, state in states_of(target, process_id) for facts in gates_of(name, state)]
+    found = (facts for name, state in states_of(target, process_id) for facts in gates_of(name, state))
     if json:
-        emit_json({"gates": found})
-    elif found:
-        emit_table(_COLUMNS, [_row(facts) for facts in found])
-    else:
+        emit_json_list({}, "gates", found)
+    elif not emit_table(_COLUMNS, map(_row, found)):
         say("no gate is open")
 
 

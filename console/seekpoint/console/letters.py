@@ -42,9 +42,7 @@ def ls(target: Target, json: AsJson = False) -> None:
     letters = target.dead_letters.stream()
     if json:
         emit_json_list({"journal": target.settings.journal}, "letters", map(letter_facts, letters))
-    elif rows := [_row(letter) for letter in letters]:
-        emit_table(_COLUMNS, rows)
-    else:
+    elif not emit_table(_COLUMNS, map(_row, letters)):
         say("no dead letters: no reader has met a record that is no entry (seekpoint ps reads them all)")
 
 

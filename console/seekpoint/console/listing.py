@@ -2,39 +2,49 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.console.target import Target
 
 if TYPE_CHECKING:
+    from seekpoint.consumers.view import View
     from seekpoint.consumers.view_store import Summary, ViewBrowser
 
-__all__ = ["from_view"]
+__all__ = ["ViewGone", "from_view"]
 
 _PAGE = 500
 
 
-def from_view(target: Target) -> tuple[list[dict[str, Any]] | None, str]:
-    """Every process by the view; None, and why, where a partition has none that could be used."""
+class ViewGone(Exception):
+    """There is no view of a partition that could be used, or not any more; ``why`` says so."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+def from_view(target: Target) -> Iterator[dict[str, Any]]:
+    """Every process by the view, in the order of ids, a page in memory at a time.
+
+    Raises ``ViewGone`` where a partition has none that could be used: what came before it is whole up to its last id.
+    """
     from seekpoint.console.states import summary_facts
     from seekpoint.schemas.errors import JournalMismatch, ViewRefused, ViewUnavailable
 
     if target.view is None:
-        return None, "the settings name no Redis"
+        raise ViewGone("the settings name no Redis")
     try:
-        behind, problem = _behind(target, target.view)
-        if problem:
-            return None, problem
-        found, missing = _summaries(target.view)
+        behind = _behind(target, target.view)
+        for one in _summaries(target.view):
+            yield summary_facts(one, behind[one.partition])
     except (JournalMismatch, ViewRefused, ViewUnavailable) as exc:
-        return None, exc.message
-    if missing:
-        return None, "the view is being rebuilt"
-    return [summary_facts(one, behind[one.partition]) for one in found], ""
+        raise ViewGone(exc.message) from exc
 
 
-def _behind(target: Target, view: ViewBrowser) -> tuple[dict[int, int], str]:
-    """How many offsets each partition's view is behind; or what is wrong with one of them."""
+def _behind(target: Target, view: ViewBrowser) -> dict[int, int]:
+    """How many offsets each partition's view is behind."""
     from seekpoint.consumers.bases import view_problem
 
     found: dict[int, int] = {}
@@ -44,26 +54,29 @@ def _behind(target: Target, view: ViewBrowser) -> tuple[dict[int, int], str]:
         problem = view_problem(meta, target.log.topic_id, marks)
         if problem or meta is None or meta.applied is None:
             hint = "; a projector keeps it: seekpoint serve projector" if meta is None else ""
-            return {}, f"the view of partition {partition} cannot be used: {problem}{hint}"
+            raise ViewGone(f"the view of partition {partition} cannot be used: {problem}{hint}")
         found[partition] = marks.high - 1 - meta.applied
-    return found, ""
+    return found
 
 
-def _summaries(view: ViewBrowser) -> tuple[list[Summary], bool]:
-    """All there are, and whether a partition of the view went away meanwhile."""
-    import asyncio
-
+def _summaries(view: ViewBrowser) -> Iterator[Summary]:
     from seekpoint.consumers.view import View
 
-    async def collect() -> tuple[list[Summary], bool]:
-        listed: list[Summary] = []
-        cursor = ""
-        async with View(view) as browser:
-            while True:
-                page = await browser.list(limit=_PAGE, cursor=cursor)
-                listed += page.processes
-                cursor = page.cursor
-                if page.missing or not cursor:
-                    return listed, bool(page.missing)
+    browser = View(view)
+    with asyncio.Runner() as runner:
+        try:
+            yield from _pages(browser, runner)
+        finally:
+            runner.run(browser.close())
 
-    return asyncio.run(collect())
+
+def _pages(browser: View, runner: asyncio.Runner) -> Iterator[Summary]:
+    cursor = ""
+    while True:
+        page = runner.run(browser.list(limit=_PAGE, cursor=cursor))
+        if page.missing:
+            raise ViewGone("the view is being rebuilt")
+        yield from page.processes
+        cursor = page.cursor
+        if not cursor:
+            return

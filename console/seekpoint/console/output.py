@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain, islice
 from typing import Any, TextIO
 
 __all__ = [
@@ -27,6 +28,8 @@ __all__ = [
 ]
 
 _GAP = "  "
+_PAGE_ROWS = 500
+_PAGE_CHARACTERS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,21 +83,30 @@ def emit_json(document: Any, *, line: bool = False) -> None:
         sys.stdout.flush()
 
 
-def emit_json_list(head: Mapping[str, Any], name: str, items: Iterable[Any]) -> None:
-    """The document ``{**head, name: [*items]}``, written item by item: none is kept."""
+def emit_json_list(
+    head: Mapping[str, Any], name: str, items: Iterable[Any], tail: Mapping[str, Any] | None = None
+) -> None:
+    """Write the document ``{**head, name: [*items], **tail}`` item by item; none is kept.
+
+    ``tail`` is read after the last item, so what makes the items may fill it. Nothing is written if there is no
+    telling the first item.
+    """
     import orjson
 
     pretty = sys.stdout.isatty()
     option, first, more = (orjson.OPT_INDENT_2, "\n    ", ",\n    ") if pretty else (0, "", ",")
     empty = orjson.dumps({**head, name: []}, option=option).decode()
     begin = empty[: empty.rindex("[") + 1]
+    items = iter(items)
+    items = chain(list(islice(items, 1)), items)
     sys.stdout.write(_json_escaped(begin))
     between, end = first, ""
     for item in items:
         text = _json_escaped(orjson.dumps(item, option=option).decode())
         sys.stdout.write(between + (text.replace("\n", "\n    ") if pretty else text))
         between, end = more, "\n  " if pretty else ""
-    sys.stdout.write(f"{end}{empty[len(begin) :]}\n")
+    rest = orjson.dumps({name: [], **(tail or {})}, option=option).decode()
+    sys.stdout.write(_json_escaped(f"{end}{rest[rest.index('[') + 1 :]}\n"))
 
 
 def _json_escaped(text: str) -> str:
@@ -144,12 +156,41 @@ def is_abandoned(stream: TextIO) -> bool:
         return False
 
 
-def emit_table(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> None:
-    """A table: with colour and fitted to a terminal, whole in a pipe."""
-    if sys.stdout.isatty():
-        _emit_rich(columns, rows)
-    else:
-        emit("\n".join(aligned(columns, rows)))
+def emit_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> int:
+    """Write a table, with colour and fitted to a terminal, whole in a pipe. Return how many rows there were.
+
+    Rows are taken and written a page at a time, so a long table takes no more memory than a short one. Its columns are
+    as wide as what was written so far needs. Nothing is written where there is no row.
+    """
+    write = _emit_rich if sys.stdout.isatty() else _emit_plain
+    widths = [len(column.title) for column in columns]
+    count = 0
+    for page in _pages(rows):
+        widths = [max(width, *map(len, cells)) for width, *cells in zip(widths, *page, strict=True)]
+        write(columns, page, widths, not count)
+        count += len(page)
+    return count
+
+
+def _pages(rows: Iterable[Sequence[object]]) -> Iterator[list[list[str]]]:
+    """The rows as they are shown, some hundred or a million characters at a time."""
+    page: list[list[str]] = []
+    size = 0
+    for row in rows:
+        page.append([clean(cell) for cell in row])
+        size += sum(map(len, page[-1]))
+        if len(page) == _PAGE_ROWS or size > _PAGE_CHARACTERS:
+            yield page
+            page, size = [], 0
+    if page:
+        yield page
+
+
+def _emit_plain(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], widths: Sequence[int], has_titles: bool
+) -> None:
+    titles = [[column.title for column in columns]] if has_titles else []
+    emit("\n".join(_line(columns, row, widths) for row in [*titles, *rows]))
 
 
 def aligned(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> list[str]:
@@ -160,13 +201,14 @@ def aligned(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> list
     """
     cells = [[column.title for column in columns], *([clean(cell) for cell in row] for row in rows)]
     widths = [max(len(row[index]) for row in cells) for index in range(len(columns))]
-    return [
-        _GAP.join(
-            cell.rjust(width) if column.right else cell.ljust(width)
-            for column, cell, width in zip(columns, row, widths, strict=True)
-        ).rstrip()
-        for row in cells
-    ]
+    return [_line(columns, row, widths) for row in cells]
+
+
+def _line(columns: Sequence[Column], row: Sequence[str], widths: Sequence[int]) -> str:
+    return _GAP.join(
+        cell.rjust(width) if column.right else cell.ljust(width)
+        for column, cell, width in zip(columns, row, widths, strict=True)
+    ).rstrip()
 
 
 def say(message: str) -> None:
@@ -195,24 +237,27 @@ def _tinted(word: str, colour: str) -> str:
     return word if plain else f"\x1b[1;{colour}m{word}\x1b[0m"
 
 
-def _emit_rich(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> None:
+def _emit_rich(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], widths: Sequence[int], has_titles: bool
+) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False)
-    for column in columns:
+    table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False, show_header=has_titles)
+    for column, width in zip(columns, widths, strict=True):
+        gives_way = column.cut or column.wraps
         table.add_column(
-            column.title, justify="right" if column.right else "left", no_wrap=not (column.cut or column.wraps)
+            column.title,
+            justify="right" if column.right else "left",
+            no_wrap=not gives_way,
+            min_width=None if gives_way or has_titles else width,
         )
     for row in rows:
         cells = zip(columns, row, strict=True)
         table.add_row(
-            *(
-                Text(clean(cell), _style(str(cell)), no_wrap=not column.wraps, overflow="ellipsis")
-                for column, cell in cells
-            )
+            *(Text(cell, _style(cell), no_wrap=not column.wraps, overflow="ellipsis") for column, cell in cells)
         )
     Console().print(table)
 

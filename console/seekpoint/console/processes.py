@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from seekpoint.console.commands import AsJson, command
-from seekpoint.console.output import Column, clean, emit, emit_json, emit_table, fail, say
+from seekpoint.console.output import Column, clean, emit, emit_json, emit_json_list, emit_table, fail, say
 from seekpoint.console.progress import Progress, watched
 from seekpoint.console.target import Target
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from seekpoint.schemas.state import State
 
 __all__ = ["ProcessId", "register", "scan_processes", "states_of"]
+
+_REASONS_MAX = 20
 
 ProcessId = Annotated[str, typer.Argument(metavar="ID", help="The process.", show_default=False)]
 
@@ -36,33 +38,48 @@ def ps(
     wide: Annotated[bool, typer.Option("--wide", "-w", help="With epoch, mailbox, newest offset and lag.")] = False,
     json: AsJson = False,
 ) -> None:
-    """List the journal's processes, from the view or else the log."""
+    """List the journal's processes: from the view by id, or else from the log by partition and id."""
     from seekpoint.console import states
-    from seekpoint.console.listing import from_view
 
     target.require_kafka()
-    found, why = (None, "as asked") if from_log else from_view(target)
-    if found is None:
-        say(f"reading from the log: {why}")
-        found = [
-            states.process_facts(process_id, at, state) | {"behind": 0}
-            for process_id, at, state in scan_processes(target)
-        ]
-    found.sort(key=lambda facts: str(facts["process_id"]))
+    found = _from_log(target, "as asked") if from_log else _from_view_or_log(target)
+    columns, row = (
+        (states.WIDE_PROCESS_COLUMNS, states.wide_process_row) if wide else (states.PROCESS_COLUMNS, states.process_row)
+    )
     if json:
-        emit_json({"journal": target.settings.journal, "processes": found})
-    elif found and wide:
-        emit_table(states.WIDE_PROCESS_COLUMNS, [states.wide_process_row(facts) for facts in found])
-    elif found:
-        emit_table(states.PROCESS_COLUMNS, [states.process_row(facts) for facts in found])
-    else:
+        emit_json_list({"journal": target.settings.journal}, "processes", found)
+    elif not emit_table(columns, map(row, found)):
         say(f"the journal {target.settings.journal} has no processes yet")
+
+
+def _from_view_or_log(target: Target) -> Iterator[dict[str, Any]]:
+    """By the view as far as it can be used; the processes after that by the log."""
+    from seekpoint.console.listing import ViewGone, from_view
+
+    last = ""
+    try:
+        for facts in from_view(target):
+            last = facts["process_id"]
+            yield facts
+    except ViewGone as gone:
+        yield from _from_log(target, gone.why, after=last)
+
+
+def _from_log(target: Target, why: str, after: str = "") -> Iterator[dict[str, Any]]:
+    """By the log, those whose id comes after ``after``."""
+    from seekpoint.console.states import process_facts
+
+    say(f"reading from the log: {why}")
+    for process_id, partition, state in scan_processes(target):
+        if process_id > after:
+            yield process_facts(process_id, partition, state) | {"behind": 0}
 
 
 def scan_processes(target: Target) -> Iterator[tuple[str, int, State]]:
     """Each process, its partition and its state, by one read of the whole log; with progress on a terminal.
 
-    What was trimmed from a partition comes from its checkpoints.
+    In the order of partitions, and of ids within one. The states of one partition are in memory at a time. What was
+    trimmed from a partition comes from its checkpoints.
     """
     from seekpoint.consumers.recoverer import Recoverer
     from seekpoint.consumers.tiers import Tier
@@ -74,8 +91,10 @@ def scan_processes(target: Target) -> Iterator[tuple[str, int, State]]:
         recoverer = Recoverer(log, target.dead_letters, checkpoints=target.checkpoints)
         for partition in partitions:
             tier = Tier.CHECKPOINT if marks[partition].low > 0 else Tier.SCAN
-            for process_id, found in recoverer.recover_partition(partition, tier=tier).items():
-                yield process_id, partition, found.state
+            states = recoverer.recover_partition(partition, tier=tier)
+            progress.hide()
+            for process_id in sorted(states):
+                yield process_id, partition, states.pop(process_id).state
 
 
 def states_of(target: Target, process_id: str | None) -> Iterator[tuple[str, State]]:
@@ -157,52 +176,73 @@ def verify(
 
     if bool(process_ids) == everything:
         raise typer.BadParameter("either process ids, or --all", param_hint="ID...")
-    found, unknown = (_verify_all(target), 0) if everything else _verify_some(target, process_ids or [])
-    _show_verified(found, json)
-    return EXIT_FAULT if unknown or not all(one.agrees for one in found) else 0
+    faults = _Faults()
+    found = _verify_all(target) if everything else _verify_some(target, process_ids or [], faults)
+    _show_verified(target, faults.watch(found), json)
+    for way, reason in faults.missing:
+        say(f"not by {way}: {reason}")
+    return EXIT_FAULT if faults.found else 0
 
 
-def _verify_all(target: Target) -> list[Verification]:
+class _Faults:
+    """What is wrong with verified processes, as they go by."""
+
+    def __init__(self) -> None:
+        self.found = False
+        self.missing: dict[tuple[str, str], None] = {}
+        """The ways that could not be gone, and why: the first reasons, each once."""
+
+    def watch(self, verified: Iterable[Verification]) -> Iterator[Verification]:
+        for one in verified:
+            self.found |= not one.agrees
+            for way in one.missing.items():
+                if len(self.missing) < _REASONS_MAX:
+                    self.missing[way] = None
+            yield one
+
+
+def _verify_all(target: Target) -> Iterator[Verification]:
     from seekpoint.consumers.verification import verify_all
 
     marks = [target.log.watermarks(partition) for partition in range(target.log.partitions)]
     with Progress("verifying", sum(mark.high - mark.low for mark in marks)) as progress:
-        return sorted(verify_all(target.recoverer, progress.advance), key=lambda one: one.process_id)
+        for one in verify_all(target.recoverer, progress.advance):
+            progress.hide()
+            yield one
 
 
-def _verify_some(target: Target, process_ids: list[str]) -> tuple[list[Verification], int]:
-    """Those that there are, and how many there are not."""
+def _verify_some(target: Target, process_ids: list[str], faults: _Faults) -> Iterator[Verification]:
+    """Those that there are; one that there is not is a fault."""
     from seekpoint.consumers.verification import verify as verify_one
     from seekpoint.schemas.errors import UnknownProcess
 
-    found: list[Verification] = []
     wanted = list(dict.fromkeys(process_ids))
     with Progress("verifying", len(wanted) if len(wanted) > 1 else 0, "processes") as progress:
         for process_id in wanted:
             try:
-                found.append(verify_one(target.recoverer, process_id))
+                found = verify_one(target.recoverer, process_id)
             except UnknownProcess as error:
                 fail(str(error))
+                faults.found = True
+            else:
+                progress.hide()
+                yield found
             progress.advance(1)
-    return found, len(wanted) - len(found)
 
 
-def _show_verified(found: list[Verification], json: bool) -> None:
+def _show_verified(target: Target, found: Iterable[Verification], json: bool) -> None:
     if json:
-        emit_json({"processes": [_verified(one) for one in found]})
+        emit_json_list({}, "processes", map(_verified, found))
         return
-    ways = list(dict.fromkeys(way for one in found for way in one.hashes))
+    from seekpoint.consumers.verification import ways_of
+
+    ways = ways_of(target.recoverer)
     columns = [Column("process"), Column("agrees"), Column("seq", right=True), *map(Column, ways)]
-    if found:
-        emit_table(
-            columns,
-            [
-                [one.process_id, "yes" if one.agrees else "no", one.seq, *(one.hashes.get(way, "-") for way in ways)]
-                for one in found
-            ],
-        )
-    for way, reason in dict.fromkeys(gone for one in found for gone in one.missing.items()):
-        say(f"not by {way}: {reason}")
+    rows = (
+        [one.process_id, "yes" if one.agrees else "no", one.seq, *(one.hashes.get(way, "-") for way in ways)]
+        for one in found
+    )
+    emit_table(columns, rows)
 
 
 def _verified(one: Verification) -> dict[str, Any]:

@@ -23,6 +23,7 @@ class Progress:
         self._total = total
         self._unit = unit
         self._bar: Any = None
+        self._is_hidden = False
 
     def __enter__(self) -> Progress:
         if sys.stderr.isatty() and self._total:
@@ -41,10 +42,20 @@ class Progress:
         if self._bar is not None:
             self._bar.update(self._task, description=clean(what))
 
+    def hide(self) -> None:
+        """Take the bar away until the next ``advance``: data may be written to the same terminal."""
+        if self._bar is not None and not self._is_hidden:
+            self._bar.stop()
+            self._is_hidden = True
+
     def advance(self, count: int) -> None:
         """``count`` more are done."""
-        if self._bar is not None:
-            self._bar.advance(self._task, count)
+        if self._bar is None:
+            return
+        if self._is_hidden:
+            self._bar.start()
+            self._is_hidden = False
+        self._bar.advance(self._task, count)
 
 
 class Activity:
@@ -131,5 +142,6 @@ def _rich_bar(what: str, total: int, unit: str) -> tuple[Any, Any]:
         Rate(),
         TimeRemainingColumn(),
     )
-    bar = Bar(*columns, console=Console(stderr=True), transient=True)
+    # Rich would write stdout's data to the bar's console, which is stderr.
+    bar = Bar(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False)
     return bar, bar.add_task(clean(what), total=total)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seekpoint.console.commands import AsJson, command, group
-from seekpoint.console.output import Column, clean, emit, emit_json, emit_table, say
+from seekpoint.console.output import Column, clean, emit, emit_json, emit_json_list, emit_table, say
 from seekpoint.console.processes import scan_processes
 from seekpoint.console.sender import By, me, value_of, with_node
 from seekpoint.console.target import Target
@@ -67,20 +67,17 @@ def set_(
 
 
 def ls(target: Target, json: AsJson = False) -> None:
-    """List the journal's shared values. Reads the whole log."""
+    """List the journal's shared values, by partition and name. Reads the whole log."""
     from seekpoint.producers.durable.shared import SHARED_PREFIX
 
-    found = [
+    found = (
         _facts(process_id.removeprefix(SHARED_PREFIX), state)
         for process_id, _, state in scan_processes(target)
         if process_id.startswith(SHARED_PREFIX)
-    ]
-    found.sort(key=lambda facts: str(facts["name"]))
+    )
     if json:
-        emit_json({"shared": found})
-    elif found:
-        emit_table(_COLUMNS, [_row(facts) for facts in found])
-    else:
+        emit_json_list({}, "shared", found)
+    elif not emit_table(_COLUMNS, map(_row, found)):
         say("nothing is shared yet")
 
 

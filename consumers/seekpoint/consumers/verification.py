@@ -22,7 +22,7 @@ from seekpoint.schemas.log import Batch, LogReader, Record
 from seekpoint.schemas.partition import partition_of
 from seekpoint.schemas.state import State, new_state
 
-__all__ = ["Verification", "verify", "verify_all"]
+__all__ = ["Verification", "verify", "verify_all", "ways_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +94,11 @@ def _verify_partition(recoverer: Recoverer, partition: int, advance: Callable[[i
             else:  # it went on meanwhile, or it is not there
                 _compare(recoverer, process_id, tier, found.report.log_end, hashes, missing)
         yield _verification(process_id, found, hashes, missing)
+
+
+def ways_of(recoverer: Recoverer) -> list[str]:
+    """The ways by which ``verify`` compares: the keys that ``Verification.hashes`` may have, in its order."""
+    return ["scan", "audit", *map(str, _kept_tiers(recoverer))]
 
 
 def _kept_tiers(recoverer: Recoverer) -> list[Tier]:
