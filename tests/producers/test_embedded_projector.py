@@ -45,7 +45,7 @@ async def reach(projector: Scripted, runs: int) -> None:
 async def test_what_may_go_by_itself_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     """Loudly each time; once it runs again there is no failure."""
     projector = Scripted(JournalUnavailable("Kafka is away"), JournalUnavailable("Kafka is away"))
-    embedded = EmbeddedProjector(projector, retry_s=0.01)
+    embedded = EmbeddedProjector(projector, Settings(), retry_s=0.01)
     embedded.start()
     await reach(projector, 3)
     assert [record.levelno for record in caplog.records] == [logging.ERROR] * 2
@@ -63,7 +63,7 @@ async def test_what_a_person_has_to_look_at_leaves_it_stopped(
 ) -> None:
     """One line that says so, an unforeseen one with its traceback; closing it is no error."""
     projector = Scripted(failure)
-    embedded = EmbeddedProjector(projector, retry_s=0.001)
+    embedded = EmbeddedProjector(projector, Settings(), retry_s=0.001)
     embedded.start()
     async with asyncio.timeout(60):
         while not caplog.records:  # noqa: ASYNC110  # it has no event

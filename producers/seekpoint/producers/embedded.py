@@ -7,7 +7,9 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from seekpoint.producers.durable.failures import traceback_of
 from seekpoint.schemas.errors import SeekpointError, TryAgain
+from seekpoint.schemas.settings import Settings
 
 __all__ = ["EmbeddedProjector"]
 
@@ -30,10 +32,11 @@ class EmbeddedProjector:
     person has to look at leaves it stopped.
     """
 
-    def __init__(self, projector: _Projector, *, retry_s: float = _RETRY_S) -> None:
+    def __init__(self, projector: _Projector, settings: Settings, *, retry_s: float = _RETRY_S) -> None:
         self.failure: BaseException | None = None
         """What ended it last; None while it runs."""
         self._projector = projector
+        self._settings = settings
         self._retry_s = retry_s
         self._task: asyncio.Task[None] | None = None
 
@@ -78,4 +81,5 @@ class EmbeddedProjector:
 
     def _tell(self, exc: BaseException, then: str, *, trace: bool = False) -> None:
         self.failure = exc
-        logger.error("the node's projector failed, %s: %s", then, exc, exc_info=exc if trace else None)
+        text = traceback_of(exc, self._settings) if trace else self._settings.scrub(str(exc))
+        logger.error("the node's projector failed, %s: %s", then, text)

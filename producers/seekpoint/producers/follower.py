@@ -9,8 +9,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from seekpoint.producers.durable.failures import traceback_of
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.log import LogReader
+from seekpoint.schemas.settings import Settings
 
 if TYPE_CHECKING:
     from seekpoint.schemas.tail import Stretch, Tail
@@ -32,8 +34,9 @@ Take = Callable[[int, "Stretch"], None]
 class Follower:
     """One thread. ``begin``, ``end`` and ``want`` at any time, from the event loop."""
 
-    def __init__(self, reader: LogReader) -> None:
+    def __init__(self, reader: LogReader, settings: Settings) -> None:
         self._reader = reader
+        self._settings = settings
         self._plan: dict[int, tuple[int, int]] = {}
         """Partition -> (generation, position): replaced as a whole, so that the thread sees one or the other."""
         self._wanted = threading.Event()
@@ -86,8 +89,8 @@ class Follower:
                 stretches = tail.poll(_POLL_S)
                 if stretches and not self._hand_over(stretches, following):
                     return
-        except Exception:
-            logger.exception("the tailer ended")
+        except Exception as exc:
+            logger.error("the tailer ended: %s", traceback_of(exc, self._settings))
         finally:
             tail.close()
 
@@ -138,5 +141,5 @@ class Follower:
         for generation, stretch in handed:
             try:
                 self._take(generation, stretch)
-            except SeekpointError:
-                logger.exception("a stretch could not be taken")
+            except SeekpointError as exc:
+                logger.error("a stretch could not be taken: %s", traceback_of(exc, self._settings))

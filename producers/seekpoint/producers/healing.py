@@ -11,6 +11,7 @@ import asyncio
 import logging
 
 from seekpoint.producers.confirm import Confirmer
+from seekpoint.producers.durable.failures import told, traceback_of
 from seekpoint.producers.handle import Handle, Status
 from seekpoint.producers.identity import Identity
 from seekpoint.producers.outbox import Outbox
@@ -18,6 +19,7 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.codec import encode
 from seekpoint.schemas.entry import Entry, new_id
 from seekpoint.schemas.errors import AppendTimeout, ConfirmTimeout, SeekpointError, TryAgain
+from seekpoint.schemas.settings import Settings
 
 __all__ = ["Healer"]
 
@@ -29,11 +31,11 @@ _RETRY_S = 0.2
 class Healer:
     """Heals the handles of one node."""
 
-    def __init__(self, outbox: Outbox, confirmer: Confirmer, identity: Identity, heal_timeout_s: float) -> None:
+    def __init__(self, outbox: Outbox, confirmer: Confirmer, identity: Identity, settings: Settings) -> None:
         self._outbox = outbox
         self._confirmer = confirmer
         self._identity = identity
-        self._heal_timeout_s = heal_timeout_s
+        self._settings = settings
         self._tasks: dict[Handle, asyncio.Task[None]] = {}
 
     def begin(self, handle: Handle, reason: SeekpointError) -> None:
@@ -52,7 +54,7 @@ class Healer:
 
     async def _heal(self, handle: Handle, reason: SeekpointError) -> None:
         try:
-            async with asyncio.timeout(self._heal_timeout_s):
+            async with asyncio.timeout(self._settings.heal_timeout_s):
                 while not await self._claim_again(handle):  # noqa: ASYNC110  # Kafka gives no event to wait for
                     await asyncio.sleep(_RETRY_S)
         except TimeoutError:
@@ -65,8 +67,8 @@ class Healer:
         except SeekpointError as exc:
             handle.fail(exc)
         except Exception as exc:
-            logger.exception("healing failed")
-            handle.fail(SeekpointError(f"healing failed: {exc!r}", process_id=handle.process_id))
+            logger.error("healing failed: %s", traceback_of(exc, self._settings))
+            handle.fail(SeekpointError(f"healing failed: {told(exc, self._settings)}", process_id=handle.process_id))
 
     async def _claim_again(self, handle: Handle) -> bool:
         claim_id = new_id()

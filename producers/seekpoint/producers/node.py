@@ -80,7 +80,7 @@ class Node:
         self._outbox = Outbox(
             writer, settings.append_timeout_s, settings.producer_drain_s, self._on_failing, self._on_retired
         )
-        self._tailer = Tailer(reader, self._recovery.blocking, self._executor)
+        self._tailer = Tailer(reader, self._recovery.blocking, self._executor, settings)
         self._confirmer = Confirmer(
             reader,
             self._executor,
@@ -89,7 +89,7 @@ class Node:
             settings.confirm_interval_s,
             settings.confirm_timeout_s,
         )
-        self._healer = Healer(self._outbox, self._confirmer, self.identity, settings.heal_timeout_s)
+        self._healer = Healer(self._outbox, self._confirmer, self.identity, settings)
         self._externals = Externals(reader, self._executor, self._outbox)
         self._following = Following(reader, self._recovery, self._tailer)
         self._pulse = Pulse(reader, self._executor, self._open_handles, self.identity, settings)
@@ -456,4 +456,4 @@ def _carried(call: Callable[[], Any]) -> Any:
 def _embedded(settings: Settings) -> EmbeddedProjector:
     from seekpoint.consumers.projector import Projector  # which most nodes never load
 
-    return EmbeddedProjector(Projector(settings))
+    return EmbeddedProjector(Projector(settings), settings)

@@ -23,6 +23,7 @@ from seekpoint.producers.follower import Follower
 from seekpoint.producers.lane import Lane, Listener
 from seekpoint.schemas.errors import LogTruncated, SeekpointError, TryAgain
 from seekpoint.schemas.log import Batch, LogReader
+from seekpoint.schemas.settings import Settings
 from seekpoint.schemas.tail import Stretch
 
 __all__ = ["Tailer"]
@@ -44,12 +45,12 @@ _FORGET_S = 10.0
 class Tailer:
     """Follows partitions for one node, from one event loop. ``start`` before use, ``close`` after."""
 
-    def __init__(self, reader: LogReader, recoverer: Recoverer, executor: Executor) -> None:
+    def __init__(self, reader: LogReader, recoverer: Recoverer, executor: Executor, settings: Settings) -> None:
         self._reader = reader
         self._recoverer = recoverer
         self._executor = executor
         self._lanes: dict[int, Lane] = {}
-        self._follower = Follower(reader)
+        self._follower = Follower(reader, settings)
         self._tasks: set[asyncio.Task[None]] = set()
         self._directly: set[int] = set()
         self._checked_at = 0.0

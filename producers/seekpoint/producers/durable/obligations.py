@@ -15,6 +15,7 @@ from seekpoint.producers.durable.desk import Place
 from seekpoint.producers.durable.digest import text_digest
 from seekpoint.producers.durable.effect_knowledge import CONNECTOR, UNDO, Wanted, compensation_named
 from seekpoint.producers.durable.effect_runs import EffectRun
+from seekpoint.producers.durable.failures import told
 from seekpoint.producers.durable.retries import Retry
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.calls import Obligation
@@ -39,7 +40,12 @@ async def compensate(process: Process) -> None:
         try:
             await _pay(process, obligation)
         except (EffectUnknown, EffectFailed, UnknownConnector) as exc:
-            logger.warning("%s: the compensation of %s is still owed: %s", process.process_id, obligation.key, exc)
+            logger.warning(
+                "%s: the compensation of %s is still owed: %s",
+                process.process_id,
+                obligation.key,
+                told(exc, process.node.settings),
+            )
             left.append(obligation.key)
             cause = cause or exc
     if left:
