@@ -34,7 +34,7 @@ from seekpoint.console import (
 )
 from seekpoint.console.commands import Usage
 from seekpoint.console.faults import EXIT_BROKEN_PIPE, EXIT_INTERRUPTED, EXIT_USAGE, report, set_debug
-from seekpoint.console.output import fail
+from seekpoint.console.output import emit, fail
 
 __all__ = ["app", "main"]
 
@@ -58,7 +58,7 @@ def _show_version(asked: bool) -> None:
     if asked:
         from importlib.metadata import version
 
-        typer.echo(f"seekpoint {version('seekpoint')}")
+        emit(f"seekpoint {version('seekpoint')}")
         raise typer.Exit
 
 
