@@ -133,3 +133,17 @@ def test_entries_that_come_behind_the_end_change_nothing_of_it(bench: Bench) -> 
     rounds(bench, projection)
     state = kept_in_view(bench)
     assert (state.content_dropped, state.refused_externals, state.offset) == (True, 1, bench.log.watermarks(0).high - 1)
+
+
+def test_what_another_projector_dropped_does_not_come_back(bench: Bench) -> None:
+    """The partition comes back to one that remembers the content, and the position is where it was."""
+    first = begun(bench)
+    bench.later_s = WEEK_S + 3_600
+    assert rounds(bench, bench.projection()) == 1
+    again = bench.projection(cache=first.cache)
+    bench.owner.external(b.Signal("late", "1"))
+    assert bench.project(again)
+    bench.save(again)
+    for state in (kept_in_view(bench), newest_checkpoint(bench)):
+        assert (state.content_dropped, state.context) == (True, {})
+    assert bench.damages == []

@@ -26,11 +26,16 @@ class StateCache:
         """Of states that are in no checkpoint and are not kept here any more: what the view has must be these."""
 
     def begin(self, token: str, position: int) -> None:
-        """The view is at ``position``. What is kept stays only if it is of just that."""
+        """The view is at ``position``. What is kept stays only if it is of just that.
+
+        Another projector may have dropped the content of finished processes meanwhile: that moves no position.
+        """
         if (token, position) != (self.token, self.position):
             self._states.clear()
             self._bytes = 0
             self.digests.clear()
+        for key in [key for key, (state, _) in self._states.items() if state.finished and not state.content_dropped]:
+            self._bytes -= self._states.pop(key)[1]
         self.token, self.position = token, position
 
     def get(self, key: bytes) -> State | None:
