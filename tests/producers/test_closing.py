@@ -49,6 +49,21 @@ async def test_what_is_under_way_at_the_close_ends(ticks: int) -> None:
     assert all(isinstance(one, SeekpointError) for one in outcomes if isinstance(one, BaseException)), outcomes
 
 
+async def test_whoever_waits_for_a_partition_hears_of_the_close() -> None:
+    """An open that waited for its own claim used to go on waiting for all of ``start_timeout_s``."""
+    node = await Node.in_memory(**FAST)
+    await node.open("held")
+    tailer = node._tailer
+    lane = tailer.lane(0) or tailer.lane_from(0, 0)
+    waiting = asyncio.ensure_future(tailer.through(lane, lane.position + 1_000_000))
+    await asyncio.sleep(0)
+    await node.close()
+    with pytest.raises(HandleClosed):
+        await asyncio.wait_for(waiting, 60)
+    with pytest.raises(HandleClosed):
+        await asyncio.wait_for(tailer.through(lane, lane.position + 1_000_000), 60)
+
+
 async def test_a_signal_that_has_not_left_at_the_close_is_told() -> None:
     """Kafka is silent, the queue is given up with the node: the caller hears of it."""
     log = MemoryLog(partitions=1)

@@ -21,7 +21,7 @@ from seekpoint.consumers.absence import prove
 from seekpoint.consumers.recoverer import Recoverer
 from seekpoint.producers.follower import Follower
 from seekpoint.producers.lane import Lane, Listener
-from seekpoint.schemas.errors import LogTruncated, SeekpointError, TryAgain
+from seekpoint.schemas.errors import HandleClosed, LogTruncated, SeekpointError, TryAgain
 from seekpoint.schemas.log import Batch, LogReader
 from seekpoint.schemas.settings import Settings
 from seekpoint.schemas.tail import Stretch
@@ -55,6 +55,7 @@ class Tailer:
         self._directly: set[int] = set()
         self._checked_at = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_closed = False
 
     def start(self) -> None:
         """Begin to work; nothing is followed until a lane is asked for."""
@@ -63,11 +64,14 @@ class Tailer:
         self._spawn(self._look_after(), "seekpoint-tailer")
 
     async def close(self) -> None:
-        """End all of it; whoever still waits is left to those who close the handles."""
+        """End all of it. Everybody who waits for a partition, now or later, gets ``HandleClosed``."""
+        self._is_closed = True
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.to_thread(self._follower.close)
+        for lane in self._lanes.values():
+            lane.fail(_closed())
 
     @property
     def rests(self) -> bool:
@@ -95,10 +99,12 @@ class Tailer:
             lane.detach(listener)
 
     async def through(self, lane: Lane, position: int) -> None:
-        """Return once everything below ``position`` was handed out. Raises what is wrong with the log; waits for ever
-        while Kafka is silent."""
+        """Return once everything below ``position`` was handed out. Raises what is wrong with the log, ``HandleClosed``
+        once the tailer is closed; waits for ever while Kafka is silent."""
         if lane.position >= position:
             return
+        if self._is_closed:
+            raise _closed()
         if not lane.target:
             lane.moved_at = self._now()
         self._follower.want()
@@ -265,6 +271,10 @@ class Tailer:
 
     async def _run(self, call: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._executor, call)
+
+
+def _closed() -> HandleClosed:
+    return HandleClosed("the node was closed", hint="use a node that is open")
 
 
 def _leads_on(lane: Lane, error: SeekpointError) -> bool:
