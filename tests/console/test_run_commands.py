@@ -7,10 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from console_on_memory import on
+from console_on_memory import OnMemory, on
 from seekpoint.console.agents import patience_s
+from seekpoint.consumers.memory_view import MemoryView
+from seekpoint.consumers.view_store import Change
 from seekpoint.schemas import MemoryLog
+from seekpoint.schemas.errors import ViewUnavailable
+from seekpoint.schemas.partition import partition_of
 from seekpoint.schemas.settings import Settings
+from seekpoint.schemas.state import new_state
 from shells import Shell
 
 
@@ -39,7 +44,7 @@ def test_an_agent_is_run_and_its_history_checked(seekpoint: Shell, log: MemoryLo
 
 def test_an_agent_that_fails_is_told_as_such(seekpoint: Shell, log: MemoryLog) -> None:
     """As its own failure, not as a fault of Seekpoint's; it is recorded, and the check ends there."""
-    failed = seekpoint("run", "p", "--agent", "touching:breaking")
+    failed = seekpoint("run", "p", "--agent", "touching:breaking", "--new")
     assert (failed.code, "the agent failed: ValueError: no such order" in failed.err) == (1, True)
     assert "report" not in failed.err
     assert on(log, lambda node: node.recover("p")).state.lifecycle == "failed"
@@ -53,8 +58,8 @@ def test_an_agent_that_fails_is_told_as_such(seekpoint: Shell, log: MemoryLog) -
 
 def test_a_call_that_failed_is_made_again_when_that_is_asked(seekpoint: Shell) -> None:
     """What a failed run says to do is true: run again it fails again, with the option it goes on."""
-    for _ in range(2):
-        failed = seekpoint("run", "p", "--agent", "touching:paying")
+    for how in ("--new", "--resume"):
+        failed = seekpoint("run", "p", "--agent", "touching:paying", how)
         assert failed.code == 1
         assert "FileNotFoundError" in failed.err
         assert "pay:1 stays failed until you run it with --retry-failed" in failed.err
@@ -104,3 +109,50 @@ def test_a_run_waits_until_a_killed_owner_is_seen_to_be_dead() -> None:
     """The README kills a run and starts it again at once: with a shorter wait, that would be refused."""
     settings = Settings()
     assert patience_s(settings) > settings.owner_timeout_s + settings.heartbeat_interval_s
+
+
+def test_a_mistyped_id_starts_nothing(seekpoint: Shell, log: MemoryLog) -> None:
+    """Where neither an input nor --new says that a start is meant, nothing is written."""
+    given = ("--agent", "touching:touching")
+    for how in ((), ("--resume",), ("--resume", "--input", '{"name": "made"}')):
+        ran = seekpoint("run", "p", *given, *how)
+        assert (ran.code, "no such process, nothing was started" in ran.err, "--new" in ran.err) == (1, True, True)
+    assert seekpoint("run", "p", *given, "--new", "--resume").code == 2
+    assert [log.watermarks(partition).high for partition in range(log.partitions)] == [0, 0]
+    assert not Path("made").exists()
+
+
+def test_new_only_begins_and_resume_only_resumes(seekpoint: Shell, log: MemoryLog) -> None:
+    """A process that exists is run by --resume, or by its id alone."""
+    given = ("--agent", "touching:touching")
+    assert seekpoint("run", "p", *given, "--new", "--input", '{"name": "made"}').json == "made"
+    ends = [log.watermarks(partition).high for partition in range(log.partitions)]
+    again = seekpoint("run", "p", *given, "--new", "--input", '{"name": "made"}')
+    assert (again.code, "the process exists" in again.err, "--resume" in again.err) == (4, True, True)
+    for how in ((), ("--resume",), ("--resume", "--input", '{"name": "made"}'), ("--input", '{"name": "made"}')):
+        assert seekpoint("run", "p", *given, *how).json == "made"
+    assert [log.watermarks(partition).high for partition in range(log.partitions)] == ends
+
+
+def test_ids_that_look_like_a_mistyped_one_are_named(
+    seekpoint: Shell, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the view's first page; a view that does not answer is no further error."""
+    view = MemoryView(2)
+    for partition in range(2):
+        view.ready(partition, view.install(partition, log.topic_id), applied=-1, leader_epoch=-1)
+    state = new_state()
+    partition = partition_of(b"order-1", 2)
+    token = view.install(partition, log.topic_id)
+    view.ready(partition, token, applied=-1, leader_epoch=-1)
+    view.write(partition, token, 0, 0, -1, [Change(key=b"order-1", state=state, whole=True)])
+    monkeypatch.setattr(OnMemory, "view", view)
+    for command in (("run", "ordr-1", "--agent", "touching:touching"), ("approve", "ordr-1", "refund")):
+        assert "did you mean order-1?" in seekpoint(*command).err
+        assert "did you mean" not in seekpoint(command[0], "zzz", *command[2:]).err
+
+    def silent(*_: object, **__: object) -> None:
+        raise ViewUnavailable("Redis is silent")
+
+    monkeypatch.setattr("seekpoint.consumers.view.View.list", silent)
+    assert "error: no such process" in seekpoint("approve", "ordr-1", "refund").err

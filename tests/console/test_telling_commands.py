@@ -18,7 +18,7 @@ from shells import Shell
 @agent("asker")
 async def asker(process: Process, input: Any) -> Any:
     """Waits for ever."""
-    return await process.gate("refund")
+    return (await process.gate("refund")).outcome
 
 
 async def in_doubt(node: Node) -> None:
@@ -42,8 +42,8 @@ async def fill(node: Node) -> None:
     "command",
     [
         ("signal", "p", "go"),
-        ("approve", "p", "refund"),
-        ("deny", "p", "refund"),
+        ("approve", "p", "refund", "--in-advance"),
+        ("deny", "p", "refund", "--in-advance"),
     ],
 )
 def test_who_tells_a_process_with_a_full_mailbox_hears_of_it(
@@ -67,7 +67,7 @@ def test_what_controls_a_process_gets_through_a_full_mailbox(
 
 @pytest.mark.parametrize("command", [("signal", "p", "go"), ("cancel", "p")])
 def test_what_is_taken_in_is_told_as_before(command: tuple[str, ...], seekpoint: Shell, log: MemoryLog) -> None:
-    """Also by a process that was never opened."""
+    """Also by a process that was never opened, if that is meant."""
 
     async def opened(node: Node) -> None:
         async with node.open("p"):
@@ -75,7 +75,7 @@ def test_what_is_taken_in_is_told_as_before(command: tuple[str, ...], seekpoint:
 
     on(log, opened)
     assert seekpoint(*command).code == 0
-    assert seekpoint("signal", "new", "go").code == 0
+    assert seekpoint("signal", "new", "go", "--in-advance").code == 0
 
 
 async def test_a_node_tells_whether_something_was_taken_in() -> None:
@@ -105,7 +105,7 @@ def test_what_was_sent_is_told_as_sent(
         raise error
 
     monkeypatch.setattr(Node, "is_delivered", gone)
-    assert seekpoint("signal", "p", "go").code == 0
+    assert seekpoint("signal", "p", "go", "--in-advance").code == 0
 
 
 @pytest.mark.parametrize("command", [("signal", "p", "go"), ("approve", "p", "refund"), ("cancel", "p")])
@@ -150,3 +150,88 @@ def test_a_gate_of_a_cancelled_process_waits_for_nothing(seekpoint: Shell, log: 
     assert [gate["key"] for gate in seekpoint("gates", "ls", "p", "--json").json["gates"]] == ["refund:1"]
     on(log, cancelled)
     assert seekpoint("gates", "ls", "p", "--json").json["gates"] == []
+
+
+async def left_at_a_gate(node: Node) -> None:
+    """A process whose owner left it at a gate, with a question."""
+
+    @agent("asker")
+    async def asks(process: Process, input: Any) -> Any:
+        return await process.gate("refund", prompt={"amount": 12}, timeout=3_600)
+
+    run = asyncio.create_task(node.run(asks, "p"))
+    while not (await node.recover("p", missing_ok=True)).state.calls:  # noqa: ASYNC110  # a log gives no event
+        await asyncio.sleep(0.001)
+    run.cancel()
+    await asyncio.wait([run])
+
+
+def ends(log: MemoryLog) -> list[int]:
+    return [log.watermarks(at).high for at in range(2)]
+
+
+@pytest.mark.parametrize("command", ["approve", "deny", "signal"])
+def test_a_mistyped_id_or_gate_is_told_and_nothing_is_sent(command: str, seekpoint: Shell, log: MemoryLog) -> None:
+    """With what is open; ``--in-advance`` sends it, and says to what."""
+    on(log, left_at_a_gate)
+    before = ends(log)
+    for process_id, gate, code, said in (("P", "refund", 1, "no such process"), ("p", "refnd", 4, "open=refund:1")):
+        ran = seekpoint(command, process_id, gate)
+        assert (ran.code, said in ran.err, "--in-advance" in ran.err) == (code, True, True), ran.err
+    assert ends(log) == before
+    for process_id, gate in (("P", "refund"), ("p", "refnd")):
+        ran = seekpoint(command, process_id, gate, "--in-advance")
+        assert (ran.code, "sent in advance: no" in ran.err) == (0, True)
+    assert sum(ends(log)) == sum(before) + 2
+
+
+@pytest.mark.parametrize("command", ["approve", "deny", "signal"])
+def test_the_question_is_shown_and_a_second_answer_is_told_of_the_first(
+    command: str, seekpoint: Shell, log: MemoryLog
+) -> None:
+    """Since when and until when it waits too; the answer goes to the gate's key."""
+    on(log, left_at_a_gate)
+    who = "--actor" if command == "signal" else "--by"
+    first = seekpoint(command, "p", "refund", who, "ann", "--json")
+    assert first.code == 0
+    assert 'p refund:1 asks: {"amount":12}; it waits from 20' in first.err
+    facts = first.json
+    assert (facts["gate"], facts["name"], facts["prompt"], facts["actor"]) == (
+        "refund:1", "refund", {"amount": 12}, "ann"
+    )  # fmt: skip
+    assert facts["since"] < facts["deadline"]
+    before = ends(log)
+    for again in ("approve", "deny", "signal"):
+        second = seekpoint(again, "p", "refund")
+        assert (second.code, "answered already" in second.err, "actor=ann" in second.err) == (4, True, True)
+        assert f"outcome={facts['outcome']}, " in second.err
+        assert ", at=20" in second.err
+    assert ends(log) == before
+
+
+def test_a_signal_to_a_process_that_waits_at_no_gate_is_mail(seekpoint: Shell, log: MemoryLog) -> None:
+    """Nobody can tell what its code receives."""
+
+    async def opened(node: Node) -> None:
+        async with node.open("p"):
+            pass
+
+    on(log, opened)
+    ran = seekpoint("signal", "p", "go", "--json")
+    assert (ran.code, ran.json["gate"], "waits until the code receives it" in ran.err) == (0, None, True)
+    assert seekpoint("approve", "p", "go").code == 4
+
+
+def test_a_finished_process_takes_nothing_in_advance(seekpoint: Shell, log: MemoryLog) -> None:
+    """Though the gate that was meant is one that it once had."""
+
+    async def finished(node: Node) -> None:
+        await node.signal("p", "refund", True)
+        await node.run(asker, "p")
+
+    on(log, finished)
+    before = ends(log)
+    for command in ("approve", "deny", "signal"):
+        ran = seekpoint(command, "p", "refund", "--in-advance")
+        assert (ran.code, "the process is finished" in ran.err) == (4, True)
+    assert ends(log) == before

@@ -67,11 +67,19 @@ def test_gates_are_seen_and_answered(waits: Settings, shell: Shell, point_at: Ca
     )
     assert gate["deadline"].endswith("+00:00")
     assert "refund:1" in shell("gates", "ls", "p").out
-    assert "no gate nothing is open" in shell("deny", "p", "nothing", "--by", "eve").err
-    assert shell("approve", "p", "refund", "--by", "ann", "--reason", "he is right").code == 0
-    assert shell("signal", "p", "note", "--payload", '{"n": 1}', "--actor", "bob").code == 0
+    refused = shell("deny", "p", "nothing", "--by", "eve")
+    assert (refused.code, "open=refund:1" in refused.err) == (4, True)
+    approved = shell("approve", "p", "refund", "--by", "ann", "--reason", "he is right", "--json")
+    assert (approved.code, approved.json["prompt"], approved.json["deadline"]) == (0, {"amount": 12}, gate["deadline"])
+    assert approved.json["since"] < gate["deadline"]
+    second = shell("deny", "p", "refund", "--by", "eve")
+    assert (second.code, "answered already" in second.err, "actor=ann" in second.err) == (4, True, True)
+    assert shell("signal", "p", "note", "--payload", '{"n": 1}', "--actor", "bob").code == 4
+    note = ("signal", "p", "note", "--payload", '{"n": 1}', "--actor", "bob", "--in-advance")
+    assert shell(*note).code == 0
     assert shell("signal", "p", "note", "--payload", "{").code == 2
-    assert "was never opened" in shell("signal", "later", "go", "--actor", "bob").err
+    assert shell("signal", "later", "go", "--actor", "bob").code == 1
+    assert "no such process" in shell("signal", "later", "go", "--actor", "bob", "--in-advance").err
     assert shell("shared", "set", "rate", "1.5", "--expected-version", "0", "--by", "ann").code == 0
     assert shell("shared", "set", "rate", "2", "--expected-version", "0", "--by", "ann").code == 4
     assert shell("shared", "get", "rate").out.strip() == "1.5"

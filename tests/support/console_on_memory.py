@@ -60,6 +60,7 @@ class OnMemory:
     """A target whose journal is in memory."""
 
     config = None
+    view: Any = None
 
     def __init__(self, log: MemoryLog) -> None:
         self.log = log

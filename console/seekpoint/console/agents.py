@@ -13,6 +13,7 @@ import typer
 from seekpoint.console.commands import AsJson, command
 from seekpoint.console.faults import EXIT_TERMINATED, is_debug
 from seekpoint.console.imported import imported
+from seekpoint.console.listing import unknown
 from seekpoint.console.output import clean, emit, emit_json, fail, say
 from seekpoint.console.processes import ProcessId
 from seekpoint.console.target import Target
@@ -53,6 +54,8 @@ def run(
     process_id: ProcessId,
     agent: AgentName,
     input: Annotated[str | None, typer.Option("--input", metavar="JSON", help="What it is given.")] = None,
+    new: Annotated[bool, typer.Option("--new", help="Begin it; refused if it exists.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume it; refused if it does not exist.")] = False,
     take_over: Annotated[bool, typer.Option("--take-over", help="Though its owner looks alive: it is fenced.")] = False,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Make the calls again whose failure ended its last run.")
@@ -61,16 +64,22 @@ def run(
 ) -> int:
     """Run an agent as a process; its result goes to stdout.
 
-    From its beginning, or from where it was; progress goes to stderr.
+    From its beginning (--new, or by its --input), or from where it was; progress goes to stderr.
     """
     import asyncio
 
-    from seekpoint.schemas.errors import EXIT_FAULT, SeekpointError
+    from seekpoint.schemas.errors import EXIT_FAULT, SeekpointError, UnknownProcess
+
+    if new and resume:
+        raise typer.BadParameter("it goes without --resume", param_hint="--new")
 
     target.require_kafka()
     wanted, given = load_agent(agent), _json(input)
+    begins = True if new else False if resume or input is None else None
     try:
-        result = asyncio.run(_run(target, process_id, wanted, given, take_over, retry_failed))
+        result = asyncio.run(_run(target, process_id, wanted, given, take_over, retry_failed, begins))
+    except UnknownProcess as absent:
+        raise unknown(target, absent, "begin it with --new") from absent
     except SeekpointError:
         raise
     except _AgentFailed as failed:
@@ -122,7 +131,15 @@ class _AgentFailed(Exception):
         self.way_on = way_on
 
 
-async def _run(target: Target, process_id: str, agent: Agent, given: Any, take_over: bool, retry_failed: bool) -> Any:
+async def _run(
+    target: Target,
+    process_id: str,
+    agent: Agent,
+    given: Any,
+    take_over: bool,
+    retry_failed: bool,
+    new: bool | None,
+) -> Any:
     import asyncio
 
     from seekpoint.producers import Node
@@ -135,7 +152,7 @@ async def _run(target: Target, process_id: str, agent: Agent, given: Any, take_o
         try:
             wait_s = 0 if take_over else patience_s(target.settings)
             result = await node.run(
-                agent, process_id, given, take_over=take_over, wait_s=wait_s, retry_failed=retry_failed
+                agent, process_id, given, take_over=take_over, wait_s=wait_s, retry_failed=retry_failed, new=new
             )
         except Exception as exc:
             way = await _way_on(node, process_id, exc)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seekpoint.console.commands import AsJson, command, group
-from seekpoint.console.output import Column, emit_json_list, emit_table, say
+from seekpoint.console.listing import unknown
+from seekpoint.console.output import Column, clean, emit_json, emit_json_list, emit_table, say
 from seekpoint.console.processes import ProcessId, states_of
 from seekpoint.console.sender import By, me, tell, value_of
 from seekpoint.console.target import Target
@@ -23,6 +24,9 @@ _COLUMNS = (Column("process"), Column("gate"), Column("name"), Column("deadline"
 
 GateName = Annotated[str, typer.Argument(metavar="GATE", help="The gate: its name, or its key.", show_default=False)]
 Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why.")]
+InAdvance = Annotated[
+    bool, typer.Option("--in-advance", help="Though no such gate is open, or no such process exists, yet.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -57,23 +61,41 @@ def signal(
     actor: Annotated[
         str | None, typer.Option("--actor", metavar="NAME", help="Who sends it; you, if not given.")
     ] = None,
+    in_advance: InAdvance = False,
+    json: AsJson = False,
 ) -> None:
-    """Send a signal to a process; one that does not exist yet finds it when it does."""
+    """Send a signal to a process: the answer to an open gate, or what its code receives."""
     value, sender = value_of(payload, "--payload"), actor or me("--actor")
-    if not _state(target, process_id, missing_ok=True).epoch:
-        say(f"{process_id} was never opened: the signal waits for it")
-    tell(target.require_kafka(), process_id, lambda node: node.signal(process_id, name, value, actor=sender))
-    say(f"{process_id}: {name}, as {sender}")
+    asked = _asked(target, process_id, name, in_advance, may_be_mail=True)
+    meant = asked["gate"] or name
+    sent = tell(target.require_kafka(), process_id, lambda node: node.signal(process_id, meant, value, actor=sender))
+    _told(asked, json, sent, f"{meant}, as {sender}", sender, outcome="signalled", reason=None)
 
 
-def approve(target: Target, process_id: ProcessId, gate: GateName, by: By = None, reason: Reason = None) -> None:
+def approve(
+    target: Target,
+    process_id: ProcessId,
+    gate: GateName,
+    by: By = None,
+    reason: Reason = None,
+    in_advance: InAdvance = False,
+    json: AsJson = False,
+) -> None:
     """Say yes to a gate. Where several of that name are open, to the one that was opened first."""
-    _answer(target, process_id, gate, by, reason, is_approved=True)
+    _answer(target, process_id, gate, by, reason, in_advance, json, is_approved=True)
 
 
-def deny(target: Target, process_id: ProcessId, gate: GateName, by: By = None, reason: Reason = None) -> None:
+def deny(
+    target: Target,
+    process_id: ProcessId,
+    gate: GateName,
+    by: By = None,
+    reason: Reason = None,
+    in_advance: InAdvance = False,
+    json: AsJson = False,
+) -> None:
     """Say no to a gate. Where several of that name are open, to the one that was opened first."""
-    _answer(target, process_id, gate, by, reason, is_approved=False)
+    _answer(target, process_id, gate, by, reason, in_advance, json, is_approved=False)
 
 
 def cancel(
@@ -96,67 +118,104 @@ def cancel(
 def gates_of(process_id: str, state: State) -> Iterator[dict[str, Any]]:
     """The open gates of a process, in the order they were opened: objects of ``seekpoint gates ls --json``.
 
-    One that was cancelled, or is finished, waits for nothing any more.
+    A finished process has none; one that was cancelled has those of its compensations.
     """
-    from datetime import UTC, datetime
+    from seekpoint.producers.durable.answers import open_gates
+    from seekpoint.schemas.clock import iso_time
 
-    import orjson
-
-    gates = [(key, call) for key, call in state.calls.items() if call.kind == "gate" and call.status == "started"]
-    if state.cancelled is not None or state.finished:
-        return
-    for key, call in sorted(gates, key=lambda one: one[1].seq):
-        facts = call.facts
-        due_us = facts.get("deadline_us")
+    for gate in open_gates(state):
         yield {
             "process_id": process_id,
-            "key": key,
-            "name": facts["name"],
-            "deadline": None if due_us is None else datetime.fromtimestamp(due_us / 1_000_000, UTC).isoformat(),
-            "prompt": orjson.loads(facts.get("prompt", "null")),
-            "seq": call.seq,
+            "key": gate.key,
+            "name": gate.name,
+            "deadline": None if gate.deadline_us is None else iso_time(gate.deadline_us),
+            "prompt": gate.prompt,
+            "seq": gate.seq,
         }
 
 
 def _row(facts: dict[str, Any]) -> list[object]:
+    shown = _prompt(facts["prompt"])
+    return [facts["process_id"], facts["key"], facts["name"], facts["deadline"] or "-", shown]
+
+
+def _prompt(prompt: Any) -> str:
     from seekpoint.schemas.values import dump
 
-    prompt = facts["prompt"]
-    shown = "-" if prompt is None else prompt if isinstance(prompt, str) else dump(prompt)
-    return [facts["process_id"], facts["key"], facts["name"], facts["deadline"] or "-", shown]
+    return "-" if prompt is None else prompt if isinstance(prompt, str) else dump(prompt)
 
 
 # --- what they need ---------------------------------------------------------------------------------------------------
 def _answer(
-    target: Target, process_id: str, gate: str, by: str | None, reason: str | None, *, is_approved: bool
+    target: Target,
+    process_id: str,
+    gate: str,
+    by: str | None,
+    reason: str | None,
+    in_advance: bool,
+    json: bool,
+    *,
+    is_approved: bool,
 ) -> None:
     actor = by or me("--by")
-    state = _state(target, process_id, missing_ok=True)
-    open_gates = list(gates_of(process_id, state))
-    meant = next((one["key"] for one in open_gates if gate in (one["name"], one["key"])), None)
-    if meant is None:
-        names = ", ".join(sorted({one["name"] for one in open_gates}))
-        say(f"no gate {gate} is open: the answer waits for one{f' (open: {names})' if names else ''}")
-    answered = meant or gate
+    asked = _asked(target, process_id, gate, in_advance)
+    meant = asked["gate"] or gate
 
     def answer(node: Node) -> Coroutine[Any, Any, bytes]:
         say_it = node.approve if is_approved else node.deny
-        return say_it(process_id, answered, reason=reason, actor=actor)
+        return say_it(process_id, meant, reason=reason, actor=actor, in_advance=True)  # the look was taken above
 
-    tell(target.require_kafka(), process_id, answer)
-    say(f"{process_id} {answered}: {'approved' if is_approved else 'denied'}, as {actor}")
+    sent = tell(target.require_kafka(), process_id, answer)
+    outcome = "approved" if is_approved else "denied"
+    _told(asked, json, sent, f"{meant} {outcome}, as {actor}", actor, outcome=outcome, reason=reason)
+
+
+def _asked(
+    target: Target, process_id: str, gate: str, in_advance: bool, *, may_be_mail: bool = False
+) -> dict[str, Any]:
+    """The question that is answered, on stderr too; raises where there is none, unless ``in_advance``."""
+    from seekpoint.producers.durable.answers import gate_to_answer, opened_us
+    from seekpoint.schemas.clock import iso_time
+    from seekpoint.schemas.errors import GateNotOpen, UnknownProcess
+
+    asked: dict[str, Any] = dict.fromkeys(("gate", "name", "prompt", "since", "deadline"))
+    try:
+        found = gate_to_answer(target.recoverer, process_id, gate, may_be_mail=may_be_mail)
+    except (GateNotOpen, UnknownProcess) as exc:
+        if in_advance:
+            _state(target, process_id, missing_ok=True)  # a finished process takes nothing in advance either
+            say(f"sent in advance: {exc.message.removesuffix(', nothing was sent')}")
+        elif isinstance(exc, UnknownProcess):
+            raise unknown(target, exc, "send it in advance: --in-advance") from exc
+        else:
+            raise
+    else:
+        if found is None:
+            say(clean(f"{process_id}: no gate is open: {gate} waits until the code receives it"))
+        else:
+            since = opened_us(target.recoverer, process_id, found)
+            asked |= {
+                "gate": found.key,
+                "name": found.name,
+                "prompt": found.prompt,
+                "since": None if since is None else iso_time(since),
+                "deadline": None if found.deadline_us is None else iso_time(found.deadline_us),
+            }
+            waits = f"{asked['since'] or 'long ago'} until {asked['deadline'] or 'it is answered'}"
+            say(clean(f"{process_id} {found.key} asks: {_prompt(found.prompt)}; it waits from {waits}"))
+    return {"process_id": process_id, **asked}
+
+
+def _told(asked: dict[str, Any], json: bool, sent: bytes, line: str, actor: str, **how: Any) -> None:
+    say(clean(f"{asked['process_id']}: {line}"))
+    if json:
+        emit_json({**asked, **how, "actor": actor, "signal_id": sent.hex()})
 
 
 def _state(target: Target, process_id: str, *, missing_ok: bool = False) -> State:
-    from seekpoint.schemas.errors import ProcessFinished, UnknownProcess
-    from seekpoint.schemas.state import new_state
+    from seekpoint.schemas.errors import ProcessFinished
 
-    try:
-        state = target.recoverer.recover(process_id).state
-    except UnknownProcess:
-        if not missing_ok:
-            raise
-        return new_state()
+    state = target.recoverer.recover(process_id, missing_ok=missing_ok).state
     if state.finished:
         raise ProcessFinished("the process is finished: nothing reaches it any more", process_id=process_id)
     return state

@@ -11,8 +11,9 @@ from seekpoint.console.target import Target
 if TYPE_CHECKING:
     from seekpoint.consumers.view import View
     from seekpoint.consumers.view_store import Summary, ViewBrowser
+    from seekpoint.schemas.errors import UnknownProcess
 
-__all__ = ["ViewGone", "from_view"]
+__all__ = ["ViewGone", "from_view", "unknown"]
 
 _PAGE = 500
 
@@ -41,6 +42,34 @@ def from_view(target: Target) -> Iterator[dict[str, Any]]:
             yield summary_facts(one, behind[one.partition])
     except (JournalMismatch, ViewRefused, ViewUnavailable) as exc:
         raise ViewGone(exc.message) from exc
+
+
+def unknown(target: Target, error: UnknownProcess, hint: str) -> UnknownProcess:
+    """Return ``error`` with the ids that look like its own, where the view's first page has any, and with ``hint``."""
+    from difflib import get_close_matches
+
+    from seekpoint.schemas.errors import UnknownProcess
+
+    alike = get_close_matches(error.process_id, _first_ids(target))
+    meant = f"did you mean {', '.join(alike)}?; " if alike else ""
+    return UnknownProcess(error.message, hint=f"{meant}{hint}; seekpoint ps lists what there is", **error.facts)
+
+
+def _first_ids(target: Target) -> list[str]:
+    """The ids on the view's first page; none where it cannot be read."""
+    import asyncio
+
+    from seekpoint.consumers.view import View
+    from seekpoint.schemas.errors import SeekpointError
+
+    async def collect(view: ViewBrowser) -> list[str]:
+        async with View(view) as browser:
+            return [one.process_id for one in (await browser.list(limit=_PAGE)).processes]
+
+    try:
+        return [] if target.view is None else asyncio.run(collect(target.view))
+    except SeekpointError:
+        return []
 
 
 def _behind(target: Target, view: ViewBrowser) -> dict[int, int]:

@@ -57,19 +57,22 @@ def with_node(settings: Settings, call: Callable[[Node], Coroutine[Any, Any, _T]
     return asyncio.run(run())
 
 
-def tell(settings: Settings, process_id: str, call: Callable[[Node], Coroutine[Any, Any, bytes]]) -> None:
-    """Tell a process what ``call`` sends, and see that it was taken in. ``Refused`` where its mailbox is full."""
+def tell(settings: Settings, process_id: str, call: Callable[[Node], Coroutine[Any, Any, bytes]]) -> bytes:
+    """Tell a process what ``call`` sends, and see that it was taken in; its id. ``Refused`` where its mailbox is
+    full."""
     from seekpoint.schemas.errors import ProcessFinished, Refused, TryAgain
 
-    async def told(node: Node) -> bool:
+    async def told(node: Node) -> tuple[bytes, bool]:
         sent = await call(node)
         try:
-            return await node.is_delivered(process_id, sent)
+            return sent, await node.is_delivered(process_id, sent)
         except (ProcessFinished, TryAgain):
-            return True  # sent it was: that it cannot be looked at any more is no reason to send it again
+            return sent, True  # sent it was: that it cannot be looked at any more is no reason to send it again
 
-    if not with_node(settings, told):
+    sent, is_delivered = with_node(settings, told)
+    if not is_delivered:
         raise Refused(
             "its mailbox is full: it was not taken in", process_id=process_id,
             hint="send it again once its owner has taken what waits: seekpoint state ID",
         )  # fmt: skip
+    return sent

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator
+from collections.abc import Callable, Collection, Generator
 from typing import NamedTuple
 
 from seekpoint.consumers.recoverer import Recoverer
@@ -13,7 +13,10 @@ from seekpoint.schemas.errors import JournalGap, UndecodableRecord, UnknownProce
 from seekpoint.schemas.log import Record
 from seekpoint.schemas.partition import partition_of
 
-__all__ = ["Logged", "history"]
+__all__ = ["Logged", "history", "newest"]
+
+_WINDOW = 1_000
+"""How many offsets a search from the end reads first; each time twice as many."""
 
 
 class Logged(NamedTuple):
@@ -68,6 +71,29 @@ def history(
             return
         yield []
         marks = log.watermarks(partition)
+
+
+def newest(recoverer: Recoverer, process_id: str, is_meant: Callable[[Entry], bool]) -> Logged | None:
+    """Return the newest entry of the process that ``is_meant``; None where the log has none, or has it no more. Blocks.
+
+    Reads the partition backwards, in windows that grow: what is near the end is found without reading the rest.
+    """
+    log, key = recoverer.log, process_key(process_id)
+    partition = partition_of(key, log.partitions)
+    marks, width = log.watermarks(partition), _WINDOW
+    stop = marks.high
+    while stop > marks.low:
+        start = max(marks.low, stop - width)
+        found = [
+            one
+            for batch in log.read(partition, start, stop, {key})
+            for record in batch.records
+            if (one := _logged(recoverer, record)) is not None and is_meant(one.entry)
+        ]
+        if found:
+            return found[-1]
+        stop, width = start, width * 2
+    return None
 
 
 def _logged(recoverer: Recoverer, record: Record) -> Logged | None:

@@ -21,6 +21,7 @@ from seekpoint.producers.clocks import Clock, SystemClock
 from seekpoint.producers.closing import Closing
 from seekpoint.producers.confirm import Confirmer
 from seekpoint.producers.durable.agents import Agent, check_is_agent
+from seekpoint.producers.durable.answers import gate_to_answer
 from seekpoint.producers.durable.conduct import Detail, Replay, conduct_of
 from seekpoint.producers.durable.followed import Following
 from seekpoint.producers.durable.gates import verdict_payload
@@ -40,6 +41,7 @@ from seekpoint.producers.tailer import Tailer
 from seekpoint.schemas.bodies import Body, EffectVerdict
 from seekpoint.schemas.errors import HandleClosed, ProcessFinished, Refused, SeekpointError
 from seekpoint.schemas.log import LogReader, LogWriter
+from seekpoint.schemas.process_ids import named_process_key
 from seekpoint.schemas.settings import Settings
 from seekpoint.schemas.values import dump
 
@@ -264,6 +266,7 @@ class Node:
         replay: str = Replay.STRICT,
         detail: str = Detail.FULL,
         retry_failed: bool | Collection[str] = False,
+        new: bool | None = None,
     ) -> Any:
         """Run ``agent`` as the process, here and now, from its beginning or from where it was; its result, confirmed.
 
@@ -271,7 +274,8 @@ class Node:
         result. An exception is recorded and raised, the process is ``failed``; run it again to resume. A call that
         failed stays failed: ``retry_failed`` makes the steps, decisions and children again whose failure ended the last
         run, or those whose keys it names. What succeeded is not run again, a failed effect is not made again.
-        Cancelled, the process is released as it stands. ``input`` may be left out to resume.
+        Cancelled, the process is released as it stands. ``input`` may be left out to resume. ``new=True`` only begins a
+        process, ``new=False`` only resumes one; else ``Refused`` or ``UnknownProcess``, and nothing is claimed.
 
         Raises what ``open`` raises, ``AgentMismatch`` for a process of another agent or input, ``Refused`` for a key in
         ``retry_failed`` that names no such call, ``ReplayDivergence``, and whatever the agent raises; an error of
@@ -281,9 +285,10 @@ class Node:
         wish = Wish(
             process_id=process_id, take_over=take_over, wait_s=wait_s,
             cause=Cause(actor=actor, correlation_id=correlation_id), conduct=conduct_of(agent, replay, detail),
-            refuse=lambda state: refuse_mismatch(process_id, state, agent, input, self._reader.limits),
+            refuse=lambda state: refuse_mismatch(process_id, state, agent, input, self._reader.limits, new),
+            must_exist=new is False,
         )  # fmt: skip
-        return await run_agent(self, self._opener.opening(wish), process_id, agent, input, retry_failed)
+        return await run_agent(self, self._opener.opening(wish), process_id, agent, input, retry_failed, new)
 
     def fork(self, parent_id: str, process_id: str, *, at_seq: int | None = None) -> Opening:
         """Start ``process_id`` with the content ``parent_id`` has (or had after ``at_seq``); the parent is only read.
@@ -352,18 +357,42 @@ class Node:
         return signal_id in state.remembered or signal_id in state.mailbox
 
     async def approve(
-        self, process_id: str, gate: str, *, reason: str | None = None, actor: str | None = None
+        self,
+        process_id: str,
+        gate: str,
+        *,
+        reason: str | None = None,
+        actor: str | None = None,
+        in_advance: bool = False,
     ) -> bytes:
-        """Say yes to a gate: by its name, or by its key if no other gate of that name is meant. The signal's id.
+        """Say yes to an open gate: by its key, or by its name (the first opened of several). The signal's id.
 
-        A mailbox that is full of signals has room for an answer by an open gate's key (``state.waits_for``), not by the
-        name; ``is_delivered`` tells. ``seekpoint approve`` looks the key up.
+        Reads the state first, and answers by the gate's key. Raises ``UnknownProcess``, ``ProcessFinished``, and
+        ``GateNotOpen``, also where the gate was answered already. ``in_advance`` sends it without a look: to a gate, or
+        a process, that is still to come, or by somebody who may not read the journal. A mailbox full
+        of signals has no room for it then, unless ``gate`` is an open gate's key; ``is_delivered`` tells.
         """
-        return await self.signal(process_id, gate, verdict_payload(True, self._scrubbed(reason)), actor=actor)
+        return await self._answer(process_id, gate, verdict_payload(True, self._scrubbed(reason)), actor, in_advance)
 
-    async def deny(self, process_id: str, gate: str, *, reason: str | None = None, actor: str | None = None) -> bytes:
-        """Say no to a gate, as ``approve`` says yes. The signal's id, once it is in the log."""
-        return await self.signal(process_id, gate, verdict_payload(False, self._scrubbed(reason)), actor=actor)
+    async def deny(
+        self,
+        process_id: str,
+        gate: str,
+        *,
+        reason: str | None = None,
+        actor: str | None = None,
+        in_advance: bool = False,
+    ) -> bytes:
+        """Say no to an open gate; as ``approve``."""
+        return await self._answer(process_id, gate, verdict_payload(False, self._scrubbed(reason)), actor, in_advance)
+
+    async def _answer(self, process_id: str, gate: str, said: Any, actor: str | None, in_advance: bool) -> bytes:
+        if not in_advance:
+            named_process_key(process_id)
+            meant = await self.in_thread(lambda: gate_to_answer(self._recovery.blocking, process_id, gate))
+            assert meant is not None
+            gate = meant.key
+        return await self.signal(process_id, gate, said, actor=actor)
 
     async def cancel(self, process_id: str, reason: str | None = None, *, actor: str | None = None) -> bytes:
         """Ask a process to stop: its agent's next call, or what it waits for, raises ``Cancelled``; then it takes back

@@ -74,6 +74,8 @@ class Wish:
     conduct: Conduct = PLAIN
     refuse: Callable[[State], None] | None = None
     """Raises what is wrong with a process for whoever asks, before it is claimed."""
+    must_exist: bool = False
+    """Whether ``refuse`` refuses a process that does not exist: that is proved first, never presumed."""
 
 
 class Opening:
@@ -234,7 +236,7 @@ class Opener:
         watch = Watch(wish.process_id)
         partition = partition_of(watch.key, self._reader.partitions)
         try:
-            for may_presume in (True, False):
+            for may_presume in (False,) if wish.must_exist else (True, False):
                 lane, recovered, presumed = await self._recover_free(wish, watch, partition, may_presume)
                 offset, claim_id = await self._send_claim(wish, recovered.state, partition, watch.key)
                 try:

@@ -203,9 +203,13 @@ class SyncNode(Bridged):
         ) -> bytes: ...  # fmt: skip
         def is_delivered(self, process_id: str, signal_id: bytes) -> bool: ...
         def approve(
-            self, process_id: str, gate: str, *, reason: str | None = None, actor: str | None = None
-        ) -> bytes: ...
-        def deny(self, process_id: str, gate: str, *, reason: str | None = None, actor: str | None = None) -> bytes: ...
+            self, process_id: str, gate: str, *, reason: str | None = None, actor: str | None = None,
+            in_advance: bool = False,
+        ) -> bytes: ...  # fmt: skip
+        def deny(
+            self, process_id: str, gate: str, *, reason: str | None = None, actor: str | None = None,
+            in_advance: bool = False,
+        ) -> bytes: ...  # fmt: skip
         def cancel(self, process_id: str, reason: str | None = None, *, actor: str | None = None) -> bytes: ...
 
     @property

@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 
-__all__ = ["now_us"]
+__all__ = ["iso_time", "now_us"]
 
 
 def now_us() -> int:
     """Microseconds since 1970."""
     return time.time_ns() // 1_000
+
+
+def iso_time(us: int) -> str:
+    """Return microseconds since 1970 as ISO 8601, UTC; the number where no calendar has it: a clock may say anything.
+
+    >>> iso_time(1_790_000_000_500_000), iso_time(2**62)
+    ('2026-09-21T14:13:20+00:00', '4611686018427387904')
+    """
+    try:
+        return datetime.fromtimestamp(us / 1_000_000, UTC).isoformat(timespec="seconds")
+    except (OverflowError, ValueError, OSError):
+        return str(us)

@@ -25,6 +25,7 @@
     │   ├── ProcessFinished      the process is finished; its id is taken for ever
     │   ├── AgentMismatch        the process was begun by another agent, or with another input
     │   ├── Cancelled            the process was asked to stop, and does nothing more
+    │   ├── GateNotOpen          no such gate is open, or it was answered already
     │   ├── VersionConflict      a shared value was set by somebody else meanwhile
     │   ├── UnknownProcess       no such process, on proof
     │   ├── UnknownPoint         the process has no such point in its past
@@ -80,6 +81,7 @@ __all__ = [
     "EffectUnknown",
     "Fenced",
     "FoldUnavailable",
+    "GateNotOpen",
     "HandleClosed",
     "IllegalCall",
     "IllegalTransition",
@@ -306,6 +308,15 @@ class Cancelled(Refused):
     what the code waits for, and at each further call; let it end the run."""
 
     hint = "let it end the run; to go on from where it was, fork the process to a new id"
+
+
+class GateNotOpen(Refused):
+    """No gate of this name or key is open (``open`` lists those that are), or it was answered already (``outcome``,
+    ``actor``, ``reason`` and ``at`` say how, by whom, why and when). Nothing was sent."""
+
+    hint = (
+        "answer one that is open: seekpoint gates ls ID; or one that is still to come: --in-advance (in_advance=True)"
+    )
 
 
 class VersionConflict(Refused):

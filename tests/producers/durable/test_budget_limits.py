@@ -143,7 +143,7 @@ async def test_a_budget_that_escalates_asks_a_person_once(is_approved: bool) -> 
         return await process.tool("pay", pay)
 
     async with Node.in_memory(log) as node:
-        await (node.approve if is_approved else node.deny)("p", "budget:tool_calls", actor="ann")
+        await (node.approve if is_approved else node.deny)("p", "budget:tool_calls", actor="ann", in_advance=True)
         with pytest.raises((asyncio.CancelledError, BudgetExceeded)) as caught:
             await node.run(payer, "p")
         assert isinstance(caught.value, BudgetExceeded) is not is_approved
@@ -189,7 +189,7 @@ async def test_a_limit_raised_too_little_is_no_yes() -> None:
     """The call is not begun, and nobody is asked a second time for it; a person raises it enough."""
     async with Node.in_memory() as node, node.open("p") as process:
         await process.set_budget({"usd": "1"}, on_exceed="escalate")
-        await node.approve("p", "budget:usd", actor="ann")
+        await node.approve("p", "budget:usd", actor="ann", in_advance=True)
         await node.signal("p", "budget:usd", {"approved": True, "limit": "1.5"}, actor="bob")
         await process.decide("small", Model(), REQUEST, estimate={"usd": "1.2"})  # raised to what it needs
         with pytest.raises(BudgetExceeded):

@@ -82,7 +82,7 @@ async def test_who_raised_a_limit_too_little_is_asked_again_by_the_next_run(node
     await node.signal("p", "budget:tool_calls", {"approved": True, "limit": 1.5}, actor="ann")
     with pytest.raises(BudgetExceeded):
         await node.run(asker, "p")
-    await node.approve("p", "budget:tool_calls", actor="ann")
+    await node.approve("p", "budget:tool_calls", actor="ann", in_advance=True)
     assert await node.run(asker, "p") == "2"
 
 
@@ -95,7 +95,7 @@ async def test_each_attempt_that_does_not_fit_is_a_question_of_its_own(node: Nod
     async with node.open("p") as process:
         await process.set_budget({"tool_calls": 1}, on_exceed="escalate")
         for _ in range(2):
-            await node.approve("p", "budget:tool_calls", actor="ann")
+            await node.approve("p", "budget:tool_calls", actor="ann", in_advance=True)
         with pytest.raises(ConnectionError):
             await process.tool("look", flaky, retry=Retry(attempts=3, backoff_s=0))
         gates = [call for call in process.state.calls.values() if call.kind == "gate"]

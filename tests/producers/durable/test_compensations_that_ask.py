@@ -60,7 +60,7 @@ async def unbook(room: int) -> None:
 async def answer(node: Node) -> None:
     """What both cancellations wait for."""
     for _ in range(2):
-        await node.approve("p", "sure")
+        await node.approve("p", "sure", in_advance=True)
         await node.signal("p", "receipt", "paid back")
 
 

@@ -79,7 +79,7 @@ async def test_only_a_yes_is_true(node: Node, payload: Any, wanted: list[Any]) -
 async def test_a_signal_may_come_first(node: Node, log: MemoryLog) -> None:
     """Before the process exists; the gate is opened and closed at once, nobody waits."""
     await node.signal("p", "other", 1)
-    await node.approve("p", "refund", actor="ann")
+    await node.approve("p", "refund", actor="ann", in_advance=True)
     assert (await node.run(asker(), "p"))[:2] == [True, "approved"]
     assert "awaiting" not in [body.to for body in of_kind(log, b.LifecycleChanged)]
     assert len(of_kind(log, b.GateOpened)) == 1
@@ -207,7 +207,7 @@ async def test_an_answer_that_nobody_has_read_yet_comes_before_the_time(
 
 async def test_code_that_asks_something_else_does_not_get_the_answer(node: Node) -> None:
     """What was approved is what was shown; how long somebody waits for it is not."""
-    await node.approve("p", "pay")
+    await node.approve("p", "pay", in_advance=True)
     async with node.open("p") as process:
         assert await process.gate("pay", prompt={"amount": 12}, timeout=60)
     async with node.open("p") as process:
@@ -249,7 +249,7 @@ async def test_what_came_before_a_pause_is_not_repeated_after_it() -> None:
             await asyncio.wait([run])
         assert done == ["reserve"]
         await node.approve("p", "pay")
-        await node.deny("p", "pay", reason="enough")
+        await node.deny("p", "pay", reason="enough", in_advance=True)
         answers = await asyncio.wait_for(node.run(careful(done), "p"), 60)
     assert [answer[0] for answer in answers] == ["approved", "denied"]
     assert done == ["reserve", "pay"]

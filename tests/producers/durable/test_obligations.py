@@ -253,7 +253,7 @@ async def test_code_that_takes_back_itself_goes_on_where_a_crash_ended_it(ledger
         assert await node.run(run, "p", take_over=True) == "refused"
 
     whole = MemoryLog(partitions=1)
-    await on_node(whole, lambda node: node.deny("p", "go"))
+    await on_node(whole, lambda node: node.deny("p", "go", in_advance=True))
     await on_node(whole, refused)
     for log in cuts(whole):
         await on_node(log, refused)

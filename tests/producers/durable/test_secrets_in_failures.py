@@ -104,7 +104,7 @@ async def fail_everywhere(node: Node, secret: str) -> None:
         async with node.open("q"):
             raise leaky(secret)
     await node.verdict("p", "pay:3", "failed", reason=secret)
-    await node.deny("p", "gate", reason=secret)
+    await node.deny("p", "gate", reason=secret, in_advance=True)
     await node.cancel("p", reason=secret)
 
 

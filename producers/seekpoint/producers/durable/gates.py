@@ -29,7 +29,7 @@ from seekpoint.schemas.values import dump, load
 if TYPE_CHECKING:
     from seekpoint.producers.process import Process
 
-__all__ = ["GateAnswer", "GateCalls", "verdict_payload"]
+__all__ = ["GateAnswer", "GateCalls", "verdict_of", "verdict_payload"]
 
 
 logger = logging.getLogger("seekpoint.producers")
@@ -162,15 +162,15 @@ class _Gate:
     def _resolved(self, item: MailItem | None) -> b.GateResolved:
         if item is None:
             return b.GateResolved(key=self.place.key, outcome="timed_out")
-        outcome, reason = _verdict(item.payload)
+        outcome, reason = verdict_of(item.payload)
         return b.GateResolved(
             key=self.place.key, outcome=outcome, external_id=item.id, payload=item.payload_json, actor=item.actor,
             reason=reason,
         )  # fmt: skip
 
 
-def _verdict(payload: Any) -> tuple[str, str | None]:
-    """What a signal says: a yes, a no, or something else; and why."""
+def verdict_of(payload: Any) -> tuple[str, str | None]:
+    """Return what a signal says (``approved``, ``denied``, ``signalled``: something else), and why."""
     said, reason = payload, None
     if isinstance(payload, dict):
         said, reason = payload.get("approved"), payload.get("reason")

@@ -33,10 +33,12 @@ from seekpoint.schemas.errors import (
     LimitExceeded,
     ObligationStuck,
     ProcessFinished,
+    Refused,
     Reopen,
     ReplayDivergence,
     SeekpointError,
     TryAgain,
+    UnknownProcess,
 )
 from seekpoint.schemas.lifecycle import Lifecycle
 from seekpoint.schemas.values import dump, load
@@ -68,6 +70,7 @@ async def run_agent(
     agent: Agent,
     given: Any,
     retry_failed: bool | Collection[str] = False,
+    new: bool | None = None,
 ) -> Any:
     """What ``Node.run`` does."""
     async with AsyncExitStack() as stack:
@@ -75,16 +78,20 @@ async def run_agent(
             process = await stack.enter_async_context(opening)
         except ProcessFinished:
             state = (await node.recover(process_id)).state
-            refuse_mismatch(process_id, state, agent, given, node.reader.limits)
+            refuse_mismatch(process_id, state, agent, given, node.reader.limits, new)
             return state.result
-        return await _Run(process, agent).through(given, retry_failed)
+        return await _Run(process, agent, new).through(given, retry_failed)
 
 
-def refuse_mismatch(process_id: str, state: State, agent: Agent, given: Any, limits: Limits) -> None:
+def refuse_mismatch(
+    process_id: str, state: State, agent: Agent, given: Any, limits: Limits, new: bool | None = None
+) -> None:
     """Raise ``AgentMismatch`` where the process, finished or not, began with another agent or another input.
 
-    An input that is not given (``RECORDED``) and another version of the agent are no mismatch.
+    An input that is not given (``RECORDED``) and another version of the agent are no mismatch. Where ``new`` says so,
+    also raise what ``_refuse_unmeant`` raises.
     """
+    _refuse_unmeant(process_id, state, new)
     began, facts = state.agent, {"process_id": process_id, "asked": agent.name}
     if began is None:
         if state.finished:
@@ -98,12 +105,30 @@ def refuse_mismatch(process_id: str, state: State, agent: Agent, given: Any, lim
     raise AgentMismatch("the process began with another input", kind="input", difference=difference, **facts)
 
 
+def _refuse_unmeant(process_id: str, state: State, new: bool | None) -> None:
+    """Raise ``UnknownProcess`` or ``Refused`` where a process is to be resumed that never began (``new`` False), and
+    ``Refused`` where one is to begin that exists (True). A claim alone does not count: its owner may have died then."""
+    has_agent = state.agent is not None or state.finished
+    if new is False and not has_agent:
+        if state.epoch == 0:
+            raise UnknownProcess("no such process, nothing was started", process_id=process_id)
+        raise Refused(
+            "no agent has begun as this process", process_id=process_id,
+            hint="begin one by giving its input: seekpoint run ID --agent MODULE:FUNCTION --input JSON (null: none)",
+        )  # fmt: skip
+    if new and (has_agent or state.seq > 0):
+        way = "; or resume it: seekpoint run ID --agent MODULE:FUNCTION --resume" if has_agent else ""
+        facts = {"process_id": process_id, "seq": state.seq}
+        raise Refused("the process exists, nothing was run", hint=f"use another id{way}", **facts)
+
+
 @dataclass(frozen=True, slots=True)
 class _Run:
     """One run of an agent's code, from what is remembered to its end."""
 
     process: Process
     agent: Agent
+    new: bool | None
 
     async def through(self, given: Any, retry_failed: bool | Collection[str] = False) -> Any:
         """The result, once it is confirmed. Failed calls are set aside first, if that is asked."""
@@ -190,7 +215,7 @@ class _Run:
     def _check(self, given: Any) -> None:
         """Again, behind the claim: the former owner may have begun meanwhile."""
         process, began = self.process, self.process.written.agent
-        refuse_mismatch(process.process_id, process.written, self.agent, given, process.limits)
+        refuse_mismatch(process.process_id, process.written, self.agent, given, process.limits, self.new)
         if began is not None and self.agent.pinned and began.definition != self.agent.definition:
             raise ReplayDivergence(
                 "the agent is not run as it began", process_id=self.process.process_id, key="", kind="definition",
