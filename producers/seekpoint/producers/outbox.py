@@ -88,9 +88,7 @@ class Outbox:
             await asyncio.to_thread(self._appender.retire, self._drain_s)
             self._appender = None
         left, self._queue = self._queue, []
-        for record in left:
-            if isinstance(record.token, _External):  # the others belong to handles, which are told by the node
-                _answer(record.token, -1, _closed())
+        _give_back(left, _closed())  # the owners' belong to handles, which are told by the node
 
     # --- sending
     def push(self, pending: Pending) -> None:
@@ -121,7 +119,13 @@ class Outbox:
             return
         assert self._loop is not None
         records, self._queue = self._queue, []
-        taken = self._appender.send(records)
+        try:
+            taken = self._appender.send(records)
+        except Exception as exc:  # what it took is not known: the appender is given up, and owners claim again
+            failure = _unexpected(exc)
+            _give_back(records, failure)
+            self.retire(failure)
+            return
         if taken < len(records):  # the appender is full: the rest leaves when deliveries make room
             self._queue = records[taken:]
             del records[taken:]
@@ -186,9 +190,23 @@ class Outbox:
             await asyncio.to_thread(old.retire, self._drain_s)
         self._shipments.clear()
         await self._pause(reason)
-        self._appender = self._new_appender()
+        await self._replace()
         self._schedule()
         await self._on_retired(reason)
+
+    async def _replace(self) -> None:
+        """Make the next appender. While that fails everybody who waits for it is told why."""
+        while not self._closed:
+            try:
+                self._appender = self._new_appender()
+                return
+            except Exception as exc:
+                failure = exc if isinstance(exc, SeekpointError) else _unexpected(exc)
+                self._on_failing()
+                waiting, self._queue = self._queue, []
+                _give_back(waiting, failure)
+                await self._on_retired(failure)
+                await self._pause(failure)
 
     async def _pause(self, reason: SeekpointError) -> None:
         """What Kafka refuses at once it is likely to refuse again: each appender in a row that fails waits longer for
@@ -204,6 +222,26 @@ class Outbox:
 
 def _closed() -> HandleClosed:
     return HandleClosed("the node was closed before the entry left", hint="use a node that is open")
+
+
+def _unexpected(error: Exception) -> SeekpointError:
+    """The error of everybody whose entry left when the program failed. It keeps its cause, and the log the stack."""
+    logger.error("sending failed unexpectedly", exc_info=error)
+    failure = SeekpointError(
+        f"sending failed unexpectedly, the entry may be in the log: {type(error).__name__}: {error}",
+        hint="open the process again: the claim finds out what landed; if it fails again, report it",
+    )
+    failure.__cause__ = error
+    return failure
+
+
+def _give_back(records: Sequence[Outgoing], failure: SeekpointError) -> None:
+    """Tell who waits for an external entry; owners' entries stay with their handles, which claim again."""
+    for record in records:
+        if isinstance(record.token, Pending):
+            record.token.failure = failure
+        else:
+            _answer(record.token, -1, failure)
 
 
 def _answer(item: object, offset: int, error: SeekpointError | None) -> None:
