@@ -10,7 +10,7 @@ import pytest
 
 from seekpoint.schemas.errors import InvalidSetting
 from seekpoint.schemas.options import REFUSED
-from seekpoint.schemas.reading import SAFE, safe
+from seekpoint.schemas.reading import SAFE, asking, safe
 from seekpoint.schemas.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -18,7 +18,7 @@ ROOTS = ("schemas", "consumers", "producers", "compose", "console")
 
 
 def unsafe(source: str) -> list[int]:
-    """The lines that make a consumer of the Kafka client from anything but ``safe(...)``."""
+    """The lines that make a consumer of the Kafka client from anything but ``safe(...)`` or ``asking(...)``."""
     return [call.lineno for call in _constructions(ast.parse(source)) if not _is_safe(call)]
 
 
@@ -37,7 +37,7 @@ def _name(node: ast.expr) -> str:
 
 def _is_safe(call: ast.Call) -> bool:
     first = call.args[0] if len(call.args) == 1 and not call.keywords else None
-    return isinstance(first, ast.Call) and _name(first.func) == "safe"
+    return isinstance(first, ast.Call) and _name(first.func) in ("safe", "asking")
 
 
 def test_every_consumer_is_made_from_a_safe_configuration() -> None:
@@ -51,6 +51,8 @@ def test_every_consumer_is_made_from_a_safe_configuration() -> None:
     makers = [path for path, source in found.items() if any(True for _ in _constructions(ast.parse(source)))]
     assert len(makers) >= 6, makers
     assert {path: unsafe(found[path]) for path in makers if unsafe(found[path])} == {}
+    asks = [path for path, source in found.items() if "asking(config)" in source]
+    assert asks == ["consumers/seekpoint/consumers/kafka_pool.py"]  # where a consumer that asks is never assigned
 
 
 @pytest.mark.parametrize(
@@ -74,6 +76,11 @@ def test_the_safe_settings_win_over_everything() -> None:
     assert SAFE["check.crcs"] is True
     assert (SAFE["isolation.level"], SAFE["auto.offset.reset"]) == ("read_committed", "error")
     assert safe(dict.fromkeys(SAFE, "other") | {"fetch.wait.max.ms": 1}) == {**SAFE, "fetch.wait.max.ms": 1}
+
+
+def test_a_consumer_that_only_asks_for_offsets_is_safe_but_for_what_it_asks() -> None:
+    """Where a partition ends includes what is not committed."""
+    assert asking(dict.fromkeys(SAFE, "other")) == {**SAFE, "isolation.level": "read_uncommitted"}
 
 
 @pytest.mark.parametrize("name", sorted(SAFE))

@@ -11,20 +11,17 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from seekpoint.consumers.kafka_checkpoints import KafkaCheckpoints
 from seekpoint.consumers.kafka_client import (
     Consumer,
-    IsolationLevel,
     KafkaException,
     Message,
-    OffsetSpec,
     TopicPartition,
 )
 from seekpoint.consumers.kafka_errors import END_OF_PARTITION, NOT_FOUND, OUT_OF_RANGE, passes, translated
-from seekpoint.consumers.kafka_pool import POINTS, KafkaPool, Parked
+from seekpoint.consumers.kafka_pool import ENDS, POINTS, KafkaPool, Parked
 from seekpoint.consumers.kafka_tail import KafkaTail
 from seekpoint.consumers.kafka_topics import KafkaTopics
 from seekpoint.consumers.messages import Patience, ascend, belongs, disorder, landmark_of, offset_of, record_of
@@ -136,16 +133,17 @@ class KafkaReader:
         return found
 
     def extent(self, partition: int) -> Extent:
-        """The same, and where the partition ends with what an open transaction hides: both asked at once."""
+        """The same, and where the partition ends with what an open transaction hides.
+
+        One request where nothing was written since somebody last asked: what was stable then is stable for ever.
+        """
         self.connect()
-        topic, timeout_s = self.settings.topic_name("journal"), self.settings.start_timeout_s
-        with self._pool.ours(topic=topic, partition=partition):
-            asked = self._ask_end(topic, partition, timeout_s)
+        known = self._ends.get(partition, 0)  # before asking, as above
+        with self._pool.borrowed(ENDS) as consumer:
+            low, end = self._watermarks(consumer, self.settings.topic_name("journal"), partition)
+        if known == end:
+            return Extent(low, end, end)
         low, high = self.watermarks(partition)
-        try:
-            end = int(asked.result(timeout_s).offset)
-        except (KafkaException, TimeoutError):  # a leader that moved: the patient way
-            end = self.uncommitted_end(topic, partition)
         return Extent(low, high, max(end, high))
 
     def read(self, partition: int, start: int, stop: int, keys: Collection[bytes] | None = None) -> Iterator[Batch]:
@@ -218,17 +216,8 @@ class KafkaReader:
 
     def uncommitted_end(self, topic: str, partition: int) -> int:
         """Where a partition ends, open transactions included."""
-        with self._pool.ours(topic=topic, partition=partition):
-            return self._insist(lambda timeout_s: int(self._ask_end(topic, partition, timeout_s).result().offset))
-
-    def _ask_end(self, topic: str, partition: int, timeout_s: float) -> Future[Any]:
-        """Where the partition ends, open transactions included; the answer comes beside whatever is done meanwhile."""
-        latest = {TopicPartition(topic, partition): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
-        asked = self._pool.admin().list_offsets(
-            latest, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=timeout_s
-        )
-        answer: Future[Any] = next(iter(asked.values()))
-        return answer
+        with self._pool.borrowed(ENDS) as consumer:
+            return self._watermarks(consumer, topic, partition).high
 
     def read_newer(self, topic: str, partition: int, start: int) -> tuple[list[Record], int]:
         """For tables: the records of a compacted topic from ``start`` on, and where it ends now."""
@@ -384,6 +373,7 @@ class KafkaReader:
 
     def _assign(self, consumer: Parked, topic: str, partition: int, offset: int) -> None:
         """Start to read there. A topic that is new to a consumer in use is asked about first, or it waits a second."""
+        assert consumer.kind != ENDS, "it would read what is not committed"
         if consumer.topics and topic not in consumer.topics:
             self._watermarks(consumer, topic, partition)
         consumer.topics.add(topic)

@@ -14,13 +14,13 @@ from seekpoint.consumers.kafka_client import AdminClient, Consumer, KafkaError, 
 from seekpoint.consumers.kafka_errors import translated
 from seekpoint.consumers.kafka_settings import LOGGED, point_config, reader_config, writer_config
 from seekpoint.schemas.errors import JournalUnavailable
-from seekpoint.schemas.reading import safe
+from seekpoint.schemas.reading import asking, safe
 from seekpoint.schemas.settings import Settings
 
-__all__ = ["POINTS", "STRETCHES", "KafkaPool", "Parked"]
+__all__ = ["ENDS", "POINTS", "STRETCHES", "KafkaPool", "Parked"]
 
-STRETCHES, POINTS = "stretches", "points"
-"""What a consumer is for: much at a time, or one record."""
+STRETCHES, POINTS, ENDS = "stretches", "points", "ends"
+"""What a consumer is for: much at a time, one record, or only where a partition ends with what is not committed."""
 
 _POLL_S = 0.1
 _IDLE_CONSUMERS_MAX = 8
@@ -30,7 +30,10 @@ class Parked(Consumer):
     """A consumer, what it is for, and the topics it knows the leaders of."""
 
     def __init__(self, config: dict[str, Any], kind: str) -> None:
-        super().__init__(safe(config))
+        if kind == ENDS:
+            super().__init__(asking(config))
+        else:
+            super().__init__(safe(config))
         self.kind = kind
         self.topics: set[str] = set()
 
@@ -40,7 +43,7 @@ class KafkaPool:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._idle: dict[str, list[Parked]] = {STRETCHES: [], POINTS: []}
+        self._idle: dict[str, list[Parked]] = {STRETCHES: [], POINTS: [], ENDS: []}
         self._lock = threading.Lock()
         self._admin: AdminClient | None = None
         self._producer: Producer | None = None
@@ -72,7 +75,8 @@ class KafkaPool:
         self._park(consumer)
 
     def _park(self, consumer: Parked) -> None:
-        consumer.unassign()  # an idle assignment keeps a fetch under way that the next job would wait for
+        if consumer.kind != ENDS:
+            consumer.unassign()  # an idle assignment keeps a fetch under way that the next job would wait for
         with self._lock:
             parked = self._idle[consumer.kind]
             kept = not self._closed and len(parked) < _IDLE_CONSUMERS_MAX

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["DAMAGED", "SAFE", "safe"]
+__all__ = ["DAMAGED", "SAFE", "asking", "safe"]
 
 SAFE: Mapping[str, Any] = {
     "enable.auto.commit": False,
@@ -30,3 +30,8 @@ def safe(config: Mapping[str, Any]) -> dict[str, Any]:
     Each call of a consumer's constructor passes its configuration through here; a test reads the sources for it.
     """
     return {**config, **SAFE}
+
+
+def asking(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a consumer that never reads: asked where a partition ends, it counts open transactions."""
+    return {**safe(config), "isolation.level": "read_uncommitted"}
