@@ -29,7 +29,7 @@ ID = bytes(range(16))
 
 
 def ask(exchange: MemoryExchange, process_id: str, **fields: int) -> None:
-    request = RecoveryRequest(id=ID, process_id=process_id, deadline=1, ts=1, **fields)
+    request = RecoveryRequest(id=ID, process_id=process_id, deadline=1, ts=1, **fields)  # type: ignore[arg-type]  # only points
     exchange.send("recover", 0, process_id.encode(), encode_request(request))
 
 

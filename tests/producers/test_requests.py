@@ -15,9 +15,13 @@ from seekpoint.consumers.exchange import MemoryExchange
 from seekpoint.consumers.recovery import Recovery
 from seekpoint.producers import Node
 from seekpoint.producers.requests import Requests
-from seekpoint.schemas.errors import InvalidName, Refused, RequestTimeout, UnknownPoint, UnknownProcess
+from seekpoint.schemas.errors import InvalidName, Refused, RequestTimeout, TransactionOpen, UnknownPoint, UnknownProcess
 from seekpoint.schemas.memory_log import MemoryLog
+from seekpoint.schemas.partition import partition_of
 from seekpoint.schemas.requests import decode_request, encode_answer
+from seekpoint.schemas.settings import Settings
+
+_QUICK = Settings(redis_url=None, transaction_wait_s=0.05)
 
 
 class Desk:
@@ -25,7 +29,7 @@ class Desk:
 
     def __init__(self, exchange: MemoryExchange, log: MemoryLog, copies: int = 1) -> None:
         self.exchange, self.copies = exchange, copies
-        self.answering = Answering(Recovery.in_memory(log), exchange.limits, "desk")
+        self.answering = Answering(Recovery.in_memory(log, _QUICK), exchange.limits, "desk")
         self.read: list[bytes] = []
 
     async def run(self) -> None:
@@ -93,6 +97,17 @@ async def test_an_error_comes_typed(log: MemoryLog) -> None:
             await requests.recover("case-18")
         with pytest.raises(UnknownPoint):
             await requests.recover("case-17", at_seq=50)
+
+
+async def test_a_state_that_must_be_current_is_refused_where_the_end_is_hidden(log: MemoryLog) -> None:
+    """Otherwise the report that comes with the state says how much of the partition is hidden."""
+    log.hide(partition_of(b"case-17", log.partitions))
+    async with Node.in_memory(log, transaction_wait_s=0.05) as node:
+        await node.signal("case-17", "hidden")
+        async with asking(log) as (requests, _):
+            assert (await requests.recover("case-17")).report["hidden"] == 1
+            with pytest.raises(TransactionOpen):
+                await requests.recover("case-17", must_be_current=True)
 
 
 async def test_nobody_answers(log: MemoryLog) -> None:

@@ -38,6 +38,7 @@ REQUESTS = st.builds(
     at_offset=st.none() | LONGS,
     at_time=st.none() | LONGS,
     deadline=LONGS,
+    must_be_current=st.booleans(),
     reply_partition=st.none() | LONGS,
     ts=LONGS,
 )

@@ -81,6 +81,7 @@ class Answering:
                 at_seq=request.at_seq,
                 at_offset=request.at_offset,
                 at_time=None if request.at_time is None else _EPOCH + timedelta(microseconds=request.at_time),
+                must_be_current=request.must_be_current,
             )
             answer = await self._found(request, found)
             self.found = found

@@ -314,19 +314,22 @@ class Node:
         at_seq: int | None = None,
         at_offset: int | None = None,
         at_time: datetime | float | None = None,
+        must_be_current: bool = False,
         timeout_s: float = 30.0,
     ) -> Answered:
         """The state of a process as a recovery consumer finds it (``seekpoint serve recovery``): state, hash, report.
 
         Needs no right to read the journal, only ``NAME.recover`` (write) and ``NAME.recovered`` (read). Asked at least
-        once, answered once. Raises what the recovery raised there (``UnknownProcess``, ``UnknownPoint``, ...), and
+        once, answered once. ``must_be_current`` as with ``recover``; without it ``report["hidden"]`` says whether the
+        state may be an old one. Raises what the recovery raised there (``UnknownProcess``, ``UnknownPoint``, ...), and
         ``RequestTimeout``; ``Refused`` on a log in memory, which nobody else can read.
         """
         if self._requests is None:
             raise Refused("nobody else reads a log in memory", hint="use recover()")
         return await self._requests.recover(
-            process_id, at_seq=at_seq, at_offset=at_offset, at_time=at_time, timeout_s=timeout_s
-        )
+            process_id, at_seq=at_seq, at_offset=at_offset, at_time=at_time, must_be_current=must_be_current,
+            timeout_s=timeout_s,
+        )  # fmt: skip
 
     # --- telling a process something (O1: it only fills the mailbox)
     async def signal(

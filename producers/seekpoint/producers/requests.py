@@ -44,6 +44,7 @@ class Requests:
         at_seq: int | None = None,
         at_offset: int | None = None,
         at_time: datetime | float | None = None,
+        must_be_current: bool = False,
         timeout_s: float = 30.0,
     ) -> Answered:
         """The state of a process as another node found it; see ``Node.request_recovery``."""
@@ -51,7 +52,9 @@ class Requests:
         now = now_us()
         deadline = now + round(timeout_s * 1_000_000)
         named_process_key(process_id)
-        request = RecoveryRequest(id=new_id(), process_id=process_id, deadline=deadline, ts=now, **point)
+        request = RecoveryRequest(
+            id=new_id(), process_id=process_id, must_be_current=must_be_current, deadline=deadline, ts=now, **point
+        )
         try:
             async with asyncio.timeout(timeout_s):
                 answer = await self._ask(request)

@@ -30,7 +30,7 @@ __all__ = [
     "encode_request",
 ]
 
-REQUEST_FINGERPRINT = bytes.fromhex("07c63a462bb28c70")
+REQUEST_FINGERPRINT = bytes.fromhex("af1e3cf07ba9bd43")
 ANSWER_FINGERPRINT = bytes.fromhex("6633d5e8ba35a07e")
 """CRC-64-AVRO of the schemas' parsing canonical forms, little-endian; a test compares them with fastavro's."""
 
@@ -47,6 +47,8 @@ class RecoveryRequest:
     at_seq: int | None = None
     at_offset: int | None = None
     at_time: int | None = None
+    must_be_current: bool = False
+    """Whether an error is wanted where an open transaction hides the end of the partition, not an old state."""
     deadline: int
     """By the asker's clock; nobody waits for an answer after it."""
     reply_partition: int | None = None
@@ -84,6 +86,7 @@ _Message = TypeVar("_Message", RecoveryRequest, RecoveryAnswer)
 _ID = (avro.put_id, avro.get_id)
 _TEXT = (avro.put_text, avro.get_text)
 _LONG = (avro.put_long, avro.get_long)
+_FLAG = (avro.put_bool, avro.get_bool)
 _OPTIONAL_TEXT = (optional_put(avro.put_text), optional_get(avro.get_text))
 _OPTIONAL_LONG = (optional_put(avro.put_long), optional_get(avro.get_long))
 
@@ -99,6 +102,7 @@ _REQUEST = _form(
         ("at_seq", _OPTIONAL_LONG),
         ("at_offset", _OPTIONAL_LONG),
         ("at_time", _OPTIONAL_LONG),
+        ("must_be_current", _FLAG),
         ("deadline", _LONG),
         ("reply_partition", _OPTIONAL_LONG),
         ("ts", _LONG),
