@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.console.target import Target
 
 if TYPE_CHECKING:
+    import asyncio
+
     from seekpoint.consumers.view import View
     from seekpoint.consumers.view_store import Summary, ViewBrowser
     from seekpoint.schemas.errors import UnknownProcess
@@ -89,6 +90,8 @@ def _behind(target: Target, view: ViewBrowser) -> dict[int, int]:
 
 
 def _summaries(view: ViewBrowser) -> Iterator[Summary]:
+    import asyncio
+
     from seekpoint.consumers.view import View
 
     browser = View(view)
