@@ -45,6 +45,8 @@ __all__ = ["Dispatcher"]
 
 logger = logging.getLogger("seekpoint.producers")
 
+_CHECK_INTERVAL_S = 5.0
+"""How often a deleted or re-created topic is looked for while nothing is read."""
 _SAVE_INTERVAL_S = 5.0
 _SAVE_OFFSETS_MIN = 1_000
 _STEP_OFFSETS = 20_000
@@ -99,7 +101,7 @@ class Dispatcher:
         self._who = f"{name}/{uuid.uuid4().hex[:12]}"
         self._progress = Progress(self._values, name, known.outbox)
         self._positions: dict[int, int] = {}
-        self._saved_s = 0.0
+        self._saved_s = self._checked_s = 0.0
         self._due: dict[Slot, Intent] = {}
         self._foreign: dict[Slot, _Foreign] = {}
         self._not_before: dict[Slot, float] = {}
@@ -186,6 +188,9 @@ class Dispatcher:
     async def _look(self) -> None:
         """Read on in each partition, and remember the intents that are ours to call."""
         reader, in_thread = self._node.reader, self._node.in_thread
+        if self._node.clock.monotonic() - self._checked_s > _CHECK_INTERVAL_S:
+            await in_thread(reader.check)
+            self._checked_s = self._node.clock.monotonic()
         for partition in range(await in_thread(lambda: reader.partitions)):
             marks = await in_thread(partial(reader.watermarks, partition))
             start = await self._position(partition)
