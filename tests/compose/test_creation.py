@@ -202,7 +202,7 @@ async def test_a_recreated_topic_is_refused(journal: Settings, admin: AdminClien
     topic = journal.topic_name("journal")
     old = (await create_topics(journal)).topic_ids[topic]
     await asyncio.to_thread(delete, admin, topic)
-    config = {"retention.ms": "-1", "max.message.bytes": "1114112"}
+    config = {"retention.ms": "-1", "max.message.bytes": "10551296"}
     admin.create_topics([NewTopic(topic, 4, 1, config=config)])[topic].result()
     assert (await until_found(journal, topic, "topic id")).expected == old
     with pytest.raises(JournalMismatch) as caught:

@@ -68,19 +68,44 @@ async def test_a_fork_has_its_parents_content_and_leaves_the_parent_alone(log: M
 
 
 async def test_a_fork_that_cannot_be_made_uses_up_no_id() -> None:
-    """No parent, no such seq, too much content for one entry: typed, and the id is as free as before."""
-    log = MemoryLog(partitions=1, limits=Limits(record_bytes=1_000, state_bytes=3_000))
+    """No parent, no such seq: typed, and the id is as free as before."""
+    log = MemoryLog(partitions=1)
     async with Node.in_memory(log) as node:
-        async with node.open("large") as process:
-            await process.update("a", "x" * 800)
-            await process.update("b", "x" * 800)
+        async with node.open("parent") as process:
+            await process.update("a", 1)
+            await process.update("b", 2)
         for parent, at_seq, error in (
             ("nobody", None, UnknownProcess),
-            ("large", 99, UnknownPoint),
-            ("large", 2, LimitExceeded),
+            ("parent", 99, UnknownPoint),
         ):
             with pytest.raises(error):
                 await node.fork(parent, "child", at_seq=at_seq)
         assert not (await node.recover("child", missing_ok=True)).known
-        async with node.fork("large", "child", at_seq=1) as child:
+        async with node.fork("parent", "child", at_seq=1) as child:
             assert list(child.state.context) == ["a"]
+
+
+async def test_content_larger_than_an_entry_is_rewound_to_and_forked() -> None:
+    """Up to the limit of a state; what does not fit beside what a rewind keeps is refused, and nothing is written."""
+    log = MemoryLog(partitions=1, limits=Limits(record_bytes=1_000, state_bytes=3_000))
+    async with Node.in_memory(log) as node:
+        async with node.open("parent") as process:
+            for key in "abc":
+                await process.update(key, "x" * 900)
+            full = process.state.content_hash
+            await process.clear()
+            await process.rewind(3)
+            assert process.state.content_hash == full
+            await process.clear()
+            await process.effect("pay", _paid, "y" * 300)
+            before = process.state.seq
+            with pytest.raises(LimitExceeded):
+                await process.rewind(3)
+            assert process.state.seq == before
+            await process.confirm()
+        async with node.fork("parent", "child", at_seq=3) as child:
+            assert child.state.content_hash == full
+
+
+async def _paid(text: str) -> str:
+    return text

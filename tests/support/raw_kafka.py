@@ -26,7 +26,7 @@ class RawKafka:
             "bootstrap.servers": settings.bootstrap_servers,
             "log_level": 0,
         }
-        self._producer = Producer({**self._where, "acks": "all", "linger.ms": 5, "message.max.bytes": 4_000_000})
+        self._producer = Producer({**self._where, "acks": "all", "linger.ms": 5, "message.max.bytes": 16_000_000})
         self._admin = AdminClient(self._where)
 
     def write(self, partition: int, records: Iterable[RawRecord], topic: str | None = None) -> list[int]:

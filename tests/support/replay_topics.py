@@ -9,7 +9,7 @@ from seekpoint.schemas import partition_of
 from seekpoint.schemas.codec import Codec
 from seekpoint.schemas.errors import UndecodableRecord
 from seekpoint.schemas.fold import advance
-from seekpoint.schemas.limits import Limits
+from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.manifest import MANIFEST_KEY, Manifest
 from seekpoint.schemas.state import Draft, State
 
@@ -48,9 +48,9 @@ def filled(records: int = 40, partitions: int = 4) -> MemoryTopic:
     return topic
 
 
-def journal(topic: MemoryTopic, partitions: int) -> MemoryTopic:
+def journal(topic: MemoryTopic, partitions: int, limits: Limits = DEFAULT_LIMITS) -> MemoryTopic:
     """The topic, with the manifest that makes it a journal."""
-    manifest = Manifest(journal="memory", format=1, partitions=partitions, topic_ids={}, limits=Limits())
+    manifest = Manifest(journal="memory", format=1, partitions=partitions, topic_ids={}, limits=limits)
     topic.schema_records[MANIFEST_KEY] = manifest.to_bytes()
     return topic
 

@@ -137,10 +137,12 @@ def _common_rules(replication: int) -> tuple[Rule, ...]:
 
 
 def _size_rule(kind: str, limits: Limits) -> Rule:
-    bytes_max = {"checkpoints": limits.checkpoint_bytes, "deadletters": 2 * limits.record_bytes}.get(
-        kind, limits.record_bytes
-    )
-    low = bytes_max + RECORD_OVERHEAD_BYTES
+    low = RECORD_OVERHEAD_BYTES + {
+        "journal": limits.restoring_bytes,
+        "checkpoints": limits.checkpoint_bytes,
+        # What the journal took, as base64.
+        "deadletters": (limits.restoring_bytes + RECORD_OVERHEAD_BYTES) * 4 // 3,
+    }.get(kind, limits.record_bytes)
     return Rule(setting="max.message.bytes", value=str(low), low=low, why="the journal's limits allow such a record")
 
 

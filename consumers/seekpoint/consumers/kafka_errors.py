@@ -47,6 +47,11 @@ _SET_THE_CLOCK = (
     " message.timestamp.after.max.ms and message.timestamp.before.max.ms"
 )
 
+_SET_THE_SIZE = (
+    "set max.message.bytes of the topic to what seekpoint topics check says; a cluster that caps it lower takes only"
+    " smaller entries"
+)
+
 
 def passes(name: str) -> bool:
     """Whether the client goes on by itself after this error (a broker down, a leader moving): wait, with a deadline."""
@@ -61,7 +66,7 @@ def translated(name: str, text: str, settings: Settings, **facts: Any) -> Seekpo
         hint = "create the topics: seekpoint topics create"
         return JournalMismatch(f"a topic of the journal is not there ({said})", hint=hint, **facts)
     if name in _TOO_LARGE:
-        return LimitExceeded(f"Kafka does not take a record of this size ({said})", **facts)
+        return LimitExceeded(f"Kafka does not take a record of this size ({said})", hint=_SET_THE_SIZE, **facts)
     if name in _FORBIDDEN:
         hint = "check the credentials in the kafka settings, and what the broker allows them"
         return JournalUnavailable(f"Kafka refuses the connection ({said})", hint=hint, **facts)

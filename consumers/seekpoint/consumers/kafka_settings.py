@@ -54,5 +54,5 @@ def writer_config(settings: Settings) -> dict[str, Any]:
         "max.in.flight.requests.per.connection": 1,
         "linger.ms": 0,
         "message.timeout.ms": int(settings.start_timeout_s * 1000),
-        "message.max.bytes": 16_777_216,  # the topics hold the limits
+        "message.max.bytes": 67_108_864,  # the topics hold the limits
     }

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from seekpoint.schemas.codec import encode
+from seekpoint.schemas.codec import encode_within
 from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.entry import Entry
-from seekpoint.schemas.errors import LimitExceeded, Refused, UnknownProcess
+from seekpoint.schemas.errors import Refused, UnknownProcess
 from seekpoint.schemas.partition import partition_of
 from seekpoint.schemas.process_ids import named_process_key
 
@@ -47,13 +47,7 @@ async def import_process(node: Node, entries: Sequence[Logged], process_id: str 
     if target.startswith(_SHARED) is not entries[0].entry.process_id.startswith(_SHARED):
         raise Refused("a shared value and a process are not each other's copy", process_id=target)
     limits = await node.in_thread(lambda: node.reader.limits)
-    values = [encode(one.entry._replace(process_id=target)) for one in entries]
-    widest = max(map(len, values))
-    if widest + len(key) > limits.record_bytes:
-        raise LimitExceeded(
-            "an entry is larger than this journal's record limit", process_id=target, bytes=widest,
-            limit=limits.record_bytes,
-        )  # fmt: skip
+    values = [encode_within(one.entry._replace(process_id=target), key, limits) for one in entries]
     known = await _known(node, target, [one.entry for one in entries])
     partition = partition_of(key, node.reader.partitions)
     for first in range(known, len(values), _AT_ONCE):

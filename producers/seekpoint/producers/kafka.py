@@ -41,8 +41,8 @@ client_logger.addFilter(_is_news)
 OPEN_RECORDS_MAX, OPEN_BYTES_MAX = 50_000, 256 * 1024 * 1024
 """What may be under way in one appender; beyond it callers wait. Below librdkafka's own limits, which never fill."""
 
-MESSAGE_BYTES_MAX = 16_777_216
-"""More than a journal's record limit, which is checked before; the client's own 1,000,000 is less."""
+MESSAGE_BYTES_MAX = 67_108_864
+"""More than the journal's limits allow, which are checked before; the client's own 1,000,000 is less."""
 
 GUARANTEED = {
     "acks": "all",

@@ -31,14 +31,13 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.clock import now_us
 from seekpoint.schemas.codec import encode_within
 from seekpoint.schemas.dataclass import dataclass
-from seekpoint.schemas.entry import Entry, new_id, process_key
+from seekpoint.schemas.entry import Entry, new_id
 from seekpoint.schemas.errors import (
     AlreadyOpen,
     Cancelled,
     ClaimLost,
     JournalGap,
     JournalUnavailable,
-    LimitExceeded,
     ObligationStuck,
     OwnerAlive,
     ProcessDegraded,
@@ -57,7 +56,6 @@ if TYPE_CHECKING:
 __all__ = ["Opener", "Opening", "Wish"]
 
 _LOOK_AGAIN_S = 0.25
-_OFFSET_MAX = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,27 +199,9 @@ class Opener:
         if parent.content_dropped:  # the log may have it yet: as it was right before the end
             parent = (await self._recovery.recover(wish.parent_id, at_seq=parent.seq - 1)).state
         forked = b.Forked(wish.parent_id, parent.seq, parent.content_json())
-        if (ran := parent.agent) is not None:
-            forked = replace(
-                forked, agent=ran.name, version=ran.version, definition=ran.definition, input=ran.input_json
-            )
-        self._check_fits(wish, forked)
-        return forked
-
-    def _check_fits(self, wish: Wish, forked: b.Forked) -> None:
-        cause, some_id = wish.cause, new_id()
-        entry = Entry(
-            some_id, wish.process_id, 1, 1, some_id, _OFFSET_MAX, now_us(), cause.actor, cause.caused_by,
-            cause.correlation_id, forked,
-        )  # fmt: skip
-        limits = self._reader.limits
-        try:
-            encode_within(entry, process_key(wish.process_id), limits)
-        except LimitExceeded as exc:
-            raise LimitExceeded(
-                "the parent's content and input are larger than the journal's record limit",
-                process_id=wish.process_id, parent_id=wish.parent_id, limit=limits.record_bytes,
-            ) from exc  # fmt: skip
+        if (ran := parent.agent) is None:
+            return forked
+        return replace(forked, agent=ran.name, version=ran.version, definition=ran.definition, input=ran.input_json)
 
     async def _seed(self, process: Process, inherited: b.Forked) -> None:
         try:

@@ -157,7 +157,8 @@ class Process(ContentWrites, Memory, EffectCalls):
         """Make the content what it was after ``to_seq`` (rule O7). The history stays; epoch, owner and seq go on.
 
         Waits until all that was acknowledged is confirmed: only then is the log's past this owner's own. Raises
-        ``Refused`` for a seq that is not there, ``JournalGap`` where its history was trimmed, ``ConfirmTimeout``.
+        ``Refused`` for a seq that is not there, ``LimitExceeded`` if that content does not fit into a state together
+        with what a rewind keeps, ``JournalGap`` where its history was trimmed, ``ConfirmTimeout``.
         """
         self._handle.check_open()
         if self.conduct.agent is not None:

@@ -274,6 +274,7 @@ class Rewound(Body):
     """The content is what it was after an earlier seq; the history stays."""
 
     KIND = "rewound"
+    RESTORES = True
     to_seq: int = 0
     content: str = "{}"  # JSON text, but no dynamic value: the fold reads it itself
 
@@ -283,6 +284,7 @@ class Forked(Body):
     """The process starts with another's content, and as a run of the agent that the other one began with."""
 
     KIND = "forked"
+    RESTORES = True
     parent_id: str = ""
     parent_seq: int = 0
     content: str = "{}"  # JSON text, but no dynamic value: the fold reads it itself
@@ -297,6 +299,7 @@ class Seeded(Body):
     """A replayed process starts from the state it had where the replay starts; counts as its very first entry only."""
 
     KIND = "seeded"
+    RESTORES = True
     EXTERNAL = True
     OWNERSHIP = True
     state: str = "{}"  # JSON text, as ``State.to_bytes`` gives it: the fold reads it itself

@@ -21,6 +21,8 @@ class Body:
     EXTERNAL: ClassVar[bool] = False
     OWNERSHIP: ClassVar[bool] = False
     """Bookkeeping of ownership: neither counted in ``entries_applied`` nor ever a ``last_kind``."""
+    RESTORES: ClassVar[bool] = False
+    """Whether it carries the content of a state: such an entry may be larger than others."""
 
     @property
     def call(self) -> str | None:

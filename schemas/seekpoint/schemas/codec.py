@@ -62,6 +62,7 @@ _GETTERS: Mapping[str, Get] = {
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
+_RESTORING = frozenset(branch for branch, body in enumerate(BODIES) if body.RESTORES)
 _JSON_NAMES = {body: tuple(field.name for field in fields(body) if "Json" in str(field.type)) for body in BODIES}
 
 
@@ -114,10 +115,14 @@ class Codec:
         """
         if data is None:
             raise UndecodableRecord("a record without a value")
-        if len(data) > self.limits.record_bytes:
+        is_large = len(data) > self.limits.record_bytes
+        if is_large and len(data) > self.limits.restoring_bytes:
             raise UndecodableRecord("larger than the journal's record limit", bytes=len(data))
         try:
-            entry = _decode_current(data, self.limits) if data.startswith(HEADER) else self._decode_other(data)
+            if data.startswith(HEADER):
+                entry = _decode_current(data, self.limits, is_large)
+            else:
+                entry = self._decode_other(data, is_large)
         except (ValueError, IndexError, LimitExceeded, InvalidName) as exc:
             raise UndecodableRecord(f"not an entry: {exc or type(exc).__name__}") from exc
         if type(entry[-1]) is Seeded:
@@ -162,10 +167,10 @@ class Codec:
         for text in self._schemas.values():
             refuse_newer(text)
 
-    def _decode_other(self, data: bytes) -> Entry:
+    def _decode_other(self, data: bytes, is_large: bool) -> Entry:
         if not data.startswith(MAGIC):
             raise ValueError("no Avro single-object header")
-        entry, at = self._reader_of(data[len(MAGIC) : _HEADER_BYTES])(data, _HEADER_BYTES)
+        entry, at = self._reader_of(data[len(MAGIC) : _HEADER_BYTES])(data, _HEADER_BYTES, is_large)
         if at != len(data):
             raise ValueError("bytes are left over")
         process_key(entry.process_id)
@@ -186,7 +191,7 @@ class Codec:
 
 # The envelope is read straight down: a call a field would double the time, so what is mostly there in one byte is
 # looked at here. A slice may come out short; then the next byte is not there, which is an IndexError.
-def _decode_current(data: bytes, limits: Limits) -> Entry:
+def _decode_current(data: bytes, limits: Limits, is_large: bool) -> Entry:
     entry_id = data[_HEADER_BYTES:_PROCESS_ID_AT]
     size = data[_PROCESS_ID_AT]
     if size & _NOT_SMALL:
@@ -226,6 +231,8 @@ def _decode_current(data: bytes, limits: Limits) -> Entry:
     branch = data[at]  # one byte numbers 64 bodies; a test looks ahead
     if branch & _NOT_SMALL or branch >> 1 >= len(_READERS):
         raise ValueError("the union has no such body")
+    if is_large and branch >> 1 not in _RESTORING:
+        raise ValueError("larger than the journal's record limit")
     body = _READERS[branch >> 1](data, at + 1, limits)
     return _new_tuple(
         Entry, (entry_id, process_id, seq, epoch, claim_id, prev_offset, ts, actor, caused_by, correlation_id, body)

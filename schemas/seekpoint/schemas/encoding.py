@@ -61,10 +61,11 @@ def encode_within(entry: Entry, key: bytes, limits: Limits) -> bytes:
     Before anything is sent: the broker would refuse it, and all that left with it.
     """
     value = encode(entry)
-    if len(value) + len(key) > limits.record_bytes:
+    size = len(value) + len(key)
+    if size > limits.record_bytes and not (entry.body.RESTORES and size <= limits.restoring_bytes):
         raise LimitExceeded(
             "the entry is larger than the journal's record limit", process_id=entry.process_id, kind=entry.kind,
-            bytes=len(value), limit=limits.record_bytes,
+            bytes=len(value), limit=limits.restoring_bytes if entry.body.RESTORES else limits.record_bytes,
         )  # fmt: skip
     return value
 

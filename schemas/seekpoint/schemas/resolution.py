@@ -25,7 +25,8 @@ from seekpoint.schemas.schema import schema_json
 
 __all__ = ["EntryReader", "entry_reader", "plain", "refuse_newer", "shapes"]
 
-EntryReader: TypeAlias = Callable[[bytes, int], tuple[Entry, int]]
+EntryReader: TypeAlias = Callable[[bytes, int, bool], tuple[Entry, int]]
+"""Reads an entry at a place. Of one that is larger than the record limit (True) only the kinds that restore a state."""
 
 _BODIES = {body.__name__: body for body in BODIES}
 _ENVELOPE_DEFAULTS: Mapping[str, Any] = dict.fromkeys(Entry._fields) | {"epoch": 0, "ts": 0}
@@ -70,10 +71,26 @@ def _entry_reader(schema: Any, written: int) -> EntryReader:
         raise NewerFormat(
             "a writer knows bodies that this reader does not", bodies=", ".join(sorted(strangers)), format=written
         )
-    return partial(_read_entry, _compiled(schema, {}))
+    return partial(_read_entry, _compiled(schema, {}), _compiled(_head(schema), {}), _restoring(schema))
 
 
-def _read_entry(get: Get, data: bytes, at: int) -> tuple[Entry, int]:
+def _head(schema: Any) -> Any:
+    """``schema`` up to the number of the body's kind: what is read of a large record before its body is."""
+    names = [field["name"] for field in schema["fields"]]
+    return {**schema, "fields": [*schema["fields"][: names.index("body")], {"name": "body", "type": "long"}]}
+
+
+def _restoring(schema: Any) -> frozenset[int]:
+    """The numbers of the kinds that restore a state, in ``schema``."""
+    [union] = [field["type"] for field in schema["fields"] if field["name"] == "body"]
+    return frozenset(number for number, body in enumerate(union) if _BODIES[_short(body)].RESTORES)
+
+
+def _read_entry(
+    get: Get, get_head: Get, restoring: frozenset[int], data: bytes, at: int, is_large: bool
+) -> tuple[Entry, int]:
+    if is_large and get_head(data, at)[0]["body"] not in restoring:
+        raise ValueError("larger than the journal's record limit")
     raw, at = get(data, at)
     found = {name: raw.get(name, default) for name, default in _ENVELOPE_DEFAULTS.items()}
     name, values = found["body"]

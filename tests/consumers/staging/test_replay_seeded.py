@@ -18,6 +18,7 @@ from seekpoint.consumers.staging.plan import Plan
 from seekpoint.consumers.staging.replay import Replay
 from seekpoint.consumers.staging.selection import Selection
 from seekpoint.schemas.errors import ReplayRefused
+from seekpoint.schemas.limits import Limits
 
 
 @given(steps(), st.integers(0, 12), st.integers(1, 2))
@@ -79,7 +80,7 @@ def test_a_seeded_replay_that_died_goes_on(crash: int, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_seeded_is_refused() -> None:
-    """No journal, a log whose beginning is gone, a state that no entry can carry."""
+    """No journal, a log whose beginning is gone, a state that masks made larger than any entry may be."""
     plan = Plan(selection=Selection(offsets={0: (3, None)}), seeded=True)
     assert "only processes of a journal" in refused_seeded(filled(), plan)
     trimmed = journal(prod(1), 1)
@@ -89,15 +90,28 @@ def test_what_cannot_be_seeded_is_refused() -> None:
         owner.update("n", str(value))
     trimmed.trim(0, 2)
     assert "beginning of the log is gone" in refused_seeded(trimmed, plan)
-    large = journal(prod(1), 1)
+    large = journal(prod(1), 1, Limits(state_bytes=1_000_000))
     owner = Owner(large.append, 1, "case-1")
     owner.claim()
-    for key in "abc":
-        owner.update(key, json.dumps("x" * 400_000))
+    for key in "ab":
+        owner.update(key, json.dumps([""] * 80_000, separators=(",", ":")))
     owner.update("n", "1")
-    assert "too large for one entry" in refused_seeded(
-        large, Plan(selection=Selection(offsets={0: (4, None)}), seeded=True)
-    )
+    rule = {"kinds": ["claim", "context_updated", "seeded"], "path": "context", "do": "hash"}
+    masks = MaskRules.from_dict({"mask": [rule]}, key=bytes(32))
+    slice_ = Selection(offsets={0: (3, None)})
+    assert "too large for one entry" in refused_seeded(large, Plan(selection=slice_, seeded=True, masks=masks))
+
+
+def test_a_state_larger_than_a_record_is_seeded() -> None:
+    """Up to the limit of a state."""
+    source, target = journal(prod(1), 1), staging(1)
+    owner = Owner(source.append, 1, "case-1")
+    owner.claim()
+    for key in "abcdefgh":
+        owner.update(key, json.dumps("x" * 1_040_000))
+    owner.update("n", "1")
+    Replay(source, target, Plan(selection=Selection(offsets={0: (9, None)}), seeded=True)).run()
+    assert folded(target)["case-1"].hash == folded(source)["case-1"].hash
 
 
 def refused_seeded(source: MemoryTopic, plan: Plan) -> str:

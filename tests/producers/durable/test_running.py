@@ -276,8 +276,8 @@ async def test_a_fork_of_an_agents_process_goes_on_from_there(node: Node) -> Non
     assert world.done == ["find", "pay"]
 
 
-async def test_a_fork_whose_input_does_not_fit_beside_the_content_uses_up_no_id() -> None:
-    """It is refused before the id is claimed: claimed, it would begin anew, without an input."""
+async def test_a_fork_whose_content_and_input_are_larger_than_an_entry_has_both() -> None:
+    """A state that holds both can be forked."""
     log = MemoryLog(partitions=1, limits=Limits(record_bytes=2_000, state_bytes=8_000))
 
     @agent("large")
@@ -288,9 +288,11 @@ async def test_a_fork_whose_input_does_not_fit_beside_the_content_uses_up_no_id(
     async with Node.in_memory(log) as node:
         with pytest.raises(ValueError, match="stop here"):
             await node.run(run, "p", "y" * 1_200)
-        with pytest.raises(LimitExceeded, match="content and input"):
-            await node.fork("p", "child")
-        assert not (await node.recover("child", missing_ok=True)).known
+        async with node.fork("p", "child") as child:
+            state = child.state
+        assert state.context == {"a": "x" * 1_200}
+        assert state.agent is not None
+        assert state.agent.input == "y" * 1_200
 
 
 async def test_a_fork_of_what_was_before_the_agent_began_is_nobodys(node: Node) -> None:

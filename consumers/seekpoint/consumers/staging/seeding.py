@@ -190,12 +190,12 @@ class Seeds:
         return Entry(noise, process_id, None, 0, None, None, stamp * 1000, None, None, None, b.Seeded(text))
 
     def _refuse_large(self, process_id: str, value: bytes) -> None:
-        if len(value) > self.codec.limits.record_bytes:
+        if len(value) > self.codec.limits.restoring_bytes:
             raise ReplayRefused(
                 "a state is too large for one entry: it cannot be seeded",
                 process_id=process_id,
                 bytes=len(value),
-                limit=self.codec.limits.record_bytes,
+                limit=self.codec.limits.restoring_bytes,
                 hint="replay this process from its beginning, without --seeded",
             )
 
