@@ -281,6 +281,14 @@ def test_a_writes_digest_tells_what_was_written() -> None:
     assert write_digest(b.InvocationEnded("done", 5)) == write_digest(b.InvocationEnded("done", 6))
 
 
+def test_prose_is_no_part_of_what_a_write_asks() -> None:
+    """Secrets are masked in it: with another password in the settings the same code writes another text."""
+    moved = {write_digest(b.LifecycleChanged("suspended", why)) for why in ("as admin said", "as *** said", None)}
+    assert len(moved | {write_digest(b.LifecycleChanged("failed", "as admin said"))}) == 2
+    assert write_digest(b.ErrorRecorded("ValueError", "admin")) == write_digest(b.ErrorRecorded("ValueError", "***"))
+    assert write_digest(b.InvocationEnded("failed", error="a")) == write_digest(b.InvocationEnded("failed", error="b"))
+
+
 # --- laws -------------------------------------------------------------------------------------------------------------
 KEYS = ("a:1", "a:2", "1/a:1", "1/b:1", "2/a:1")
 BODIES: st.SearchStrategy[b.Body] = st.one_of(

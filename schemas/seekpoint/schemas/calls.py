@@ -178,7 +178,8 @@ def write_digest(body: Body) -> str:
     return blake2b(orjson.dumps([body.KIND, *parts]), digest_size=16).hexdigest()
 
 
-_NOT_ASKED = frozenset({"call", "duration_us", "failed", "traceback"})
+_NOT_ASKED = frozenset({"call", "duration_us", "error", "failed", "traceback", "where", "message", "reason"})
+"""Prose is among it: secrets are masked in it, so its text depends on the settings of whoever writes."""
 _NAMES: dict[str, tuple[str, ...]] = {}
 
 
