@@ -173,7 +173,7 @@ async def _nothing(reason: SeekpointError) -> None:
 async def test_appenders_that_fail_one_after_the_other_are_made_ever_more_slowly() -> None:
     """Somebody who tries again and again does not make a producer each time; closing does not wait for the pause."""
     writer = RefusingWriter()
-    outbox = Outbox(writer, 60.0, 0.0, lambda: None, _nothing)
+    outbox = Outbox(writer, Settings(append_timeout_s=60.0, producer_drain_s=0.01), lambda: None, _nothing)
     outbox.start()
     deadline = time.monotonic() + 1.2
     while time.monotonic() < deadline:

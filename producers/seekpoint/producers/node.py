@@ -79,9 +79,7 @@ class Node:
         self._body_threads = Threads(max_workers=_BODY_THREADS_MAX, thread_name_prefix="seekpoint-body")
         self._handles: dict[str, Handle | None] = {}
         self._recovery = recovery or Recovery(reader, settings)
-        self._outbox = Outbox(
-            writer, settings.append_timeout_s, settings.producer_drain_s, self._on_failing, self._on_retired
-        )
+        self._outbox = Outbox(writer, settings, self._on_failing, self._on_retired)
         self._tailer = Tailer(reader, self._recovery.blocking, self._executor, settings)
         self._confirmer = Confirmer(
             reader,

@@ -14,9 +14,11 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 
+from seekpoint.producers.durable.failures import told, traceback_of
 from seekpoint.producers.handle import Pending, Status
 from seekpoint.schemas.errors import AppendTimeout, HandleClosed, SeekpointError
 from seekpoint.schemas.log import Appender, Delivery, LogWriter, Outgoing
+from seekpoint.schemas.settings import Settings
 
 __all__ = ["Outbox", "Shipment"]
 
@@ -48,14 +50,12 @@ class Outbox:
     def __init__(
         self,
         writer: LogWriter,
-        append_timeout_s: float,
-        drain_s: float,
+        settings: Settings,
         on_failing: Callable[[], None],
         on_retired: Callable[[SeekpointError], Coroutine[None, None, None]],
     ) -> None:
         self._writer = writer
-        self._append_timeout_s = append_timeout_s
-        self._drain_s = drain_s
+        self._settings = settings
         self._on_failing = on_failing
         self._on_retired = on_retired
         self._queue: list[Outgoing] = []
@@ -85,7 +85,7 @@ class Outbox:
         if self._retiring is not None:
             await asyncio.gather(self._retiring, return_exceptions=True)
         if self._appender is not None:
-            await asyncio.to_thread(self._appender.retire, self._drain_s)
+            await asyncio.to_thread(self._appender.retire, self._settings.producer_drain_s)
             self._appender = None
         left, self._queue = self._queue, []
         _give_back(left, _closed())  # the owners' belong to handles, which are told by the node
@@ -122,7 +122,7 @@ class Outbox:
         try:
             taken = self._appender.send(records)
         except Exception as exc:  # what it took is not known: the appender is given up, and owners claim again
-            failure = _unexpected(exc)
+            failure = _unexpected(exc, self._settings)
             _give_back(records, failure)
             self.retire(failure)
             return
@@ -170,10 +170,12 @@ class Outbox:
     async def _watch_deadline(self) -> None:
         assert self._loop is not None
         while True:
-            await asyncio.sleep(min(0.25, self._append_timeout_s / 4))
+            await asyncio.sleep(min(0.25, self._settings.append_timeout_s / 4))
             oldest = self._shipments[0].sent_at if self._shipments else self._loop.time()
-            if self._loop.time() - oldest > self._append_timeout_s:
-                self.retire(AppendTimeout("Kafka did not acknowledge in time", append_timeout_s=self._append_timeout_s))
+            if self._loop.time() - oldest > self._settings.append_timeout_s:
+                self.retire(
+                    AppendTimeout("Kafka did not acknowledge in time", append_timeout_s=self._settings.append_timeout_s)
+                )
 
     def retire(self, reason: SeekpointError) -> None:
         """Give up the present appender and go on with a new one. One at a time; a second reason changes nothing."""
@@ -187,7 +189,7 @@ class Outbox:
         # What is queued of handles in doubt stays with them; external entries wait for the new appender.
         self._queue = [record for record in self._queue if not _in_doubt(record.token)]
         if old is not None:
-            await asyncio.to_thread(old.retire, self._drain_s)
+            await asyncio.to_thread(old.retire, self._settings.producer_drain_s)
         self._shipments.clear()
         await self._pause(reason)
         await self._replace()
@@ -201,7 +203,7 @@ class Outbox:
                 self._appender = self._new_appender()
                 return
             except Exception as exc:
-                failure = exc if isinstance(exc, SeekpointError) else _unexpected(exc)
+                failure = exc if isinstance(exc, SeekpointError) else _unexpected(exc, self._settings)
                 self._on_failing()
                 waiting, self._queue = self._queue, []
                 _give_back(waiting, failure)
@@ -224,11 +226,11 @@ def _closed() -> HandleClosed:
     return HandleClosed("the node was closed before the entry left", hint="use a node that is open")
 
 
-def _unexpected(error: Exception) -> SeekpointError:
+def _unexpected(error: Exception, settings: Settings) -> SeekpointError:
     """The error of everybody whose entry left when the program failed. It keeps its cause, and the log the stack."""
-    logger.error("sending failed unexpectedly", exc_info=error)
+    logger.error("sending failed unexpectedly\n%s", traceback_of(error, settings))
     failure = SeekpointError(
-        f"sending failed unexpectedly, the entry may be in the log: {type(error).__name__}: {error}",
+        f"sending failed unexpectedly, the entry may be in the log: {told(error, settings)}",
         hint="open the process again: the claim finds out what landed; if it fails again, report it",
     )
     failure.__cause__ = error
