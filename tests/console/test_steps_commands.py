@@ -41,6 +41,22 @@ def test_steps_shows_every_call_of_every_turn(seekpoint: Shell, log: MemoryLog) 
     assert len(shown) == len(calls) + 1
 
 
+def test_steps_shows_a_failure_by_its_type_and_message(seekpoint: Shell, log: MemoryLog) -> None:
+    """As a run tells it; the whole error is in JSON."""
+
+    def refuse() -> None:
+        raise ValueError("no such order: 4711")
+
+    async def work(node: Node) -> None:
+        async with node.open("p") as process:
+            with pytest.raises(ValueError, match="no such order"):
+                await process.step("look", refuse)
+
+    on(log, work)
+    assert seekpoint("steps", "p").out.splitlines()[1].endswith("  ValueError: no such order: 4711")
+    assert seekpoint("steps", "p", "--json").json["calls"][0]["error"]["message"] == "no such order: 4711"
+
+
 def test_steps_shows_the_attempts_that_nobody_asked_for(seekpoint: Shell, log: MemoryLog) -> None:
     """A transient error is tried again by default, and nothing of it is hidden."""
     runs: list[int] = []

@@ -93,7 +93,9 @@ def test_a_process_is_cancelled(waits: Settings, shell: Shell, point_at: Callabl
     """By its reason; it stops when it is run, once; one that is not there is not cancelled."""
     point_at(waits)
     asyncio.run(leave_at_a_gate(waits, "p"))
-    assert shell("cancel", "p", "--reason", "sold out", "--by", "ann").code == 0
+    asked = shell("cancel", "p", "--reason", "sold out", "--by", "ann")
+    assert asked.code == 0
+    assert "p: asked to stop, as ann; nobody runs it: it stops when it is run" in asked.err
     with pytest.raises(Cancelled, match="sold out"):
         asyncio.run(resume(waits, "p"))
     assert "was cancelled before; it is stopped" in shell("cancel", "p").err

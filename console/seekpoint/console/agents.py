@@ -14,7 +14,7 @@ from seekpoint.console.commands import AsJson, command
 from seekpoint.console.faults import EXIT_TERMINATED, is_debug
 from seekpoint.console.imported import imported
 from seekpoint.console.listing import unknown
-from seekpoint.console.output import clean, emit, emit_json, fail, say
+from seekpoint.console.output import clean, counted, emit, emit_json, fail, say
 from seekpoint.console.processes import ProcessId
 from seekpoint.console.target import Target
 
@@ -224,7 +224,7 @@ def _progress(process_id: str, state: State) -> str:
     turn = f", turn {state.turn + 1}" if state.turn or state.turn_frame else ""
     waits = [key for key, call in state.calls.items() if call.status in ("started", "pending", "unknown")]
     at = f", at {waits[0]}" if waits else ""
-    return clean(f"{process_id}: {state.lifecycle}{turn}, {len(state.calls)} calls remembered{at}")
+    return clean(f"{process_id}: {state.lifecycle}{turn}, {counted(len(state.calls), 'call')} remembered{at}")
 
 
 # --- replay check

@@ -66,7 +66,6 @@ def steps(target: Target, process_id: ProcessId, json: AsJson = False) -> None:
 
 def _row(one: Asked) -> list[object]:
     facts = one.to_dict()
-    gave = facts["error"] if one.status == "failed" else facts["output"]
     cost = facts["cost_usd"]
     return [
         one.key,
@@ -76,8 +75,13 @@ def _row(one: Asked) -> list[object]:
         _span(facts["duration_us"]),
         "-" if cost is None else cost,
         _shown(one.input),
-        _shown(gave),
+        _failure(facts["error"]) if one.status == "failed" and facts["error"] else _shown(facts["output"]),
     ]
+
+
+def _failure(error: dict[str, Any]) -> str:
+    """An error as a run tells it: its type and message."""
+    return _cut(f"{error['type'].rpartition(':')[2]}: {error['message']}")
 
 
 def _span(duration_us: int | None) -> str:
@@ -87,7 +91,10 @@ def _span(duration_us: int | None) -> str:
 def _shown(value: Any) -> str:
     import orjson
 
-    text = orjson.dumps(value).decode()
+    return _cut(orjson.dumps(value).decode())
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS_MAX else f"{text[:_SHOWN_CHARACTERS_MAX]}…"
 
 

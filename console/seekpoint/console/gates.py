@@ -111,7 +111,8 @@ def cancel(
         say(f"{process_id} was cancelled before; it is {state.lifecycle}")
         return
     tell(target.require_kafka(), process_id, lambda node: node.cancel(process_id, reason, actor=actor))
-    say(f"{process_id}: asked to stop, as {actor}; its owner accepts it when it comes to it")
+    when = "nobody runs it: it stops when it is run" if state.owner is None else "it stops when its owner comes to it"
+    say(f"{process_id}: asked to stop, as {actor}; {when}")
 
 
 # --- facts ------------------------------------------------------------------------------------------------------------
