@@ -79,7 +79,8 @@ def run(
     try:
         result = asyncio.run(_run(target, process_id, wanted, given, take_over, retry_failed, begins))
     except UnknownProcess as absent:
-        raise unknown(target, absent, "begin it with --new") from absent
+        way = "begin it with --input JSON, or with --new if the agent takes no input"
+        raise unknown(target, absent, way) from absent
     except SeekpointError:
         raise
     except _AgentFailed as failed:
