@@ -18,7 +18,7 @@ from seekpoint.producers.confirm import Confirmer
 from seekpoint.producers.durable.cancelling import stop
 from seekpoint.producers.durable.conduct import PLAIN, Conduct
 from seekpoint.producers.durable.failures import traceback_of, unwrapped
-from seekpoint.producers.durable.origins import origin_of
+from seekpoint.producers.durable.origins import origin_again
 from seekpoint.producers.durable.shared import check_ownable
 from seekpoint.producers.handle import Cause, Handle, Status
 from seekpoint.producers.identity import Identity
@@ -123,7 +123,9 @@ async def _ended(process: Process, error: BaseException | None) -> ObligationStu
         except ObligationStuck as owed:
             return owed
     elif error is not None and not isinstance(error, Reopen | asyncio.CancelledError):
-        await process.record_error(error, traceback_of(error, process.node.settings), origin_of(error))
+        settings = process.node.settings
+        where = origin_again(error, process.written.failure, settings)
+        await process.record_error(error, traceback_of(error, settings), where)
     return None
 
 

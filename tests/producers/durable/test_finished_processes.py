@@ -12,6 +12,7 @@ from refunds import World, refunder
 from seekpoint.producers import Node, Process, agent
 from seekpoint.producers.durable.connectors import Connector, Connectors
 from seekpoint.producers.durable.dispatcher import Dispatcher
+from seekpoint.schemas.errors import StepFailed
 
 
 async def test_a_finished_run_keeps_what_it_did_readable(node: Node) -> None:
@@ -85,3 +86,37 @@ async def test_the_state_of_a_failed_run_names_the_line_that_raised(node: Node) 
         assert "test_finished_processes.py:" in (failure.where or "")
         assert f"{code.name}: {line}" in (failure.where or "")
         assert type(state).from_bytes(state.to_bytes()).failure == failure
+
+
+class Unpaid(Exception):
+    """A class of the program's own, which is not registered."""
+
+
+@pytest.mark.parametrize("kind", [ValueError, Unpaid])
+async def test_a_failure_that_is_remembered_names_the_line_that_raised_it(node: Node, kind: type[Exception]) -> None:
+    """Not the line that asked for the call again; made again, it names where it is raised now."""
+    is_changed = False
+
+    def pay() -> None:
+        if is_changed:
+            raise kind("no money")  # as the code is now
+        raise kind("no money")
+
+    @agent("payer")
+    async def payer(process: Process, input: Any) -> None:
+        await process.step("pay", pay)
+
+    async def where(**how: Any) -> str:
+        with pytest.raises((ValueError, StepFailed), match="no money"):
+            await node.run(payer, "p", **how)
+        failure = (await node.recover("p")).state.failure
+        assert failure is not None
+        return failure.where or ""
+
+    first = await where()
+    assert first.endswith('pay: raise kind("no money")')
+    assert await where() == first
+    assert await where() == first
+    is_changed = True
+    assert await where() == first  # it is not made again
+    assert (await where(retry_failed=True)).endswith("# as the code is now")

@@ -131,7 +131,7 @@ class Child:
             return load(end.text)
         facts = {"process_id": self._process.process_id, "key": self.key}
         if end.error is None:
-            raise tagged(remembered_failure(end.text, **facts), self.key)
+            raise tagged(remembered_failure(end.text, **facts), self.key, remembered=True)
         raise tagged(same_failure(end.error, end.text, self._process.node.settings, **facts), self.key)
 
     @property
@@ -187,7 +187,11 @@ class Child:
 async def _remembered(process: Process, key: str, record: Call) -> Any:
     if record.status == "succeeded":
         return load(record.output or "null")
-    raise tagged(remembered_failure(record.error or "{}", process_id=process.process_id, key=key, seq=record.seq), key)
+    raise tagged(
+        remembered_failure(record.error or "{}", process_id=process.process_id, key=key, seq=record.seq),
+        key,
+        remembered=True,
+    )
 
 
 class Children:

@@ -5,19 +5,29 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TypeVar
 
-__all__ = ["failed_calls", "is_tagged", "tagged"]
+__all__ = ["failed_calls", "is_remembered", "is_tagged", "tagged"]
 
 E = TypeVar("E", bound=BaseException)
 
 _KEY = "__seekpoint_key__"
+_REMEMBERED = "__seekpoint_remembered__"
 _DEPTH_MAX = 50
 
 
-def tagged(error: E, key: str) -> E:
-    """``error``, which the call ``key`` raises to the code, so that ``failed_calls`` finds it."""
+def tagged(error: E, key: str, *, remembered: bool = False) -> E:
+    """``error``, which the call ``key`` raises to the code, so that ``failed_calls`` finds it.
+
+    ``remembered`` says that the call was not made: the error is made of its record.
+    """
     with suppress(Exception):  # a class that takes no attributes
         setattr(error, _KEY, key)
+        setattr(error, _REMEMBERED, remembered)
     return error
+
+
+def is_remembered(error: BaseException) -> bool:
+    """Whether ``error`` itself was made of the record of a call, so that its traceback does not lead to its origin."""
+    return getattr(error, _REMEMBERED, None) is True
 
 
 def is_tagged(error: BaseException) -> bool:

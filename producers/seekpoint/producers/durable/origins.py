@@ -8,7 +8,13 @@ import sysconfig
 from traceback import walk_tb
 from types import FrameType
 
-__all__ = ["origin_of"]
+from seekpoint.producers.durable.failed_calls import is_remembered
+from seekpoint.producers.durable.failures import error_name, message_of
+from seekpoint.schemas.errors import StepFailed
+from seekpoint.schemas.parts import Failure
+from seekpoint.schemas.settings import Settings
+
+__all__ = ["origin_again", "origin_of"]
 
 _LINE_CHARACTERS_MAX = 200
 
@@ -16,8 +22,11 @@ _LINE_CHARACTERS_MAX = 200
 def origin_of(error: BaseException) -> str | None:
     """Return file, line, function and source line of the newest frame that is not a library's; None without a frame.
 
-    An exception that only libraries raised is where the newest of them raised it.
+    An exception that only libraries raised is where the newest of them raised it. A failure that stands for another
+    exception (``StepFailed``) is where that was raised.
     """
+    if isinstance(error, StepFailed) and error.__cause__ is not None:
+        error = error.__cause__
     frames = [*walk_tb(error.__traceback__)]
     own = [one for one in frames if not _is_library(one[0])]
     if not frames:
@@ -27,6 +36,15 @@ def origin_of(error: BaseException) -> str | None:
     code = linecache.getline(name, line, frame.f_globals).strip()
     told = f"{_shown(name)}:{line}, in {frame.f_code.co_qualname}"
     return f"{told}: {code[:_LINE_CHARACTERS_MAX]}" if code else told
+
+
+def origin_again(error: BaseException, before: Failure | None, settings: Settings) -> str | None:
+    """Return the same; for a failure that is only remembered, what ``before`` has if that is the same failure."""
+    if before is not None and is_remembered(error) and error_name(error, settings) == before.type:
+        said = message_of(error, settings)[: len(before.message)]
+        if before.message.startswith(said):
+            return before.where
+    return origin_of(error)
 
 
 def _is_library(frame: FrameType) -> bool:

@@ -124,7 +124,9 @@ async def answered(record: Call) -> Any:
 
 async def failed(record: Call, process_id: str, key: str) -> Any:
     """Raise what a call failed with."""
-    raise tagged(remembered_failure(record.error or "{}", process_id=process_id, key=key, seq=record.seq), key)
+    raise tagged(
+        remembered_failure(record.error or "{}", process_id=process_id, key=key, seq=record.seq), key, remembered=True
+    )
 
 
 class Work(NamedTuple):
