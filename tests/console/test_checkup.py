@@ -88,19 +88,26 @@ def test_redis_is_a_help_and_no_need(url: str | None, found: RedisFacts | str | 
     assert bool(diagnosis.advice) == (health is Health.WARNING)
 
 
-ALIVE, STILL = Heartbeat("node-a", "boot", (), 1), Heartbeat("node-b", "boot", (), 1)
+ALIVE, STILL = Heartbeat("node-a", "boot", (), 1), Heartbeat("node-b", "boot", (b"1",), 1)
 
 
 def test_a_heartbeat_that_stands_still_is_named() -> None:
     """The others are counted."""
     before = Sighting({"node-a": ALIVE, "node-b": STILL}, complete=True)
     after = Sighting({"node-a": replace(ALIVE, beat=2), "node-b": STILL}, complete=True)
-    found = checkup.nodes(before, after, 4.6)
+    found = checkup.nodes(before, after, 4.6, None)
     assert (found.health, found.found) == (Health.WARNING, "1 alive, 1 silent for 5 s: node-b")
+    census = checkup.Census()
+    found = checkup.nodes(before, after, 4.6, census)
+    assert (found.health, found.found) == (Health.OK, "1 alive, 1 silent that owns nothing: node-b")
+    census.owned.append(("p", "node-b", "another boot", b"1"))
+    assert checkup.nodes(before, after, 4.6, census).health is Health.OK
+    census.owned.append(("p", "node-b", "boot", b"1"))
+    assert checkup.nodes(before, after, 4.6, census).health is Health.WARNING
     well = Sighting({"node-a": replace(ALIVE, beat=2)}, complete=True)
-    assert checkup.nodes(before, well, 4.6).found == "1 alive"
-    assert checkup.nodes(before, Sighting({}, complete=True), 0).found == "none is running"
-    assert checkup.nodes(before, Sighting({}, complete=False), 0).health is Health.WARNING
+    assert checkup.nodes(before, well, 4.6, None).found == "1 alive"
+    assert checkup.nodes(before, Sighting({}, complete=True), 0, None).found == "none is running"
+    assert checkup.nodes(before, Sighting({}, complete=False), 0, None).health is Health.WARNING
 
 
 class _Store:

@@ -15,7 +15,7 @@ from seekpoint.schemas.state import State
 if TYPE_CHECKING:
     from seekpoint.compose.audit import Finding, TopicFacts
     from seekpoint.console.lag import PartitionLag
-    from seekpoint.consumers.heartbeats import Liveness, Sighting
+    from seekpoint.consumers.heartbeats import Heartbeat, Liveness, Sighting
 
 __all__ = [
     "Census",
@@ -186,8 +186,11 @@ def floors(lags: Sequence[PartitionLag]) -> Diagnosis:
     )
 
 
-def nodes(before: Sighting, after: Sighting, watched_s: float) -> Diagnosis:
-    """Which nodes' heartbeats moved between two looks."""
+def nodes(before: Sighting, after: Sighting, watched_s: float, census: Census | None) -> Diagnosis:
+    """Which nodes' heartbeats moved between two looks. One that stands is a fault where its node owns a process.
+
+    Without a ``census`` a node owns what its heartbeat names.
+    """
     if not after.complete:
         return Diagnosis(
             subject="nodes", health=Health.WARNING, found="heartbeats cannot be read", advice="seekpoint topics check"
@@ -196,11 +199,23 @@ def nodes(before: Sighting, after: Sighting, watched_s: float) -> Diagnosis:
         return Diagnosis(subject="nodes", health=Health.OK, found="none is running")
     silent = [name for name, now in after.heartbeats.items() if _stands(before.heartbeats.get(name), now)]
     moving = len(after.heartbeats) - len(silent)
-    if silent:
-        found = f"{moving} alive, {len(silent)} silent for {watched_s:.0f} s: {_some(sorted(silent))}"
+    owning = sorted(name for name in silent if _owns(name, after.heartbeats[name], census))
+    idle = sorted(set(silent) - set(owning))
+    found = f"{moving} alive"
+    if owning:
+        found += f", {len(owning)} silent for {watched_s:.0f} s: {_some(owning)}"
+    if idle:
+        found += f", {len(idle)} silent that {'owns' if len(idle) == 1 else 'own'} nothing: {_some(idle)}"
+    if owning:
         advice = "a node that died leaves its processes claimed: open them on another, it will be let in"
         return Diagnosis(subject="nodes", health=Health.WARNING, found=found, advice=advice)
-    return Diagnosis(subject="nodes", health=Health.OK, found=f"{moving} alive")
+    return Diagnosis(subject="nodes", health=Health.OK, found=found)
+
+
+def _owns(name: str, heartbeat: Heartbeat, census: Census | None) -> bool:
+    if census is None:
+        return bool(heartbeat.claim_ids)
+    return any((node, boot) == (name, heartbeat.boot_id) for _, node, boot, _ in census.owned)
 
 
 @dataclass(slots=True)

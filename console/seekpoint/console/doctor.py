@@ -152,7 +152,7 @@ def _living(target: Target, quick: bool) -> Iterator[Diagnosis]:
         _wait_for_beats(began, settings.heartbeat_interval_s)
     after, now = store.look(), time.monotonic()
     liveness.see(after, now)
-    yield nodes(before, after, now - began)
+    yield nodes(before, after, now - began, census)
     if census is None:
         yield Diagnosis(subject="processes", health=Health.SKIPPED, found="not looked at: --quick")
     else:
