@@ -165,7 +165,10 @@ class TryAgain(SeekpointError):
 class JournalUnavailable(TryAgain):
     """Kafka does not answer, or answers that it cannot serve now."""
 
-    hint = "check that Kafka runs and bootstrap_servers is right: seekpoint doctor"
+    hint = (
+        "check that Kafka runs and that bootstrap_servers is right (SEEKPOINT_BOOTSTRAP_SERVERS, seekpoint.toml);"
+        ' for a local cluster eval "$(seekpoint up)" does both'
+    )
 
 
 class ViewUnavailable(TryAgain):
