@@ -7,6 +7,7 @@ import json
 import os
 import re
 import sys
+from collections.abc import Iterator
 
 import pytest
 
@@ -17,6 +18,7 @@ from seekpoint.console.output import (
     clean,
     emit,
     emit_json,
+    emit_json_list,
     emit_table,
     fitted,
     is_abandoned,
@@ -24,6 +26,7 @@ from seekpoint.console.output import (
     warn,
 )
 from seekpoint.console.progress import Progress
+from seekpoint.schemas.errors import JournalUnavailable
 
 COLUMNS = [Column("process"), Column("seq", right=True), Column("what")]
 
@@ -198,6 +201,27 @@ def test_a_long_table_has_one_head_and_columns_that_grow(capsys: pytest.CaptureF
     assert places == sorted(places)
     assert emit_table(COLUMNS, []) == 0
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+@pytest.mark.parametrize(("told", "is_warned"), [(0, False), (2, True)])
+def test_a_list_that_an_error_ends_is_said_not_to_be_whole(
+    capsys: pytest.CaptureFixture[str], as_json: bool, told: int, is_warned: bool
+) -> None:
+    """On stderr, where the error follows; one that comes before the first item leaves nothing on stdout."""
+
+    def items() -> Iterator[list[int]]:
+        yield from ([number] for number in range(told))
+        raise JournalUnavailable("silent")
+
+    with pytest.raises(JournalUnavailable):
+        if as_json:
+            emit_json_list({}, "numbers", items())
+        else:
+            emit_table([Column("number")], items())
+    written = capsys.readouterr()
+    assert ("not whole" in written.err) is is_warned
+    assert written.out == ('{"numbers":[[0],[1]\n' if as_json and told else "")
 
 
 def test_the_pages_of_a_table_on_a_terminal_fit_one_below_the_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,10 +6,11 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, islice
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 __all__ = [
     "Column",
@@ -26,6 +27,8 @@ __all__ = [
     "say",
     "warn",
 ]
+
+_T = TypeVar("_T")
 
 _GAP = "  "
 _PAGE_ROWS = 500
@@ -97,16 +100,35 @@ def emit_json_list(
     option, first, more = (orjson.OPT_INDENT_2, "\n    ", ",\n    ") if pretty else (0, "", ",")
     empty = orjson.dumps({**head, name: []}, option=option).decode()
     begin = empty[: empty.rindex("[") + 1]
-    items = iter(items)
-    items = chain(list(islice(items, 1)), items)
+    items = _begun(items)
     sys.stdout.write(_json_escaped(begin))
     between, end = first, ""
-    for item in items:
-        text = _json_escaped(orjson.dumps(item, option=option).decode())
-        sys.stdout.write(between + (text.replace("\n", "\n    ") if pretty else text))
-        between, end = more, "\n  " if pretty else ""
+    with _cut_off("\n"):
+        for item in items:
+            text = _json_escaped(orjson.dumps(item, option=option).decode())
+            sys.stdout.write(between + (text.replace("\n", "\n    ") if pretty else text))
+            between, end = more, "\n  " if pretty else ""
     rest = orjson.dumps({name: [], **(tail or {})}, option=option).decode()
     sys.stdout.write(_json_escaped(f"{end}{rest[rest.index('[') + 1 :]}\n"))
+
+
+def _begun(items: Iterable[_T]) -> Iterator[_T]:
+    """The same items, the first of them told already: what keeps it from being told is raised here."""
+    items = iter(items)
+    return chain(list(islice(items, 1)), items)
+
+
+@contextmanager
+def _cut_off(end: str) -> Iterator[None]:
+    """Where an error comes in the middle of a list, end its line by ``end`` and say that it is not whole."""
+    try:
+        yield
+    except OSError:  # nothing can be written, or nobody reads
+        raise
+    except Exception:
+        sys.stdout.write(end)
+        warn("the list is not whole: the error below ended it")
+        raise
 
 
 def _json_escaped(text: str) -> str:
@@ -164,11 +186,12 @@ def emit_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> i
     """
     write = _emit_rich if sys.stdout.isatty() else _emit_plain
     widths = [len(column.title) for column in columns]
-    count = 0
-    for page in _pages(rows):
-        widths = [max(width, *map(len, cells)) for width, *cells in zip(widths, *page, strict=True)]
-        write(columns, page, widths, not count)
-        count += len(page)
+    count, rows = 0, _begun(rows)
+    with _cut_off(""):
+        for page in _pages(rows):
+            widths = [max(width, *map(len, cells)) for width, *cells in zip(widths, *page, strict=True)]
+            write(columns, page, widths, not count)
+            count += len(page)
     return count
 
 
