@@ -62,6 +62,7 @@ def test_a_call_that_failed_is_made_again_when_that_is_asked(seekpoint: Shell) -
         failed = seekpoint("run", "p", "--agent", "touching:paying", how)
         assert failed.code == 1
         assert "FileNotFoundError" in failed.err
+        assert ", in pay: Path(name).read_text()\n" in seekpoint("state", "p").out  # not the line that asked for it
         assert "pay:1 stays failed until you run it with --retry-failed" in failed.err
     Path("money").touch()
     paid = seekpoint("run", "p", "--agent", "touching:paying", "--retry-failed")
@@ -117,6 +118,12 @@ def test_a_mistyped_id_starts_nothing(seekpoint: Shell, log: MemoryLog) -> None:
     for how in ((), ("--resume",), ("--resume", "--input", '{"name": "made"}')):
         ran = seekpoint("run", "p", *given, *how)
         assert (ran.code, "no such process, nothing was started" in ran.err, "--new" in ran.err) == (1, True, True)
+    unfed = seekpoint("run", "p", *given, "--new")
+    assert (unfed.code, "the agent needs an input, nothing was run" in unfed.err, "--input" in unfed.err) == (
+        4,
+        True,
+        True,
+    )
     assert seekpoint("run", "p", *given, "--new", "--resume").code == 2
     assert [log.watermarks(partition).high for partition in range(log.partitions)] == [0, 0]
     assert not Path("made").exists()

@@ -42,12 +42,12 @@ def pay(name):
 
 
 @agent("payer")
-async def paying(process, input):
+async def paying(process, input=None):
     return await process.step("pay", pay, "money")
 
 
 @agent("breaker")
-async def breaking(process, input):
+async def breaking(process, _):
     raise ValueError("no such order")
 
 

@@ -54,7 +54,7 @@ def run(
     process_id: ProcessId,
     agent: AgentName,
     input: Annotated[str | None, typer.Option("--input", metavar="JSON", help="What it is given.")] = None,
-    new: Annotated[bool, typer.Option("--new", help="Begin it; refused if it exists.")] = False,
+    new: Annotated[bool, typer.Option("--new", help="Begin it; refused if it exists, or needs an --input.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Resume it; refused if it does not exist.")] = False,
     take_over: Annotated[bool, typer.Option("--take-over", help="Though its owner looks alive: it is fenced.")] = False,
     retry_failed: Annotated[

@@ -28,6 +28,7 @@ Plain: TypeAlias = "Callable[[SyncProcess, Any], Any]"
 
 _LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING}
 _NAME_CHARACTERS_MAX = 200
+_NAMED = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,16 @@ class Agent:
     def definition(self) -> str:
         """BLAKE2b-128 of the function's source without comments and layout; of its name where there is no source."""
         return blake2b(_source_of(self.run).encode("utf-8", "replace"), digest_size=16).hexdigest()
+
+    @property
+    def needs_input(self) -> bool:
+        """Whether its function's second parameter has no default, and a name that does not begin with ``_``."""
+        try:
+            parameters = [*inspect.signature(self.run).parameters.values()]
+        except (TypeError, ValueError):  # a callable that tells nothing of itself
+            return False
+        asked = parameters[1:2]
+        return any(one.default is one.empty and one.kind in _NAMED and not one.name.startswith("_") for one in asked)
 
 
 def agent(

@@ -92,6 +92,11 @@ def refuse_mismatch(
     also raise what ``_refuse_unmeant`` raises.
     """
     _refuse_unmeant(process_id, state, new)
+    if new and given is RECORDED and agent.needs_input:
+        raise Refused(
+            "the agent needs an input, nothing was run", process_id=process_id, agent=agent.name,
+            hint="give it one, None too: --input JSON (null: None); or give the parameter of its function a default",
+        )  # fmt: skip
     began, facts = state.agent, {"process_id": process_id, "asked": agent.name}
     if began is None:
         if state.finished:
@@ -117,9 +122,10 @@ def _refuse_unmeant(process_id: str, state: State, new: bool | None) -> None:
             hint="begin one by giving its input: seekpoint run ID --agent MODULE:FUNCTION --input JSON (null: none)",
         )  # fmt: skip
     if new and (has_agent or state.seq > 0):
-        way = "; or resume it: seekpoint run ID --agent MODULE:FUNCTION --resume" if has_agent else ""
+        run = "seekpoint run ID --agent MODULE:FUNCTION"
+        way = f"resume it: {run} --resume" if has_agent else f"begin an agent as this one: {run} --input JSON"
         facts = {"process_id": process_id, "seq": state.seq}
-        raise Refused("the process exists, nothing was run", hint=f"use another id{way}", **facts)
+        raise Refused("the process exists, nothing was run", hint=f"use another id, or {way}", **facts)
 
 
 @dataclass(frozen=True, slots=True)
