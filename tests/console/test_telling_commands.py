@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -182,7 +183,42 @@ def test_a_mistyped_id_or_gate_is_told_and_nothing_is_sent(command: str, seekpoi
     for process_id, gate in (("P", "refund"), ("p", "refnd")):
         ran = seekpoint(command, process_id, gate, "--in-advance")
         assert (ran.code, "sent in advance: no" in ran.err) == (0, True)
+        assert f"the next gate (or receive) called {gate} takes it" in ran.err
     assert sum(ends(log)) == sum(before) + 2
+
+
+def test_no_answer_is_sent_in_advance_to_a_gate_that_has_one(seekpoint: Shell, log: MemoryLog) -> None:
+    """By its key, which no later gate has; by its name it is for the next one, as the JSON says."""
+    on(log, left_at_a_gate)
+    assert seekpoint("approve", "p", "refund").code == 0
+    before = ends(log)
+    for command in ("approve", "deny", "signal"):
+        ran = seekpoint(command, "p", "refund:1", "--in-advance")
+        assert (ran.code, "answered already" in ran.err, "called refund: --in-advance" in ran.err) == (4, True, True)
+    assert ends(log) == before
+    facts = seekpoint("deny", "p", "refund", "--in-advance", "--json").json
+    assert (facts["gate"], facts["name"], facts["outcome"]) == (None, "refund", "denied")
+
+
+def test_a_question_is_shown_as_its_json_is(seekpoint: Shell, log: MemoryLog) -> None:
+    """What JSON lacks in the journal's notation, in the table as in ``--json``."""
+
+    async def left(node: Node) -> None:
+        @agent("payer")
+        async def asks(process: Process, input: Any) -> Any:
+            return await process.gate("pay", prompt={"amount": Decimal("12.50")})
+
+        run = asyncio.create_task(node.run(asks, "p"))
+        while not (await node.recover("p", missing_ok=True)).state.calls:  # noqa: ASYNC110  # a log gives no event
+            await asyncio.sleep(0.001)
+        run.cancel()
+        await asyncio.wait([run])
+
+    on(log, left)
+    assert seekpoint("gates", "ls", "p").out.rstrip().endswith(' {"amount":{"$decimal":"12.50"}}')
+    answered = seekpoint("approve", "p", "pay", "--json")
+    assert answered.json["prompt"] == {"amount": {"$decimal": "12.50"}}
+    assert ' asks: {"amount":{"$decimal":"12.50"}};' in answered.err
 
 
 @pytest.mark.parametrize("command", ["approve", "deny", "signal"])

@@ -25,7 +25,7 @@ _COLUMNS = (Column("process"), Column("gate"), Column("name"), Column("deadline"
 GateName = Annotated[str, typer.Argument(metavar="GATE", help="The gate: its name, or its key.", show_default=False)]
 Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why.")]
 InAdvance = Annotated[
-    bool, typer.Option("--in-advance", help="Though no such gate is open, or no such process exists, yet.")
+    bool, typer.Option("--in-advance", help="To the next gate of this name, or a process, that is still to come.")
 ]
 
 
@@ -141,9 +141,10 @@ def _row(facts: dict[str, Any]) -> list[object]:
 
 
 def _prompt(prompt: Any) -> str:
-    from seekpoint.schemas.values import dump
+    """The prompt, which is JSON already, as text."""
+    import orjson
 
-    return "-" if prompt is None else prompt if isinstance(prompt, str) else dump(prompt)
+    return "-" if prompt is None else prompt if isinstance(prompt, str) else orjson.dumps(prompt).decode()
 
 
 # --- what they need ---------------------------------------------------------------------------------------------------
@@ -175,17 +176,20 @@ def _asked(
     target: Target, process_id: str, gate: str, in_advance: bool, *, may_be_mail: bool = False
 ) -> dict[str, Any]:
     """The question that is answered, on stderr too; raises where there is none, unless ``in_advance``."""
-    from seekpoint.producers.durable.answers import gate_to_answer, opened_us
+    from seekpoint.producers.durable.answers import gate_to_answer, has_no_successor, opened_us
     from seekpoint.schemas.clock import iso_time
     from seekpoint.schemas.errors import GateNotOpen, UnknownProcess
 
-    asked: dict[str, Any] = dict.fromkeys(("gate", "name", "prompt", "since", "deadline"))
+    asked: dict[str, Any] = dict.fromkeys(("gate", "name", "prompt", "since", "deadline")) | {"name": gate}
     try:
         found = gate_to_answer(target.recoverer, process_id, gate, may_be_mail=may_be_mail)
     except (GateNotOpen, UnknownProcess) as exc:
         if in_advance:
-            _state(target, process_id, missing_ok=True)  # a finished process takes nothing in advance either
-            say(f"sent in advance: {exc.message.removesuffix(', nothing was sent')}")
+            state = _state(target, process_id, missing_ok=True)  # a finished process takes nothing in advance either
+            if has_no_successor(state, gate):
+                raise
+            why = exc.message.removesuffix(", nothing was sent")
+            say(f"sent in advance: {why}; the next gate (or receive) called {gate} takes it")
         elif isinstance(exc, UnknownProcess):
             raise unknown(target, exc, "send it in advance: --in-advance") from exc
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -81,7 +82,57 @@ async def test_a_gate_that_is_not_open_is_told_of_with_those_that_are(node: Node
         with pytest.raises(GateNotOpen) as caught:
             await node.approve("p", gate)
         assert (caught.value.gate, caught.value.open) == (gate, "pay:1, pay:2")
+        assert "one that is open" in caught.value.hint
     assert written(log) == ends
+
+
+async def test_where_no_gate_is_open_none_is_advised(node: Node) -> None:
+    """What can be done instead depends on whether its code runs on."""
+    async with node.open("p") as process:
+        await process.update("a", 1)
+    with pytest.raises(GateNotOpen, match="open=none") as caught:
+        await node.approve("p", "pay")
+    assert "one that is open" not in caught.value.hint
+    assert "in_advance=True" in caught.value.hint
+    await node.cancel("p")
+    with pytest.raises(Cancelled):
+        await node.run(asker, "p")
+    with pytest.raises(GateNotOpen) as caught:
+        await node.approve("p", "pay")
+    assert ("was cancelled" in caught.value.hint, "in_advance" in caught.value.hint) == (True, False)
+
+
+async def test_an_answer_in_advance_goes_by_the_name_it_was_given(node: Node) -> None:
+    """The next gate of the name takes it, whichever that is, and no second one; by a key only that gate does."""
+    await node.approve("p", "pay:2", actor="bob", in_advance=True)
+    await node.deny("p", "ship", actor="cy", in_advance=True)
+    await node.deny("p", "pay", actor="ann", in_advance=True)
+    assert await asyncio.wait_for(node.run(asker, "p"), 60) == ["denied", "approved", "denied"]
+    await node.deny("q", "pay:1", in_advance=True)
+    await node.deny("q", "pay:1", in_advance=True)  # there is one gate of this key: no other takes it
+    for gate in ("pay", "ship"):
+        await node.approve("q", gate, in_advance=True)
+    assert await asyncio.wait_for(node.run(asker, "q"), 60) == ["denied", "approved", "approved"]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "needs"),
+    [
+        ("p, input", True),
+        ("p, input=None", False),
+        ("p, _", False),
+        ("p, _order", False),
+        ("*given", False),
+        ("p, /, x", True),
+    ],
+)
+def test_an_agent_needs_an_input_where_its_function_says_so(parameters: str, needs: bool) -> None:
+    """By a parameter without a default; ``_`` says that it is not used. Of async and plain functions alike."""
+    for kind in ("async def", "def"):
+        made: dict[str, Any] = {}
+        exec(f"{kind} run({parameters}): pass", made)
+        assert agent("any")(made["run"]).needs_input is needs
+    assert not agent("any")(functools.partial(made["run"], input=1) if "input" in parameters else print).needs_input
 
 
 async def test_answers_by_name_go_to_the_gates_in_their_order_each_once(node: Node, log: MemoryLog) -> None:
@@ -216,6 +267,8 @@ async def test_a_process_that_is_to_begin_must_not_exist(node: Node, log: Memory
         await node.run(greeter, "own", new=False)
     assert written(log) == ends
     (await node.open("early")).let_go()
+    with pytest.raises(Refused, match="needs an input"):
+        await node.run(greeter, "early", new=True)
     assert await node.run(greeter, "early", "Ada", new=True) == "hello Ada"
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from seekpoint.schemas.entry import Entry
     from seekpoint.schemas.state import MailItem, State
 
-__all__ = ["OpenGate", "gate_to_answer", "open_gates", "opened_us"]
+__all__ = ["OpenGate", "gate_to_answer", "has_no_successor", "open_gates", "opened_us"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +86,14 @@ def gate_to_answer(recoverer: Recoverer, process_id: str, gate: str, *, may_be_m
         return None
     raise GateNotOpen(
         "no gate of this name or key is open, nothing was sent", process_id=process_id, gate=gate,
-        open=", ".join(one.key for one in waiting) or "none",
+        open=", ".join(one.key for one in waiting) or "none", hint=_way_on(state, waiting),
     )  # fmt: skip
+
+
+def has_no_successor(state: State, gate: str) -> bool:
+    """Whether ``gate`` is the key of a gate that was opened: no later gate has this key, or this name."""
+    call = state.calls.get(gate)
+    return call is not None and call.kind == "gate" and call.facts.get("name") != gate
 
 
 def opened_us(recoverer: Recoverer, process_id: str, gate: OpenGate) -> int | None:
@@ -116,13 +122,25 @@ def _closed(state: State, gate: str) -> tuple[str, dict[str, Any]] | None:
     return key, orjson.loads(call.output or "{}")
 
 
+def _way_on(state: State, waiting: list[OpenGate]) -> str:
+    if waiting:
+        return GateNotOpen.hint
+    if state.cancelled is not None:
+        return "the process was cancelled: its code asks nothing any more"
+    return (
+        "its code waits at no gate now: seekpoint state ID; answer one that is to come: --in-advance (in_advance=True)"
+    )
+
+
 def _told(item: MailItem) -> dict[str, Any]:
     outcome, reason = verdict_of(item.payload)
     return {"outcome": outcome, "actor": item.actor, "reason": reason}
 
 
 def _answered(process_id: str, state: State, key: str, told: dict[str, Any], at_us: int | None) -> GateNotOpen:
-    ahead = "" if state.finished else ", or answer the next gate: --in-advance (in_advance=True)"
+    call = state.calls.get(key)
+    name = key if call is None else call.facts.get("name", key)
+    ahead = "" if state.finished else f", or answer the next gate called {name}: --in-advance (in_advance=True)"
     timed_out = told.get("outcome") == "timed_out"
     return GateNotOpen(
         "nobody answered the gate in time" if timed_out else "the gate was answered already, nothing was sent",
