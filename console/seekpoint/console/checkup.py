@@ -208,6 +208,8 @@ def nodes(before: Sighting, after: Sighting, watched_s: float, census: Census | 
         found += f", {len(idle)} silent that {'owns' if len(idle) == 1 else 'own'} nothing: {_some(idle)}"
     if owning:
         advice = "a node that died leaves its processes claimed: open them on another, it will be let in"
+        if census is None:
+            advice = "whether it left processes claimed: seekpoint doctor without --quick"
         return Diagnosis(subject="nodes", health=Health.WARNING, found=found, advice=advice)
     return Diagnosis(subject="nodes", health=Health.OK, found=found)
 

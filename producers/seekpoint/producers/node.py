@@ -273,7 +273,7 @@ class Node:
         failed stays failed: ``retry_failed`` makes the steps, decisions and children again whose failure ended the last
         run, or those whose keys it names. What succeeded is not run again, a failed effect is not made again.
         Cancelled, the process is released as it stands. ``input`` may be left out to resume. ``new=True`` only begins a
-        process, ``new=False`` only resumes one; else ``Refused`` or ``UnknownProcess``, and nothing is claimed.
+        process, ``new=False`` only resumes one; else ``Refused`` or ``UnknownProcess``, and no agent begins.
 
         Raises what ``open`` raises, ``AgentMismatch`` for a process of another agent or input, ``Refused`` for a key in
         ``retry_failed`` that names no such call, ``ReplayDivergence``, and whatever the agent raises; an error of
