@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -98,6 +99,17 @@ def test_ctrl_c_ends_with_130(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> 
     fake(monkeypatch, KeyboardInterrupt())
     ran = shell("ps")
     assert (ran.code, ran.err) == (130, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device")
+def test_a_full_disk_is_no_fault_of_ours() -> None:
+    """Of what goes to a file; exit code 1."""
+    script = "import sys; from seekpoint.console.cli import main; sys.exit(main(['schema', 'check', '--json']))"
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-c", script], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (ran.returncode, "cannot write: " in ran.stderr, "report" in ran.stderr) == (1, True, False), ran.stderr
 
 
 def test_a_closed_pipe_ends_quietly() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import traceback
@@ -30,6 +31,8 @@ EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143  # 128 + SIGTERM, as shells show it
 EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE: what shells expect of a program whose reader has gone
 
+_NO_ROOM = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
+
 _asked = False
 
 
@@ -54,6 +57,9 @@ def report(error: Exception, scrub: Callable[[str], str] = str) -> int:
     if isinstance(error, SeekpointError):
         fail(scrub(_line(error)))
         return error.exit_code
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        fail(scrub(f"cannot write: {error}; what was written before is not whole"))
+        return EXIT_FAULT
     text = str(error) or "without a message"
     wanted = "" if is_debug() else "; please report it, with what --debug shows"
     fail(scrub(f"unexpected {type(error).__name__}: {text}{wanted}"))
