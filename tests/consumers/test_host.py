@@ -105,3 +105,16 @@ def test_a_process_that_is_hidden_has_not_died(monkeypatch: pytest.MonkeyPatch) 
     mine = this_process()
     monkeypatch.setattr(host, "_seen", lambda pid: None)
     assert not has_died(mine)
+
+
+@pytest.mark.parametrize("failure", [OSError(24, "Too many open files"), PermissionError(13, "denied")])
+def test_a_process_that_cannot_look_itself_up_says_nothing(monkeypatch: pytest.MonkeyPatch, failure: OSError) -> None:
+    """Its heartbeat goes out without the fact, and it judges nobody."""
+    mine = this_process()
+
+    def fails(path: Path) -> bytes:
+        raise failure
+
+    monkeypatch.setattr(Path, "read_bytes", fails)
+    assert this_process() is None
+    assert not has_died(mine)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -16,7 +16,16 @@ from seekpoint.consumers.checkpoints import FLOOR_KEY, Checkpoint, Floor
 from seekpoint.consumers.memory_checkpoints import MemoryCheckpoints
 from seekpoint.producers import Node, Process
 from seekpoint.schemas import Entry, MemoryLog, Settings, bodies, encode, new_id
-from seekpoint.schemas.errors import Fenced, JournalGap, LogTruncated, OwnerAlive, ProcessFinished, SeekpointError
+from seekpoint.schemas.errors import (
+    Fenced,
+    JournalGap,
+    LogDamaged,
+    LogTruncated,
+    OwnerAlive,
+    ProcessFinished,
+    SeekpointError,
+)
+from seekpoint.schemas.log import Batch
 
 
 @pytest.fixture
@@ -272,3 +281,54 @@ async def test_a_log_that_was_trimmed_past_an_idle_lane_keeps_nobody_from_openin
         with pytest.raises(JournalGap):
             await idle.update("b", 1)
         idle.let_go()
+
+
+class Damaged(MemoryLog):
+    """A log in which what follows an offset cannot be read."""
+
+    damaged_from: int | None = None
+
+    def read(self, partition: int, start: int, stop: int, keys: Collection[bytes] | None = None) -> Iterator[Batch]:
+        if self.damaged_from is not None and stop > self.damaged_from:
+            raise LogDamaged("records arrive damaged", partition=partition, offset=self.damaged_from)
+        return super().read(partition, start, stop, keys)
+
+
+async def test_an_owner_that_only_waits_hears_that_the_log_is_damaged() -> None:
+    """Nobody asks for a certain offset then: the partition is read to its end, which says what is wrong."""
+    log = Damaged(partitions=1)
+    async with Node.in_memory(log) as node, Node.in_memory(log) as other:
+        process = await node.open("p")
+        waiting = asyncio.create_task(process.gate("go"))
+        await asyncio.sleep(0.3)
+        log.damaged_from = log.watermarks(0).high
+        await other.signal("p", "go", 1)
+        with pytest.raises(LogDamaged):
+            await asyncio.wait_for(waiting, 10)
+        process.let_go()
+
+
+async def test_an_owner_that_only_waits_hears_that_the_log_was_truncated(log: MemoryLog) -> None:
+    """It ends below what was read already."""
+    async with Node.in_memory(log) as node:
+        process = await node.open("p")
+        await process.update("a", 1)
+        await process.confirm()
+        waiting = asyncio.create_task(process.gate("go"))
+        await asyncio.sleep(0.3)
+        log.elect(0, 1)
+        with pytest.raises(LogTruncated):
+            await asyncio.wait_for(waiting, 10)
+        process.let_go()
+
+
+async def test_whoever_comes_to_a_lane_that_was_given_up_is_told_why(log: MemoryLog) -> None:
+    """An open that was sending its claim meanwhile used to wait for all of ``confirm_timeout_s``."""
+    async with Node.in_memory(log) as node:
+        process = await node.open("p")
+        lane = node._tailer.lane(0)
+        assert lane is not None
+        node._tailer.give_up(lane, LogDamaged("records arrive damaged", partition=0))
+        with pytest.raises(LogDamaged):
+            await asyncio.wait_for(node._tailer.through(lane, lane.position + 1), 5)
+        process.let_go()

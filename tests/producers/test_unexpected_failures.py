@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from seekpoint.producers import Node
-from seekpoint.schemas import MemoryLog
-from seekpoint.schemas.errors import SeekpointError
+from seekpoint.producers.outbox import Outbox
+from seekpoint.schemas import MemoryLog, Settings
+from seekpoint.schemas.errors import HandleClosed, SeekpointError
 from seekpoint.schemas.log import Delivery, Outgoing
 from seekpoint.schemas.memory_log import MemoryAppender
 
@@ -23,6 +24,8 @@ class Breaking(MemoryLog):
     """So many appenders cannot be made."""
     sends_first = False
     """A send that raises has handed its records over before."""
+    breaks_retiring = False
+    """An appender that is to retire raises instead, and answers nothing."""
 
     def appender(self, deliver: Callable[[Sequence[Delivery]], None]) -> MemoryAppender:
         if self.breaks_making:
@@ -39,7 +42,15 @@ class Breaking(MemoryLog):
                 whole(records)
             raise ZeroDivisionError("nobody foresaw this")
 
-        inner.send = send  # type: ignore[method-assign]
+        retires = inner.retire
+
+        def retire(drain_s: float) -> None:
+            if self.breaks_retiring:
+                self._appenders.discard(inner)
+                raise RuntimeError("can't start new thread")
+            retires(drain_s)
+
+        inner.send, inner.retire = send, retire  # type: ignore[method-assign]
         return inner
 
 
@@ -110,3 +121,61 @@ async def test_a_node_closes_while_no_appender_can_be_made(log: Breaking) -> Non
             await asyncio.sleep(0.3)
         with pytest.raises(SeekpointError):
             await waiting
+
+
+async def test_an_appender_that_cannot_be_retired_is_replaced(log: Breaking) -> None:
+    """It answers nothing: who sent is told all the same, and owners claim again."""
+    async with Node.in_memory(log, append_timeout_s=0.2) as node, asyncio.timeout(20), node.open("case-1") as process:
+        log.drop_acknowledgements()
+        log.breaks_retiring = True
+        asked = asyncio.gather(process.update("city", "Oslo"), node.signal("case-2", "go"), return_exceptions=True)
+        await asyncio.sleep(0.5)
+        log.breaks_retiring = False
+        log.heal()
+        outcomes = await asked
+        assert not [one for one in outcomes if isinstance(one, BaseException) and not isinstance(one, SeekpointError)]
+        await process.update("city", "Bern")
+        await process.confirm()
+        assert process.state.context == {"city": "Bern"}
+
+
+async def test_who_waits_hears_of_a_close_whose_appender_cannot_be_retired(log: Breaking) -> None:
+    """What the appender did not answer is answered by the outbox."""
+    outbox = Outbox(log, Settings(redis_url=None), lambda: None, _nothing)
+    outbox.start()
+    log.refuse_appends()
+    sent = outbox.push_external(0, b"case-1", b"1")
+    await asyncio.sleep(0)
+    queued = outbox.push_external(0, b"case-1", b"2")
+    log.breaks_retiring = True
+    with pytest.raises(RuntimeError):
+        await outbox.close()
+    for future in (sent, queued):
+        with pytest.raises(HandleClosed):
+            await asyncio.wait_for(future, 5)
+
+
+@pytest.mark.parametrize("failing", ["publish", "mirror"])
+async def test_a_heartbeat_that_fails_unexpectedly_is_followed_by_the_next(
+    monkeypatch: pytest.MonkeyPatch, log: Breaking, failing: str
+) -> None:
+    """A node that lives must not look dead."""
+    async with Node.in_memory(log, heartbeat_interval_s=0.02) as node, asyncio.timeout(20):
+        store, left = node._pulse._store, [3]
+        whole = getattr(store, failing)
+        calls = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def fails(*arguments: object) -> None:
+            left[0] -= 1
+            if left[0] >= 0:
+                raise OSError(24, "Too many open files")
+            whole(*arguments)
+            loop.call_soon_threadsafe(calls.set)
+
+        monkeypatch.setattr(store, failing, fails)
+        await calls.wait()
+
+
+async def _nothing(reason: SeekpointError) -> None:
+    pass

@@ -34,7 +34,10 @@ def this_process() -> HostProcess | None:
     """The process that asks; None where the system does not tell."""
     pid = os.getpid()
     where = _here(pid)
-    seen = None if where is None else _seen(pid)
+    try:
+        seen = None if where is None else _seen(pid)
+    except (OSError, ValueError, IndexError):  # no file may be opened any more: a heartbeat goes out without it
+        return None
     return None if where is None or seen is None else HostProcess(*where, pid, seen[1])
 
 

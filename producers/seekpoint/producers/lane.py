@@ -43,6 +43,8 @@ class Lane:
         self.generation = 0
         """Raised whenever it is begun anew: what came by an earlier beginning is not looked at."""
         self.broken = False
+        self.given_up: SeekpointError | None = None
+        """Why nobody follows it any more."""
         self.moved_at = 0.0
         """When it last got on, or somebody began to wait."""
         self.read_at = 0.0

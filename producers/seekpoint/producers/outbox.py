@@ -11,12 +11,12 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass
 
 from seekpoint.producers.durable.failures import told, traceback_of
 from seekpoint.producers.handle import Pending, Status
-from seekpoint.schemas.errors import AppendTimeout, HandleClosed, SeekpointError
+from seekpoint.schemas.errors import AppendTimeout, HandleClosed, JournalUnavailable, SeekpointError
 from seekpoint.schemas.log import Appender, Delivery, LogWriter, Outgoing
 from seekpoint.schemas.settings import Settings
 
@@ -60,6 +60,7 @@ class Outbox:
         self._on_retired = on_retired
         self._queue: list[Outgoing] = []
         self._shipments: deque[Shipment] = deque()
+        self._unanswered: set[_External] = set()
         self._flush_scheduled = False
         self._retiring: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
@@ -84,11 +85,13 @@ class Outbox:
             self._watch.cancel()
         if self._retiring is not None:
             await asyncio.gather(self._retiring, return_exceptions=True)
-        if self._appender is not None:
-            await asyncio.to_thread(self._appender.retire, self._settings.producer_drain_s)
+        try:
+            if self._appender is not None:
+                await asyncio.to_thread(self._appender.retire, self._settings.producer_drain_s)
+        finally:
             self._appender = None
-        left, self._queue = self._queue, []
-        _give_back(left, _closed())  # the owners' belong to handles, which are told by the node
+            self._queue = []  # the owners' belong to handles, which are told by the node
+            self._answer_all(_closed())
 
     # --- sending
     def push(self, pending: Pending) -> None:
@@ -104,6 +107,7 @@ class Outbox:
         if self._closed:
             raise _closed()
         item = _External(self._loop.create_future())
+        self._unanswered.add(item)
         self._queue.append(Outgoing(partition, key, value, item))
         self._schedule()
         return item.future
@@ -123,7 +127,7 @@ class Outbox:
             taken = self._appender.send(records)
         except Exception as exc:  # what it took is not known: the appender is given up, and owners claim again
             failure = _unexpected(exc, self._settings)
-            _give_back(records, failure)
+            self._give_back(records, failure)
             self.retire(failure)
             return
         if taken < len(records):  # the appender is full: the rest leaves when deliveries make room
@@ -158,7 +162,7 @@ class Outbox:
                     item.handle.acknowledge(item, offset)
                 item.failure = error
             else:
-                _answer(item, offset, error)
+                self._answer(item, offset, error)
         while self._shipments and self._shipments[0].open <= 0:
             self._shipments.popleft()
         if self._queue:
@@ -188,13 +192,22 @@ class Outbox:
         self._on_failing()
         # What is queued of handles in doubt stays with them; external entries wait for the new appender.
         self._queue = [record for record in self._queue if not _in_doubt(record.token)]
-        if old is not None:
-            await asyncio.to_thread(old.retire, self._settings.producer_drain_s)
+        await self._drain(old)
+        lost = JournalUnavailable("the appender ended before an acknowledgement came", reason=reason.message)
+        self._answer_all(lost, but={record.token for record in self._queue})
         self._shipments.clear()
         await self._pause(reason)
         await self._replace()
         self._schedule()
         await self._on_retired(reason)
+
+    async def _drain(self, old: Appender | None) -> None:
+        """Have it answer what it had. One that cannot is left to itself."""
+        try:
+            if old is not None:
+                await asyncio.to_thread(old.retire, self._settings.producer_drain_s)
+        except Exception as exc:
+            logger.error("an appender could not be retired\n%s", traceback_of(exc, self._settings))
 
     async def _replace(self) -> None:
         """Make the next appender. While that fails everybody who waits for it is told why."""
@@ -206,7 +219,7 @@ class Outbox:
                 failure = exc if isinstance(exc, SeekpointError) else _unexpected(exc, self._settings)
                 self._on_failing()
                 waiting, self._queue = self._queue, []
-                _give_back(waiting, failure)
+                self._give_back(waiting, failure)
                 await self._on_retired(failure)
                 await self._pause(failure)
 
@@ -220,6 +233,26 @@ class Outbox:
             pause_s = min(_PAUSE_MAX_S, _PAUSE_S * 2.0 ** (self._failures - 2))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), pause_s)
+
+    # --- who waits for an external entry
+    def _give_back(self, records: Sequence[Outgoing], failure: SeekpointError) -> None:
+        """Tell who waits for an external entry; owners' entries stay with their handles, which claim again."""
+        for record in records:
+            if isinstance(record.token, Pending):
+                record.token.failure = failure
+            else:
+                self._answer(record.token, -1, failure)
+
+    def _answer_all(self, failure: SeekpointError, but: Collection[object] = ()) -> None:
+        """Tell everybody whom no appender will answer any more."""
+        for item in self._unanswered.difference(but):
+            self._answer(item, -1, failure)
+
+    def _answer(self, item: object, offset: int, error: SeekpointError | None) -> None:
+        assert isinstance(item, _External)
+        self._unanswered.discard(item)
+        if not item.future.done():
+            item.future.set_result(offset) if error is None else item.future.set_exception(error)
 
 
 def _closed() -> HandleClosed:
@@ -235,21 +268,6 @@ def _unexpected(error: Exception, settings: Settings) -> SeekpointError:
     )
     failure.__cause__ = error
     return failure
-
-
-def _give_back(records: Sequence[Outgoing], failure: SeekpointError) -> None:
-    """Tell who waits for an external entry; owners' entries stay with their handles, which claim again."""
-    for record in records:
-        if isinstance(record.token, Pending):
-            record.token.failure = failure
-        else:
-            _answer(record.token, -1, failure)
-
-
-def _answer(item: object, offset: int, error: SeekpointError | None) -> None:
-    assert isinstance(item, _External)
-    if not item.future.done():
-        item.future.set_result(offset) if error is None else item.future.set_exception(error)
 
 
 def _in_doubt(item: object) -> bool:

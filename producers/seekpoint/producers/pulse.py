@@ -12,6 +12,7 @@ from concurrent.futures import Executor
 
 from seekpoint.consumers.heartbeats import Heartbeat, Heartbeats, Liveness
 from seekpoint.consumers.host import this_process
+from seekpoint.producers.durable.failures import traceback_of
 from seekpoint.producers.handle import Handle
 from seekpoint.producers.identity import Identity
 from seekpoint.schemas.errors import SeekpointError
@@ -39,6 +40,7 @@ class Pulse:
         settings: Settings,
     ) -> None:
         self._executor = executor
+        self._settings = settings
         self._handles = handles
         self._identity = identity
         self._interval_s = settings.heartbeat_interval_s
@@ -103,6 +105,8 @@ class Pulse:
                 await self._run(self._store.publish, self._heartbeat())
             except SeekpointError as exc:
                 logger.warning("no heartbeat: %s", exc)
+            except Exception as exc:  # a node that is silent looks dead: the next beat may go well
+                logger.error("no heartbeat: %s", traceback_of(exc, self._settings))
             said.set_result(None)
             try:
                 async with asyncio.timeout(self._interval_s):
@@ -114,8 +118,13 @@ class Pulse:
         """Apart from the beat: a Redis that hangs must not stop it."""
         while True:
             await asyncio.sleep(self._interval_s / 2)
-            await self._run(self._store.mirror, self._heartbeat())
-            await self._run(self.liveness.observe)
+            try:
+                await self._run(self._store.mirror, self._heartbeat())
+                await self._run(self.liveness.observe)
+            except SeekpointError as exc:
+                logger.warning("the others' heartbeats are not seen: %s", exc)
+            except Exception as exc:  # as above
+                logger.error("the others' heartbeats are not seen: %s", traceback_of(exc, self._settings))
 
     def _heartbeat(self) -> Heartbeat:
         identity, claims = self._identity, tuple(self._claims())

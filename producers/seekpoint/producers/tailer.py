@@ -14,6 +14,7 @@ import logging
 import math
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -105,6 +106,8 @@ class Tailer:
             return
         if self._is_closed:
             raise _closed()
+        if lane.given_up is not None:
+            raise lane.given_up
         if not lane.target:
             lane.moved_at = self._now()
         self._follower.want()
@@ -182,6 +185,36 @@ class Tailer:
         if self._lanes.get(lane.partition) is lane:
             self._begin(lane)
 
+    def _find_out(self, lane: Lane) -> None:
+        """Read a broken lane to the partition's end: who waits for no offset has to hear what is wrong, too."""
+        self._directly.add(lane.partition)
+        self._spawn(self._to_end(lane), "seekpoint-to-end")
+
+    async def _to_end(self, lane: Lane) -> None:
+        try:
+            high = (await self._run(partial(self._reader.watermarks, lane.partition))).high
+        except TryAgain as exc:
+            logger.warning("a partition cannot be read: %s", exc)
+            return  # it is still broken: the next look asks again
+        except SeekpointError as exc:
+            self.give_up(lane, exc)
+            return
+        finally:
+            self._directly.discard(lane.partition)
+        if high < lane.position:
+            self.give_up(
+                lane,
+                LogTruncated(
+                    "the log ends before what was read of it",
+                    partition=lane.partition, offset=lane.position - 1, high=high,
+                ),
+            )  # fmt: skip
+        elif high > lane.position:
+            with suppress(SeekpointError):  # everybody who listens there is told
+                await self.through(lane, high)
+        elif self._lanes.get(lane.partition) is lane:
+            self._begin(lane)
+
     async def _read(self, lane: Lane) -> None:
         batches = self._reader.read(lane.partition, lane.position, lane.target)
         while (batch := await self._run(lambda: next(batches, None))) is not None:
@@ -212,6 +245,7 @@ class Tailer:
         if self._lanes.get(lane.partition) is lane:
             del self._lanes[lane.partition]
             self._follower.end(lane.partition)
+        lane.given_up = error
         self._fail_all(lane, error)
 
     @staticmethod
@@ -242,7 +276,7 @@ class Tailer:
         if lane.target > lane.position and now - lane.moved_at > _SILENCE_S:
             self._read_directly(lane)
         elif lane.broken and lane.watchers and lane.partition not in self._directly:
-            self._begin(lane)
+            self._find_out(lane)
         elif lane.watchers or lane.target:
             self._follower.want()
         if not lane.listeners and not lane.target and now - lane.moved_at > _FORGET_S:
