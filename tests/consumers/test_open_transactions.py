@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -95,6 +96,44 @@ async def test_what_is_hidden_is_not_proven_absent(log: MemoryLog, owner: Owner,
         await recovery.recover("case-2")
 
 
+async def test_a_transaction_that_does_not_end_is_waited_for_once(log: MemoryLog, owner: Owner) -> None:
+    """Later ones give it a moment only; the next transaction is waited for again."""
+    settings = replace(QUICK, transaction_wait_s=1.0)
+    async with Recovery.in_memory(log, settings) as recovery:
+        began = time.monotonic()
+        for _ in range(5):
+            assert (await recovery.recover("case-1")).report.hidden == 2
+        assert 1.0 <= time.monotonic() - began < 4.0
+        log.reveal(0)
+        assert (await recovery.recover("case-1")).state.context == {"city": "Bern"}
+        log.hide(0)
+        owner.update("city", '"Graz"')
+        later = threading.Timer(0.5, log.reveal, [0])
+        later.start()
+        assert (await recovery.recover("case-1")).state.context == {"city": "Graz"}
+    later.join()
+
+
+async def test_a_moment_before_what_is_hidden_is_certain(log: MemoryLog) -> None:
+    """It is neither waited for nor marked; a moment that may lie behind the transaction is."""
+    stamps = iter(range(1_000, 100_000, 1_000))
+    owner = Owner(lambda partition, key, value: log.append(partition, key, value, next(stamps)), 1, "case-1")
+    owner.claim()
+    owner.update("city", '"Oslo"')
+    owner.update("city", '"Rome"')
+    log.hide(0)
+    owner.update("city", '"Bern"')
+    async with Recovery.in_memory(log, replace(QUICK, transaction_wait_s=60.0)) as recovery, asyncio.timeout(20):
+        past = await recovery.recover("case-1", at_time=2.5, must_be_current=True)
+        assert (past.state.context, past.report.hidden) == ({"city": "Oslo"}, 0)
+    async with Recovery.in_memory(log, QUICK) as recovery:
+        for moment in (4.0, 9.0):
+            found = await recovery.recover("case-1", at_time=moment)
+            assert (found.state.context, found.report.hidden) == ({"city": "Rome"}, 1)
+        with pytest.raises(TransactionOpen):
+            await recovery.recover("case-1", at_time=9.0, must_be_current=True)
+
+
 async def test_an_open_claims_nothing_that_it_cannot_see(log: MemoryLog, owner: Owner) -> None:
     """It is refused before the claim is sent, and goes well once the transaction has ended."""
     async with Node.in_memory(log, transaction_wait_s=0.2, confirm_timeout_s=0.3) as node:
@@ -151,6 +190,7 @@ async def test_a_transaction_on_a_real_kafka(journal: Settings) -> None:
             told = await asyncio.to_thread(CliRunner().invoke, app, command, env=environ)
             assert told.exit_code == TransactionOpen.exit_code, told.output
             await asyncio.to_thread(foreign.abort_transaction, 20)
+        async with Recovery.connect(settings) as recovery:
             found = await recovery.recover("case-1", must_be_current=True)
             assert (found.state.context["city"], found.report.hidden) == ("Rome", 0)
         await process.release()

@@ -22,7 +22,7 @@ from seekpoint.consumers.fold_renewal import fold_reason
 from seekpoint.consumers.points import NOW, Point, timestamp_ms
 from seekpoint.consumers.report import LastCheckpoint, Recovered, Report
 from seekpoint.consumers.scan import Cost, scan, scan_all
-from seekpoint.consumers.stable_end import hidden_note, refusal, stable_extent
+from seekpoint.consumers.stable_end import StableEnds, hidden_note, refusal
 from seekpoint.consumers.tiers import Tier
 from seekpoint.consumers.view_store import ViewStore
 from seekpoint.schemas.entry import process_key
@@ -67,7 +67,7 @@ class Recoverer:
         self.log = log
         self.dead_letters = dead_letters
         self.bases = Bases(log, view, checkpoints)
-        self._transaction_wait_s = transaction_wait_s
+        self._ends = StableEnds(log, transaction_wait_s)
         self._warned: dict[str, float] = {}
 
     def recover(
@@ -86,8 +86,8 @@ class Recoverer:
             search = Search(process_id, key, partition_of(key, self.log.partitions), seq=point.seq)
             if tier is not Tier.SCAN:
                 self.bases.look(search, insist=tier is Tier.VIEW)
-            inside = None if point.offset is None else point.offset + 1
-            extent = stable_extent(self.log, search.partition, self._transaction_wait_s, inside)
+            inside = self._certain_stop(point, search.partition)
+            extent = self._ends.extent(search.partition, inside)
             if extent.hidden and (must_be_current or inside is not None):
                 raise refusal(extent, search.partition, process_id=process_id)
             marks = Watermarks(extent.low, extent.high)
@@ -170,7 +170,7 @@ class Recoverer:
     ) -> dict[str, Recovered]:
         began = time.perf_counter()
         bulk.look(tier)
-        extent = stable_extent(self.log, partition, self._transaction_wait_s)
+        extent = self._ends.extent(partition)
         if extent.hidden and must_be_current:
             raise refusal(extent, partition)
         marks = Watermarks(extent.low, extent.high)
@@ -314,6 +314,14 @@ class Recoverer:
                 self._warned.clear()
             self._warned[text] = now
             _logger.warning("recovery: %s", text)
+
+    def _certain_stop(self, point: Point, partition: int) -> int | None:
+        """Return where ``point`` lies if that is known, whatever a transaction hides behind it."""
+        if point.time is None:
+            return None if point.offset is None else point.offset + 1
+        high = self.log.watermarks(partition).high  # asked first: what is found below it can be read
+        found = self.log.offset_at(partition, timestamp_ms(point.time))
+        return found if found < high else None
 
     def _resolve(self, point: Point, partition: int, marks: Watermarks) -> int:
         """The exclusive end of what is read for ``point``."""
