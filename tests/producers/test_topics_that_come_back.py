@@ -8,9 +8,11 @@ from dataclasses import replace
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from raw_kafka import RawKafka
 from seekpoint.compose import create_topics
 from seekpoint.compose.topics import PINNED
 from seekpoint.consumers.projector import Projector
+from seekpoint.consumers.recovery_service import RecoveryService
 from seekpoint.producers import Node
 from seekpoint.producers.durable import dispatcher as dispatching
 from seekpoint.producers.durable.connectors import Connectors
@@ -87,3 +89,19 @@ async def test_a_dispatcher_stops_when_a_pinned_topic_is_deleted(journal: Settin
                 async with asyncio.timeout(20):
                     while dispatcher.failure is None:  # noqa: ASYNC110  # it gives no event to wait for
                         await asyncio.sleep(0.05)
+
+
+async def test_the_recovery_service_answers_after_its_requests_were_made_anew(journal: Settings) -> None:
+    """Offsets of the former topic say nothing of the new one."""
+    settings = replace(journal, redis_url=None)
+    async with Node.connect(settings) as node, RecoveryService(settings) as service:
+        async with node.open("case-1") as process:
+            await process.update("city", "Oslo")
+        running = asyncio.create_task(service.run())
+        for _ in range(3):
+            await node.request_recovery("case-1", timeout_s=30)
+        await asyncio.to_thread(RawKafka(settings).recreate, ["recover"])
+        found = await node.request_recovery("case-1", timeout_s=60)
+        assert found.state is not None
+        assert found.state.context == {"city": "Oslo"}
+        running.cancel()

@@ -118,6 +118,10 @@ class KafkaReader:
         """The id of the journal's topic: offsets mean nothing without it."""
         return self.connect().topic_ids[self.settings.topic_name("journal")]
 
+    def found_id(self, name: str) -> str | None:
+        """The id of the topic ``NAME.name`` as it is now; None where it is not there."""
+        return self._topics.found_id(self.settings.topic_name(name))
+
     # --- reading --------------------------------------------------------------------------------------------------
     def watermarks(self, partition: int) -> Watermarks:
         """First and next offset; ``high`` is below any transaction still open."""

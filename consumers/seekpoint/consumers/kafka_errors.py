@@ -16,12 +16,13 @@ from seekpoint.schemas.errors import (
 from seekpoint.schemas.reading import DAMAGED
 from seekpoint.schemas.settings import Settings
 
-__all__ = ["CLOCK", "END_OF_PARTITION", "NOT_FOUND", "OUT_OF_RANGE", "REFUSES", "passes", "translated"]
+__all__ = ["CLOCK", "END_OF_PARTITION", "GONE", "NOT_FOUND", "OUT_OF_RANGE", "REFUSES", "passes", "translated"]
 
 END_OF_PARTITION = "_PARTITION_EOF"
 OUT_OF_RANGE = frozenset({"_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"})
 
-_GONE = frozenset({"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID"})
+GONE = frozenset({"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID"})
+"""There is no such topic."""
 NOT_FOUND = frozenset({"_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"})
 """The client found no leader: the topic is gone, or only Kafka silent. No proof of either."""
 _FORBIDDEN = frozenset(
@@ -40,7 +41,7 @@ _AGAINST_RULES = frozenset(
 REFUSES = _FORBIDDEN | _AGAINST_RULES | {CLOCK}
 """What a broker says of a record, and would say again: sending it once more does not help."""
 _TOO_LARGE = frozenset({"MSG_SIZE_TOO_LARGE", "INVALID_MSG_SIZE", "RECORD_LIST_TOO_LARGE"})
-_FINAL = _GONE | REFUSES | DAMAGED | _TOO_LARGE | {"_FATAL", "_INVALID_ARG", "UNSUPPORTED_VERSION"}
+_FINAL = GONE | REFUSES | DAMAGED | _TOO_LARGE | {"_FATAL", "_INVALID_ARG", "UNSUPPORTED_VERSION"}
 
 _SET_THE_CLOCK = (
     "compare this machine's clock with the brokers' and set the wrong one (NTP); how far they may differ is the topic's"
@@ -62,7 +63,7 @@ def translated(name: str, text: str, settings: Settings, **facts: Any) -> Seekpo
     """The error of the client ``name`` with its message ``text``, as one of ours, without secrets."""
     said = settings.scrub(f"{name.strip('_')}: {text}" if text else name.strip("_"))
     facts = {"journal": settings.journal, **facts}
-    if name in _GONE:
+    if name in GONE:
         hint = "create the topics: seekpoint topics create"
         return JournalMismatch(f"a topic of the journal is not there ({said})", hint=hint, **facts)
     if name in _TOO_LARGE:

@@ -9,7 +9,7 @@ from concurrent.futures import wait
 from typing import Any
 
 from seekpoint.consumers.kafka_client import KafkaException, TopicCollection
-from seekpoint.consumers.kafka_errors import translated
+from seekpoint.consumers.kafka_errors import GONE, translated
 from seekpoint.consumers.kafka_pool import KafkaPool
 from seekpoint.schemas.errors import JournalUnavailable
 from seekpoint.schemas.manifest import Manifest
@@ -39,6 +39,18 @@ class KafkaTopics:
     def describe_if_due(self) -> Mapping[str, Any] | None:
         """The same, at most once a second."""
         return self.describe() if time.monotonic() - self._checked_at > _CHECK_INTERVAL_S else None
+
+    def found_id(self, topic: str) -> str | None:
+        """The id of one topic, whether the manifest names it or not; None where it is not there."""
+        timeout_s = self._settings.start_timeout_s
+        with self._pool.ours(topic=topic):
+            [asked] = self._pool.admin().describe_topics(TopicCollection([topic]), request_timeout=timeout_s).values()
+            try:
+                return str(asked.result(timeout_s + 1).topic_id)
+            except KafkaException as exc:
+                if exc.args[0].name() in GONE:
+                    return None
+                raise
 
     def compare(self, manifest: Manifest, described: Mapping[str, Any], timeout_s: float | None = None) -> None:
         """Raise ``JournalMismatch`` if they are not, or no longer, the manifest's."""

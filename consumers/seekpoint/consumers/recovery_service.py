@@ -95,6 +95,8 @@ class RecoveryService:
         self._next: dict[int, int] = {}
         self._serving = False
         self._joined_at = 0.0
+        self._topic_id: str | None = None
+        self._found_id: str | None = None
         self._audit = RequestAudit(self._exchange)
         self._folder = tempfile.TemporaryDirectory(prefix="seekpoint-recovery-")
         self.app: faust.App
@@ -106,6 +108,7 @@ class RecoveryService:
             limits = await self._in_thread(lambda: self._reader.limits)
             await self._in_thread(self._exchange.end, "recover", 0)  # Faust only warns of a topic that is not there
             await self._in_thread(self._exchange.end, "recovered", 0)
+            self._topic_id = await self._in_thread(self._reader.found_id, "recover")
             self._answering = Answering(self._recovery, limits, self.node_id, self._make_ready)
             self._config = faust_config(self.settings, limits)
             await self._join(self._config)
@@ -133,6 +136,13 @@ class RecoveryService:
 
     async def _join_again_if_it_stands(self) -> None:
         """Clients stop silently: start Faust anew, unless it is a recovery that takes long."""
+        if self._found_id != self._topic_id and self._found_id is not None:  # offsets mean something else there
+            _logger.warning("the topic of the requests was made anew: Faust is started anew")
+            await self._leave()
+            self._topic_id = self._found_id
+            self._next.clear()
+            await self._join(self._config)
+            return
         stands = not self.health.is_well and not self._serving
         if stands and time.monotonic() - self._joined_at > self.health.stall_max_s:
             _logger.warning("nothing was answered for %.0f s: Faust is started anew", self.health.stalled_s)
@@ -330,6 +340,7 @@ class RecoveryService:
     async def _look(self) -> None:
         """How much waits for this worker: by our own reader, since a client that stopped silently sees no end move."""
         try:
+            self._found_id = await self._in_thread(self._reader.found_id, "recover")
             if self.app.rebalancing or self.health.lag is None:
                 return  # nobody knows what is ours: to hear nothing for long is not well
             assigned, lag = self._assigned(), 0
