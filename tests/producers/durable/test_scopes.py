@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from desks import desk, place, remembered
-from seekpoint.producers.durable.desk import Place
+from seekpoint.producers.durable.desk import Desk, Place
 from seekpoint.schemas.calls import Call
 from seekpoint.schemas.errors import Refused, ReplayDivergence
 
@@ -66,6 +66,32 @@ async def test_a_failure_of_the_present_attempt_is_kept() -> None:
     fresh = desk()
     with fresh.inside(place(fresh, "a"), records={"a:1/bad:1": failed}, lenient_below_seq=6):
         assert place(fresh, "bad").record is failed
+
+
+async def test_an_effect_that_stands_is_not_asked_something_else_in_a_further_attempt() -> None:
+    """Under a key of its own it would be done twice, and nobody outside could tell. What changed nothing may be."""
+    done = Call(kind="effect", position=1, digest="other", status="succeeded", attempt=1, seq=5)
+    unsure, undone = done._replace(status="pending"), done._replace(status="failed", error='{"undone":true}')
+    failed, quote = done._replace(status="failed", error="{}"), done._replace(detail='{"semantics":"observe_only"}')
+    for record, may in ((done, False), (unsure, False), (failed, False), (undone, True), (quote, True)):
+        fresh = desk()
+        with fresh.inside(place(fresh, "a"), records={"a:1/pay:1": record}, lenient_below_seq=6):
+            if may:
+                assert fresh.place("effect", "pay", "d")[:3] == ("a:1/pay:1~", 1, None)
+                continue
+            with pytest.raises(ReplayDivergence) as caught:
+                fresh.place("effect", "pay", "d")
+        assert (caught.value.facts["kind"], caught.value.facts["key"]) == ("input", "a:1/pay:1")
+
+
+async def test_a_permissive_run_asks_it_and_notes_that() -> None:
+    """As wherever it has no answer."""
+    done = Call(kind="effect", position=1, digest="other", status="succeeded", attempt=1, seq=5)
+    noted: list[Any] = []
+    fresh = Desk("p", {}, strict=False, task=asyncio.current_task(), on_difference=noted.append)
+    with fresh.inside(fresh.place("step", "a", "d"), records={"a:1/pay:1": done}, lenient_below_seq=6):
+        assert fresh.place("effect", "pay", "d").key == "a:1/pay:1~"
+    assert [(one.key, one.kind) for one in noted] == [("a:1/pay:1", "input")]
 
 
 # --- tasks

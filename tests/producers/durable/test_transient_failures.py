@@ -16,7 +16,7 @@ from seekpoint.producers import Effect, Node, Process, Retry, VirtualClock, agen
 from seekpoint.producers.testing import crash_at
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.errors import BudgetExceeded, InvalidSetting
+from seekpoint.schemas.errors import BudgetExceeded, InvalidSetting, ReplayDivergence
 
 
 class Busy(Exception):
@@ -49,6 +49,24 @@ async def test_a_transient_failure_of_a_decision_and_of_a_tool_is_tried_again(no
         assert await process.decide("plan", model, {"messages": []}) == "yes"
         assert await process.tool("look", look) == "found"
     assert outcomes(log) == [(1, "retry"), (2, "succeeded")] * 2
+
+
+async def test_an_effect_inside_is_not_made_for_another_sum_in_the_next_attempt(node: Node) -> None:
+    """The body asked outside what it has to pay, and hears another sum: paid under another key, it would be twice."""
+    sums, paid = iter([100, 101]), Counted("paid")
+
+    @agent("shop", version="1")
+    async def shop(process: Process, _: Any) -> Any:
+        async def check_out() -> None:
+            await process.effect("pay", paid, next(sums), semantics=Effect.AT_MOST_ONCE)
+            raise ConnectionError("reset")
+
+        return await process.step("check out", check_out)
+
+    with pytest.raises(ReplayDivergence) as caught:
+        await node.run(shop, "p")
+    assert paid.runs == [(100,)]
+    assert caught.value.facts["difference"] == "$.arguments[0]: 100 is now 101"
 
 
 async def test_after_three_attempts_the_last_error_is_the_failure(node: Node) -> None:

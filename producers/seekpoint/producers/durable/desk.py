@@ -248,17 +248,24 @@ class Desk:
         """In a further attempt of a body: what ended well is kept; what failed before it began is tried again.
 
         Under a key of its own (``bad:1~``): the failure stays what it is. So does that of an effect, unless it is known
-        that nothing was done: a key of its own would hide from the world outside that it is asked twice.
+        that nothing was done: a key of its own would hide from the world outside that it is asked twice. For the same
+        reason an effect that stands here is not asked something else: ``ReplayDivergence``.
         """
-        below = scope.lenient_below_seq or 0
+        below, other = scope.lenient_below_seq or 0, None
         while (record := scope.records.get(key)) is not None:
             alike = record.kind == kind and record.digest == digest
             is_final = record.status != "failed" or record.seq > below
             if alike and (is_final or (record.kind == "effect" and not says_undone(record.error or "{}"))):
                 self._take_if_known(key)
                 return Place(key, record.position, record, scope)
+            if kind == "effect" and not alike and _may_have_been_done(record):
+                other = other or Difference(key, position, "input", record.digest, digest, record.seq)
             self._take_if_known(key)
             key += BRANCH
+        if other is not None and self.strict:
+            raise self._diverged(other)
+        if other is not None and self._on_difference is not None:
+            self._on_difference(other)
         return Place(key, position, None, scope)
 
     def _take_if_known(self, key: str) -> None:
@@ -449,6 +456,13 @@ _WORDS = {
     "length": "the code ended before it asked for everything its history has",
     "definition": "the agent's code is not the one this process began with",
 }
+
+
+def _may_have_been_done(record: Call) -> bool:
+    """Whether ``record`` is an effect that has, or may have, changed something outside."""
+    if record.kind != "effect" or (record.status == "failed" and says_undone(record.error or "{}")):
+        return False
+    return record.facts.get("semantics") != "observe_only"
 
 
 def _applies(mark: str, change: str, turn: int) -> bool:
