@@ -21,6 +21,7 @@ from seekpoint.schemas.values import load
 
 __all__ = [
     "IN_DOUBT",
+    "NOT_ASKED",
     "UNSETTLED",
     "AgentRun",
     "Call",
@@ -173,13 +174,14 @@ def write_digest(body: Body) -> str:
     """The digest of a content write: of all it says but its key, and what differs from run to run of the same code."""
     names = _NAMES.get(body.KIND)
     if names is None:
-        names = _NAMES[body.KIND] = tuple(one.name for one in fields(body) if one.name not in _NOT_ASKED)
+        names = _NAMES[body.KIND] = tuple(one.name for one in fields(body) if one.name not in NOT_ASKED)
     parts = [getattr(body, name) for name in names]
     return blake2b(orjson.dumps([body.KIND, *parts]), digest_size=16).hexdigest()
 
 
-_NOT_ASKED = frozenset({"call", "duration_us", "error", "failed", "traceback", "where", "message", "reason"})
-"""Prose is among it: secrets are masked in it, so its text depends on the settings of whoever writes."""
+NOT_ASKED = frozenset({"call", "duration_us", "error", "failed", "traceback", "where", "message", "reason"})
+"""What a content write's digest does not cover. Prose is among it: secrets are masked in it, so its text depends on the
+settings of whoever writes."""
 _NAMES: dict[str, tuple[str, ...]] = {}
 
 

@@ -17,6 +17,7 @@ from seekpoint.producers.durable.prompts import first_difference
 from seekpoint.producers.testing import history_of
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
+from seekpoint.schemas.calls import write_digest
 from seekpoint.schemas.errors import AgentMismatch, JournalUnavailable, ReplayDivergence
 
 Ask = Callable[[Process, Any], Coroutine[Any, Any, Any]]
@@ -266,6 +267,14 @@ def test_a_difference_is_only_told_of_what_was_asked() -> None:
         assert difference_from([started], error) is None
         error.asks = b.StepStarted(name="pay", arguments="[2]")
         assert difference_from([started], error) == told
+
+
+def test_a_difference_of_a_write_is_told_of_what_its_digest_covers() -> None:
+    """Not of prose or of how long it took, which are others in each run."""
+    wrote = b.InvocationEnded("done", 5, "1", "as *** said", call="#1")
+    error = ReplayDivergence("", kind="input", key="#1", expected=write_digest(wrote))
+    error.asks = b.InvocationEnded("done", 6, "2", "as admin said")
+    assert difference_from([wrote], error) == "$.result: 1 is now 2"
 
 
 def test_values_that_are_written_alike_are_alike() -> None:

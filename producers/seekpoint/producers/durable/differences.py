@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from seekpoint.producers.durable.prompts import first_difference
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.calls import write_digest
+from seekpoint.schemas.calls import NOT_ASKED, write_digest
 from seekpoint.schemas.values import load
 
 if TYPE_CHECKING:
@@ -92,13 +92,12 @@ _ASKED: Mapping[type[b.Body], tuple[str, ...]] = {
 """What a digest covers, by the entry that has it. A content write's covers all of it but what runs differ in."""
 
 _KINDS: Mapping[type[b.Body], tuple[type[b.Body], ...]] = {b.StepStarted: (b.StepStarted, b.StepEnded)}
-_NOT_ASKED = frozenset({"call", "duration_us", "traceback"})
 
 
 def _asked(body: Any) -> dict[str, Any]:
     """What ``body`` says was asked, as values."""
     types = {one.name: str(one.type) for one in fields(body)}
-    names = _ASKED.get(type(body)) or tuple(name for name in types if name not in _NOT_ASKED)
+    names = _ASKED.get(type(body)) or tuple(name for name in types if name not in NOT_ASKED)
     found = {name: _value(getattr(body, name), types[name]) for name in names}
     given = found.get("arguments")
     return found if not isinstance(given, dict) else {**found, **given}  # with options, it names both
