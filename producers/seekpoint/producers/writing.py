@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from seekpoint.producers.durable.failed_calls import failed_calls
+from seekpoint.producers.durable.failed_calls import unfollowed_calls
 from seekpoint.producers.durable.failures import TEXT_CHARACTERS_MAX, error_name
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import LimitExceeded, UnserializableValue
@@ -100,7 +100,7 @@ class ContentWrites:
         settings = self._target.node.settings
         told, at = (None if text is None else settings.excerpt(text, TEXT_CHARACTERS_MAX) for text in (trace, where))
         name, said = error_name(error, settings), settings.excerpt(str(error), TEXT_CHARACTERS_MAX)
-        failed = failed_calls(error)[:_FAILED_MAX]
+        failed = unfollowed_calls(error, self._target.written.calls)[:_FAILED_MAX]
         return self._target.write(b.ErrorRecorded(name, said, told, at, failed=dump(failed) if failed else None))
 
 

@@ -122,6 +122,141 @@ async def test_a_failure_that_was_written_about_is_not_set_aside(node: Node, log
         await node.run(run, "p", retry_failed=["pay:1"])
 
 
+async def test_a_failure_about_which_the_code_asked_for_more_is_not_set_aside(node: Node, log: MemoryLog) -> None:
+    """Code in which the call succeeds would not ask for it: the run would diverge once the call was made again."""
+    pay, notify = Counted(Declined("no"), "paid"), Counted("sent")
+
+    @agent("a", version="1")
+    async def run(process: Process, _: Any) -> Any:
+        try:
+            return await process.step("pay", pay)
+        except Declined:
+            await process.step("notify", notify)
+            raise
+
+    await fails(node, run)
+    await fails(node, run, retry_failed=True)
+    assert of_kind(log, b.CallsSetAside) == []
+    assert (len(pay.runs), len(notify.runs)) == (1, 1)
+
+
+async def test_a_task_s_failure_that_was_written_about_is_not_set_aside(node: Node, log: MemoryLog) -> None:
+    """Its calls count for themselves; what the code around it asks for behind the failure counts too."""
+    pay = Counted(Declined("no"), "paid")
+
+    @agent("a", version="1")
+    async def run(process: Process, _: Any) -> Any:
+        async def branch() -> Any:
+            await process.step("look", str, 1)
+            return await process.step("pay", pay)
+
+        try:
+            return await asyncio.create_task(branch())
+        except Declined:
+            await process.update("status", "sorry")
+            raise
+
+    await fails(node, run)
+    await fails(node, run, retry_failed=True)
+    assert of_kind(log, b.CallsSetAside) == []
+
+
+async def test_what_the_code_noted_of_a_failure_does_not_say_that_it_ended_the_run(log: MemoryLog) -> None:
+    """It was cut off right behind its own note, and goes on there."""
+    pay, cuts = Counted(Declined("no"), "paid"), [1]
+
+    @agent("a", version="1")
+    async def run(process: Process, _: Any) -> str:
+        try:
+            await process.step("pay", pay)
+        except Declined as exc:
+            await process.record_error(exc)
+        if cuts:
+            raise asyncio.CancelledError(cuts.pop())
+        return "left"
+
+    async with Node.in_memory(log) as node:
+        with pytest.raises(asyncio.CancelledError):
+            await node.run(run, "p")
+    async with Node.in_memory(log) as node:
+        assert await node.run(run, "p", retry_failed=True) == "left"
+    assert len(pay.runs) == 1
+
+
+async def test_a_run_that_went_on_since_does_not_end_with_the_failure_of_the_one_before(log: MemoryLog) -> None:
+    """The code was changed, caught the failure and was cut off: asked again, the call would have no place behind it."""
+    pay, leave = Counted(Declined("no"), "paid"), Counted(asyncio.CancelledError(), "left")
+
+    @agent("a", version="1")
+    async def before(process: Process, _: Any) -> Any:
+        return await process.step("pay", pay)
+
+    @agent("a", version="2")
+    async def after(process: Process, _: Any) -> Any:
+        try:
+            await process.step("pay", pay)
+        except Declined:
+            await process.update("status", "sorry")
+            return await process.step("leave", leave)
+
+    async with Node.in_memory(log) as node:
+        await fails(node, before)
+        with pytest.raises(asyncio.CancelledError):
+            await node.run(after, "p")
+    async with Node.in_memory(log) as node:
+        assert await node.run(after, "p", retry_failed=True) == "left"
+    assert len(pay.runs) == 1
+
+
+async def test_a_fork_s_failed_run_is_told_to_try_again(node: Node) -> None:
+    """What it inherits has the seqs of its parent, which say nothing of its own entries."""
+    pay = Counted(Declined("no"), "paid")
+
+    @agent("a", version="1")
+    async def run(process: Process, _: Any) -> Any:
+        for number in range(20):
+            await process.step("look", str, number)
+        return await process.step("pay", pay)
+
+    await fails(node, run)
+    async with node.fork("p", "q"):
+        pass
+    await fails(node, run, "q")
+    assert await node.run(run, "q", retry_failed=True) == "paid"
+
+
+@pytest.mark.parametrize("asked", [True, ["pay:1"]])
+async def test_nothing_is_made_again_while_effects_are_being_taken_back(log: MemoryLog, asked: Any) -> None:
+    """It was cut off between two compensations: a run that goes on would end as if both effects stood."""
+    pay, undo = Counted(Declined("no"), "paid"), Counted(None, asyncio.CancelledError(), None)
+
+    @agent("a", version="1")
+    async def run(process: Process, _: Any) -> Any:
+        for name in ("one", "two"):
+            await process.effect(name, str, name, semantics=Effect.IDEMPOTENT, compensate=undo)
+        return await process.step("pay", pay)
+
+    async with Node.in_memory(log) as node:
+        with pytest.raises(asyncio.CancelledError):
+            await node.run(run, "p")
+        await failed_run_noted(node)
+    async with Node.in_memory(log) as node:
+        if asked is not True:
+            await fails(node, run, kind=Refused, retry_failed=asked)
+        await fails(node, run, retry_failed=asked is True)
+        state = (await node.recover("p")).state
+    assert (len(pay.runs), state.obligations) == (1, ())
+    assert {key: call.status for key, call in state.calls.items() if key.startswith("undo/")} == {
+        "undo/one:1": "succeeded", "undo/two:1": "succeeded",
+    }  # fmt: skip
+
+
+async def failed_run_noted(node: Node) -> None:
+    """An owner that died right behind the entry which says what ended its run."""
+    async with node.open("p") as process:
+        await process.append(b.ErrorRecorded("Declined", "no", failed='["pay:1"]'))
+
+
 async def test_all_that_failed_beside_each_other_is_made_again(node: Node, log: MemoryLog) -> None:
     """Each branch of a task group, and what an exception was raised from."""
     bodies = [Counted(Declined("no"), "one"), Counted(Declined("no"), "two")]

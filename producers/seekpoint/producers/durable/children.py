@@ -119,7 +119,7 @@ class Child:
         """
         record = self._place.record
         if self._task is None and record is not None:
-            return self._process.in_order(self._place, _remembered, self._process, self.key, record)
+            return self._process.in_order(self._place, _remembered, self._process, self._place, record)
         return self._process.in_order(self._place, self._result)
 
     async def _result(self) -> Any:
@@ -131,8 +131,9 @@ class Child:
             return load(end.text)
         facts = {"process_id": self._process.process_id, "key": self.key}
         if end.error is None:
-            raise tagged(remembered_failure(end.text, **facts), self.key, remembered=True)
-        raise tagged(same_failure(end.error, end.text, self._process.node.settings, **facts), self.key)
+            raise tagged(remembered_failure(end.text, **facts), self.key, self._place.scope, remembered=True)
+        error = same_failure(end.error, end.text, self._process.node.settings, **facts)
+        raise tagged(error, self.key, self._place.scope)
 
     @property
     def _is_set_aside(self) -> bool:
@@ -184,14 +185,11 @@ class Child:
                 return _End("failed", failure_text(exc, node.settings, limits), exc)
 
 
-async def _remembered(process: Process, key: str, record: Call) -> Any:
+async def _remembered(process: Process, place: Place, record: Call) -> Any:
     if record.status == "succeeded":
         return load(record.output or "null")
-    raise tagged(
-        remembered_failure(record.error or "{}", process_id=process.process_id, key=key, seq=record.seq),
-        key,
-        remembered=True,
-    )
+    facts = {"process_id": process.process_id, "key": place.key, "seq": record.seq}
+    raise tagged(remembered_failure(record.error or "{}", **facts), place.key, place.scope, remembered=True)
 
 
 class Children:

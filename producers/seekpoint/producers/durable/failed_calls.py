@@ -2,27 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-__all__ = ["failed_calls", "is_remembered", "is_tagged", "tagged"]
+from seekpoint.producers.durable.scopes import parent_scope
+
+if TYPE_CHECKING:
+    from seekpoint.producers.durable.scopes import Scope
+    from seekpoint.schemas.calls import Call
+
+__all__ = ["failed_calls", "is_remembered", "is_tagged", "tagged", "unfollowed_calls"]
 
 E = TypeVar("E", bound=BaseException)
 
 _KEY = "__seekpoint_key__"
+_ASKED = "__seekpoint_asked__"
 _REMEMBERED = "__seekpoint_remembered__"
 _DEPTH_MAX = 50
 
 
-def tagged(error: E, key: str, *, remembered: bool = False) -> E:
-    """``error``, which the call ``key`` raises to the code, so that ``failed_calls`` finds it.
+def tagged(error: E, key: str, scope: Scope | None = None, *, remembered: bool = False) -> E:
+    """``error``, which the call ``key`` of ``scope`` raises to the code, so that ``failed_calls`` finds it.
 
     ``remembered`` says that the call was not made: the error is made of its record.
     """
     with suppress(Exception):  # a class that takes no attributes
         setattr(error, _KEY, key)
+        setattr(error, _ASKED, _asked_so_far(scope))
         setattr(error, _REMEMBERED, remembered)
     return error
+
+
+def _asked_so_far(scope: Scope | None) -> dict[str, int]:
+    """How many calls ``scope`` and those around it have, by prefix."""
+    found: dict[str, int] = {}
+    while scope is not None:
+        if scope.prefix is not None:
+            found[scope.prefix] = scope.position
+        scope = scope.parent
+    return found
 
 
 def is_remembered(error: BaseException) -> bool:
@@ -35,15 +54,30 @@ def is_tagged(error: BaseException) -> bool:
     return isinstance(getattr(error, _KEY, None), str)
 
 
-def failed_calls(error: BaseException | None, depth: int = 0) -> list[str]:
+def failed_calls(error: BaseException | None) -> list[str]:
     """The keys of the calls that ``error`` is the failure of: its own, its group's, else of what it was raised from."""
+    return list(dict.fromkeys(getattr(one, _KEY) for one in _tagged_in(error)))
+
+
+def unfollowed_calls(error: BaseException, calls: Mapping[str, Call]) -> list[str]:
+    """Those of them behind whose failure the code asked for nothing more, as far as ``calls`` remember.
+
+    What it asked for may be what it did about the failure: code in which the call succeeds would not ask for it.
+    """
+    found = [one for one in _tagged_in(error) if not _is_followed(getattr(one, _ASKED, {}), calls)]
+    return list(dict.fromkeys(getattr(one, _KEY) for one in found))
+
+
+def _is_followed(asked: Mapping[str, int], calls: Mapping[str, Call]) -> bool:
+    return any(call.position > asked.get(parent_scope(key), call.position) for key, call in calls.items())
+
+
+def _tagged_in(error: BaseException | None, depth: int = 0) -> list[BaseException]:
     if error is None or depth > _DEPTH_MAX:
         return []
-    key = getattr(error, _KEY, None)
-    if isinstance(key, str):
-        return [key]
+    if is_tagged(error):
+        return [error]
     if isinstance(error, BaseExceptionGroup):
-        found = [key for one in error.exceptions for key in failed_calls(one, depth + 1)]
-        return list(dict.fromkeys(found))
+        return [found for one in error.exceptions for found in _tagged_in(one, depth + 1)]
     before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    return failed_calls(before, depth + 1)
+    return _tagged_in(before, depth + 1)

@@ -12,8 +12,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from seekpoint.producers.durable.effect_knowledge import UNDO
-from seekpoint.producers.durable.failed_calls import failed_calls
-from seekpoint.producers.durable.scopes import parent_scope
+from seekpoint.producers.durable.failed_calls import failed_calls, unfollowed_calls
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import Refused
 from seekpoint.schemas.values import dump, load
@@ -28,10 +27,20 @@ _MADE_AGAIN = frozenset({"step", "decision", "child"})
 
 
 async def set_aside(process: Process, asked: bool | Collection[str]) -> None:
-    """Set aside the failed calls that ended the last run, or those of the keys in ``asked``. Raises ``Refused``."""
+    """Set aside the failed calls that ended the last run, or those of the keys in ``asked``. Raises ``Refused``.
+
+    Not those of a process whose effects were taken back, or are being: made again, its calls would end it as if those
+    effects stood.
+    """
+    calls = process.written.calls
     if isinstance(asked, bool):
-        keys = [key for key in await _last_failed(process) if _may(key, process.written.calls)]
+        keys = [] if _is_taken_back(calls) else await _last_failed(process)
     else:
+        if _is_taken_back(calls):
+            raise Refused(
+                "what the effects of the process did was taken back: no call of it is made again",
+                process_id=process.process_id, hint="start it anew as another process",
+            )  # fmt: skip
         keys = [asked] if isinstance(asked, str) else list(dict.fromkeys(asked))
         for key in keys:
             _check(process, key)
@@ -40,25 +49,24 @@ async def set_aside(process: Process, asked: bool | Collection[str]) -> None:
 
 
 async def _last_failed(process: Process) -> list[str]:
-    kinds = [b.ErrorRecorded.KIND]
-    found = [one.entry.body async for one in process.node.entries(process.process_id, kinds=kinds)]
-    last = found[-1] if found else None
-    return load(last.failed) if isinstance(last, b.ErrorRecorded) and last.failed else []
+    """The calls that the last run ended with; none if a run that was cut off has gone on since."""
+    found = process.node.entries(process.process_id, kinds=[b.ErrorRecorded.KIND])
+    written, ended = process.written, None
+    async for one in found:
+        body = one.entry.body
+        if isinstance(body, b.ErrorRecorded) and body.call is None:
+            ended = one.entry.seq or 0, body.failed
+    if ended is None or ended[1] is None:
+        return []
+    counts = written.lineage.parent_id is None  # what a fork inherits has the seqs of its parent
+    if counts and any(call.seq > ended[0] for call in written.calls.values()):
+        return []
+    return [key for key in load(ended[1]) if _has_failed(written.calls.get(key))]
 
 
-def _may(key: str, calls: Mapping[str, Call]) -> bool:
-    """Whether ``key`` may be set aside unasked: not where the code caught its failure and wrote content, then raised
-    it. The history has that write, and code in which the call succeeds does not ask for it."""
-    failed = calls.get(key)
-    if not _has_failed(failed):
-        return False
-    assert failed is not None
-    scope = parent_scope(key)
-    return not any(
-        call.kind == "write" and call.seq > failed.seq and call.position > failed.position
-        for other, call in calls.items()
-        if parent_scope(other) == scope
-    )
+def _is_taken_back(calls: Mapping[str, Call]) -> bool:
+    """Whether a compensation was made, is under way, or is in doubt."""
+    return any(key.startswith(UNDO) and call.status != "failed" for key, call in calls.items())
 
 
 def _has_failed(call: Call | None) -> bool:
@@ -78,9 +86,9 @@ def _check(process: Process, key: str) -> None:
 def way_on(process_id: str, error: BaseException, calls: Mapping[str, Call]) -> str:
     """What to do about a run that ``error`` ended, in words that are true of what its process remembers."""
     keys = failed_calls(error)
-    again = [key for key in keys if _may(key, calls)]
-    if any(key.startswith(UNDO) and call.status == "succeeded" for key, call in calls.items()):
-        return "what its effects did was taken back: start it anew as another process"
+    again = [key for key in unfollowed_calls(error, calls) if _has_failed(calls.get(key))]
+    if _is_taken_back(calls):
+        return "what its effects did was taken back, or was to be: start it anew as another process"
     if again:
         return f"{', '.join(again[:3])} stays failed until you run it with --retry-failed"
     if keys:

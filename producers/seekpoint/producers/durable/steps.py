@@ -103,7 +103,7 @@ class StepCalls:
             if record.status == "succeeded":
                 return process.in_order(place, answered, record)
             if record.status == "failed":
-                return process.in_order(place, failed, record, process.process_id, place.key)
+                return process.in_order(place, failed, record, process.process_id, place)
         work = Work(
             name, digest, text, callable_of(call, name), arguments, options,
             retry_of(retry, default_retry(process)), seconds(timeout), counts=counts,
@@ -122,11 +122,10 @@ async def answered(record: Call) -> Any:
     return load(record.output or "null")
 
 
-async def failed(record: Call, process_id: str, key: str) -> Any:
+async def failed(record: Call, process_id: str, place: Place) -> Any:
     """Raise what a call failed with."""
-    raise tagged(
-        remembered_failure(record.error or "{}", process_id=process_id, key=key, seq=record.seq), key, remembered=True
-    )
+    error = remembered_failure(record.error or "{}", process_id=process_id, key=place.key, seq=record.seq)
+    raise tagged(error, place.key, place.scope, remembered=True)
 
 
 class Work(NamedTuple):
@@ -274,7 +273,8 @@ class Attempts:
             await self._end("failed", began, error=text)
             process.desk.ended(self.place)
             key, settings = self.place.key, process.node.settings
-            raise tagged(same_failure(error, text, settings, process_id=process.process_id, key=key), key)
+            again = same_failure(error, text, settings, process_id=process.process_id, key=key)
+            raise tagged(again, key, self.place.scope)
         wait_s = retry.wait_s(self.attempt, random.random(), retry_after_s(error))
         due_us = process.clock.now_us() + round(wait_s * 1_000_000)
         seq = await self._end(
