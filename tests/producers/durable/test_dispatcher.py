@@ -18,7 +18,7 @@ from seekpoint.producers.durable.dispatches import Dispatch
 from seekpoint.producers.durable.outside import JournalValues
 from seekpoint.producers.durable.resolution import Answer, Effect
 from seekpoint.schemas import MemoryLog
-from seekpoint.schemas.errors import EffectUnknown, JournalUnavailable, NewerFormat
+from seekpoint.schemas.errors import EffectUnknown, JournalUnavailable, LogDamaged, NewerFormat, SeekpointError
 from seekpoint.schemas.limits import Limits
 
 ONCE = Effect.AT_MOST_ONCE
@@ -296,13 +296,14 @@ async def test_a_journal_at_rest_does_not_grow_by_its_dispatcher(
         assert [node.reader.watermarks(at).high for at in range(2)] == ends
 
 
+@pytest.mark.parametrize("final", [NewerFormat, LogDamaged])
 async def test_a_journal_that_must_not_be_read_on_in_stops_the_dispatcher(
-    node: Node, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    node: Node, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, final: type[SeekpointError]
 ) -> None:
     """Loudly: it says so at once, and whoever leaves it is told. What is only in the way now is waited for."""
     monkeypatch.setattr("seekpoint.producers.durable.dispatcher._AGAIN_S", 0.001)
     dispatcher = Dispatcher(node, known=bank(ledger), poll_s=0.001)
-    look, told = dispatcher._look, [JournalUnavailable("for now"), NewerFormat("of tomorrow")]
+    look, told = dispatcher._look, [JournalUnavailable("for now"), final("not to be read")]
 
     async def looks() -> None:
         if dispatcher.looks:
@@ -312,8 +313,8 @@ async def test_a_journal_that_must_not_be_read_on_in_stops_the_dispatcher(
         await look()
 
     monkeypatch.setattr(dispatcher, "_look", looks)
-    with pytest.raises(NewerFormat, match="of tomorrow"):
-        async with dispatcher, asyncio.timeout(60):
+    with pytest.raises(final, match="not to be read"):
+        async with dispatcher, asyncio.timeout(10):
             while dispatcher.failure is None:  # noqa: ASYNC110  # it tells nobody until it is left
                 await asyncio.sleep(0.001)
     assert dispatcher.looks == 1

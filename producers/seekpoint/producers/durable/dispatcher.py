@@ -29,6 +29,7 @@ from seekpoint.producers.durable.outside import JournalValues
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import (
     JournalMismatch,
+    LogDamaged,
     LogTruncated,
     NewerFormat,
     SeekpointError,
@@ -55,7 +56,7 @@ _BACKLOG_MAX = 1_000
 _AGAIN_S = 1.0
 _END_S = 5.0
 _SAVE_S = 3.0
-_FINAL = (JournalMismatch, LogTruncated, NewerFormat, TooManyDeadLetters)
+_FINAL = (JournalMismatch, LogDamaged, LogTruncated, NewerFormat, TooManyDeadLetters)
 """Reading on would pass intents by, or call what is another journal's."""
 
 Slot: TypeAlias = tuple[int, int]
