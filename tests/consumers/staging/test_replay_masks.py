@@ -90,6 +90,19 @@ def full(body: type[b.Body]) -> b.Body:
 STATEFUL = (b.Rewound, b.Forked, b.Seeded)
 
 
+def test_the_key_of_a_call_is_masked_alike_where_a_list_has_it() -> None:
+    """Else the copy has a call of one name that is set aside under another, and is degraded."""
+    rule = {"kinds": ["step_ended", "calls_set_aside"], "path": "key", "do": "hash"}
+    masks = EntryMasks(MaskRules.from_dict({"mask": [rule]}, key=bytes(32)))
+    ended = masks.entry(entry(b.StepEnded(key="pay:1"))).body
+    aside = masks.entry(entry(b.CallsSetAside('["pay:1"]'))).body
+    assert isinstance(ended, b.StepEnded)
+    assert isinstance(aside, b.CallsSetAside)
+    assert json.loads(aside.keys) == [ended.key] != ["pay:1"]
+    with pytest.raises(InvalidSetting, match="leads nowhere"):
+        MaskRules.from_dict({"mask": [{"kinds": ["calls_set_aside"], "path": "keys", "do": "redact"}]})
+
+
 @pytest.mark.parametrize("body", b.BODIES, ids=lambda body: body.KIND)
 @pytest.mark.parametrize("how", [{"do": "redact"}, {"do": "hash"}, {"regex": CANARY, "do": "drop"}])
 def test_no_body_there_is_lets_a_canary_through(body: type[b.Body], how: dict[str, str]) -> None:

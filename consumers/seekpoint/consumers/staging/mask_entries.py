@@ -3,6 +3,7 @@
 context.KEY...                context_updated, context_updated_many, context_patched, context_deleted
 message.content, .parts...    message_said
 context..., message...        also within rewound, forked and seeded, which carry a state: see mask_states
+key                           the key of a call, also each that calls_set_aside has in its list
 FIELD...                      any other field of any other kind: payload, result, reason, error, ...
 actor, correlation_id         of every entry
 process_id                    of every entry, and its Kafka key; always replaced as a whole, by a pseudonym
@@ -103,6 +104,9 @@ class EntryMasks:
             return {"state": StateMasks(mask, self.process_id).state(body.state)}
         if isinstance(body, b.ContentBatch):
             return {"values": context_of(mask, body.values), **_batched(mask, body)}
+        if isinstance(body, b.CallsSetAside):
+            keys = [text_of(mask, key, ("key",)) for key in json.loads(body.keys)]
+            return {"keys": dumped(keys)}
         if isinstance(body, b.ChildSpawned):
             return {"child_id": self.process_id(body.child_id)}
         return {}

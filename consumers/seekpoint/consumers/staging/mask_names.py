@@ -22,6 +22,7 @@ _OTHERWISE: Final[dict[str, frozenset[str]]] = {
     b.ContextPatched.KIND: _CONTEXT,
     b.ContentBatch.KIND: _CONTEXT | {"message"},
     b.MessageSaid.KIND: frozenset({"message", "call"}),
+    b.CallsSetAside.KIND: frozenset({"key", "reason"}),
 }
 """Kinds whose fields a reader of the state knows by other names."""
 _STATES = frozenset({b.Seeded.KIND, b.Forked.KIND, b.Rewound.KIND})
