@@ -120,3 +120,30 @@ async def test_a_failure_that_is_remembered_names_the_line_that_raised_it(node: 
     is_changed = True
     assert await where() == first  # it is not made again
     assert (await where(retry_failed=True)).endswith("# as the code is now")
+
+
+@pytest.mark.parametrize(("first", "then"), [("no", "no money"), ("no money", "no")])
+async def test_a_remembered_failure_is_not_taken_for_another_one(node: Node, first: str, then: str) -> None:
+    """Of the same class, with a message that begins alike: it did not come from the line of the newest error."""
+    is_second = False
+
+    async def fail(message: str) -> None:
+        raise ValueError(message)
+
+    @agent("payer")
+    async def payer(process: Process, input: Any) -> None:
+        try:
+            await process.step("pay", fail, then)
+        except ValueError:
+            if is_second:
+                raise
+        raise ValueError(first)
+
+    wheres = []
+    for is_second in (False, True):  # the agent reads it
+        with pytest.raises(ValueError, match=then if is_second else first):
+            await node.run(payer, "p")
+        failure = (await node.recover("p")).state.failure
+        wheres.append("" if failure is None else failure.where)
+    assert "raise ValueError(first)" in (wheres[0] or "")
+    assert 'await process.step("pay"' in (wheres[1] or "")

@@ -131,7 +131,7 @@ class Child:
             return load(end.text)
         facts = {"process_id": self._process.process_id, "key": self.key}
         if end.error is None:
-            raise tagged(remembered_failure(end.text, **facts), self.key, self._place.scope, remembered=True)
+            raise tagged(remembered_failure(end.text, **facts), self.key, self._place.scope, remembered=end.text)
         error = same_failure(end.error, end.text, self._process.node.settings, **facts)
         raise tagged(error, self.key, self._place.scope)
 
@@ -189,7 +189,8 @@ async def _remembered(process: Process, place: Place, record: Call) -> Any:
     if record.status == "succeeded":
         return load(record.output or "null")
     facts = {"process_id": process.process_id, "key": place.key, "seq": record.seq}
-    raise tagged(remembered_failure(record.error or "{}", **facts), place.key, place.scope, remembered=True)
+    text = record.error or "{}"
+    raise tagged(remembered_failure(text, **facts), place.key, place.scope, remembered=text)
 
 
 class Children:

@@ -116,7 +116,7 @@ class EffectRun:
             return load(record.output or "null")
         facts = {"process_id": process.process_id, "key": self._place.key, "seq": record.seq}
         if error is None:
-            raise tagged(remembered_failure(record.error, **facts), self._place.key, remembered=True)
+            raise tagged(remembered_failure(record.error, **facts), self._place.key, remembered=record.error)
         raise tagged(same_failure(error, record.error, process.node.settings, **facts), self._place.key)
 
     # --- the intent

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.scopes import Scope
     from seekpoint.schemas.calls import Call
 
-__all__ = ["failed_calls", "is_remembered", "is_tagged", "tagged", "unfollowed_calls"]
+__all__ = ["failed_calls", "is_tagged", "remembered_as", "tagged", "unfollowed_calls"]
 
 E = TypeVar("E", bound=BaseException)
 
@@ -22,10 +22,10 @@ _REMEMBERED = "__seekpoint_remembered__"
 _DEPTH_MAX = 50
 
 
-def tagged(error: E, key: str, scope: Scope | None = None, *, remembered: bool = False) -> E:
+def tagged(error: E, key: str, scope: Scope | None = None, *, remembered: str | None = None) -> E:
     """``error``, which the call ``key`` of ``scope`` raises to the code, so that ``failed_calls`` finds it.
 
-    ``remembered`` says that the call was not made: the error is made of its record.
+    ``remembered`` is the recorded failure that the error was made of, where the call was not made.
     """
     with suppress(Exception):  # a class that takes no attributes
         setattr(error, _KEY, key)
@@ -44,9 +44,10 @@ def _asked_so_far(scope: Scope | None) -> dict[str, int]:
     return found
 
 
-def is_remembered(error: BaseException) -> bool:
-    """Whether ``error`` itself was made of the record of a call, so that its traceback does not lead to its origin."""
-    return getattr(error, _REMEMBERED, None) is True
+def remembered_as(error: BaseException) -> str | None:
+    """Return the recorded failure that ``error`` was made of: its traceback does not lead to where that came from."""
+    found = getattr(error, _REMEMBERED, None)
+    return found if isinstance(found, str) else None
 
 
 def is_tagged(error: BaseException) -> bool:

@@ -38,6 +38,7 @@ __all__ = [
     "error_name",
     "failure_text",
     "is_failure",
+    "message_in",
     "message_of",
     "remembered_failure",
     "same_failure",
@@ -148,6 +149,11 @@ def remembered_failure(text: Json, **facts: Any) -> Exception:
     kind = class_named(name)
     made = None if kind is None else rebuilt(kind, message, data if isinstance(data, dict) else {})
     return made or StepFailed(message or name, type=name, **facts)
+
+
+def message_in(text: Json) -> str:
+    """Return what the exception of a recorded failure said; the one that is made of it may say less."""
+    return str(_loaded(text).get("message", ""))
 
 
 def same_failure(error: Exception, text: Json, settings: Settings, **facts: Any) -> Exception:

@@ -8,15 +8,17 @@ import sysconfig
 from traceback import walk_tb
 from types import FrameType
 
-from seekpoint.producers.durable.failed_calls import is_remembered
-from seekpoint.producers.durable.failures import error_name, message_of
-from seekpoint.schemas.errors import StepFailed
+from seekpoint.producers.durable.failed_calls import remembered_as
+from seekpoint.producers.durable.failures import error_name, message_in
+from seekpoint.schemas.errors import SeekpointError, StepFailed
 from seekpoint.schemas.parts import Failure
 from seekpoint.schemas.settings import Settings
 
 __all__ = ["origin_again", "origin_of"]
 
 _LINE_CHARACTERS_MAX = 200
+_MESSAGE_CHARACTERS_MAX = 1_000
+"""What a state keeps of a message."""
 
 
 def origin_of(error: BaseException) -> str | None:
@@ -25,7 +27,7 @@ def origin_of(error: BaseException) -> str | None:
     An exception that only libraries raised is where the newest of them raised it. A failure that stands for another
     exception (``StepFailed``) is where that was raised.
     """
-    if isinstance(error, StepFailed) and error.__cause__ is not None:
+    if isinstance(error, StepFailed) and error.__cause__ is not None and error.__cause__.__traceback__ is not None:
         error = error.__cause__
     frames = [*walk_tb(error.__traceback__)]
     own = [one for one in frames if not _is_library(one[0])]
@@ -40,10 +42,11 @@ def origin_of(error: BaseException) -> str | None:
 
 def origin_again(error: BaseException, before: Failure | None, settings: Settings) -> str | None:
     """Return the same; for a failure that is only remembered, what ``before`` has if that is the same failure."""
-    if before is not None and is_remembered(error) and error_name(error, settings) == before.type:
-        said = message_of(error, settings)[: len(before.message)]
-        if before.message.startswith(said):
-            return before.where
+    text = remembered_as(error)
+    if before is not None and text is not None and error_name(error, settings) == before.type:
+        said = message_in(text)[:_MESSAGE_CHARACTERS_MAX]
+        if before.message == said or (isinstance(error, SeekpointError) and before.message.startswith(said)):
+            return before.where  # the message of one of Seekpoint's has its facts behind it
     return origin_of(error)
 
 

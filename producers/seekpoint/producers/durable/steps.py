@@ -124,8 +124,9 @@ async def answered(record: Call) -> Any:
 
 async def failed(record: Call, process_id: str, place: Place) -> Any:
     """Raise what a call failed with."""
-    error = remembered_failure(record.error or "{}", process_id=process_id, key=place.key, seq=record.seq)
-    raise tagged(error, place.key, place.scope, remembered=True)
+    text = record.error or "{}"
+    error = remembered_failure(text, process_id=process_id, key=place.key, seq=record.seq)
+    raise tagged(error, place.key, place.scope, remembered=text)
 
 
 class Work(NamedTuple):
