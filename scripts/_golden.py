@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.codec import SCHEMA_FINGERPRINT, encode, schema_json
-from seekpoint.schemas.entry import Entry
-from seekpoint.schemas.fold import fold
-from seekpoint.schemas.golden import Golden, entry_values
-from seekpoint.schemas.manifest import FORMAT
-from seekpoint.schemas.state import FOLD_VERSION, State, new_state
+from seekpoint.schemas.bodies.entry import Entry
+from seekpoint.schemas.folding.fold import fold
+from seekpoint.schemas.log.manifest import FORMAT
+from seekpoint.schemas.state.state import FOLD_VERSION, State, new_state
+from seekpoint.schemas.wire.codec import SCHEMA_FINGERPRINT, encode, schema_json
+from seekpoint.schemas.wire.golden import Golden, entry_values
 
 __all__ = ["make_golden"]
 

@@ -3,10 +3,10 @@
     [[mutant]]
     rule = "O2"                                  # the rule of the contract that it breaks
     why = "a claim with another expected epoch wins"
-    file = "schemas/seekpoint/schemas/fold.py"
+    file = "schemas/seekpoint/schemas/folding/fold.py"
     find = "claim.expected_epoch == state.epoch" # occurs exactly once in the file
     replace = "True"
-    tests = ["tests/schemas/test_fold.py"]       # what pytest gets; no long, no three_brokers
+    tests = ["tests/schemas/folding/test_fold.py"]       # what pytest gets; no long, no three_brokers
 
 caught: a test failed. survived: none did, so nothing tests the rule. broken: the run says nothing about the rule (the
 text to find is gone, the tests fail without the mutant too, do not even load with it, hang, or look at other code).

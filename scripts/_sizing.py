@@ -17,8 +17,8 @@ from typing import Any
 from _table import Table, arguments, p50, p99
 from seekpoint.compose import LocalCluster, create_topics
 from seekpoint.consumers import Projector
-from seekpoint.consumers.checkpoints import FLOOR_KEY
-from seekpoint.consumers.kafka import KafkaReader
+from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY
+from seekpoint.consumers.kafka.kafka_reader import KafkaReader
 from seekpoint.producers import Node
 from seekpoint.schemas import Settings
 

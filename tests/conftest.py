@@ -16,7 +16,7 @@ from hypothesis import settings as hypothesis_settings
 
 from leftovers import nothing_left, watch_loops
 from seekpoint.compose import LocalCluster, create_topics
-from seekpoint.schemas.settings import TOPICS, Settings
+from seekpoint.schemas.config.settings import TOPICS, Settings
 from sharing import OneHasKafka
 from stalls import AgainAfterStalls, Stalls
 from timeouts import Timeouts, interrupts_are_heard

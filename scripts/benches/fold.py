@@ -22,12 +22,12 @@ import fastavro
 
 from _table import Table, arguments, progress
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.codec import Codec, encode, schema_json
-from seekpoint.schemas.entry import Entry, new_id
-from seekpoint.schemas.fold import advance
-from seekpoint.schemas.resolution import plain
-from seekpoint.schemas.state import Draft
-from seekpoint.schemas.values import dump
+from seekpoint.schemas.bodies.entry import Entry, new_id
+from seekpoint.schemas.folding.fold import advance
+from seekpoint.schemas.state.state import Draft
+from seekpoint.schemas.values.json_values import dump
+from seekpoint.schemas.wire.codec import Codec, encode, schema_json
+from seekpoint.schemas.wire.schema_resolution import plain
 
 RUNS = Path(__file__).resolve().parents[3] / "shared" / "data" / "agent-runs.jsonl.gz"
 BAR_PER_S = 80_000

@@ -23,18 +23,18 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from _table import Table, arguments, progress, times_raw
 from seekpoint.compose import LocalCluster, create_topics
 from seekpoint.consumers import Recovery, Tier
-from seekpoint.consumers.cadence import Cadence
-from seekpoint.consumers.memory_checkpoints import MemoryCheckpoints
-from seekpoint.consumers.projection import PartitionProjection
-from seekpoint.consumers.projector import Projector
-from seekpoint.consumers.redis_view import RedisView
-from seekpoint.consumers.source import Source
+from seekpoint.consumers.checkpoints.cadence import Cadence
+from seekpoint.consumers.checkpoints.memory_checkpoints import MemoryCheckpoints
+from seekpoint.consumers.projector.projection import PartitionProjection
+from seekpoint.consumers.projector.projection_source import ProjectionSource
+from seekpoint.consumers.projector.projector import Projector
+from seekpoint.consumers.view.redis_view import RedisView
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.codec import encode
-from seekpoint.schemas.entry import Entry, new_id
-from seekpoint.schemas.memory_log import MemoryLog
-from seekpoint.schemas.partition import partition_of
-from seekpoint.schemas.settings import Settings
+from seekpoint.schemas.bodies.entry import Entry, new_id
+from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.log.memory_log import MemoryLog
+from seekpoint.schemas.log.partition import partition_of
+from seekpoint.schemas.wire.codec import encode
 
 ENTRIES = 300_000
 PROCESSES = 500
@@ -215,7 +215,7 @@ def cost_at(settings: Settings, length: int, number: int) -> float:
     log, agent = MemoryLog(partitions=1), Agent("long")
     view = RedisView(settings, 1)
     writes = ThreadPoolExecutor(1)
-    source = Source(
+    source = ProjectionSource(
         log=log,
         topic_id=f"topic-{length}-{number}",
         view=view,

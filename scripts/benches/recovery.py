@@ -17,13 +17,13 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from _table import Table, arguments, p50, p99, progress
 from seekpoint.compose import LocalCluster, create_topics
 from seekpoint.consumers import Recovery, Tier
-from seekpoint.consumers.checkpoints import FLOOR_KEY, Checkpoint, Floor
-from seekpoint.consumers.redis_view import RedisView
-from seekpoint.consumers.view_store import Pointer
+from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Checkpoint, Floor
+from seekpoint.consumers.view.redis_view import RedisView
+from seekpoint.consumers.view.view_store import Pointer
 from seekpoint.schemas import Settings
 from seekpoint.schemas.bodies import Body, Claim, ContextUpdated
-from seekpoint.schemas.codec import encode
-from seekpoint.schemas.entry import Entry
+from seekpoint.schemas.bodies.entry import Entry
+from seekpoint.schemas.wire.codec import encode
 
 ROUNDS, WARM_UP = 300, 50
 TAILS = {10: 4.0, 1_000: 5.0, 10_000: 25.0}

@@ -18,8 +18,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from _table import Table, arguments, progress, times_raw
 from seekpoint.compose import LocalCluster
 from seekpoint.consumers.staging import Pace, Plan, Replay, Selection
-from seekpoint.schemas.clusters import Cluster
-from seekpoint.schemas.settings import Settings
+from seekpoint.schemas.config.cluster_profiles import Cluster
+from seekpoint.schemas.config.settings import Settings
 
 RECORDS, RECORDS_FULL = 300_000, 5_000_000
 PARTITIONS = 4

@@ -23,8 +23,8 @@ from seekpoint.compose import LocalCluster
 from seekpoint.producers import Agent, Node, Process, agent
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.codec import encode
-from seekpoint.schemas.entry import Entry, new_id
+from seekpoint.schemas.bodies.entry import Entry, new_id
+from seekpoint.schemas.wire.codec import encode
 
 SERIAL, ROUNDS, REPLAYED, IN_TURNS, A_TURN = 1_500, 5, 100_000, 100_000, 10
 MOST_TIMES_ASYNCIO = 1.5
@@ -136,7 +136,7 @@ async def replay(cluster: LocalCluster, table: Table) -> None:
 
 async def write_history(log: MemoryLog, steps: int) -> None:
     """The entries of an agent that made so many steps, without running it."""
-    from seekpoint.producers.durable.digest import arguments_text, text_digest
+    from seekpoint.producers.durable.replay.call_digest import arguments_text, text_digest
 
     async with Node.in_memory(log) as node:
         process = await node.open("case")

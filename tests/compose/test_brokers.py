@@ -7,7 +7,7 @@ from pathlib import Path
 
 from seekpoint.compose.brokers import broker_properties, kafka_uuid, meta_properties, to_text
 from seekpoint.compose.directory import ClusterDirectory, ClusterState
-from seekpoint.compose.ports import accepts, free_ports, is_free
+from seekpoint.compose.loopback_ports import accepts, free_ports, is_free
 from seekpoint.compose.runtime import tail
 
 DATA = Path("/data")

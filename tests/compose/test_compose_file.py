@@ -18,10 +18,10 @@ import pytest
 import yaml
 
 from seekpoint.compose import check_topics, create_topics
-from seekpoint.compose.ports import free_ports
+from seekpoint.compose.loopback_ports import free_ports
 from seekpoint.compose.runtime import KAFKA_VERSION
 from seekpoint.producers import Node
-from seekpoint.schemas.settings import Settings
+from seekpoint.schemas.config.settings import Settings
 
 COMPOSE_FILE = Path(__file__).parents[2] / "compose" / "compose.yaml"
 

@@ -18,13 +18,13 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from seekpoint.compose import Finding, check_topics, create_topics
-from seekpoint.compose.kafka import read_newest
-from seekpoint.schemas.codec import SCHEMA_FINGERPRINT, schema_json
+from seekpoint.compose import TopicFinding, check_topics, create_topics
+from seekpoint.compose.topic_admin import read_newest
+from seekpoint.schemas.config.limits import Limits
+from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import InvalidSetting, JournalMismatch, JournalUnavailable
-from seekpoint.schemas.limits import Limits
-from seekpoint.schemas.manifest import MANIFEST_KEY, Manifest, schema_key
-from seekpoint.schemas.settings import Settings
+from seekpoint.schemas.log.manifest import MANIFEST_KEY, Manifest, schema_key
+from seekpoint.schemas.wire.codec import SCHEMA_FINGERPRINT, schema_json
 
 pytestmark = pytest.mark.cluster
 
@@ -51,7 +51,7 @@ async def errors(settings: Settings) -> list[tuple[str, str, str, str]]:
     return [(f.topic, f.setting, f.expected, f.found) for f in await check_topics(settings) if f.severity == "error"]
 
 
-async def until_found(settings: Settings, topic: str, setting: str) -> Finding:
+async def until_found(settings: Settings, topic: str, setting: str) -> TopicFinding:
     """The broker that answers may learn of a change a moment later than the controller."""
     async with asyncio.timeout(60):
         while True:

@@ -12,9 +12,9 @@ from time import monotonic, sleep
 import pytest
 
 from seekpoint.compose import LocalCluster, check_topics, create_topics
-from seekpoint.compose.kafka import append_records, live_brokers, read_newest
-from seekpoint.compose.parts import Part
 from seekpoint.compose.runtime import Runtime
+from seekpoint.compose.server_processes import Part
+from seekpoint.compose.topic_admin import append_records, live_brokers, read_newest
 from seekpoint.schemas.errors import ClusterFailed, InvalidSetting
 
 pytestmark = pytest.mark.own_cluster
@@ -213,7 +213,7 @@ def test_a_part_that_takes_too_long_is_an_error() -> None:
 
 def test_a_directory_is_used_by_one_cluster_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two brokers on one data folder would corrupt it."""
-    monkeypatch.setattr("seekpoint.compose.cluster._LOCK_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("seekpoint.compose.local_cluster._LOCK_TIMEOUT_S", 0.1)
     with LocalCluster(directory=tmp_path), pytest.raises(ClusterFailed, match="another cluster uses the directory"):
         LocalCluster(directory=tmp_path).start()
 

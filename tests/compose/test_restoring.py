@@ -17,9 +17,9 @@ from seekpoint.compose import check_topics, restore_manifest_sync, save_manifest
 from seekpoint.console.cli import app
 from seekpoint.producers import Node
 from seekpoint.schemas import Settings
-from seekpoint.schemas.codec import SCHEMA_FINGERPRINT
 from seekpoint.schemas.errors import EXIT_FAULT, JournalMismatch
-from seekpoint.schemas.manifest import MANIFEST_KEY
+from seekpoint.schemas.log.manifest import MANIFEST_KEY
+from seekpoint.schemas.wire.codec import SCHEMA_FINGERPRINT
 
 pytestmark = pytest.mark.cluster
 

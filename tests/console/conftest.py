@@ -20,7 +20,7 @@ from seekpoint.compose import LocalCluster, create_topics_sync
 from seekpoint.console.cli import main
 from seekpoint.producers import Node
 from seekpoint.schemas import MemoryLog
-from seekpoint.schemas.settings import Settings
+from seekpoint.schemas.config.settings import Settings
 from shells import Ran, Shell
 
 
@@ -65,7 +65,7 @@ def move_to(monkeypatch: pytest.MonkeyPatch) -> Callable[[MemoryLog], None]:
     """``move_to(log)``: from here on the commands work on it."""
 
     def move(log: MemoryLog) -> None:
-        monkeypatch.setattr("seekpoint.console.commands.Target", lambda **_: OnMemory(log))
+        monkeypatch.setattr("seekpoint.console.command.CommandTarget", lambda **_: OnMemory(log))
         monkeypatch.setattr(Node, "connect", lambda settings: Node.in_memory(log, node_id=settings.node_id))
 
     return move

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from seekpoint.compose import create_topics_sync
-from seekpoint.schemas.settings import Settings
+from seekpoint.schemas.config.settings import Settings
 from shells import Shell
 
 pytestmark = pytest.mark.cluster

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from seekpoint.schemas.settings import Settings
+from seekpoint.schemas.config.settings import Settings
 from shells import Shell
 
 pytestmark = pytest.mark.cluster
@@ -79,13 +79,13 @@ def test_upgrade_has_nothing_to_do(shell: Shell) -> None:
 
 def test_schemas_are_checked_without_kafka(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fine now; a release whose records cannot be read any more is a fault."""
-    from seekpoint.schemas import compatibility
+    from seekpoint.schemas.wire import compatibility
 
     monkeypatch.setenv("SEEKPOINT_BOOTSTRAP_SERVERS", "127.0.0.1:1")
     ran = shell("schema", "check")
     assert (ran.code, ran.out) == (0, "")
     assert shell("schema", "check", "--json").json == {"ok": True, "findings": []}
-    broken = [compatibility.Finding("0.1.0", "Signal.name is gone")]
+    broken = [compatibility.CompatibilityFinding("0.1.0", "Signal.name is gone")]
     monkeypatch.setattr(compatibility, "check_compatibility", lambda: broken)
     ran = shell("schema", "check")
     assert ran.code == 1

@@ -13,7 +13,7 @@ from kept_on_kafka import project, save
 from raw_kafka import RawKafka
 from seekpoint.producers import Node
 from seekpoint.schemas import partition_of
-from seekpoint.schemas.settings import Settings
+from seekpoint.schemas.config.settings import Settings
 from shells import Shell
 
 pytestmark = pytest.mark.cluster
@@ -241,7 +241,7 @@ def test_a_trim_that_would_lose_something_is_a_fault(kept: Settings, shell: Shel
 
 def test_a_view_of_another_topic_is_not_used(kept: Settings, shell: Shell, point_at: PointAt) -> None:
     """Its offsets mean nothing: ps reads the log, and lag says why."""
-    from seekpoint.consumers.redis_view import RedisView
+    from seekpoint.consumers.view.redis_view import RedisView
 
     view = RedisView(kept, kept.partitions)
     token = view.install(0, "another-topic")

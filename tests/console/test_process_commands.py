@@ -14,7 +14,7 @@ import pytest
 
 from owners import Owner
 from raw_kafka import RawKafka
-from seekpoint.schemas.settings import Settings
+from seekpoint.schemas.config.settings import Settings
 from shells import Shell
 
 pytestmark = pytest.mark.cluster

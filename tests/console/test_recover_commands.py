@@ -11,7 +11,7 @@ import pytest
 from owners import Owner
 from raw_kafka import RawKafka
 from seekpoint.producers import Node
-from seekpoint.schemas.settings import Settings
+from seekpoint.schemas.config.settings import Settings
 from shells import Shell
 
 pytestmark = pytest.mark.cluster
@@ -107,7 +107,7 @@ def test_verify_that_finds_a_difference_is_a_fault(shell: Shell, monkeypatch: py
     from seekpoint.consumers import Verification
 
     wrong = Verification(process_id="case-1", offset=1, seq=1, epoch=1, hashes={"scan": "a", "audit": "b"})
-    monkeypatch.setattr("seekpoint.consumers.verification.verify", lambda recoverer, process_id: wrong)
+    monkeypatch.setattr("seekpoint.consumers.recovery.verification.verify", lambda recoverer, process_id: wrong)
     ran = shell("verify", "case-1")
     assert ran.code == 1
     assert ran.out.splitlines()[1].split()[:5] == ["case-1", "no", "1", "a", "b"]

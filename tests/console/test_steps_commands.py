@@ -14,7 +14,7 @@ import pytest
 from console_on_memory import chatter, on
 from seekpoint.producers import Node
 from seekpoint.schemas import MemoryLog
-from seekpoint.schemas.partition import partition_of
+from seekpoint.schemas.log.partition import partition_of
 from shells import Shell
 
 

@@ -12,7 +12,7 @@ from console_on_memory import on
 from seekpoint.producers import Node, Process, agent
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.errors import Cancelled, JournalUnavailable, ProcessFinished
-from seekpoint.schemas.fold import MAILBOX_BYTES_MAX, MAILBOX_ITEMS_MAX
+from seekpoint.schemas.folding.fold import MAILBOX_BYTES_MAX, MAILBOX_ITEMS_MAX
 from shells import Shell
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from seekpoint.compose import LocalCluster, create_topics_sync
 from seekpoint.producers import Node, Process, agent
+from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import Cancelled
-from seekpoint.schemas.settings import Settings
 from shells import Shell
 
 pytestmark = pytest.mark.cluster

@@ -7,7 +7,7 @@ import pytest
 from kept_process import Kept
 from owners import Owner
 from projection_bench import Bench
-from seekpoint.schemas.memory_log import MemoryLog
+from seekpoint.schemas.log.memory_log import MemoryLog
 
 
 @pytest.fixture

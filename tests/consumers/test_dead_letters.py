@@ -6,6 +6,7 @@ import pytest
 
 from owners import Owner
 from seekpoint.consumers import DeadLetter, DeadLetters, Recoverer
+from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import (
     JournalMismatch,
     JournalUnavailable,
@@ -13,9 +14,8 @@ from seekpoint.schemas.errors import (
     TooManyDeadLetters,
     UndecodableRecord,
 )
-from seekpoint.schemas.log import Record
-from seekpoint.schemas.memory_log import MemoryLog, MemoryTable
-from seekpoint.schemas.settings import Settings
+from seekpoint.schemas.log.log_ports import Record
+from seekpoint.schemas.log.memory_log import MemoryLog, MemoryTable
 
 LIMITS = {"dead_letters_max": 3, "dead_letter_window_s": 60.0}
 ERROR = UndecodableRecord("not an entry: junk")

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import pytest
 
-from seekpoint.consumers.checkpoints import (
+from seekpoint.consumers.checkpoints.checkpoint import (
     FLOOR_KEY,
     Checkpoint,
     CheckpointReader,
@@ -17,7 +17,7 @@ from seekpoint.consumers.checkpoints import (
     read_partition,
 )
 from seekpoint.schemas.errors import JournalUnavailable, LogTruncated
-from seekpoint.schemas.state import new_state
+from seekpoint.schemas.state.state import new_state
 
 __all__ = ["CheckpointsBench", "CheckpointsContract", "OpenTransaction", "RawCheckpoint"]
 

@@ -10,8 +10,8 @@ from typing import Protocol
 import pytest
 
 from seekpoint.schemas.errors import JournalGap, LogTruncated
-from seekpoint.schemas.log import LogReader, Record
-from seekpoint.schemas.tail import Stretch, Tail
+from seekpoint.schemas.log.log_ports import LogReader, Record
+from seekpoint.schemas.log.tail import Tail, TailBatch
 
 __all__ = ["Bench", "ReaderContract", "read_all"]
 
@@ -39,9 +39,9 @@ def read_all(
     return [record for batch in reader.read(partition, start, end, keys) for record in batch.records]
 
 
-def polled(tail: Tail, ends: dict[int, int], broken: Collection[int] = ()) -> list[Stretch]:
+def polled(tail: Tail, ends: dict[int, int], broken: Collection[int] = ()) -> list[TailBatch]:
     """What a tail brings until each partition has come to its end, or is broken."""
-    found: list[Stretch] = []
+    found: list[TailBatch] = []
     at, waiting, deadline = dict.fromkeys(ends, -1), set(broken), time.monotonic() + 60
     while waiting or any(at[partition] < end for partition, end in ends.items()):
         assert time.monotonic() < deadline, f"the tail stands at {at}, broken are not {waiting}"

@@ -12,9 +12,9 @@ import pytest
 from checkpoints_contract import CheckpointsContract, OpenTransaction, RawCheckpoint
 from raw_kafka import RawKafka
 from seekpoint.compose.creation import create_topics_sync
-from seekpoint.consumers.kafka import KafkaReader
+from seekpoint.consumers.kafka.kafka_reader import KafkaReader
+from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import JournalMismatch
-from seekpoint.schemas.settings import Settings
 
 pytestmark = pytest.mark.cluster
 

@@ -14,7 +14,8 @@ from raw_kafka import RawKafka, RawRecord
 from reader_contract import ReaderContract, read_all
 from seekpoint.compose import LocalCluster
 from seekpoint.compose.creation import create_topics_sync
-from seekpoint.consumers.kafka import KafkaReader
+from seekpoint.consumers.kafka.kafka_reader import KafkaReader
+from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import (
     InvalidSetting,
     JournalGap,
@@ -24,9 +25,8 @@ from seekpoint.schemas.errors import (
     NewerFormat,
     TransactionOpen,
 )
-from seekpoint.schemas.log import LogReader
-from seekpoint.schemas.manifest import MANIFEST_KEY
-from seekpoint.schemas.settings import Settings
+from seekpoint.schemas.log.log_ports import LogReader
+from seekpoint.schemas.log.manifest import MANIFEST_KEY
 
 pytestmark = pytest.mark.cluster
 

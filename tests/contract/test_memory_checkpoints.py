@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from checkpoints_contract import CheckpointsContract, OpenTransaction, RawCheckpoint
-from seekpoint.consumers.memory_checkpoints import MemoryCheckpoints
+from seekpoint.consumers.checkpoints.memory_checkpoints import MemoryCheckpoints
 
 
 class MemoryBench:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from reader_contract import ReaderContract
-from seekpoint.schemas.log import LogReader
-from seekpoint.schemas.memory_log import MemoryLog
+from seekpoint.schemas.log.log_ports import LogReader
+from seekpoint.schemas.log.memory_log import MemoryLog
 
 
 class MemoryBench:

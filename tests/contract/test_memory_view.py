@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from seekpoint.consumers.memory_view import MemoryView
-from seekpoint.consumers.view_store import Change, Seen
+from seekpoint.consumers.view.memory_view import MemoryView
+from seekpoint.consumers.view.view_store import Change, Seen
 from seekpoint.schemas.errors import ViewUnavailable
 from view_contract import KEY, Journal, ViewContract, full_state
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from own_valkey import OwnValkey, own_valkey
-from seekpoint.consumers.redis_view import RedisView
-from seekpoint.consumers.view_rows import check_of, head_check
-from seekpoint.consumers.view_store import Change, Pointer
+from seekpoint.consumers.view.redis_view import RedisView
+from seekpoint.consumers.view.view_rows import check_of, head_check
+from seekpoint.consumers.view.view_store import Change, Pointer
+from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import NewerFormat
-from seekpoint.schemas.settings import Settings
-from seekpoint.schemas.state import State
+from seekpoint.schemas.state.state import State
 from view_contract import KEY, OTHER, Journal, full_state
 
 pytestmark = pytest.mark.cluster

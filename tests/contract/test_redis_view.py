@@ -13,14 +13,14 @@ import pytest
 from redis.crc import key_slot
 
 from own_valkey import OwnValkey, own_valkey
-from seekpoint.consumers.redis_view import RedisView
-from seekpoint.consumers.view_rows import head_check
-from seekpoint.consumers.view_store import Change, Loaded, Pointer, Seen
+from seekpoint.consumers.view.redis_view import RedisView
+from seekpoint.consumers.view.view_rows import head_check
+from seekpoint.consumers.view.view_store import Change, Loaded, Pointer, Seen
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.conversation import Conversation
+from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import InvalidSetting, NewerFormat, ViewRefused, ViewUnavailable
-from seekpoint.schemas.settings import Settings
-from seekpoint.schemas.state import Draft
+from seekpoint.schemas.state.conversation import Conversation
+from seekpoint.schemas.state.state import Draft
 from view_contract import KEY, OTHER, Journal, ViewContract, full_state
 
 pytestmark = pytest.mark.own_cluster
@@ -103,7 +103,7 @@ def test_what_an_earlier_view_left_is_unlinked_a_piece_a_call(
     server: OwnValkey, store: RedisView, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each writing call takes some of it away, at last all; what belongs to the present view stays."""
-    monkeypatch.setattr("seekpoint.consumers.redis_view._SWEEP_MAX", 10)
+    monkeypatch.setattr("seekpoint.consumers.view.redis_view._SWEEP_MAX", 10)
     journal = Journal(store)
     journal.write([Change(key=b"p%d" % number, state=full_state(), whole=True) for number in range(95)])
     old = journal.token.encode()
@@ -127,7 +127,7 @@ def test_offsets_come_in_pages(store: RedisView, monkeypatch: pytest.MonkeyPatch
     journal = Journal(store)
     journal.write([Change(key=b"p%d" % number, state=full_state(number), whole=True) for number in range(20)])
     for size in (1, 7, 10, 20, 21):
-        monkeypatch.setattr("seekpoint.consumers.redis_view._OFFSETS_MAX", size)
+        monkeypatch.setattr("seekpoint.consumers.view.redis_view._OFFSETS_MAX", size)
         found = store.offsets_from(journal.partition, journal.token, 3)
         assert found == {b"p%d" % number: number for number in range(3, 20)}
 
@@ -227,7 +227,7 @@ def test_a_redis_that_begins_to_evict_is_noticed(
     server: OwnValkey, store: RedisView, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Looked at again every 30 s."""
-    monkeypatch.setattr("seekpoint.consumers.redis_._POLICY_INTERVAL_S", 0.0)
+    monkeypatch.setattr("seekpoint.consumers.view.redis_client._POLICY_INTERVAL_S", 0.0)
     store.install(0, "topic")
     server.client.config_set("maxmemory-policy", "allkeys-lru")
     server.client.config_set("maxmemory", "1gb")
@@ -383,7 +383,7 @@ def test_a_view_of_an_older_fold_is_none_and_one_of_a_newer_stops_everybody(
     """The one is made anew by a projector of this version; the other is another's, and never made anew by an older."""
     journal = Journal(store)
     assert _write(journal, KEY, 0)
-    monkeypatch.setattr("seekpoint.consumers.redis_view.FOLD_VERSION", 2)
+    monkeypatch.setattr("seekpoint.consumers.view.redis_view.FOLD_VERSION", 2)
     assert store.meta(journal.partition) is None
     assert store.see(journal.partition, KEY) == Seen(None, None, None)
     assert store.offset_of(journal.partition, KEY) == (None, None)

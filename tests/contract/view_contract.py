@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from batches import fold_batch
 from histories import Step, Written, expected_states, steps, write_history
-from seekpoint.consumers.view_store import Change, Loaded, Pointer, Seen, ViewBrowser
+from seekpoint.consumers.view.view_store import Change, Loaded, Pointer, Seen, ViewBrowser
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.conversation import Conversation
 from seekpoint.schemas.folds import Folded, UserFold, only
-from seekpoint.schemas.lifecycle import Lifecycle
-from seekpoint.schemas.parts import Degraded, Invocation, Lineage, MailItem
-from seekpoint.schemas.state import Draft, State, new_state
+from seekpoint.schemas.state.conversation import Conversation
+from seekpoint.schemas.state.lifecycle import Lifecycle
+from seekpoint.schemas.state.state import Draft, State, new_state
+from seekpoint.schemas.state.state_parts import Degraded, InvocationState, Lineage, MailItem
 
 __all__ = ["Journal", "ViewContract", "full_state"]
 
@@ -43,7 +43,7 @@ def full_state(offset: int = 7) -> State:
     draft.values_json = {"": ' { "b":1, "a" : 1e400 } ', "k\x00\n": '"\\u00fc"', "big": str(2**64)}
     said = [b.MessageSaid("user", "hällo \x00 \U0001f600"), b.MessageSaid("", None, "[ 1 ]", "[]", "", "n")]
     draft.conversation = Conversation([*said, b.MessageSaid("tool", "")])
-    draft.invocation = Invocation("", " null", True)
+    draft.invocation = InvocationState("", " null", True)
     item = MailItem(bytes(range(16, 32)), "signal", "go", " 1.0", None)
     draft.mailbox = {item.id: item}
     draft.remembered = {bytes([number]) * 16: None for number in (200, 0, 3)}

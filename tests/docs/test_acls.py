@@ -21,17 +21,17 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-import seekpoint.compose.cluster
+import seekpoint.compose.local_cluster
 from pages import ROOT, table
 from seekpoint.compose import LocalCluster, check_topics, create_topics, create_topics_sync
 from seekpoint.compose.brokers import BrokerPorts, broker_properties
-from seekpoint.compose.ports import free_ports
+from seekpoint.compose.loopback_ports import free_ports
 from seekpoint.consumers import DeadLetters, Recovery
-from seekpoint.consumers.kafka import KafkaReader
+from seekpoint.consumers.kafka.kafka_reader import KafkaReader
 from seekpoint.consumers.staging import Plan, Replay, ReplayReport, Selection
 from seekpoint.producers import Node
 from seekpoint.schemas import Settings, partition_of
-from seekpoint.schemas.clusters import Cluster
+from seekpoint.schemas.config.cluster_profiles import Cluster
 from seekpoint.schemas.errors import AppendRefused, JournalUnavailable
 
 pytestmark = pytest.mark.cluster
@@ -70,7 +70,7 @@ def door() -> Iterator[tuple[LocalCluster, int]]:
         return properties
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(seekpoint.compose.cluster, "broker_properties", with_users)
+        patch.setattr(seekpoint.compose.local_cluster, "broker_properties", with_users)
         with LocalCluster() as cluster:
             yield cluster, port
 

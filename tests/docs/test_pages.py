@@ -111,7 +111,7 @@ def test_pages_do_not_speak_of_this_machine(page: Path) -> None:
 
 
 def test_files_that_the_architecture_names_exist() -> None:
-    """``producers/outbox.py`` stands for ``producers/seekpoint/producers/outbox.py`` there."""
+    """``producers/writer/outbox.py`` stands for ``producers/seekpoint/producers/writer/outbox.py`` there."""
     text = (ROOT / "ARCHITECTURE.md").read_text()
     named = set(re.findall(r"`([\w.]+/[\w./]*)`", text))
     assert len(named) > 30

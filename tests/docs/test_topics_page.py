@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pages import ROOT, table
-from seekpoint.compose.topics import PINNED, Rule, TopicPlan, plan_topics, replicas_in_sync
+from seekpoint.compose.topic_plan import PINNED, Rule, TopicPlan, plan_topics, replicas_in_sync
 from seekpoint.schemas import DEFAULT_LIMITS, Settings
-from seekpoint.schemas.settings import TOPICS
+from seekpoint.schemas.config.settings import TOPICS
 
 PAGE = ROOT / "docs" / "kafka.md"
 SETTINGS = Settings(journal="NAME")

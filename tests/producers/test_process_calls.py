@@ -9,11 +9,12 @@ import pytest
 from folding import refold
 from resting import at_rest
 from seekpoint.consumers import Recovery
-from seekpoint.consumers.checkpoints import FLOOR_KEY, Checkpoint, Floor
-from seekpoint.consumers.memory_checkpoints import MemoryCheckpoints
+from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Checkpoint, Floor
+from seekpoint.consumers.checkpoints.memory_checkpoints import MemoryCheckpoints
 from seekpoint.producers import Node
 from seekpoint.schemas import MemoryLog, Settings, partition_of
 from seekpoint.schemas.bodies import Custom, StepEnded, StepStarted
+from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.errors import (
     CheckpointTimeout,
     HandleClosed,
@@ -24,8 +25,7 @@ from seekpoint.schemas.errors import (
     ProcessFinished,
     UnserializableValue,
 )
-from seekpoint.schemas.limits import Limits
-from seekpoint.schemas.log import Watermarks
+from seekpoint.schemas.log.log_ports import Watermarks
 
 
 @pytest.fixture

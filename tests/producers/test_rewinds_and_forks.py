@@ -8,8 +8,8 @@ from folding import refold
 from resting import at_rest
 from seekpoint.producers import Node
 from seekpoint.schemas import MemoryLog
+from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.errors import Fenced, LimitExceeded, Refused, UnknownPoint, UnknownProcess
-from seekpoint.schemas.limits import Limits
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.dataclass import dataclass
-from seekpoint.schemas.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from seekpoint.schemas.errors import Fenced, SeekpointError
 
 PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
 CLASSES: list[type[SeekpointError]] = [getattr(errors, name) for name in errors.__all__]
-KINDS = {errors.TryAgain, errors.Reopen, errors.Refused, errors.CallAPerson}
+KINDS = {errors.Retryable, errors.HandleLost, errors.Refused, errors.OperatorRequired}
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)

@@ -79,7 +79,7 @@ def test_a_test_that_hangs_fails_by_name_and_the_others_are_run(tmp_path: Path) 
 def test_interrupts_work_where_sigint_is_ignored() -> None:
     """As in a job that a script or ``nohup`` started in the background: its programs inherit that."""
     tests = [
-        "tests/producers/test_plain_code.py::test_code_that_swallows_a_call_off_does_not_spend_the_next_one",
+        "tests/producers/durable/decisions/test_plain_code.py::test_code_that_swallows_a_call_off_does_not_spend_the_next_one",
         "tests/producers/test_interrupts.py::test_an_interrupted_step_is_called_off",
     ]
     ignores = ["sh", "-c", 'trap "" INT && exec "$@"', "sh"]

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from seekpoint.producers import Node
-from seekpoint.producers.handle import Handle
-from seekpoint.producers.kafka import KafkaAppender
-from seekpoint.producers.outbox import Outbox
+from seekpoint.producers.writer.handle import Handle
+from seekpoint.producers.writer.kafka_writer import KafkaAppender
+from seekpoint.producers.writer.outbox import Outbox
 from seekpoint.schemas import Settings
 from seekpoint.schemas.errors import SeekpointError
 

@@ -97,7 +97,7 @@ async def quickstart() -> None:
 
 async def told_to_stop() -> None:
     """A service hears of it without the loop's own handlers."""
-    from seekpoint.console.stopping import on_stop
+    from seekpoint.console.services.stopping import on_stop
 
     stop = asyncio.Event()
     on_stop(stop.set)
@@ -107,8 +107,14 @@ async def told_to_stop() -> None:
 
 def files() -> None:
     """A file that becomes whole, a lock, a file that is replaced."""
-    from seekpoint.consumers.staging.files import NewFile
-    from seekpoint.schemas.private_files import free_lock, open_private, private_directory, take_lock, write_private
+    from seekpoint.consumers.staging.capture.files import NewFile
+    from seekpoint.schemas.config.private_files import (
+        free_lock,
+        open_private,
+        private_directory,
+        take_lock,
+        write_private,
+    )
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "folder"
@@ -133,7 +139,7 @@ def files() -> None:
 def commands() -> None:
     """Help works; what does not work there says so in one line."""
     from seekpoint.console.cli import main
-    from seekpoint.console.output import is_abandoned
+    from seekpoint.console.render.output import is_abandoned
 
     for arguments in (["--help"], ["state", "--help"], ["--version"]):
         assert main(arguments) == 0, arguments

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from seekpoint.consumers.view_store import Change
+from seekpoint.consumers.view.view_store import Change
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.entry import Entry
-from seekpoint.schemas.fold import fold
-from seekpoint.schemas.state import State, new_state
+from seekpoint.schemas.bodies.entry import Entry
+from seekpoint.schemas.folding.fold import fold
+from seekpoint.schemas.state.state import State, new_state
 
 __all__ = ["fold_batch"]
 

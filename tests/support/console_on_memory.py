@@ -7,12 +7,12 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from seekpoint.consumers.deadletters import DeadLetters
-from seekpoint.consumers.recoverer import Recoverer
+from seekpoint.consumers.recovery.dead_letters import DeadLetters
+from seekpoint.consumers.recovery.recoverer import Recoverer
 from seekpoint.producers import Agent, Node, Process, Retry, agent
-from seekpoint.producers.durable.prices import Prices
+from seekpoint.producers.durable.decisions.prices import Prices
 from seekpoint.schemas import MemoryLog
-from seekpoint.schemas.settings import Settings
+from seekpoint.schemas.config.settings import Settings
 
 __all__ = ["AGENTS", "OnMemory", "ask", "chatter", "on"]
 

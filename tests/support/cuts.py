@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from seekpoint.producers import Node, VirtualClock
 from seekpoint.schemas import MemoryLog
-from seekpoint.schemas.entry import Entry
+from seekpoint.schemas.bodies.entry import Entry
 
 __all__ = ["bodies", "cut_after", "cuts", "entries_of", "of_kind", "on_node", "spelled_out", "until"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from seekpoint.producers.durable.desk import Desk, Place
-from seekpoint.schemas.calls import Call
+from seekpoint.producers.durable.replay.history_matcher import CallPlace, HistoryMatcher
+from seekpoint.schemas.state.calls import Call
 
 __all__ = ["desk", "place", "remembered"]
 
@@ -20,11 +20,11 @@ def remembered(*calls: tuple[str, int] | tuple[str, int, str], **more: Any) -> d
     return history
 
 
-def desk(records: dict[str, Call] | None = None, **options: Any) -> Desk:
+def desk(records: dict[str, Call] | None = None, **options: Any) -> HistoryMatcher:
     """The process's desk, on that history; the present task is its main code."""
-    return Desk("p", records or {}, task=asyncio.current_task(), **options)
+    return HistoryMatcher("p", records or {}, task=asyncio.current_task(), **options)
 
 
-def place(on: Desk, name: str, digest: str = "d", **more: Any) -> Place:
+def place(on: HistoryMatcher, name: str, digest: str = "d", **more: Any) -> CallPlace:
     """Where a step of that name stands, and what is remembered of it."""
     return on.place("step", name, digest, **more)

@@ -10,7 +10,7 @@ import pytest
 
 from outside_ledger import Died, Ledger
 from seekpoint.producers import Node, Process
-from seekpoint.producers.durable.connectors import Connectors
+from seekpoint.producers.durable.effects.connectors import Connectors
 
 __all__ = ["call_of", "die_in_call", "reopened"]
 

@@ -7,8 +7,8 @@ from dataclasses import fields
 from hypothesis import strategies as st
 
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.entry import Entry
-from seekpoint.schemas.values import dump
+from seekpoint.schemas.bodies.entry import Entry
+from seekpoint.schemas.values.json_values import dump
 
 PROCESS_ID = "case-17"
 

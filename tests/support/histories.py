@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from history_bodies import FITTING, asked, waited, wrote
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.codec import encode
-from seekpoint.schemas.entry import Entry
-from seekpoint.schemas.fold import advance, fold
-from seekpoint.schemas.partition import partition_of
-from seekpoint.schemas.state import Draft, State, new_state
+from seekpoint.schemas.bodies.entry import Entry
+from seekpoint.schemas.folding.fold import advance, fold
+from seekpoint.schemas.log.partition import partition_of
+from seekpoint.schemas.state.state import Draft, State, new_state
+from seekpoint.schemas.wire.codec import encode
 
 __all__ = ["ACTIONS", "POISON", "PROCESS_IDS", "Append", "Step", "Written", "expected_states", "steps", "write_history"]
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from raw_kafka import RawKafka
-from seekpoint.consumers.checkpoints import FLOOR_KEY, Checkpoint, Floor
-from seekpoint.consumers.kafka import KafkaReader
-from seekpoint.consumers.recoverer import Recoverer
-from seekpoint.consumers.redis_view import RedisView
-from seekpoint.consumers.tiers import Tier
-from seekpoint.consumers.view_store import Pointer
-from seekpoint.schemas.settings import Settings
+from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Checkpoint, Floor
+from seekpoint.consumers.kafka.kafka_reader import KafkaReader
+from seekpoint.consumers.recovery.recoverer import Recoverer
+from seekpoint.consumers.recovery.tiers import Tier
+from seekpoint.consumers.view.redis_view import RedisView
+from seekpoint.consumers.view.view_store import Pointer
+from seekpoint.schemas.config.settings import Settings
 
 __all__ = ["project", "save"]
 

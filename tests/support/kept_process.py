@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from owners import Owner
-from seekpoint.consumers.bases import Bases
-from seekpoint.consumers.checkpoint_index import CheckpointIndex
-from seekpoint.consumers.checkpoints import FLOOR_KEY, Checkpoint, Floor
-from seekpoint.consumers.memory_checkpoints import MemoryCheckpoints
-from seekpoint.consumers.memory_view import MemoryView
-from seekpoint.consumers.recoverer import Recoverer
-from seekpoint.consumers.view_store import Pointer
-from seekpoint.schemas.memory_log import MemoryLog
-from seekpoint.schemas.state import State
+from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Checkpoint, Floor
+from seekpoint.consumers.checkpoints.checkpoint_index import CheckpointIndex
+from seekpoint.consumers.checkpoints.memory_checkpoints import MemoryCheckpoints
+from seekpoint.consumers.recovery.base_finder import BaseFinder
+from seekpoint.consumers.recovery.recoverer import Recoverer
+from seekpoint.consumers.view.memory_view import MemoryView
+from seekpoint.consumers.view.view_store import Pointer
+from seekpoint.schemas.log.memory_log import MemoryLog
+from seekpoint.schemas.state.state import State
 
 __all__ = ["KEY", "Kept", "begin"]
 
@@ -29,7 +29,7 @@ class Kept:
         self.partition = owner.partition
         self.view = MemoryView(4)
         self.checkpoints = MemoryCheckpoints(4)
-        self.bases = Bases(log, self.view, self.checkpoints)
+        self.bases = BaseFinder(log, self.view, self.checkpoints)
         self.bases.index = CheckpointIndex(self.checkpoints, wait_s=0.1)
         self.recoverer = Recoverer(log, view=self.view, checkpoints=self.checkpoints)
         self.recoverer.bases = self.bases

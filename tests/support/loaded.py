@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from seekpoint.schemas.settings import Settings
+from seekpoint.schemas.config.settings import Settings
 
 __all__ = ["GROUPS", "SECRETS", "load", "make"]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from seekpoint.consumers.staging.mask_rules import MaskRules
-from seekpoint.consumers.staging.mask_values import Mask
+from seekpoint.consumers.staging.masks.mask_rules import MaskRules
+from seekpoint.consumers.staging.masks.mask_values import Mask
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.entry import Entry, new_id
-from seekpoint.schemas.parts import Lineage, MailItem
-from seekpoint.schemas.state import new_state
+from seekpoint.schemas.bodies.entry import Entry, new_id
+from seekpoint.schemas.state.state import new_state
+from seekpoint.schemas.state.state_parts import Lineage, MailItem
 
 __all__ = ["CANARY", "CONTENT", "EVERYTHING", "KEY", "STATE_JSON", "entry", "mask", "rules", "unfolded", "unkeyed"]
 

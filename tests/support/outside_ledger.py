@@ -6,8 +6,8 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from seekpoint.producers.durable.connectors import Reconciled
-from seekpoint.producers.durable.resolution import Answer
+from seekpoint.producers.durable.effects.connectors import Reconciled
+from seekpoint.producers.durable.effects.effect_resolution import Answer
 
 __all__ = ["Died", "Ledger"]
 

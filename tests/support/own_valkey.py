@@ -10,8 +10,8 @@ from typing import Any
 
 import redis
 
-from seekpoint.compose.parts import Launch, Valkey
-from seekpoint.compose.ports import free_ports
+from seekpoint.compose.loopback_ports import free_ports
+from seekpoint.compose.server_processes import Launch, Valkey
 
 __all__ = ["OwnValkey", "own_valkey"]
 

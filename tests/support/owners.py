@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.codec import encode
-from seekpoint.schemas.entry import Entry, new_id
-from seekpoint.schemas.partition import partition_of
+from seekpoint.schemas.bodies.entry import Entry, new_id
+from seekpoint.schemas.log.partition import partition_of
+from seekpoint.schemas.wire.codec import encode
 
 __all__ = ["Owner"]
 

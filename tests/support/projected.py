@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from histories import Written
-from seekpoint.consumers.checkpoints import FLOOR_KEY, Checkpoint, Floor
-from seekpoint.consumers.memory_checkpoints import MemoryCheckpoints
-from seekpoint.consumers.memory_view import MemoryView
-from seekpoint.consumers.view_store import Pointer
-from seekpoint.schemas.fold import fold
-from seekpoint.schemas.memory_log import MemoryLog
-from seekpoint.schemas.state import State, new_state
+from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Checkpoint, Floor
+from seekpoint.consumers.checkpoints.memory_checkpoints import MemoryCheckpoints
+from seekpoint.consumers.view.memory_view import MemoryView
+from seekpoint.consumers.view.view_store import Pointer
+from seekpoint.schemas.folding.fold import fold
+from seekpoint.schemas.log.memory_log import MemoryLog
+from seekpoint.schemas.state.state import State, new_state
 
 __all__ = ["Projected"]
 

@@ -7,18 +7,18 @@ from collections.abc import Sequence
 
 from owners import Owner
 from projection_world import Inline
-from seekpoint.consumers.assignment import Assignment
-from seekpoint.consumers.cadence import Cadence
-from seekpoint.consumers.checkpoint_writer import CommitFailed, Positions, Save
-from seekpoint.consumers.checkpoints import FLOOR_KEY, Floor
-from seekpoint.consumers.memory_checkpoints import MemoryCheckpoints
-from seekpoint.consumers.memory_view import MemoryView
-from seekpoint.consumers.projection import PartitionProjection
-from seekpoint.consumers.source import Source
-from seekpoint.consumers.state_cache import StateCache
+from seekpoint.consumers.checkpoints.cadence import Cadence
+from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Floor
+from seekpoint.consumers.checkpoints.checkpoint_writer import CommitFailed, Positions, Save
+from seekpoint.consumers.checkpoints.memory_checkpoints import MemoryCheckpoints
+from seekpoint.consumers.projector.assignment import Assignment
+from seekpoint.consumers.projector.projection import PartitionProjection
+from seekpoint.consumers.projector.projection_source import ProjectionSource
+from seekpoint.consumers.projector.state_cache import StateCache
+from seekpoint.consumers.view.memory_view import MemoryView
 from seekpoint.schemas.errors import UndecodableRecord
-from seekpoint.schemas.log import Record
-from seekpoint.schemas.memory_log import MemoryLog
+from seekpoint.schemas.log.log_ports import Record
+from seekpoint.schemas.log.memory_log import MemoryLog
 
 __all__ = ["TOPIC", "Bench", "Writer", "write_saves"]
 
@@ -77,7 +77,7 @@ class Bench:
         cadence: Cadence | None = None,
         cache: StateCache | None = None,
     ) -> PartitionProjection:
-        source = Source(
+        source = ProjectionSource(
             log=self.log,
             topic_id=TOPIC,
             view=self.view,

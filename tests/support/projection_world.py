@@ -14,19 +14,19 @@ from typing import Any
 
 from histories import ACTIONS, Step
 from histories import _Writer as Historian
-from seekpoint.consumers.assignment import Assignment
-from seekpoint.consumers.cadence import Cadence
-from seekpoint.consumers.checkpoint_writer import CommitFailed, Positions, Save
-from seekpoint.consumers.checkpoints import FLOOR_KEY, Checkpoint, Floor, seek_point
-from seekpoint.consumers.memory_checkpoints import MemoryCheckpoints, MemoryTransaction
-from seekpoint.consumers.memory_view import MemoryView
-from seekpoint.consumers.projection import PartitionProjection
-from seekpoint.consumers.source import Source
-from seekpoint.schemas.errors import TryAgain, UndecodableRecord
-from seekpoint.schemas.fold import Verdict, advance, fold
-from seekpoint.schemas.log import Record
-from seekpoint.schemas.memory_log import MemoryLog
-from seekpoint.schemas.state import Draft, State, new_state
+from seekpoint.consumers.checkpoints.cadence import Cadence
+from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Checkpoint, Floor, seek_point
+from seekpoint.consumers.checkpoints.checkpoint_writer import CommitFailed, Positions, Save
+from seekpoint.consumers.checkpoints.memory_checkpoints import MemoryCheckpoints, MemoryTransaction
+from seekpoint.consumers.projector.assignment import Assignment
+from seekpoint.consumers.projector.projection import PartitionProjection
+from seekpoint.consumers.projector.projection_source import ProjectionSource
+from seekpoint.consumers.view.memory_view import MemoryView
+from seekpoint.schemas.errors import Retryable, UndecodableRecord
+from seekpoint.schemas.folding.fold import Verdict, advance, fold
+from seekpoint.schemas.log.log_ports import Record
+from seekpoint.schemas.log.memory_log import MemoryLog
+from seekpoint.schemas.state.state import Draft, State, new_state
 
 __all__ = ["Broken", "World"]
 
@@ -154,7 +154,7 @@ class Projector:
     def __post_init__(self) -> None:
         world = self.world
         self.writer = Writer(world, self.tick)
-        source = Source(
+        source = ProjectionSource(
             log=world.log,
             topic_id=TOPIC_ID,
             view=Watched(world.view, self.tick),
@@ -280,7 +280,7 @@ class World:
             one.work()
         except Crash:
             self.projectors.remove(one)
-        except TryAgain:
+        except Retryable:
             pass
         finally:
             one.is_busy = False
@@ -407,7 +407,7 @@ class World:
                 last.project(50)
                 return False
             last.assignment.save(force=True)
-        except TryAgain:
+        except Retryable:
             return False
         return last.projection.is_ready and last.projection.floor == high
 

@@ -22,11 +22,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from seekpoint.consumers.checkpoint_writer import Positions, Save
-from seekpoint.consumers.kafka_transactions import KafkaTransactions
-from seekpoint.consumers.projection import PartitionProjection
-from seekpoint.consumers.projector import Projector
-from seekpoint.consumers.redis_view import RedisView
+from seekpoint.consumers.checkpoints.checkpoint_writer import Positions, Save
+from seekpoint.consumers.kafka.kafka_transactions import KafkaTransactions
+from seekpoint.consumers.projector.projection import PartitionProjection
+from seekpoint.consumers.projector.projector import Projector
+from seekpoint.consumers.view.redis_view import RedisView
 from seekpoint.schemas import Settings
 
 _NAPS, _NAP_S = 30, 0.1

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from own_valkey import OwnValkey
-from seekpoint.schemas.settings import Settings
+from seekpoint.schemas.config.settings import Settings
 
 __all__ = ["hurried", "program", "reached"]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from confluent_kafka import KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
-from seekpoint.schemas.settings import Settings
+from seekpoint.schemas.config.settings import Settings
 
 __all__ = ["RawKafka"]
 

@@ -15,8 +15,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from seekpoint.consumers.answering import Answering
-from seekpoint.consumers.recovery_service import RecoveryService
+from seekpoint.consumers.recovery_service.answering import Answering
+from seekpoint.consumers.recovery_service.recovery_service import RecoveryService
 from seekpoint.schemas import Settings
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from seekpoint.consumers.history import Logged
+from seekpoint.consumers.recovery.process_history import Logged
 from seekpoint.producers import Agent, Effect, Node, Process, ReplayCheck, Retry, agent, check_replay
-from seekpoint.schemas.state import State
+from seekpoint.schemas.state.state import State
 
 __all__ = ["Code", "World", "checked", "everything", "history", "made", "ran", "until"]
 

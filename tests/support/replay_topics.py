@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from seekpoint.consumers.staging.memory_topic import MemoryTopic
+from seekpoint.consumers.staging.copy.memory_topic import MemoryTopic
 from seekpoint.schemas import partition_of
-from seekpoint.schemas.codec import Codec
+from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.errors import UndecodableRecord
-from seekpoint.schemas.fold import advance
-from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits
-from seekpoint.schemas.manifest import MANIFEST_KEY, Manifest
-from seekpoint.schemas.state import Draft, State
+from seekpoint.schemas.folding.fold import advance
+from seekpoint.schemas.log.manifest import MANIFEST_KEY, Manifest
+from seekpoint.schemas.state.state import Draft, State
+from seekpoint.schemas.wire.codec import Codec
 
 __all__ = ["Seen", "assert_equal", "filled", "folded", "journal", "prod", "seen", "staging"]
 

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from agents import until
 from seekpoint.schemas import Settings
-from seekpoint.schemas.clusters import Cluster
+from seekpoint.schemas.config.cluster_profiles import Cluster
 
 __all__ = ["StagingWorld", "without_origin"]
 

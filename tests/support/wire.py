@@ -9,11 +9,11 @@ from typing import Any
 
 import fastavro
 
-from seekpoint.schemas.avro import put_long
-from seekpoint.schemas.codec import SCHEMA_FINGERPRINT, Codec, schema_json
-from seekpoint.schemas.entry import Entry
+from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.errors import UndecodableRecord
-from seekpoint.schemas.resolution import plain
+from seekpoint.schemas.wire.avro_primitives import put_long
+from seekpoint.schemas.wire.codec import SCHEMA_FINGERPRINT, Codec, schema_json
+from seekpoint.schemas.wire.schema_resolution import plain
 
 __all__ = [
     "DECODE_SECONDS_MAX",

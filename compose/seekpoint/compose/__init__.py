@@ -3,16 +3,16 @@
 >>> from seekpoint.compose import LocalCluster, create_topics
 """
 
-from seekpoint.compose.audit import Finding
-from seekpoint.compose.cluster import LocalCluster
 from seekpoint.compose.creation import check_topics, check_topics_sync, create_topics, create_topics_sync
-from seekpoint.compose.parts import PartStatus
+from seekpoint.compose.local_cluster import LocalCluster
 from seekpoint.compose.restoring import restore_manifest_sync, save_manifest_sync, saved_records
+from seekpoint.compose.server_processes import PartStatus
+from seekpoint.compose.topic_audit import TopicFinding
 
 __all__ = [
-    "Finding",
     "LocalCluster",
     "PartStatus",
+    "TopicFinding",
     "check_topics",
     "check_topics_sync",
     "create_topics",

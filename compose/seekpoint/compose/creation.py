@@ -7,14 +7,21 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from seekpoint.compose.audit import Finding, TopicFacts, compare, compare_manifest, first_error, make_manifest
-from seekpoint.compose.kafka import TopicAdmin, append_records, read_newest
-from seekpoint.compose.topics import leader_plan, plan_topics
-from seekpoint.schemas.codec import SCHEMA_FINGERPRINT, schema_json
+from seekpoint.compose.topic_admin import TopicAdmin, append_records, read_newest
+from seekpoint.compose.topic_audit import (
+    TopicFacts,
+    TopicFinding,
+    compare,
+    compare_manifest,
+    first_error,
+    make_manifest,
+)
+from seekpoint.compose.topic_plan import leader_plan, plan_topics
+from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
+from seekpoint.schemas.config.settings import TOPICS, Settings
 from seekpoint.schemas.errors import JournalMismatch
-from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits
-from seekpoint.schemas.manifest import FORMAT, MANIFEST_KEY, Manifest, schema_key
-from seekpoint.schemas.settings import TOPICS, Settings
+from seekpoint.schemas.log.manifest import FORMAT, MANIFEST_KEY, Manifest, schema_key
+from seekpoint.schemas.wire.codec import SCHEMA_FINGERPRINT, schema_json
 
 __all__ = ["check_topics", "check_topics_sync", "create_topics", "create_topics_sync"]
 
@@ -31,7 +38,7 @@ async def create_topics(settings: Settings, *, limits: Limits = DEFAULT_LIMITS) 
     return await asyncio.to_thread(create_topics_sync, settings, limits=limits)
 
 
-async def check_topics(settings: Settings) -> list[Finding]:
+async def check_topics(settings: Settings) -> list[TopicFinding]:
     """Everything about the journal's topics that is not as it has to be; empty if all is well. Changes nothing."""
     return await asyncio.to_thread(check_topics_sync, settings)
 
@@ -48,14 +55,14 @@ def create_topics_sync(settings: Settings, *, limits: Limits = DEFAULT_LIMITS) -
     plans = plan_topics(settings, replication, template.limits)
     _refuse([finding for finding in _differences(settings, known, template) if finding.setting != "topic"])
     created = admin.create([plan for plan in plans if plan.name not in known.topics], replication)
-    known = _Known(manifest=known.manifest, schema_known=known.schema_known, topics={**known.topics, **created})
+    known = _KnownTopics(manifest=known.manifest, schema_known=known.schema_known, topics={**known.topics, **created})
     findings = _differences(settings, known, template)
     _refuse(findings)
     _log_warnings(findings)
     return _publish(settings, known, template)
 
 
-def check_topics_sync(settings: Settings) -> list[Finding]:
+def check_topics_sync(settings: Settings) -> list[TopicFinding]:
     """``check_topics`` for callers without a loop. Blocks."""
     admin = TopicAdmin(settings)
     known = _look(admin, settings)
@@ -71,7 +78,7 @@ def check_topics_sync(settings: Settings) -> list[Finding]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Known:
+class _KnownTopics:
     """What is there of a journal."""
 
     topics: Mapping[str, TopicFacts]
@@ -79,15 +86,15 @@ class _Known:
     schema_known: bool
 
 
-def _look(admin: TopicAdmin, settings: Settings) -> _Known:
+def _look(admin: TopicAdmin, settings: Settings) -> _KnownTopics:
     topics = admin.topics(map(settings.topic_name, TOPICS))
     schemas = settings.topic_name("schemas")
     records = read_newest(settings, schemas) if schemas in topics else {}
     manifest = Manifest.from_bytes(records[MANIFEST_KEY]) if MANIFEST_KEY in records else None
-    return _Known(topics=topics, manifest=manifest, schema_known=schema_key(SCHEMA_FINGERPRINT) in records)
+    return _KnownTopics(topics=topics, manifest=manifest, schema_known=schema_key(SCHEMA_FINGERPRINT) in records)
 
 
-def _differences(settings: Settings, known: _Known, template: Manifest) -> list[Finding]:
+def _differences(settings: Settings, known: _KnownTopics, template: Manifest) -> list[TopicFinding]:
     """Each topic is held against the plan for the replicas it has: 2 in sync of a single one could never be written."""
     findings = []
     for kind in TOPICS:
@@ -99,7 +106,7 @@ def _differences(settings: Settings, known: _Known, template: Manifest) -> list[
     return findings
 
 
-def _leader_differences(admin: TopicAdmin, settings: Settings) -> list[Finding]:
+def _leader_differences(admin: TopicAdmin, settings: Settings) -> list[TopicFinding]:
     """Of the topic by which recovery workers choose their leader: where none ever ran it is not there, and need not be.
 
     One replica and a broker that is down stop them all.
@@ -109,13 +116,13 @@ def _leader_differences(admin: TopicAdmin, settings: Settings) -> list[Finding]:
     return compare([plan], there, settings.replication_factor) if there else []
 
 
-def _refuse(findings: list[Finding]) -> None:
+def _refuse(findings: list[TopicFinding]) -> None:
     error = first_error(findings)
     if error is not None:
         raise error.mismatch()
 
 
-def _refuse_lost_history(admin: TopicAdmin, settings: Settings, known: _Known) -> None:
+def _refuse_lost_history(admin: TopicAdmin, settings: Settings, known: _KnownTopics) -> None:
     """A topic that the manifest knows and Kafka does not, or entries without a manifest: never papered over."""
     if known.manifest is not None:
         _refuse(compare_manifest(settings, known.manifest, True, known.topics))
@@ -132,7 +139,7 @@ def _refuse_lost_history(admin: TopicAdmin, settings: Settings, known: _Known) -
         )
 
 
-def _publish(settings: Settings, known: _Known, template: Manifest) -> Manifest:
+def _publish(settings: Settings, known: _KnownTopics, template: Manifest) -> Manifest:
     """Write what is missing of schema and manifest, the schema first: who finds a manifest finds its schema."""
     manifest = known.manifest or make_manifest(settings, known.topics, template)
     records = []
@@ -145,7 +152,7 @@ def _publish(settings: Settings, known: _Known, template: Manifest) -> Manifest:
     return manifest
 
 
-def _log_warnings(findings: list[Finding]) -> None:
+def _log_warnings(findings: list[TopicFinding]) -> None:
     """One line a setting: eight topics with one replica are one thing to know."""
     for setting in dict.fromkeys(finding.setting for finding in findings):
         same = [finding for finding in findings if finding.setting == setting]

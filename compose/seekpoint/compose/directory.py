@@ -15,9 +15,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from seekpoint.compose.brokers import BrokerPorts, kafka_uuid
-from seekpoint.compose.ports import free_ports, is_free
-from seekpoint.schemas.errors import ClusterFailed, InvalidSetting
-from seekpoint.schemas.private_files import (
+from seekpoint.compose.loopback_ports import free_ports, is_free
+from seekpoint.schemas.config.private_files import (
     check_own_directory,
     free_lock,
     open_private,
@@ -26,6 +25,7 @@ from seekpoint.schemas.private_files import (
     take_lock,
     write_private,
 )
+from seekpoint.schemas.errors import ClusterFailed, InvalidSetting
 
 __all__ = ["ClusterDirectory", "ClusterState", "check_size"]
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import orjson
 
-from seekpoint.compose.audit import TopicFacts, make_manifest
-from seekpoint.compose.kafka import TopicAdmin, append_records, read_newest
-from seekpoint.compose.topics import PINNED, plan_topics
+from seekpoint.compose.topic_admin import TopicAdmin, append_records, read_newest
+from seekpoint.compose.topic_audit import TopicFacts, make_manifest
+from seekpoint.compose.topic_plan import PINNED, plan_topics
+from seekpoint.schemas.config.settings import TOPICS, Settings
 from seekpoint.schemas.errors import JournalMismatch
-from seekpoint.schemas.manifest import MANIFEST_KEY, Manifest, schema_key, writer_schemas
-from seekpoint.schemas.settings import TOPICS, Settings
+from seekpoint.schemas.log.manifest import MANIFEST_KEY, Manifest, schema_key, writer_schemas
 
 __all__ = ["restore_manifest_sync", "save_manifest_sync", "saved_records"]
 

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from seekpoint.schemas.config.private_files import open_private, private_directory, take_lock, write_private
 from seekpoint.schemas.errors import ClusterFailed
-from seekpoint.schemas.private_files import open_private, private_directory, take_lock, write_private
 
-__all__ = ["KAFKA_VERSION", "Progress", "Runtime", "java_and_valkey", "log_progress", "tail"]
+__all__ = ["KAFKA_VERSION", "Runtime", "SetupProgress", "java_and_valkey", "log_progress", "tail"]
 
 KAFKA_VERSION = "4.3.1"
 # slf4j-simple: without a binding Kafka's own reasons for not starting are lost; log4j costs it half a second.
@@ -43,7 +43,7 @@ _JVM = (
 )
 
 
-class Progress(Protocol):
+class SetupProgress(Protocol):
     """Is told what is being done when it takes long."""
 
     def __call__(self, what: str, share: float | None = None, /) -> None:
@@ -97,7 +97,7 @@ class Runtime:
         return self.command("kafka.Kafka", str(properties), jvm=fast)
 
     @classmethod
-    def prepared(cls, progress: Progress = log_progress) -> Runtime:
+    def prepared(cls, progress: SetupProgress = log_progress) -> Runtime:
         """The runtime of this machine, prepared if it is not: slow the first time only (``progress`` is told).
 
         Raises ``ClusterFailed`` when the extra is not installed, or the jars cannot be fetched.
@@ -108,7 +108,7 @@ class Runtime:
             class_path = _class_path(cache, progress)
             runtime = cls(java=java, valkey=valkey, class_path=class_path, cache=cache)
             if not runtime.checkpoint.exists():
-                from seekpoint.compose.rehearsal import rehearse
+                from seekpoint.compose.warm_up import rehearse
 
                 rehearse(runtime, progress)
         return runtime
@@ -162,7 +162,7 @@ def _alone(cache: Path) -> Iterator[None]:
         yield
 
 
-def _class_path(cache: Path, progress: Progress) -> str:
+def _class_path(cache: Path, progress: SetupProgress) -> str:
     """The jars' class path: remembered while all of them are there (importing jgo alone costs 150 ms), else fetched."""
     known = cache / "class_path.json"
     with contextlib.suppress(OSError, ValueError):
@@ -176,7 +176,7 @@ def _class_path(cache: Path, progress: Progress) -> str:
     return os.pathsep.join(jars)
 
 
-def _fetch(progress: Progress) -> list[str]:
+def _fetch(progress: SetupProgress) -> list[str]:
     try:
         import jgo
         from jgo.maven import PythonResolver

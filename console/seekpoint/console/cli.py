@@ -9,22 +9,14 @@ from typing import Annotated
 
 import typer
 
-from seekpoint.console import (
-    agents,
-    budgets,
-    calls,
+from seekpoint.console.command import Usage
+from seekpoint.console.commands import budget as budgets
+from seekpoint.console.commands import (
     checkpoints,
-    cluster,
     doctor,
     effects,
     gates,
-    history,
     lag,
-    letters,
-    portable,
-    processes,
-    recoveries,
-    rehearsal,
     replay,
     schema,
     serve,
@@ -32,9 +24,17 @@ from seekpoint.console import (
     topics,
     trim,
 )
-from seekpoint.console.commands import Usage
-from seekpoint.console.faults import EXIT_BROKEN_PIPE, EXIT_INTERRUPTED, EXIT_USAGE, report, set_debug
-from seekpoint.console.output import emit, fail
+from seekpoint.console.commands import demo as rehearsal
+from seekpoint.console.commands import dlq as letters
+from seekpoint.console.commands import export as portable
+from seekpoint.console.commands import log as history
+from seekpoint.console.commands import ps as processes
+from seekpoint.console.commands import recover as recoveries
+from seekpoint.console.commands import run as agents
+from seekpoint.console.commands import steps as calls
+from seekpoint.console.commands import up as cluster
+from seekpoint.console.render.command_errors import EXIT_BROKEN_PIPE, EXIT_INTERRUPTED, EXIT_USAGE, report, set_debug
+from seekpoint.console.render.output import emit, fail
 
 __all__ = ["app", "main"]
 

@@ -24,7 +24,7 @@ except ImportError:  # then async tests are run by something else, or not at all
 if TYPE_CHECKING:
     from seekpoint.compose import LocalCluster
     from seekpoint.producers import Node, SyncNode, VirtualClock
-    from seekpoint.schemas.settings import Settings
+    from seekpoint.schemas.config.settings import Settings
 
 __all__ = ["seekpoint_clock", "seekpoint_cluster", "seekpoint_journal", "seekpoint_node", "seekpoint_sync_node"]
 

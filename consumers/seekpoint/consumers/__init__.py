@@ -2,19 +2,19 @@
 
 from typing import TYPE_CHECKING, Any
 
-from seekpoint.consumers.deadletters import DeadLetter, DeadLetters
-from seekpoint.consumers.history import Logged
-from seekpoint.consumers.recoverer import Recoverer
-from seekpoint.consumers.recovery import Recovery
-from seekpoint.consumers.report import Recovered, Report
-from seekpoint.consumers.tiers import Tier
-from seekpoint.consumers.verification import Verification
+from seekpoint.consumers.recovery.dead_letters import DeadLetter, DeadLetters
+from seekpoint.consumers.recovery.process_history import Logged
+from seekpoint.consumers.recovery.recoverer import Recoverer
+from seekpoint.consumers.recovery.recovery import Recovery
+from seekpoint.consumers.recovery.recovery_report import Recovered, Report
+from seekpoint.consumers.recovery.tiers import Tier
+from seekpoint.consumers.recovery.verification import Verification
 
 if TYPE_CHECKING:
     from seekpoint.consumers import staging
-    from seekpoint.consumers.projector import Projector
+    from seekpoint.consumers.projector.projector import Projector
     from seekpoint.consumers.staging import Replay
-    from seekpoint.consumers.view import View
+    from seekpoint.consumers.view.view_browser import View
 
 __all__ = [
     "DeadLetter",
@@ -34,9 +34,9 @@ __all__ = [
 
 # A node that starts needs none of these, and each costs it milliseconds between a crash and the next step.
 _LATER = {
-    "Projector": "seekpoint.consumers.projector",
+    "Projector": "seekpoint.consumers.projector.projector",
     "Replay": "seekpoint.consumers.staging",
-    "View": "seekpoint.consumers.view",
+    "View": "seekpoint.consumers.view.view_browser",
     "staging": "seekpoint.consumers.staging",
 }
 

@@ -16,29 +16,29 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from seekpoint.producers.clocks import Clock, SystemClock, VirtualClock
-from seekpoint.producers.durable.agents import Agent, agent
-from seekpoint.producers.durable.children import Child
-from seekpoint.producers.durable.conduct import Detail, Replay
-from seekpoint.producers.durable.connectors import Connector, Connectors, NotDone, Reconciled, connectors
-from seekpoint.producers.durable.effects import EffectStep, effect
-from seekpoint.producers.durable.failure_classes import register_failure
-from seekpoint.producers.durable.gates import GateAnswer
-from seekpoint.producers.durable.prices import Price, Prices
-from seekpoint.producers.durable.resolution import Answer, Effect
-from seekpoint.producers.durable.retries import Retry
-from seekpoint.producers.durable.shared import ProcessShared, Shared, Versioned
-from seekpoint.producers.durable.steps import Step, step
-from seekpoint.producers.durable.turns import Turn
-from seekpoint.producers.durable.usage import Usage
-from seekpoint.producers.invocation import Invocation
+from seekpoint.producers.durable.decisions.prices import Price, Prices
+from seekpoint.producers.durable.decisions.usage import Usage
+from seekpoint.producers.durable.effects.connectors import Connector, Connectors, NotDone, Reconciled, connectors
+from seekpoint.producers.durable.effects.effect_calls import EffectStep, effect
+from seekpoint.producers.durable.effects.effect_resolution import Answer, Effect
+from seekpoint.producers.durable.failures.failure_classes import register_failure
+from seekpoint.producers.durable.replay.conduct import Detail, ReplayMode
+from seekpoint.producers.durable.steps.agent import Agent, agent
+from seekpoint.producers.durable.steps.retries import Retry
+from seekpoint.producers.durable.steps.step_calls import Step, step
+from seekpoint.producers.durable.steps.turn_calls import Turn
+from seekpoint.producers.durable.waits.child_calls import Child
+from seekpoint.producers.durable.waits.gate_calls import GateAnswer
+from seekpoint.producers.durable.waits.shared_values import ProcessShared, Shared, Versioned
 from seekpoint.producers.node import Node
 from seekpoint.producers.process import Acknowledged, Process
+from seekpoint.producers.writer.clocks import Clock, SystemClock, VirtualClock
+from seekpoint.producers.writer.invocation import Invocation
 
 if TYPE_CHECKING:
     from seekpoint.producers import testing
-    from seekpoint.producers.durable.checking import Divergence, ReplayCheck, check_replay
-    from seekpoint.producers.durable.dispatcher import Dispatcher
+    from seekpoint.producers.durable.dispatch.dispatcher import Dispatcher
+    from seekpoint.producers.durable.replay.replay_check import Divergence, ReplayCheck, check_replay
     from seekpoint.producers.sync import SyncNode, SyncProcess
 
 __all__ = [
@@ -63,8 +63,8 @@ __all__ = [
     "Process",
     "ProcessShared",
     "Reconciled",
-    "Replay",
     "ReplayCheck",
+    "ReplayMode",
     "Retry",
     "Shared",
     "Step",
@@ -85,12 +85,12 @@ __all__ = [
 ]
 
 _LATER = {
-    "Dispatcher": "durable.dispatcher",
-    "Divergence": "durable.checking",
-    "ReplayCheck": "durable.checking",
+    "Dispatcher": "durable.dispatch.dispatcher",
+    "Divergence": "durable.replay.replay_check",
+    "ReplayCheck": "durable.replay.replay_check",
     "SyncNode": "sync",
     "SyncProcess": "sync",
-    "check_replay": "durable.checking",
+    "check_replay": "durable.replay.replay_check",
     "testing": "testing",
 }
 """What a node of a fleet never loads, and where it is: loaded when first asked for."""

@@ -11,42 +11,42 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.consumers import Recovered, Recovery
-from seekpoint.consumers.answering import Answered
-from seekpoint.consumers.exchange import KafkaExchange
-from seekpoint.consumers.heap import spare_collections
-from seekpoint.consumers.heartbeats import Liveness
-from seekpoint.consumers.history import Logged
-from seekpoint.consumers.threads import Threads
-from seekpoint.producers.clocks import Clock, SystemClock
-from seekpoint.producers.closing import Closing
-from seekpoint.producers.confirm import Confirmer
-from seekpoint.producers.durable.agents import Agent, check_is_agent
-from seekpoint.producers.durable.answers import gate_to_answer
-from seekpoint.producers.durable.conduct import Detail, Replay, conduct_of
-from seekpoint.producers.durable.followed import Following
-from seekpoint.producers.durable.gates import verdict_payload
-from seekpoint.producers.durable.prices import Prices
-from seekpoint.producers.durable.running import RECORDED, refuse_mismatch, run_agent
-from seekpoint.producers.durable.shared import Shared
-from seekpoint.producers.embedded import EmbeddedProjector
-from seekpoint.producers.externals import Externals
-from seekpoint.producers.handle import Cause, Handle, Status
-from seekpoint.producers.healing import Healer
-from seekpoint.producers.identity import Identity
-from seekpoint.producers.opening import Opener, Opening, Wish
-from seekpoint.producers.outbox import Outbox
-from seekpoint.producers.pulse import Pulse
-from seekpoint.producers.requests import Requests
-from seekpoint.producers.tailer import Tailer
+from seekpoint.consumers.heartbeats.liveness import Liveness
+from seekpoint.consumers.projector.heap import spare_collections
+from seekpoint.consumers.recovery.process_history import Logged
+from seekpoint.consumers.recovery.threads import Threads
+from seekpoint.consumers.recovery_service.answering import Answered
+from seekpoint.consumers.recovery_service.exchange import KafkaExchange
+from seekpoint.producers.claims.heartbeater import Heartbeater
+from seekpoint.producers.claims.opening import Opener, Opening, OpenRequest
+from seekpoint.producers.durable.decisions.prices import Prices
+from seekpoint.producers.durable.replay.conduct import Detail, ReplayMode, conduct_of
+from seekpoint.producers.durable.steps.agent import Agent, check_is_agent
+from seekpoint.producers.durable.steps.agent_run import RECORDED, refuse_mismatch, run_agent
+from seekpoint.producers.durable.waits.followed_values import ValueFollower
+from seekpoint.producers.durable.waits.gate_answers import gate_to_answer
+from seekpoint.producers.durable.waits.gate_calls import verdict_payload
+from seekpoint.producers.durable.waits.shared_values import Shared
+from seekpoint.producers.tail.tailer import Tailer
+from seekpoint.producers.writer.clocks import Clock, SystemClock
+from seekpoint.producers.writer.closing import Closing
+from seekpoint.producers.writer.confirmer import Confirmer
+from seekpoint.producers.writer.embedded_projector import EmbeddedProjector
+from seekpoint.producers.writer.externals import Externals
+from seekpoint.producers.writer.handle import Cause, Handle, HandleStatus
+from seekpoint.producers.writer.healing import Healer
+from seekpoint.producers.writer.identity import Identity
+from seekpoint.producers.writer.outbox import Outbox
+from seekpoint.producers.writer.recovery_client import Requests
 from seekpoint.schemas.bodies import Body, EffectVerdict
+from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import HandleClosed, ProcessFinished, Refused, SeekpointError
-from seekpoint.schemas.log import LogReader, LogWriter
-from seekpoint.schemas.process_ids import named_process_key
-from seekpoint.schemas.settings import Settings
-from seekpoint.schemas.values import dump
+from seekpoint.schemas.log.log_ports import LogReader, LogWriter
+from seekpoint.schemas.values.json_values import dump
+from seekpoint.schemas.values.process_ids import named_process_key
 
 if TYPE_CHECKING:
-    from seekpoint.schemas.memory_log import MemoryLog
+    from seekpoint.schemas.log.memory_log import MemoryLog
 
 __all__ = ["Node"]
 
@@ -91,8 +91,8 @@ class Node:
         )
         self._healer = Healer(self._outbox, self._confirmer, self.identity, settings)
         self._externals = Externals(reader, self._executor, self._outbox)
-        self._following = Following(reader, self._recovery, self._tailer)
-        self._pulse = Pulse(reader, self._executor, self._open_handles, self.identity, settings)
+        self._following = ValueFollower(reader, self._recovery, self._tailer)
+        self._pulse = Heartbeater(reader, self._executor, self._open_handles, self.identity, settings)
         self._opener = Opener(
             self._handles,
             reader,
@@ -139,8 +139,8 @@ class Node:
         The first node of an interpreter makes its garbage collector look less often (``spare_gc``): what is there when
         it starts is frozen, the youngest generation is collected every 50,000 allocations.
         """
-        from seekpoint.consumers.kafka import KafkaReader
-        from seekpoint.producers.kafka import KafkaWriter
+        from seekpoint.consumers.kafka.kafka_reader import KafkaReader
+        from seekpoint.producers.writer.kafka_writer import KafkaWriter
 
         settings = settings or Settings.load(**overrides)
         embedded = _embedded(settings) if projector else None
@@ -154,7 +154,7 @@ class Node:
     @classmethod
     def in_memory(cls, log: MemoryLog | None = None, *, clock: Clock | None = None, **settings: Any) -> Node:
         """A node on a log in memory: for tutorials and tests. Nodes that share ``log`` share the journal."""
-        from seekpoint.schemas.memory_log import MemoryLog  # a node on Kafka starts without
+        from seekpoint.schemas.log.memory_log import MemoryLog  # a node on Kafka starts without
 
         log = log or MemoryLog()
         return cls(log, log, Settings(**{"redis_url": None, **settings}), clock=clock)
@@ -230,7 +230,7 @@ class Node:
         wait_s: float = 0.0,
         actor: str | None = None,
         correlation_id: str | None = None,
-        replay: str = Replay.STRICT,
+        replay: str = ReplayMode.STRICT,
         detail: str = Detail.FULL,
     ) -> Opening:
         """Own a process: create it, or claim it and recover. ``async with node.open(id) as process``; leaving releases.
@@ -245,7 +245,7 @@ class Node:
         """
         cause = Cause(actor=actor, correlation_id=correlation_id)
         return self._opener.opening(
-            Wish(
+            OpenRequest(
                 process_id=process_id, take_over=take_over, accept_degraded=accept_degraded, wait_s=wait_s, cause=cause,
                 conduct=conduct_of(None, replay, detail),
             )
@@ -261,7 +261,7 @@ class Node:
         wait_s: float = 0.0,
         actor: str | None = None,
         correlation_id: str | None = None,
-        replay: str = Replay.STRICT,
+        replay: str = ReplayMode.STRICT,
         detail: str = Detail.FULL,
         retry_failed: bool | Collection[str] = False,
         new: bool | None = None,
@@ -280,7 +280,7 @@ class Node:
         Seekpoint's that ends the run (``Fenced``, ``EffectUnknown``, ...) as itself, also out of a task group's.
         """
         check_is_agent(agent)
-        wish = Wish(
+        wish = OpenRequest(
             process_id=process_id, take_over=take_over, wait_s=wait_s,
             cause=Cause(actor=actor, correlation_id=correlation_id), conduct=conduct_of(agent, replay, detail),
             refuse=lambda state: refuse_mismatch(process_id, state, agent, input, self._reader.limits, new),
@@ -295,7 +295,9 @@ class Node:
         fork's too: ``node.run(agent, "b")`` goes on from there. Raises ``UnknownProcess``, ``InvalidName``, and
         what ``open`` raises; ``Refused`` if ``process_id`` was ever used.
         """
-        return self._opener.opening(Wish(process_id=process_id, cause=Cause(), parent_id=parent_id, parent_seq=at_seq))
+        return self._opener.opening(
+            OpenRequest(process_id=process_id, cause=Cause(), parent_id=parent_id, parent_seq=at_seq)
+        )
 
     async def recover(self, process_id: str, **how: Any) -> Recovered:
         """The state of a process as of now, read only; see ``Recovery.recover`` for ``at_seq``, ``missing_ok``, ..."""
@@ -442,20 +444,20 @@ class Node:
         return [self._outbox.push_external(partition, key, value) for value in values]
 
     def _open_handles(self) -> list[Handle]:
-        return [handle for handle in self._handles.values() if handle and handle.status is not Status.CLOSED]
+        return [handle for handle in self._handles.values() if handle and handle.status is not HandleStatus.CLOSED]
 
     def _on_failing(self) -> None:
         for handle in self._open_handles():
             if handle.pending:
-                handle.status = Status.HEALING
+                handle.status = HandleStatus.HEALING
 
     async def _on_retired(self, reason: SeekpointError) -> None:
         for handle in self._open_handles():
-            if handle.status is Status.HEALING:
+            if handle.status is HandleStatus.HEALING:
                 if handle.pending or handle.healing_claims:
                     self._healer.begin(handle, reason)
                 else:
-                    handle.status = Status.OPEN
+                    handle.status = HandleStatus.OPEN
 
     async def in_body_thread(self, call: Callable[[], Any]) -> Any:
         """Run a user's blocking call in a thread kept for such calls, with the context variables of who asks.
@@ -484,6 +486,6 @@ def _carried(call: Callable[[], Any]) -> Any:
 
 
 def _embedded(settings: Settings) -> EmbeddedProjector:
-    from seekpoint.consumers.projector import Projector  # which most nodes never load
+    from seekpoint.consumers.projector.projector import Projector  # which most nodes never load
 
     return EmbeddedProjector(Projector(settings), settings)

@@ -9,26 +9,26 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seekpoint.consumers import Recovery, Report
-from seekpoint.consumers.cadence import CHECKPOINT_REQUEST
-from seekpoint.consumers.report import LastCheckpoint
-from seekpoint.producers.confirm import Confirmer
-from seekpoint.producers.durable.conduct import Conduct
-from seekpoint.producers.durable.effects import EffectCalls
-from seekpoint.producers.durable.kept_effects import content_to_rewind_to
-from seekpoint.producers.durable.memory import Memory
-from seekpoint.producers.handle import Cause, Handle, Status
-from seekpoint.producers.invocation import Invocation
-from seekpoint.producers.outbox import Outbox
-from seekpoint.producers.writing import ContentWrites
+from seekpoint.consumers.checkpoints.cadence import CHECKPOINT_REQUEST
+from seekpoint.consumers.recovery.recovery_report import LastCheckpoint
+from seekpoint.producers.durable.effects.effect_calls import EffectCalls
+from seekpoint.producers.durable.effects.kept_effects import content_to_rewind_to
+from seekpoint.producers.durable.replay.conduct import RunOptions
+from seekpoint.producers.durable.replay.memory import Memory
+from seekpoint.producers.writer.confirmer import Confirmer
+from seekpoint.producers.writer.content_writes import ContentWrites
+from seekpoint.producers.writer.handle import Cause, Handle, HandleStatus
+from seekpoint.producers.writer.invocation import Invocation
+from seekpoint.producers.writer.outbox import Outbox
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.budget import Budget
-from seekpoint.schemas.clock import now_us
-from seekpoint.schemas.entry import new_id
-from seekpoint.schemas.errors import CheckpointTimeout, Refused, Reopen, SeekpointError, TryAgain
-from seekpoint.schemas.lifecycle import Lifecycle
-from seekpoint.schemas.limits import Limits
-from seekpoint.schemas.state import State
-from seekpoint.schemas.values import dump
+from seekpoint.schemas.bodies.entry import new_id
+from seekpoint.schemas.config.limits import Limits
+from seekpoint.schemas.errors import CheckpointTimeout, HandleLost, Refused, Retryable, SeekpointError
+from seekpoint.schemas.state.lifecycle import Lifecycle
+from seekpoint.schemas.state.process_budget import Budget
+from seekpoint.schemas.state.state import State
+from seekpoint.schemas.values.clock import now_us
+from seekpoint.schemas.values.json_values import dump
 
 if TYPE_CHECKING:
     from seekpoint.producers.node import Node
@@ -65,7 +65,7 @@ class Process(ContentWrites, Memory, EffectCalls):
         on_let_go: Callable[[Handle], None],
         report: Report,
         node: Node,
-        conduct: Conduct,
+        conduct: RunOptions,
     ) -> None:
         self._handle = handle
         self._outbox = outbox
@@ -120,7 +120,7 @@ class Process(ContentWrites, Memory, EffectCalls):
     @property
     def is_open(self) -> bool:
         """False once the process was released, finished, fenced or given up."""
-        return self._handle.status is not Status.CLOSED
+        return self._handle.status is not HandleStatus.CLOSED
 
     def check(self) -> None:
         """Raise what ended the process for this node (``Fenced``, ``AppendTimeout``, ...), if anything did."""
@@ -147,7 +147,7 @@ class Process(ContentWrites, Memory, EffectCalls):
         except (Exception, asyncio.CancelledError) as exc:
             cancelled = isinstance(exc, asyncio.CancelledError)
             # The agent's own exception says more than what kept it from being written down.
-            with suppress(Reopen, TryAgain):
+            with suppress(HandleLost, Retryable):
                 await work.end("cancelled" if cancelled else "failed", None if cancelled else exc)
             raise
         else:
@@ -257,7 +257,7 @@ class Process(ContentWrites, Memory, EffectCalls):
         for key, start in held.items():
             try:
                 self._push(start(), None)
-            except Reopen:
+            except HandleLost:
                 return  # whatever is asked of the process next is told
             except SeekpointError:
                 self._held[key] = start  # its end says it, or is refused too

@@ -20,19 +20,28 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from seekpoint.producers.clocks import Clock
-from seekpoint.producers.durable.agents import Agent
-from seekpoint.producers.durable.running import RECORDED
-from seekpoint.producers.errands import LEAVE_S, Bridged, Errands, SyncProcess, closed, is_silent, leave, waited
+from seekpoint.producers.durable.steps.agent import Agent
+from seekpoint.producers.durable.steps.agent_run import RECORDED
 from seekpoint.producers.node import Node
+from seekpoint.producers.thread_bridge import (
+    LEAVE_S,
+    SyncProcess,
+    SyncProxy,
+    ThreadBridge,
+    closed,
+    is_silent,
+    leave,
+    waited,
+)
+from seekpoint.producers.writer.clocks import Clock
+from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import HandleClosed, Refused
-from seekpoint.schemas.settings import Settings
 
 if TYPE_CHECKING:
     from seekpoint.consumers import Recovered
-    from seekpoint.producers.opening import Opening
+    from seekpoint.producers.claims.opening import Opening
     from seekpoint.producers.process import Process
-    from seekpoint.schemas.memory_log import MemoryLog
+    from seekpoint.schemas.log.memory_log import MemoryLog
 
 __all__ = ["SyncNode", "SyncOpening", "SyncProcess"]
 
@@ -137,7 +146,7 @@ async def _cancel_others() -> None:
     await asyncio.get_running_loop().shutdown_asyncgens()
 
 
-class SyncNode(Bridged):
+class SyncNode(SyncProxy):
     """A ``Node`` for code that is not async: ``with SyncNode.connect(settings) as node``. Every thread may use it.
 
     All of ``Node``'s calls, without ``await``. Agents may be plain functions, or async as ever.
@@ -227,10 +236,10 @@ class SyncOpening:
     def __init__(self, looped: _LoopThread, make: Callable[[], Opening]) -> None:
         self._looped = looped
         self._make = make
-        self._ready: Future[tuple[Process, Errands]] = Future()
+        self._ready: Future[tuple[Process, ThreadBridge]] = Future()
         self._served: Future[None] = Future()
         self._served.add_done_callback(self._not_ready)
-        self._errands: Errands | None = None
+        self._errands: ThreadBridge | None = None
 
     def __enter__(self) -> SyncProcess:
         try:
@@ -260,7 +269,7 @@ class SyncOpening:
 
     async def _serve(self) -> None:
         async with self._make() as process:
-            errands = Errands(closed)
+            errands = ThreadBridge(closed)
             self._ready.set_result((process, errands))
             await errands.serve()
 

@@ -15,21 +15,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from seekpoint.producers.clocks import Clock, VirtualClock
-from seekpoint.producers.durable.agents import Agent
-from seekpoint.producers.durable.checking import ReplayCheck, check_replay
-from seekpoint.producers.durable.conduct import Detail
-from seekpoint.producers.durable.running import RECORDED
+from seekpoint.producers.durable.replay.conduct import Detail
+from seekpoint.producers.durable.replay.replay_check import ReplayCheck, check_replay
+from seekpoint.producers.durable.steps.agent import Agent
+from seekpoint.producers.durable.steps.agent_run import RECORDED
 from seekpoint.producers.node import Node
+from seekpoint.producers.writer.clocks import Clock, VirtualClock
 from seekpoint.schemas import bodies as b
+from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.dataclass import dataclass
-from seekpoint.schemas.entry import Entry
 from seekpoint.schemas.errors import HandleClosed, Refused
-from seekpoint.schemas.log import Appender, Delivery, Outgoing
-from seekpoint.schemas.memory_log import MemoryLog
+from seekpoint.schemas.log.log_ports import Appender, Delivery, Outgoing
+from seekpoint.schemas.log.memory_log import MemoryLog
 
 if TYPE_CHECKING:
-    from seekpoint.consumers.history import Logged
+    from seekpoint.consumers.recovery.process_history import Logged
 
 __all__ = ["Crash", "When", "assert_replays", "crash_at", "history_of"]
 

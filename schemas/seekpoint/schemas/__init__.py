@@ -38,21 +38,21 @@ from typing import TYPE_CHECKING, Any
 
 from seekpoint.schemas import bodies, errors, folds
 from seekpoint.schemas.bodies import BODIES, KINDS, Body
-from seekpoint.schemas.codec import SCHEMA_FINGERPRINT, Codec, encode, schema_json
-from seekpoint.schemas.conversation import Conversation, Message
-from seekpoint.schemas.entry import Entry, id_text, new_id, process_key
+from seekpoint.schemas.bodies.entry import Entry, id_text, new_id, process_key
+from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
+from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import SeekpointError
-from seekpoint.schemas.fold import Verdict, advance, fold
-from seekpoint.schemas.lifecycle import TRANSITIONS, Lifecycle
-from seekpoint.schemas.limits import DEFAULT_LIMITS, Limits
-from seekpoint.schemas.log import LogReader, LogWriter
-from seekpoint.schemas.manifest import FORMAT, MANIFEST_KEY, Manifest, schema_key
-from seekpoint.schemas.partition import partition_of
-from seekpoint.schemas.settings import Settings
-from seekpoint.schemas.state import FOLD_VERSION, State, new_state
+from seekpoint.schemas.folding.fold import Verdict, advance, fold
+from seekpoint.schemas.log.log_ports import LogReader, LogWriter
+from seekpoint.schemas.log.manifest import FORMAT, MANIFEST_KEY, Manifest, schema_key
+from seekpoint.schemas.log.partition import partition_of
+from seekpoint.schemas.state.conversation import Conversation, Message
+from seekpoint.schemas.state.lifecycle import TRANSITIONS, Lifecycle
+from seekpoint.schemas.state.state import FOLD_VERSION, State, new_state
+from seekpoint.schemas.wire.codec import SCHEMA_FINGERPRINT, Codec, encode, schema_json
 
 if TYPE_CHECKING:
-    from seekpoint.schemas.memory_log import MemoryLog
+    from seekpoint.schemas.log.memory_log import MemoryLog
 
 __all__ = [
     "BODIES",
@@ -98,7 +98,7 @@ def __getattr__(name: str) -> Any:
     """``MemoryLog``, loaded when first asked for: a node on Kafka needs none, and starts the sooner."""
     if name != "MemoryLog":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from seekpoint.schemas.memory_log import MemoryLog
+    from seekpoint.schemas.log.memory_log import MemoryLog
 
     return MemoryLog
 

@@ -1,7 +1,7 @@
 """Every error Seekpoint raises, split by what the caller can do about it.
 
     SeekpointError
-    ├── TryAgain                 the world is in the way: the same call may work later
+    ├── Retryable                 the world is in the way: the same call may work later
     │   ├── JournalUnavailable   Kafka does not answer
     │   ├── ViewUnavailable      Redis does not answer
     │   ├── AppendTimeout        an append was not acknowledged in append_timeout_s, and healing failed too
@@ -11,7 +11,7 @@
     │   ├── ClaimLost            another node claimed first
     │   ├── RequestTimeout       nobody answered a request for a recovery in time
     │   └── ClusterFailed        a part of the local cluster did not come up
-    ├── Reopen                   this handle is over: open the process again
+    ├── HandleLost                   this handle is over: open the process again
     │   ├── Fenced               another owner has claimed the process
     │   └── HandleClosed         the handle was released or closed
     ├── Refused                  the input, or the moment, is wrong: change the call
@@ -35,7 +35,7 @@
     │   ├── UnknownConnector     a connector, or a compensation, that is not registered here
     │   ├── ReplayRefused        a replay that would not be safe, or not be what was asked for
     │   └── InvalidSetting       a setting that does not exist, does not parse or may not be changed
-    └── CallAPerson              facts that no retry changes
+    └── OperatorRequired              facts that no retry changes
         ├── ProcessDegraded      entries are missing or do not fit: a person decides
         ├── ReplayDivergence     the agent's code no longer asks what its history says it asked
         ├── StepFailed           a remembered failure whose own class cannot be made again
@@ -69,7 +69,6 @@ __all__ = [
     "AppendRefused",
     "AppendTimeout",
     "BudgetExceeded",
-    "CallAPerson",
     "Cancelled",
     "CheckpointDiffers",
     "CheckpointTimeout",
@@ -83,6 +82,7 @@ __all__ = [
     "FoldUnavailable",
     "GateNotOpen",
     "HandleClosed",
+    "HandleLost",
     "IllegalCall",
     "IllegalTransition",
     "InvalidName",
@@ -95,21 +95,21 @@ __all__ = [
     "LogTruncated",
     "NewerFormat",
     "ObligationStuck",
+    "OperatorRequired",
     "OwnerAlive",
     "ProcessDegraded",
     "ProcessFinished",
     "Refused",
-    "Reopen",
     "ReplayDivergence",
     "ReplayMismatch",
     "ReplayRefused",
     "RequestTimeout",
+    "Retryable",
     "SeekpointError",
     "StepFailed",
     "TierUnavailable",
     "TooManyDeadLetters",
     "TransactionOpen",
-    "TryAgain",
     "UndecodableRecord",
     "UnknownConnector",
     "UnknownPoint",
@@ -155,14 +155,14 @@ def _rebuild(kind: type[SeekpointError], message: str, hint: str, facts: dict[st
     return kind(message, hint=hint, **facts)
 
 
-class TryAgain(SeekpointError):
+class Retryable(SeekpointError):
     """The world is in the way: the same call may work later."""
 
     hint = "try again"
     exit_code = EXIT_UNREACHABLE
 
 
-class JournalUnavailable(TryAgain):
+class JournalUnavailable(Retryable):
     """Kafka does not answer, or answers that it cannot serve now."""
 
     hint = (
@@ -171,25 +171,25 @@ class JournalUnavailable(TryAgain):
     )
 
 
-class ViewUnavailable(TryAgain):
+class ViewUnavailable(Retryable):
     """Redis does not answer, or answers that it cannot serve now. The journal is safe; recovery goes on without it."""
 
     hint = "check that Redis runs and redis_url is right: seekpoint doctor"
 
 
-class AppendTimeout(TryAgain):
+class AppendTimeout(Retryable):
     """An append was not acknowledged within ``append_timeout_s``. It may be in the log or not; the handle is closed."""
 
     hint = "open the process again: the claim finds out what landed"
 
 
-class ConfirmTimeout(TryAgain):
+class ConfirmTimeout(Retryable):
     """An entry was acknowledged, but its partition could not be read in time to see it applied."""
 
     hint = "the entry is safe in the log; read the process again once Kafka answers"
 
 
-class TransactionOpen(TryAgain):
+class TransactionOpen(Retryable):
     """A transaction of another producer is open in the partition: what lies behind ``offset`` is in the log and cannot
     be read before that ends. ``end`` is where the partition ends."""
 
@@ -199,45 +199,45 @@ class TransactionOpen(TryAgain):
     )
 
 
-class CheckpointTimeout(TryAgain):
+class CheckpointTimeout(Retryable):
     """The request for a checkpoint is in the log, but no projector saved one in time."""
 
     hint = "check that a projector runs: seekpoint lag"
 
 
-class ClaimLost(TryAgain):
+class ClaimLost(Retryable):
     """Another node's claim came first in the log."""
 
     hint = "the other node owns the process now; open again only if it should not"
     exit_code = EXIT_REFUSED
 
 
-class RequestTimeout(TryAgain):
+class RequestTimeout(Retryable):
     """Nobody answered a request for a recovery in time. Nothing was changed by it."""
 
     hint = "start a consumer that answers: seekpoint serve recovery; or give it more time"
 
 
-class ClusterFailed(TryAgain):
+class ClusterFailed(Retryable):
     """A part of the local cluster did not come up, or died. The message carries the tail of its log."""
 
     hint = "read the log's tail above; seekpoint down, then seekpoint up"
 
 
-class Reopen(SeekpointError):
+class HandleLost(SeekpointError):
     """This handle is over: open the process again."""
 
     hint = "open the process again"
     exit_code = EXIT_REFUSED
 
 
-class Fenced(Reopen):
+class Fenced(HandleLost):
     """Another owner has claimed the process. ``fenced_entries`` counts what was acknowledged here and not applied."""
 
     hint = "stop: the new owner carries on; seekpoint log ID shows who"
 
 
-class HandleClosed(Reopen):
+class HandleClosed(HandleLost):
     """The handle was released, finished or closed by an earlier error."""
 
 
@@ -380,20 +380,20 @@ class InvalidSetting(Refused):
     exit_code = EXIT_USAGE
 
 
-class CallAPerson(SeekpointError):
+class OperatorRequired(SeekpointError):
     """Facts that no retry changes: a person has to look."""
 
     hint = "look at the journal: seekpoint doctor"
 
 
-class ProcessDegraded(CallAPerson):
+class ProcessDegraded(OperatorRequired):
     """Entries of the process are missing or do not fit. ``abandoned`` counts those that were not applied."""
 
     hint = "look with seekpoint log ID, then accept the loss: seekpoint recover ID --claim --accept-degraded"
     exit_code = EXIT_REFUSED
 
 
-class ReplayDivergence(CallAPerson):
+class ReplayDivergence(OperatorRequired):
     """The agent's code asks something else than its history says. Nothing was run for it. ``kind`` says how it differs:
     ``input``, ``prompt``, ``type``, ``order``, ``length`` or ``definition``; ``key``, ``seq``, ``expected`` and
     ``actual`` say where; ``difference``, where what was asked is still in the journal, how the two first differ."""
@@ -404,7 +404,7 @@ class ReplayDivergence(CallAPerson):
     exit_code = EXIT_REFUSED
 
 
-class StepFailed(CallAPerson):
+class StepFailed(OperatorRequired):
     """A call failed, for good, with an exception whose class (``type``) is not registered here. ``type`` is only text:
     nothing is imported because a journal names it."""
 
@@ -414,7 +414,7 @@ class StepFailed(CallAPerson):
     )
 
 
-class BudgetExceeded(CallAPerson):
+class BudgetExceeded(OperatorRequired):
     """One more call would use more than the process may. Nothing was begun for it: once the limit is raised, a run goes
     on with this very call. ``dimension``, ``scope`` (run or day), ``limit``, ``used`` and ``wanted`` say what of."""
 
@@ -422,7 +422,7 @@ class BudgetExceeded(CallAPerson):
     exit_code = EXIT_REFUSED
 
 
-class EffectUnknown(CallAPerson):
+class EffectUnknown(OperatorRequired):
     """Nobody can tell whether an effect happened (``status`` says ``unknown``), or it was given up (``stuck``). It is
     not called again; what settles it is evidence, a reconciler, or a person."""
 
@@ -430,7 +430,7 @@ class EffectUnknown(CallAPerson):
     exit_code = EXIT_REFUSED
 
 
-class ObligationStuck(CallAPerson):
+class ObligationStuck(OperatorRequired):
     """Compensations that are still owed: tried to their last attempt, or of effects that nobody can tell of. ``keys``
     names the effects."""
 
@@ -438,7 +438,7 @@ class ObligationStuck(CallAPerson):
     exit_code = EXIT_REFUSED
 
 
-class FoldUnavailable(CallAPerson):
+class FoldUnavailable(OperatorRequired):
     """The value of a fold of yours cannot be told from this state: it is not registered here, or what is kept of it is
     behind, of another version, or failed. An old value is never handed out."""
 
@@ -446,7 +446,7 @@ class FoldUnavailable(CallAPerson):
     exit_code = EXIT_REFUSED
 
 
-class AppendRefused(CallAPerson):
+class AppendRefused(OperatorRequired):
     """Kafka refuses an entry, and would refuse it again: its time stamp, by a policy of the brokers, or because a right
     is missing. It is not in the log. Its handle is closed; nothing is tried again for it."""
 
@@ -454,14 +454,14 @@ class AppendRefused(CallAPerson):
     exit_code = EXIT_REFUSED
 
 
-class ViewRefused(CallAPerson):
+class ViewRefused(OperatorRequired):
     """A Redis that may not keep a view: it evicts keys when its memory is full, or refuses what the view needs."""
 
     hint = "set maxmemory-policy noeviction, or give the view a Redis of its own; see docs/view.md"
     exit_code = EXIT_REFUSED
 
 
-class JournalMismatch(CallAPerson):
+class JournalMismatch(OperatorRequired):
     """The topics are not those of this journal: re-created, re-partitioned, or set up otherwise."""
 
     hint = "see what differs: seekpoint topics check"
@@ -473,19 +473,19 @@ class CheckpointDiffers(JournalMismatch):
     hint = "keep the log; see both states: seekpoint verify ID, seekpoint recover ID --tier scan"
 
 
-class JournalGap(CallAPerson):
+class JournalGap(OperatorRequired):
     """History that was asked for is no longer in the log. ``low`` and ``high`` are what is."""
 
     hint = "the log was trimmed: recover from a checkpoint, or ask for a later point"
 
 
-class LogTruncated(CallAPerson):
+class LogTruncated(OperatorRequired):
     """The log ends before entries that were acknowledged (an unclean leader election, a restored volume)."""
 
     hint = "look at the brokers first; then seekpoint verify ID"
 
 
-class LogDamaged(CallAPerson):
+class LogDamaged(OperatorRequired):
     """Records in the log are not the bytes that were written: their checksum or their form is wrong. ``topic``,
     ``partition`` and ``offset`` say where. Nothing was made of them, and nothing behind them was read."""
 
@@ -495,25 +495,25 @@ class LogDamaged(CallAPerson):
     )
 
 
-class ReplayMismatch(CallAPerson):
+class ReplayMismatch(OperatorRequired):
     """What lies in a replay's target is not what was sent: records are missing, twice there, or altered."""
 
     hint = "replay into a fresh topic, and see who else writes into this one or trims it"
 
 
-class NewerFormat(CallAPerson):
+class NewerFormat(OperatorRequired):
     """The journal was written by a newer Seekpoint than this one. Nothing was skipped."""
 
     hint = "upgrade this reader; the reading goes on where it stopped"
 
 
-class UndecodableRecord(CallAPerson):
+class UndecodableRecord(OperatorRequired):
     """Bytes that are no entry. A reader makes a dead letter of them and goes on."""
 
     hint = "look at it: seekpoint dlq show"
 
 
-class TooManyDeadLetters(CallAPerson):
+class TooManyDeadLetters(OperatorRequired):
     """A reader met more poison than ``dead_letters_max`` in ``dead_letter_window_s`` and stopped."""
 
     hint = "something writes junk into the journal's topic: seekpoint dlq ls"

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.dataclass import dataclass
-from seekpoint.schemas.decimals import ORDINARY
 from seekpoint.schemas.errors import FoldUnavailable, InvalidSetting, SeekpointError
-from seekpoint.schemas.values import dump, load
+from seekpoint.schemas.values.decimals import ORDINARY
+from seekpoint.schemas.values.json_values import dump, load
 
 if TYPE_CHECKING:
-    from seekpoint.schemas.state import Draft
+    from seekpoint.schemas.state.state import Draft
 
 __all__ = [
     "FOLDS_MAX",

@@ -9,14 +9,14 @@ import pytest
 
 from owners import Owner
 from replay_topics import assert_equal, filled, folded, journal, prod, staging
-from seekpoint.consumers.staging.capture import CaptureFile
-from seekpoint.consumers.staging.capture_target import CaptureTarget
-from seekpoint.consumers.staging.mask_rules import MaskRules
-from seekpoint.consumers.staging.pace import Pace
-from seekpoint.consumers.staging.plan import Plan
-from seekpoint.consumers.staging.ports import Stretch
-from seekpoint.consumers.staging.replay import Replay
-from seekpoint.consumers.staging.selection import Selection
+from seekpoint.consumers.staging.capture.capture_file import CaptureFile
+from seekpoint.consumers.staging.capture.capture_target import CaptureTarget
+from seekpoint.consumers.staging.copy.pace import Pace
+from seekpoint.consumers.staging.copy.selection import Selection
+from seekpoint.consumers.staging.masks.mask_rules import MaskRules
+from seekpoint.consumers.staging.replay_plan import Plan
+from seekpoint.consumers.staging.replay_ports import OffsetRange
+from seekpoint.consumers.staging.staging_replay import Replay
 from seekpoint.schemas.errors import ReplayRefused
 
 
@@ -137,7 +137,7 @@ def test_a_held_capture_is_not_read_on(tmp_path: Path) -> None:
     """A slow replay of a large file keeps what is due soon, not the file."""
     source, file = filled(partitions=1), tmp_path / "run.spk"
     Replay(source, CaptureTarget(file, source.facts())).run()
-    reading = CaptureFile(file).read([Stretch(0, 0, 40)])
+    reading = CaptureFile(file).read([OffsetRange(0, 0, 40)])
     first = reading.take(10, 0)
     reading.hold(0)
     assert [reading.take(10, 0) for _ in range(5)] == [[]] * 5

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from replay_topics import filled, staging
-from seekpoint.consumers.staging.headers import Origin
-from seekpoint.consumers.staging.memory_topic import Kept
-from seekpoint.consumers.staging.replay import Replay
+from seekpoint.consumers.staging.copy.headers import Origin
+from seekpoint.consumers.staging.copy.memory_topic import StoredMessage
+from seekpoint.consumers.staging.staging_replay import Replay
 from seekpoint.schemas.errors import ReplayMismatch
 
 
@@ -18,11 +18,13 @@ from seekpoint.schemas.errors import ReplayMismatch
     "harm",
     [
         lambda record: None,
-        lambda r: Kept(r.partition(), r.offset(), r.key(), b"altered", r.timestamp()[1], r.headers()),
-        lambda r: Kept(r.partition(), r.offset(), b"altered", r.value(), r.timestamp()[1], r.headers()),
-        lambda r: Kept(r.partition(), r.offset(), r.key(), r.value(), r.timestamp()[1] + 1, r.headers()),
-        lambda r: Kept(r.partition(), r.offset(), r.key(), r.value(), r.timestamp()[1], [*r.headers(), ("x", b"")]),
-        lambda r: Kept(r.partition(), r.offset(), r.key(), None, r.timestamp()[1], r.headers()),
+        lambda r: StoredMessage(r.partition(), r.offset(), r.key(), b"altered", r.timestamp()[1], r.headers()),
+        lambda r: StoredMessage(r.partition(), r.offset(), b"altered", r.value(), r.timestamp()[1], r.headers()),
+        lambda r: StoredMessage(r.partition(), r.offset(), r.key(), r.value(), r.timestamp()[1] + 1, r.headers()),
+        lambda r: StoredMessage(
+            r.partition(), r.offset(), r.key(), r.value(), r.timestamp()[1], [*r.headers(), ("x", b"")]
+        ),
+        lambda r: StoredMessage(r.partition(), r.offset(), r.key(), None, r.timestamp()[1], r.headers()),
     ],
     ids=["lost", "value", "key", "time", "header", "nulled"],
 )

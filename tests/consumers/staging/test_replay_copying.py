@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-import seekpoint.consumers.staging.copying as copying
-import seekpoint.consumers.staging.generations as generations
-import seekpoint.consumers.staging.merge as merge
+import seekpoint.consumers.staging.copy.copier as copying
+import seekpoint.consumers.staging.copy.generations as generations
+import seekpoint.consumers.staging.copy.merge as merge
 from seekpoint.consumers.staging.control import Control
-from seekpoint.consumers.staging.copying import Copier
-from seekpoint.consumers.staging.flow import Settled
-from seekpoint.consumers.staging.headers import HeaderRules, Provenance
-from seekpoint.consumers.staging.memory_topic import MemorySender, MemoryTopic
-from seekpoint.consumers.staging.pace import Pace
-from seekpoint.consumers.staging.partitioning import Partitioner
-from seekpoint.consumers.staging.ports import Stretch
+from seekpoint.consumers.staging.copy.copier import Copier
+from seekpoint.consumers.staging.copy.copy_stats import Settled
+from seekpoint.consumers.staging.copy.headers import HeaderRules, Provenance
+from seekpoint.consumers.staging.copy.memory_topic import MemorySender, MemoryTopic
+from seekpoint.consumers.staging.copy.pace import Pace
+from seekpoint.consumers.staging.copy.partitioning import Partitioner
+from seekpoint.consumers.staging.replay_ports import OffsetRange
 from seekpoint.schemas.errors import JournalUnavailable
 
 
@@ -38,7 +38,7 @@ class LateSender(MemorySender):
 
 
 def copier(source: MemoryTopic, sender: Any, on_settled: Any, **more: Any) -> Copier:
-    stretches = [Stretch(partition, mark.low, mark.high) for partition, mark in source.marks().items()]
+    stretches = [OffsetRange(partition, mark.low, mark.high) for partition, mark in source.marks().items()]
     return Copier(
         stretches,
         source.read(stretches),

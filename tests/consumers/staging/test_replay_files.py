@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from replay_topics import filled, staging
-from seekpoint.consumers.staging.capture import CaptureFile
-from seekpoint.consumers.staging.capture_target import CaptureTarget
-from seekpoint.consumers.staging.files import NewFile, beside
-from seekpoint.consumers.staging.memory_topic import MemoryTopic
-from seekpoint.consumers.staging.ports import Target
-from seekpoint.consumers.staging.replay import Replay
+from seekpoint.consumers.staging.capture.capture_file import CaptureFile
+from seekpoint.consumers.staging.capture.capture_target import CaptureTarget
+from seekpoint.consumers.staging.capture.files import NewFile, beside
+from seekpoint.consumers.staging.copy.memory_topic import MemoryTopic
+from seekpoint.consumers.staging.replay_ports import ReplayTarget
+from seekpoint.consumers.staging.staging_replay import Replay
 from seekpoint.schemas.errors import InvalidSetting, ReplayMismatch, ReplayRefused
 
 
@@ -55,9 +55,9 @@ def test_a_capture_that_became_whole_meanwhile_is_not_replaced(tmp_path: Path) -
 
 KILLED = """
 import os, signal, sys
-from seekpoint.consumers.staging.capture_target import CaptureTarget
-from seekpoint.consumers.staging.ports import TopicFacts
-facts = TopicFacts(cluster_id="c", topic="t", topic_id="i", partitions=1)
+from seekpoint.consumers.staging.capture.capture_target import CaptureTarget
+from seekpoint.consumers.staging.replay_ports import ReplayTopicFacts
+facts = ReplayTopicFacts(cluster_id="c", topic="t", topic_id="i", partitions=1)
 CaptureTarget(sys.argv[1], facts).sender(linger_ms=0)
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -177,7 +177,7 @@ def test_there_is_no_map_of_a_replay_that_is_not_whole(tmp_path: Path) -> None:
     """Neither where records differ nor where it was stopped: the same command goes on, with no map in its way."""
     source, topic, file = filled(), staging(), tmp_path / "map"
 
-    def again(target: Target) -> Replay:
+    def again(target: ReplayTarget) -> Replay:
         return Replay(source, target, progress=tmp_path / "job", offset_map=file)
 
     stopped = again(topic)

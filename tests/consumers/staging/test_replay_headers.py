@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seekpoint.consumers.staging.headers import HeaderRules, Origin, Provenance
-from seekpoint.consumers.staging.memory_topic import MemoryTopic
-from seekpoint.consumers.staging.partitioning import Partitioner, Partitions, choose
-from seekpoint.consumers.staging.replay import Replay
+from seekpoint.consumers.staging.copy.headers import HeaderRules, Origin, Provenance
+from seekpoint.consumers.staging.copy.memory_topic import MemoryTopic
+from seekpoint.consumers.staging.copy.partitioning import Partitioner, Partitions, choose
+from seekpoint.consumers.staging.staging_replay import Replay
 from seekpoint.schemas.errors import ReplayRefused
-from seekpoint.schemas.partition import partition_of
+from seekpoint.schemas.log.partition import partition_of
 
 
 def test_traces_and_replicators_marks_are_left_behind() -> None:

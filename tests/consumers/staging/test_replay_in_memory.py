@@ -15,20 +15,20 @@ from hypothesis import strategies as st
 from histories import Step, steps, write_history
 from owners import Owner
 from replay_topics import assert_equal, filled, folded, journal, prod, seen, staging
-from seekpoint.consumers.staging.headers import Origin
-from seekpoint.consumers.staging.mask_rules import MaskRules
-from seekpoint.consumers.staging.memory_topic import MemoryTopic
-from seekpoint.consumers.staging.pace import Pace
-from seekpoint.consumers.staging.plan import Plan
-from seekpoint.consumers.staging.replay import Replay
-from seekpoint.consumers.staging.report import ReplayReport
-from seekpoint.consumers.staging.selection import Selection
-from seekpoint.consumers.staging.treatment import renamed
+from seekpoint.consumers.staging.copy.headers import Origin
+from seekpoint.consumers.staging.copy.memory_topic import MemoryTopic
+from seekpoint.consumers.staging.copy.pace import Pace
+from seekpoint.consumers.staging.copy.selection import Selection
+from seekpoint.consumers.staging.copy.transform import renamed
+from seekpoint.consumers.staging.masks.mask_rules import MaskRules
+from seekpoint.consumers.staging.replay_plan import Plan
+from seekpoint.consumers.staging.replay_report import ReplayReport
+from seekpoint.consumers.staging.staging_replay import Replay
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas import partition_of
-from seekpoint.schemas.entry import Entry, new_id
-from seekpoint.schemas.manifest import MANIFEST_KEY
-from seekpoint.schemas.state import Draft
+from seekpoint.schemas.bodies.entry import Entry, new_id
+from seekpoint.schemas.log.manifest import MANIFEST_KEY
+from seekpoint.schemas.state.state import Draft
 
 
 # --- fidelity

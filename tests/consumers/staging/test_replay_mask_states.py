@@ -7,12 +7,12 @@ import json
 import pytest
 
 from masked import CANARY, STATE_JSON, entry, rules, unfolded
-from seekpoint.consumers.staging.mask_entries import EntryMasks
+from seekpoint.consumers.staging.masks.mask_entries import EntryMasks
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.calls import AgentRun, Call, Frame, Obligation
 from seekpoint.schemas.folds import Folded
-from seekpoint.schemas.parts import Degraded, Failure, Invocation, MailItem
-from seekpoint.schemas.state import State
+from seekpoint.schemas.state.calls import AgentRun, Call, Frame, Obligation
+from seekpoint.schemas.state.state import State
+from seekpoint.schemas.state.state_parts import Degraded, Failure, InvocationState, MailItem
 
 
 def busy_state() -> State:
@@ -28,7 +28,7 @@ def busy_state() -> State:
     draft.calls.put("receive:1", Call("receive", 11, "d", "succeeded", 1, 11, item))
     draft.calls.put("receive:2", Call("receive", 12, "d", "succeeded", 1, 12, "null"))
     draft.calls.put("owed:1", Call("effect", 10, "d", "pending", 1, 10, text, text, json.dumps({"name": CANARY})))
-    draft.turn_frame = Frame({"email": f'"{CANARY}"'}, 1, 1, Invocation(CANARY, text, True))
+    draft.turn_frame = Frame({"email": f'"{CANARY}"'}, 1, 1, InvocationState(CANARY, text, True))
     draft.agent = AgentRun(CANARY, CANARY, CANARY, text, CANARY)
     draft.failure = Failure(3, CANARY, CANARY, CANARY)
     draft.obligations = (Obligation(CANARY, CANARY, text),)

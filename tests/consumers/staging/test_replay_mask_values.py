@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from masked import CANARY, KEY, entry, mask, rules, unfolded
-from seekpoint.consumers.staging.mask_entries import EntryMasks
-from seekpoint.consumers.staging.mask_paths import Path
-from seekpoint.consumers.staging.mask_values import DROPPED, Mask
+from seekpoint.consumers.staging.masks.mask_entries import EntryMasks
+from seekpoint.consumers.staging.masks.mask_paths import Path
+from seekpoint.consumers.staging.masks.mask_values import DROPPED, Mask
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import InvalidSetting
-from seekpoint.schemas.values import check, dump, load
+from seekpoint.schemas.values.json_values import check, dump, load
 
 
 @pytest.mark.parametrize(

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from masked import CANARY, CONTENT, EVERYTHING, KEY, STATE_JSON, entry, rules, unfolded, unkeyed
-from seekpoint.consumers.staging.headers import HeaderRules
-from seekpoint.consumers.staging.mask_entries import EntryMasks
-from seekpoint.consumers.staging.mask_rules import MaskRules
-from seekpoint.consumers.staging.memory_topic import Kept
-from seekpoint.consumers.staging.selection import Selection
-from seekpoint.consumers.staging.treatment import Treatment
+from seekpoint.consumers.staging.copy.headers import HeaderRules
+from seekpoint.consumers.staging.copy.memory_topic import StoredMessage
+from seekpoint.consumers.staging.copy.selection import Selection
+from seekpoint.consumers.staging.copy.transform import Transform
+from seekpoint.consumers.staging.masks.mask_entries import EntryMasks
+from seekpoint.consumers.staging.masks.mask_rules import MaskRules
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.codec import Codec, encode
 from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import InvalidSetting, ReplayRefused, UndecodableRecord
+from seekpoint.schemas.wire.codec import Codec, encode
 
 # --- entries
 
@@ -190,8 +190,8 @@ def test_process_ids_become_pseudonyms_as_a_whole_or_stop() -> None:
 
 # --- fail-closed
 def treat(masks: MaskRules, value: bytes | None, key: bytes | None = b"case-17", headers: Any = None) -> Any:
-    treatment = Treatment(Selection(), HeaderRules(), Codec(), masks=masks)
-    return treatment.of(Kept(0, 9, key, value, 1, headers)), treatment.counts
+    treatment = Transform(Selection(), HeaderRules(), Codec(), masks=masks)
+    return treatment.of(StoredMessage(0, 9, key, value, 1, headers)), treatment.counts
 
 
 def test_a_kind_nobody_thought_of_stops_or_is_dropped() -> None:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seekpoint.consumers.staging.merge import FULL_RECORDS, Merge
-from seekpoint.consumers.staging.pace import Lateness, Pace, Schedule
+from seekpoint.consumers.staging.copy.merge import FULL_RECORDS, Merge
+from seekpoint.consumers.staging.copy.pace import Lateness, Pace, Schedule
 from seekpoint.schemas.errors import InvalidSetting
 
 

@@ -6,17 +6,19 @@ from typing import Any
 
 import pytest
 
-from seekpoint.consumers.staging.memory_topic import Kept
-from seekpoint.consumers.staging.predicate import NAMES, Predicate
+from seekpoint.consumers.staging.copy.memory_topic import StoredMessage
+from seekpoint.consumers.staging.copy.predicate import NAMES, Predicate
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.entry import Entry, new_id
+from seekpoint.schemas.bodies.entry import Entry, new_id
 from seekpoint.schemas.errors import InvalidSetting
 
 pytest.importorskip("cel_expr_python", reason="predicates need the extra `replay`")
 
 SAID = b.MessageSaid("user", "hello", tool_calls='[{"name":"lookup"}]')
 ENTRY = Entry(new_id(), "case-17", 3, 2, new_id(), None, 0, "billing", None, None, SAID)
-RECORD = Kept(1, 7, b"case-17", b'{"customer":{"tier":"gold"},"n":3}', 1_700_000_000_500, [("tenant", b"acme")])
+RECORD = StoredMessage(
+    1, 7, b"case-17", b'{"customer":{"tier":"gold"},"n":3}', 1_700_000_000_500, [("tenant", b"acme")]
+)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +58,7 @@ def test_a_record_that_cannot_be_asked_is_not_selected_and_counted(expression: s
     """With the first reason, so that a wrong question is noticed."""
     predicate = Predicate(expression)
     external = ENTRY._replace(seq=None, body=b.ContextCleared())
-    assert not predicate.holds(Kept(0, 0, b"k", b"no JSON", 0), external)
+    assert not predicate.holds(StoredMessage(0, 0, b"k", b"no JSON", 0), external)
     assert predicate.unanswered == 1
     assert predicate.first_problem
 

@@ -20,7 +20,7 @@ from seekpoint.consumers import Projector, Recovery, staging
 from seekpoint.consumers.staging import MaskRules, Plan, Replay
 from seekpoint.producers import Node
 from seekpoint.schemas import Settings
-from seekpoint.schemas.clusters import Cluster
+from seekpoint.schemas.config.cluster_profiles import Cluster
 
 RUNS = Path(__file__).resolve().parents[4] / "shared" / "data" / "agent-runs.jsonl.gz"
 

@@ -9,11 +9,11 @@ import pytest
 
 from owners import Owner
 from replay_topics import filled, journal, prod, staging
-from seekpoint.consumers.staging.mask_rules import MaskRules
-from seekpoint.consumers.staging.memory_topic import MemoryTopic
-from seekpoint.consumers.staging.pace import Pace
-from seekpoint.consumers.staging.plan import Plan
-from seekpoint.consumers.staging.replay import Replay
+from seekpoint.consumers.staging.copy.memory_topic import MemoryTopic
+from seekpoint.consumers.staging.copy.pace import Pace
+from seekpoint.consumers.staging.masks.mask_rules import MaskRules
+from seekpoint.consumers.staging.replay_plan import Plan
+from seekpoint.consumers.staging.staging_replay import Replay
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import ReplayRefused
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-import seekpoint.consumers.staging.copying as copying
-import seekpoint.consumers.staging.generations as generations
+import seekpoint.consumers.staging.copy.copier as copying
+import seekpoint.consumers.staging.copy.generations as generations
 from replay_topics import filled, seen, staging
-from seekpoint.consumers.staging.memory_topic import MemoryTopic
-from seekpoint.consumers.staging.pace import Pace
-from seekpoint.consumers.staging.plan import Plan
-from seekpoint.consumers.staging.progress_file import ProgressFile
-from seekpoint.consumers.staging.replay import Replay
-from seekpoint.consumers.staging.selection import Selection
+from seekpoint.consumers.staging.copy.memory_topic import MemoryTopic
+from seekpoint.consumers.staging.copy.pace import Pace
+from seekpoint.consumers.staging.copy.selection import Selection
+from seekpoint.consumers.staging.replay_plan import Plan
+from seekpoint.consumers.staging.resume.progress_file import ProgressFile
+from seekpoint.consumers.staging.staging_replay import Replay
 from seekpoint.schemas.errors import ReplayRefused
 
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from histories import Step, steps, write_history
 from owners import Owner
 from replay_topics import filled, folded, journal, prod, staging
-from seekpoint.consumers.staging.mask_rules import MaskRules
-from seekpoint.consumers.staging.memory_topic import MemoryTopic
-from seekpoint.consumers.staging.plan import Plan
-from seekpoint.consumers.staging.replay import Replay
-from seekpoint.consumers.staging.selection import Selection
+from seekpoint.consumers.staging.copy.memory_topic import MemoryTopic
+from seekpoint.consumers.staging.copy.selection import Selection
+from seekpoint.consumers.staging.masks.mask_rules import MaskRules
+from seekpoint.consumers.staging.replay_plan import Plan
+from seekpoint.consumers.staging.staging_replay import Replay
+from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.errors import ReplayRefused
-from seekpoint.schemas.limits import Limits
 
 
 @given(steps(), st.integers(0, 12), st.integers(1, 2))

@@ -11,12 +11,12 @@ from kept_on_kafka import save
 from raw_kafka import RawKafka
 from seekpoint.compose import create_topics
 from seekpoint.consumers import Recovery
-from seekpoint.consumers.kafka import KafkaReader
+from seekpoint.consumers.checkpoints.trimming import Trim
+from seekpoint.consumers.kafka.kafka_reader import KafkaReader
 from seekpoint.consumers.staging import Plan, Replay, Selection
-from seekpoint.consumers.trim import Trim
 from seekpoint.producers import Node
 from seekpoint.schemas import Settings
-from seekpoint.schemas.clusters import Cluster
+from seekpoint.schemas.config.cluster_profiles import Cluster
 from seekpoint.schemas.errors import JournalGap
 
 pytestmark = pytest.mark.cluster

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seekpoint.consumers.staging.memory_topic import MemoryTopic
-from seekpoint.consumers.staging.places import Place
-from seekpoint.consumers.staging.ports import Stretch
-from seekpoint.consumers.staging.selection import Gap, Selection, parse_offsets, stretches_of
+from seekpoint.consumers.staging.copy.memory_topic import MemoryTopic
+from seekpoint.consumers.staging.copy.selection import Gap, Selection, parse_offsets, stretches_of
+from seekpoint.consumers.staging.places import RecordLocation
+from seekpoint.consumers.staging.replay_ports import OffsetRange
 from seekpoint.schemas.errors import InvalidName, InvalidSetting
 
 
@@ -21,7 +21,7 @@ def topic(*stamps: int) -> MemoryTopic:
     return made
 
 
-def read(made: MemoryTopic, **wanted: object) -> tuple[list[Stretch], list[Gap]]:
+def read(made: MemoryTopic, **wanted: object) -> tuple[list[OffsetRange], list[Gap]]:
     return stretches_of(Selection(**wanted), made.marks(), made.offset_at)  # type: ignore[arg-type]
 
 
@@ -48,15 +48,15 @@ def test_a_time_range_is_found_at_its_edges(
 ) -> None:
     """Since is inclusive, until exclusive; records of one time are all in or all out."""
     stretches, gaps = read(topic(10, 20, 20, 20, 30), since_ms=since, until_ms=until)
-    assert stretches == ([] if expected is None else [Stretch(0, *expected)])
+    assert stretches == ([] if expected is None else [OffsetRange(0, *expected)])
     assert gaps == []
 
 
 def test_a_time_range_is_taken_as_the_log_lies() -> None:
     """Out of order: from the first record that is not older to the first that is not older, with what is between."""
     made = topic(10, 30, 12, 40, 15)
-    assert read(made, since_ms=20)[0] == [Stretch(0, 1, 5)]
-    assert read(made, since_ms=11, until_ms=40)[0] == [Stretch(0, 1, 3)]
+    assert read(made, since_ms=20)[0] == [OffsetRange(0, 1, 5)]
+    assert read(made, since_ms=11, until_ms=40)[0] == [OffsetRange(0, 1, 3)]
 
 
 def test_an_empty_partition_is_no_error() -> None:
@@ -85,7 +85,7 @@ def test_offsets_that_are_not_there_are_a_gap(
     made = topic(1, 2, 3, 4, 5)
     made.trim(0, 2)
     stretches, gaps = read(made, offsets={0: ends})
-    assert stretches == ([] if expected is None else [Stretch(0, *expected)])
+    assert stretches == ([] if expected is None else [OffsetRange(0, *expected)])
     assert [(each.start, each.stop) for each in gaps] == ([] if gap is None else [gap])
 
 
@@ -94,7 +94,7 @@ def test_a_trimmed_beginning_is_told_where_a_time_leads_to_it() -> None:
     made = topic(1, 2, 3)
     made.trim(0, 2)
     stretches, [gap] = read(made, since_ms=1)
-    assert stretches == [Stretch(0, 2, 3)]
+    assert stretches == [OffsetRange(0, 2, 3)]
     assert (gap.start, gap.stop) == (0, 2)
     assert "may have been removed" in gap.why
 
@@ -103,8 +103,8 @@ def test_compacted_gaps_do_not_move_the_ends() -> None:
     """An offset that was compacted away is still an end."""
     made = topic(10, 20, 30, 40)
     made.compact(0, [1, 3])
-    assert read(made, since_ms=15)[0] == [Stretch(0, 2, 4)]
-    assert read(made, offsets={0: (1, 3)})[0] == [Stretch(0, 1, 4)]
+    assert read(made, since_ms=15)[0] == [OffsetRange(0, 2, 4)]
+    assert read(made, offsets={0: (1, 3)})[0] == [OffsetRange(0, 1, 4)]
 
 
 def test_partitions_that_are_not_named_are_left_out() -> None:
@@ -112,7 +112,7 @@ def test_partitions_that_are_not_named_are_left_out() -> None:
     made = MemoryTopic(3)
     for partition in range(3):
         made.append(partition, b"k", b"v")
-    assert stretches_of(Selection(offsets={1: (None, None)}), made.marks(), made.offset_at)[0] == [Stretch(1, 0, 1)]
+    assert stretches_of(Selection(offsets={1: (None, None)}), made.marks(), made.offset_at)[0] == [OffsetRange(1, 0, 1)]
     with pytest.raises(InvalidSetting, match="no such partition"):
         stretches_of(Selection(offsets={3: (None, None)}), made.marks(), made.offset_at)
 
@@ -128,7 +128,7 @@ def test_a_range_is_what_a_plain_reading_of_the_rule_gives(
     first = next((offset for offset, stamp in left if stamp >= since), len(stamps))
     end = next((offset for offset, stamp in left if stamp >= until), len(stamps))
     stretches, _ = read(made, since_ms=since, until_ms=until)
-    assert stretches == ([Stretch(0, first, end)] if first < end else [])
+    assert stretches == ([OffsetRange(0, first, end)] if first < end else [])
 
 
 @pytest.mark.parametrize("text", ["", "3", "3:", "a:1-2", "1:2-3-4", "-1:2", "1:-2-", ":1"])
@@ -144,4 +144,4 @@ def test_offsets_that_cannot_be_meant_are_refused(text: str) -> None:
 def test_a_place_that_is_none_is_refused(text: str) -> None:
     """With the form it should have."""
     with pytest.raises(InvalidName, match=r"prod/fleet\.journal"):
-        Place.parse(text)
+        RecordLocation.parse(text)

@@ -10,9 +10,9 @@ from cuts import bodies
 from seekpoint.producers import Agent, Node, Process, agent
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
+from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.errors import IllegalTransition, LimitExceeded, Refused
-from seekpoint.schemas.limits import Limits
-from seekpoint.schemas.values import load
+from seekpoint.schemas.values.json_values import load
 
 CONTENT = (
     b.ContextUpdated, b.ContextUpdatedMany, b.ContextDeleted, b.ContextPatched, b.ContextCleared, b.MessageSaid,

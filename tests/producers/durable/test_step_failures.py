@@ -13,8 +13,8 @@ from cuts import of_kind
 from seekpoint.producers import Node, Process, Retry
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
+from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.errors import LimitExceeded, StepFailed
-from seekpoint.schemas.limits import Limits
 
 
 async def test_a_failure_is_remembered_and_raised_again(node: Node, log: MemoryLog) -> None:

@@ -3,8 +3,8 @@
 ``run(Options(), Story())`` is what ``seekpoint demo`` does.
 """
 
-from seekpoint.console.demo.conductor import Options, run
+from seekpoint.console.demo.conductor import DemoOptions, run
 from seekpoint.console.demo.outcome import Outcome
 from seekpoint.console.demo.story import Story
 
-__all__ = ["Options", "Outcome", "Story", "run"]
+__all__ = ["DemoOptions", "Outcome", "Story", "run"]

@@ -10,12 +10,12 @@ from statistics import median
 from types import TracebackType
 from typing import Any
 
-from seekpoint.console.redis_ import forget_everything
+from seekpoint.console.services.redis_facts import forget_everything
 from seekpoint.consumers import Projector, Recovery, Tier
-from seekpoint.consumers.report import Recovered
+from seekpoint.consumers.recovery.recovery_report import Recovered
 from seekpoint.producers import Node
+from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import SeekpointError
-from seekpoint.schemas.settings import Settings
 
 __all__ = ["LONG_PROCESS", "Aftermath", "Flush", "Projecting", "TierRow", "compare_tiers", "lose_redis"]
 

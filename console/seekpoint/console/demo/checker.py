@@ -11,24 +11,24 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from seekpoint.console.demo.kafka import Placed
-from seekpoint.console.demo.ledger import Call, Ended, Note, Opened, Receipt
+from seekpoint.console.demo.journal_reading import Placed
+from seekpoint.console.demo.outside_ledger import BilledCall, Ended, Note, Opened, Receipt
 from seekpoint.console.demo.transcripts import Line, Transcript
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.conversation import Message
-from seekpoint.schemas.entry import Entry
-from seekpoint.schemas.fold import fold
-from seekpoint.schemas.state import State, new_state
+from seekpoint.schemas.bodies.entry import Entry
+from seekpoint.schemas.folding.fold import fold
+from seekpoint.schemas.state.conversation import Message
+from seekpoint.schemas.state.state import State, new_state
 
-__all__ = ["Evidence", "Verdict", "check"]
+__all__ = ["DemoEvidence", "DemoVerdict", "check"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class DemoEvidence:
     """What is known after the fleet went home."""
 
     transcripts: Sequence[Transcript]
-    calls: Sequence[Call]
+    calls: Sequence[BilledCall]
     """The model's bill, in its order."""
     notes: Sequence[Note]
     """The nodes' notes, each node's in its order."""
@@ -40,7 +40,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class DemoVerdict:
     """What the checker found. All is well if the four counts that must be zero are, and nobody complains."""
 
     entries: int
@@ -63,7 +63,7 @@ class Verdict:
         return not (self.acknowledged_lost or self.duplicate_calls or self.hash_mismatches or self.complaints)
 
 
-def check(evidence: Evidence) -> Verdict:
+def check(evidence: DemoEvidence) -> DemoVerdict:
     """Compare everything with everything."""
     accounts: dict[str, _Account] = defaultdict(_Account)
     for placed in evidence.log:
@@ -73,7 +73,7 @@ def check(evidence: Evidence) -> Verdict:
     answered = {receipt.call_id for receipt in receipts if receipt not in fenced} - {None}
     duplicates, in_doubt = _repeated(evidence.calls, answered)
     wrong_hashes, complaints = _wrong_hashes(evidence, accounts)
-    return Verdict(
+    return DemoVerdict(
         entries=len(evidence.log),
         processes=len(accounts),
         acknowledged=len(receipts),
@@ -115,7 +115,7 @@ class _Account:
 
 # --- acknowledged means: in the log, and applied ----------------------------------------------------------------------
 def _missing(
-    evidence: Evidence, receipts: Iterable[Receipt], accounts: Mapping[str, _Account]
+    evidence: DemoEvidence, receipts: Iterable[Receipt], accounts: Mapping[str, _Account]
 ) -> tuple[int, set[Receipt]]:
     """How many acknowledged entries are lost, and which were written by an owner that was fenced."""
     told = {(note.case, note.node) for note in evidence.notes if isinstance(note, Ended) and note.how == "fenced"}
@@ -138,7 +138,7 @@ def _is(entry: Entry | None, receipt: Receipt) -> bool:
 
 
 # --- a finished call is never made again ------------------------------------------------------------------------------
-def _repeated(calls: Iterable[Call], answered: Collection[str | None]) -> tuple[int, int]:
+def _repeated(calls: Iterable[BilledCall], answered: Collection[str | None]) -> tuple[int, int]:
     """How many calls were made though an earlier one's answer was acknowledged, and how many because none was."""
     billed: dict[tuple[str, int], list[str]] = defaultdict(list)
     for call in calls:
@@ -152,7 +152,7 @@ def _repeated(calls: Iterable[Call], answered: Collection[str | None]) -> tuple[
 
 
 # --- every state equals a full refold ---------------------------------------------------------------------------------
-def _wrong_hashes(evidence: Evidence, accounts: Mapping[str, _Account]) -> tuple[int, list[str]]:
+def _wrong_hashes(evidence: DemoEvidence, accounts: Mapping[str, _Account]) -> tuple[int, list[str]]:
     """Of the states that recovery gives now and gave at each opening: how many a fold from zero does not confirm."""
     opened: dict[str, list[Opened]] = defaultdict(list)
     for note in evidence.notes:
@@ -180,7 +180,7 @@ def _as_of(states: Sequence[State], offset: int) -> State:
 
 
 # --- every case was told to its end, and the model was asked the right things -----------------------------------------
-def _stories(evidence: Evidence, accounts: Mapping[str, _Account]) -> list[str]:
+def _stories(evidence: DemoEvidence, accounts: Mapping[str, _Account]) -> list[str]:
     complaints = []
     for transcript in evidence.transcripts:
         account = accounts.get(transcript.case, _Account())
@@ -203,7 +203,7 @@ def _line(body: b.MessageSaid) -> Line:
     )
 
 
-def _questions(evidence: Evidence, accounts: Mapping[str, _Account]) -> list[str]:
+def _questions(evidence: DemoEvidence, accounts: Mapping[str, _Account]) -> list[str]:
     """Whether each turn of a finished case was asked, and always with its own conversation, whoever asked."""
     expected = {(each.case, turn): asked for each in evidence.transcripts for turn, asked in each.digests().items()}
     complaints = [

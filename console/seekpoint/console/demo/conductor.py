@@ -16,22 +16,22 @@ from pathlib import Path
 from seekpoint.compose import LocalCluster, create_topics_sync
 from seekpoint.console.demo.aftermath import Aftermath, Projecting, compare_tiers, lose_redis
 from seekpoint.console.demo.cases import support_cases
-from seekpoint.console.demo.checker import Evidence, check
+from seekpoint.console.demo.checker import DemoEvidence, check
 from seekpoint.console.demo.fleet import Fleet
-from seekpoint.console.demo.kafka import Placed, read_journal
+from seekpoint.console.demo.journal_reading import Placed, read_journal
 from seekpoint.console.demo.outcome import Kill, Outcome, take_overs
 from seekpoint.console.demo.runs import read_runs
 from seekpoint.console.demo.story import Story
 from seekpoint.console.demo.transcripts import Transcript, save_transcripts
-from seekpoint.console.demo.watch import Watch
+from seekpoint.console.demo.watch import FleetWatch
 from seekpoint.console.demo.worker import Orders
-from seekpoint.console.faults import is_debug
+from seekpoint.console.render.command_errors import is_debug
 from seekpoint.consumers import Recovery
+from seekpoint.schemas.config.private_files import write_private
+from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import ClusterFailed
-from seekpoint.schemas.private_files import write_private
-from seekpoint.schemas.settings import Settings
 
-__all__ = ["Options", "run"]
+__all__ = ["DemoOptions", "run"]
 
 _LOOK_S = 0.01
 _KILL_FROM, _KILL_ANYONE_FROM = 0.35, 0.6
@@ -42,7 +42,7 @@ _HASTE = {"owner_timeout_s": 4.0, "heartbeat_interval_s": 0.5}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class DemoOptions:
     """What to show. ``settings`` is a journal of one's own, whose topics exist or can be made; else a local cluster."""
 
     runs: Path | None = None
@@ -59,7 +59,7 @@ class Options:
     """The length of the process that is found in every way."""
 
 
-def run(options: Options, story: Story) -> Outcome:
+def run(options: DemoOptions, story: Story) -> Outcome:
     """Run the demo and tell its story. Leaves nothing behind unless asked to, however it ends.
 
     Raises ``ClusterFailed`` or ``JournalUnavailable`` if there is no Kafka to be had, ``Refused`` for unusable runs.
@@ -93,7 +93,7 @@ class _Surroundings:
 
 
 @contextlib.contextmanager
-def _surroundings(options: Options, story: Story) -> Iterator[_Surroundings]:
+def _surroundings(options: DemoOptions, story: Story) -> Iterator[_Surroundings]:
     if options.settings is not None:
         yield _Surroundings(options.settings, False)
     elif options.keep:
@@ -142,7 +142,7 @@ def _runs(directory: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _folder(options: Options, settings: Settings) -> Iterator[Path]:
+def _folder(options: DemoOptions, settings: Settings) -> Iterator[Path]:
     """Where the outsiders write things down."""
     if options.keep:
         kept = options.directory / "demo" / settings.journal
@@ -158,7 +158,7 @@ def _folder(options: Options, settings: Settings) -> Iterator[Path]:
 
 # --- what happens -----------------------------------------------------------------------------------------------------
 def _perform(
-    options: Options, surroundings: _Surroundings, cases: Sequence[Transcript], folder: Path, story: Story
+    options: DemoOptions, surroundings: _Surroundings, cases: Sequence[Transcript], folder: Path, story: Story
 ) -> tuple[Outcome, list[Placed]]:
     settings = surroundings.settings
     with contextlib.ExitStack() as stack:
@@ -179,9 +179,9 @@ def _perform(
 
 
 def _fleet_at_work(
-    options: Options, settings: Settings, cases: Sequence[Transcript], folder: Path, story: Story
+    options: DemoOptions, settings: Settings, cases: Sequence[Transcript], folder: Path, story: Story
 ) -> tuple[Outcome, list[Placed], dict[str, str]]:
-    watch = Watch(folder, options.nodes)
+    watch = FleetWatch(folder, options.nodes)
     deadline = time.monotonic() + options.time_limit_s
     story.step(f"starting {options.nodes} nodes{'' if settings.redis_url is None else ', and a projector'}")
     with Fleet(folder, options.nodes, remove=not options.keep) as fleet:
@@ -194,7 +194,7 @@ def _fleet_at_work(
     story.step("checking: the model's bill, the nodes' notes and every state against a plain reading of the whole log")
     log, recovered = read_journal(settings), _recovered(settings)
     verdict = check(
-        Evidence(
+        DemoEvidence(
             transcripts=cases,
             calls=watch.calls,
             notes=watch.notes,
@@ -218,7 +218,7 @@ def _fleet_at_work(
 
 
 def _kill_one(
-    watch: Watch, fleet: Fleet, cases: Sequence[Transcript], options: Options, deadline: float
+    watch: FleetWatch, fleet: Fleet, cases: Sequence[Transcript], options: DemoOptions, deadline: float
 ) -> Kill | None:
     """Wait for the middle of the work, and kill the node it hurts most."""
     answers = sum(transcript.model_calls for transcript in cases)
@@ -233,7 +233,7 @@ def _kill_one(
     return None
 
 
-def _kill(watch: Watch, fleet: Fleet, victim: str) -> Kill:
+def _kill(watch: FleetWatch, fleet: Fleet, victim: str) -> Kill:
     pid, at = fleet.pid(victim), time.time()
     fleet.kill(victim)
     watch.look()
@@ -241,7 +241,7 @@ def _kill(watch: Watch, fleet: Fleet, victim: str) -> Kill:
     return Kill(node=victim, pid=pid, at=at, held=held, under_way=len(watch.under_way(victim)))
 
 
-def _wait(watch: Watch, fleet: Fleet, deadline: float, story: Story) -> None:
+def _wait(watch: FleetWatch, fleet: Fleet, deadline: float, story: Story) -> None:
     """Until everybody has gone home, or the time is up; tells of who takes over what."""
     while fleet.working and time.monotonic() < deadline:
         time.sleep(_LOOK_S)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import orjson
 
-from seekpoint.console.demo.kafka import Placed
+from seekpoint.console.demo.journal_reading import Placed
 from seekpoint.schemas import bodies as b
 
 __all__ = ["excerpt"]

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from seekpoint.console.demo.aftermath import Aftermath
-from seekpoint.console.demo.checker import Verdict
-from seekpoint.console.demo.kafka import Placed
-from seekpoint.console.demo.ledger import Opened
+from seekpoint.console.demo.checker import DemoVerdict
+from seekpoint.console.demo.journal_reading import Placed
+from seekpoint.console.demo.outside_ledger import Opened
 from seekpoint.schemas import bodies as b
 
 __all__ = ["Kill", "Outcome", "TakeOver", "owners", "take_overs"]
@@ -49,7 +49,7 @@ class Outcome:
     journal: str
     nodes: int
     cases: int
-    verdict: Verdict
+    verdict: DemoVerdict
     kill: Kill | None
     take_overs: Sequence[TakeOver]
     duration_s: float

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from seekpoint.console.demo.transcripts import Line, Transcript
-from seekpoint.schemas.entry import process_key
+from seekpoint.schemas.bodies.entry import process_key
 from seekpoint.schemas.errors import InvalidName, Refused
 
 __all__ = ["read_runs"]

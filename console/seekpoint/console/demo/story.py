@@ -16,11 +16,11 @@ from rich.text import Text
 
 from seekpoint.console.demo.aftermath import LONG_PROCESS, Aftermath, Flush
 from seekpoint.console.demo.excerpt import excerpt
-from seekpoint.console.demo.kafka import Placed
-from seekpoint.console.demo.ledger import Note, Opened
+from seekpoint.console.demo.journal_reading import Placed
 from seekpoint.console.demo.outcome import Kill, Outcome, TakeOver
+from seekpoint.console.demo.outside_ledger import Note, Opened
 from seekpoint.console.demo.transcripts import Transcript
-from seekpoint.console.output import clean
+from seekpoint.console.render.output import clean
 
 __all__ = ["Story"]
 

@@ -5,19 +5,28 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from seekpoint.console.demo.ledger import Call, Ended, Note, Opened, Receipt, Tail, read_calls, read_notes
+from seekpoint.console.demo.outside_ledger import (
+    BilledCall,
+    Ended,
+    FileTail,
+    Note,
+    Opened,
+    Receipt,
+    read_calls,
+    read_notes,
+)
 from seekpoint.console.demo.worker import bill_path, node_name, notes_path
 
-__all__ = ["Watch"]
+__all__ = ["FleetWatch"]
 
 
-class Watch:
+class FleetWatch:
     """Follows a fleet's records in ``folder``. ``look`` before asking."""
 
     def __init__(self, folder: Path, nodes: int) -> None:
-        self._bill = Tail(bill_path(folder))
-        self._tails = [Tail(notes_path(folder, node_name(number))) for number in range(1, nodes + 1)]
-        self.calls: list[Call] = []
+        self._bill = FileTail(bill_path(folder))
+        self._tails = [FileTail(notes_path(folder, node_name(number))) for number in range(1, nodes + 1)]
+        self.calls: list[BilledCall] = []
         self.notes: list[Note] = []
         self._answered: set[str] = set()
         self._held: dict[str, dict[str, Opened]] = {}
@@ -49,7 +58,7 @@ class Watch:
         """How many of a case's model calls were answered."""
         return len({call.turn for call in self.calls if call.case == case and call.call_id in self._answered})
 
-    def under_way(self, node: str) -> list[Call]:
+    def under_way(self, node: str) -> list[BilledCall]:
         """The node's calls that have no acknowledged answer."""
         held = self._held.get(node, {})
         since = {case: opened.at for case, opened in held.items()}

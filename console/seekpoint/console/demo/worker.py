@@ -18,13 +18,13 @@ from typing import Any
 
 import orjson
 
-from seekpoint.console.demo.agent import Agent
-from seekpoint.console.demo.ledger import AppendOnlyFile, Ended
-from seekpoint.console.demo.model import ScriptedModel
+from seekpoint.console.demo.outside_ledger import AppendOnlyFile, Ended
+from seekpoint.console.demo.scripted_agent import ScriptedAgent
+from seekpoint.console.demo.scripted_model import ScriptedModel
 from seekpoint.console.demo.transcripts import Transcript, load_transcripts
 from seekpoint.producers import Node
-from seekpoint.schemas.errors import CallAPerson, OwnerAlive, ProcessFinished, Reopen, TryAgain
-from seekpoint.schemas.settings import Settings
+from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.errors import HandleLost, OperatorRequired, OwnerAlive, ProcessFinished, Retryable
 
 __all__ = ["Orders", "Shift", "bill_path", "node_name", "notes_path", "share_order"]
 
@@ -109,15 +109,15 @@ class Shift:
             return False
         except ProcessFinished:
             return True
-        except TryAgain:
+        except Retryable:
             return False  # somebody else claimed first, or Kafka is slow: look again
-        except CallAPerson as exc:
+        except OperatorRequired as exc:
             self._ended(case, "parked", str(exc))
             return True
         try:
-            await Agent(process, transcript, self._model, self._node.node_id, self._notes.note).work()
-        except (Reopen, TryAgain) as exc:
-            self._ended(case, "fenced" if isinstance(exc, Reopen) else "failed", str(exc))
+            await ScriptedAgent(process, transcript, self._model, self._node.node_id, self._notes.note).work()
+        except (HandleLost, Retryable) as exc:
+            self._ended(case, "fenced" if isinstance(exc, HandleLost) else "failed", str(exc))
             return False
         finally:
             process.let_go()

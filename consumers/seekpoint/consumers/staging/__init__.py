@@ -3,16 +3,16 @@
 >>> from seekpoint.consumers.staging import MemoryTopic, Plan, Replay, Selection
 """
 
-from seekpoint.consumers.staging.capture import CaptureFile
-from seekpoint.consumers.staging.capture_target import CaptureTarget
-from seekpoint.consumers.staging.mask_rules import MaskRules
-from seekpoint.consumers.staging.memory_topic import MemoryTopic
-from seekpoint.consumers.staging.pace import Pace
-from seekpoint.consumers.staging.partitioning import Partitions
-from seekpoint.consumers.staging.plan import Plan
-from seekpoint.consumers.staging.replay import Replay
-from seekpoint.consumers.staging.report import ReplayReport
-from seekpoint.consumers.staging.selection import Selection, parse_offsets
+from seekpoint.consumers.staging.capture.capture_file import CaptureFile
+from seekpoint.consumers.staging.capture.capture_target import CaptureTarget
+from seekpoint.consumers.staging.copy.memory_topic import MemoryTopic
+from seekpoint.consumers.staging.copy.pace import Pace
+from seekpoint.consumers.staging.copy.partitioning import Partitions
+from seekpoint.consumers.staging.copy.selection import Selection, parse_offsets
+from seekpoint.consumers.staging.masks.mask_rules import MaskRules
+from seekpoint.consumers.staging.replay_plan import Plan
+from seekpoint.consumers.staging.replay_report import ReplayReport
+from seekpoint.consumers.staging.staging_replay import Replay
 
 __all__ = [
     "CaptureFile",

@@ -5,18 +5,18 @@ from __future__ import annotations
 from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import InvalidName
 
-__all__ = ["CAPTURE_SUFFIX", "Place"]
+__all__ = ["CAPTURE_SUFFIX", "RecordLocation"]
 
 CAPTURE_SUFFIX = ".spk"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RecordLocation:
     """One end of a replay. Either ``cluster`` and ``topic`` are texts, or ``file`` is.
 
-    >>> Place.parse("prod/fleet.journal")
-    Place(cluster='prod', topic='fleet.journal', file=None)
-    >>> str(Place.parse("runs/incident.spk"))
+    >>> RecordLocation.parse("prod/fleet.journal")
+    RecordLocation(cluster='prod', topic='fleet.journal', file=None)
+    >>> str(RecordLocation.parse("runs/incident.spk"))
     'runs/incident.spk'
     """
 
@@ -25,7 +25,7 @@ class Place:
     file: str | None = None
 
     @classmethod
-    def parse(cls, text: str) -> Place:
+    def parse(cls, text: str) -> RecordLocation:
         """What ``text`` names. Raises ``InvalidName`` if it is neither form."""
         if text.endswith(CAPTURE_SUFFIX):
             return cls(file=text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seekpoint.consumers.staging.ports import TopicFacts
+from seekpoint.consumers.staging.replay_ports import ReplayTopicFacts
 from seekpoint.schemas.errors import ReplayRefused
 
 __all__ = ["name_of", "refuse_target", "refuse_timestamps"]
@@ -10,12 +10,12 @@ __all__ = ["name_of", "refuse_target", "refuse_timestamps"]
 _NEVER = -1
 
 
-def name_of(facts: TopicFacts) -> str:
+def name_of(facts: ReplayTopicFacts) -> str:
     """A topic's name that holds everywhere: ``CLUSTER_ID/TOPIC``."""
     return f"{facts.cluster_id}/{facts.topic}"
 
 
-def refuse_target(source: TopicFacts, target: TopicFacts, *, is_staging: bool, cluster: str) -> None:
+def refuse_target(source: ReplayTopicFacts, target: ReplayTopicFacts, *, is_staging: bool, cluster: str) -> None:
     """A target nobody marked as one, or the source itself, or one that would stamp its own times."""
     if not is_staging:
         raise ReplayRefused(
@@ -36,7 +36,7 @@ def refuse_target(source: TopicFacts, target: TopicFacts, *, is_staging: bool, c
         )
 
 
-def refuse_timestamps(target: TopicFacts, oldest_ms: int | None, newest_ms: int | None, now_ms: int) -> None:
+def refuse_timestamps(target: ReplayTopicFacts, oldest_ms: int | None, newest_ms: int | None, now_ms: int) -> None:
     """A target that would refuse records of these times, or remove them at once."""
     if oldest_ms is None or newest_ms is None:
         return

@@ -1,0 +1,301 @@
+"""A real Kafka and a real Valkey on this machine, without Docker: ``LocalCluster``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from seekpoint.compose.brokers import broker_properties, meta_properties, to_text
+from seekpoint.compose.directory import ClusterDirectory, ClusterState, check_size
+from seekpoint.compose.group import Group
+from seekpoint.compose.runtime import Runtime, SetupProgress, log_progress
+from seekpoint.compose.server_processes import Broker, Launch, Part, PartStatus, Valkey
+from seekpoint.schemas.config.private_files import private_directory, write_private
+from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.errors import ClusterFailed, InvalidSetting
+
+__all__ = ["LocalCluster"]
+
+_STOP_TIMEOUT_S = 20.0
+_LOCK_TIMEOUT_S = 5.0  # the watchdog of a killed owner needs a moment
+
+
+class LocalCluster:
+    """Kafka (1 or 3 brokers) and Valkey on free loopback ports. ``with`` and ``async with`` start and stop it.
+
+    ``directory=None`` is a temporary cluster: its data goes when it stops. With a path the data stays: a later cluster
+    there has the same topics, and the same ports if they are free. It ends with this process, also by SIGKILL;
+    ``start_detached`` makes one that does not. Raises ``ClusterFailed`` with the log's tail when a part does not come
+    up within ``start_timeout_s``. Fetches Kafka on the first use (``progress`` is told), and needs no network later.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 1,
+        directory: str | Path | None = None,
+        *,
+        broker_settings: Mapping[str, str] | None = None,
+        valkey_settings: Mapping[str, str] | None = None,
+        start_timeout_s: float = 60.0,
+        progress: SetupProgress = log_progress,
+    ) -> None:
+        if sys.platform == "win32":
+            raise ClusterFailed(
+                "the local cluster does not run on Windows",
+                hint="run it in WSL, or use compose/compose.yaml with Docker and set SEEKPOINT_BOOTSTRAP_SERVERS",
+            )
+        if brokers not in (1, 3):
+            raise InvalidSetting("a local cluster has 1 or 3 brokers", setting="brokers", found=brokers)
+        self._size = brokers
+        self._given_directory = directory
+        self._broker_settings = dict(broker_settings or {})
+        self._valkey_settings = dict(valkey_settings or {})
+        self._start_timeout_s = start_timeout_s
+        self._progress = progress
+        self._detached = False
+        self._home: ClusterDirectory | None = None
+        self._state: ClusterState | None = None
+        self._group: Group | None = None
+        self._parts: tuple[Part, ...] = ()
+
+    # --- what it is -----------------------------------------------------------------------------------------------
+    @property
+    def brokers(self) -> tuple[Broker, ...]:
+        """The brokers, each to be killed, paused, resumed or started again on its own."""
+        return tuple(part for part in self._running if isinstance(part, Broker))
+
+    @property
+    def valkey(self) -> Valkey:
+        """The Redis-compatible server, likewise."""
+        return next(part for part in self._running if isinstance(part, Valkey))
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What ``Settings.bootstrap_servers`` needs."""
+        return ",".join(broker.address for broker in self.brokers)
+
+    @property
+    def redis_url(self) -> str:
+        """What ``Settings.redis_url`` needs."""
+        return f"redis://{self.valkey.address}/0"
+
+    @property
+    def directory(self) -> Path:
+        """Where its data, its logs (``*/*.log``) and its state file are."""
+        return self._started_home.path
+
+    def settings(self, journal: str = "seekpoint", **overrides: Any) -> Settings:
+        """Settings that point at this cluster; ``overrides`` are fields of ``Settings``."""
+        here = {"bootstrap_servers": self.bootstrap_servers, "redis_url": self.redis_url}
+        return Settings(journal=journal, **{**here, **overrides})
+
+    def status(self) -> list[PartStatus]:
+        """Each part: where it is, its pid, whether it answers. Blocks for about a second a part that hangs."""
+        return [part.status() for part in self._running]
+
+    @property
+    def _running(self) -> tuple[Part, ...]:
+        if not self._parts:
+            raise ClusterFailed("the cluster is not started", hint="use it inside `with LocalCluster() as cluster:`")
+        return self._parts
+
+    @property
+    def _started_home(self) -> ClusterDirectory:
+        if self._home is None:
+            raise ClusterFailed("the cluster is not started", hint="use it inside `with LocalCluster() as cluster:`")
+        return self._home
+
+    # --- start and stop -------------------------------------------------------------------------------------------
+    def start(self) -> LocalCluster:
+        """Start it and wait until all parts answer. Blocks; started twice is started once."""
+        if self._parts:
+            return self
+        runtime = Runtime.prepared(self._progress)
+        home = ClusterDirectory(self._given_directory or tempfile.mkdtemp(prefix="seekpoint-"))
+        if not home.lock(_LOCK_TIMEOUT_S):
+            raise _in_use(home)
+        return self._start_in(home, runtime)
+
+    def stop(self) -> None:
+        """Stop all parts, in order if their data is kept; remove a temporary directory. Again is fine."""
+        parts, self._parts = self._parts, ()
+        if self._given_directory is not None:
+            _stop_in_order(parts)
+        for part in parts:
+            part.kill()
+        if self._group is not None:
+            self._group.close()
+            self._group = None
+        if self._home is not None:
+            self._leave(self._home)
+            self._home = self._state = None
+
+    def __enter__(self) -> LocalCluster:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> LocalCluster:
+        try:
+            await _in_thread(self.start)
+        except asyncio.CancelledError:
+            await _in_thread(self.stop)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await _in_thread(self.stop)
+
+    # --- a cluster that lives on ----------------------------------------------------------------------------------
+    @classmethod
+    def start_detached(cls, directory: str | Path, brokers: int = 1, **options: Any) -> LocalCluster:
+        """A cluster that outlives this process, until ``attach(directory).stop()``, or the one running there.
+
+        Two processes may do this at once: one starts it, the other waits for it. ``options`` as of the class.
+        """
+        cluster = cls(brokers, directory, **options)
+        cluster._detached = True
+        runtime = Runtime.prepared(cluster._progress)
+        deadline = time.monotonic() + cluster._start_timeout_s
+        while True:
+            home = ClusterDirectory(directory)
+            if home.lock():
+                return cluster._start_in(home, runtime)
+            with contextlib.suppress(ClusterFailed):
+                running = cls.attach(directory)
+                if all(part.answers for part in running.status()):
+                    check_size(home, len(running.brokers), brokers)
+                    return running
+            if time.monotonic() > deadline:
+                raise _in_use(home)
+            time.sleep(0.1)
+
+    @classmethod
+    def attach(cls, directory: str | Path) -> LocalCluster:
+        """The cluster that runs in ``directory``, whoever started it. Raises ``ClusterFailed`` if none does."""
+        home = ClusterDirectory(directory)
+        state = home.read() if home.path.is_dir() else None
+        if state is None:
+            raise _none_running(home)
+        cluster = cls(len(state.brokers), directory)
+        cluster._detached = True
+        parts = cluster._make_parts(home, state, None)
+        if all(part.pid is None for part in parts):
+            raise _none_running(home)
+        cluster._home, cluster._state, cluster._parts = home, state, parts
+        return cluster
+
+    # --- how ------------------------------------------------------------------------------------------------------
+    def _start_in(self, home: ClusterDirectory, runtime: Runtime) -> LocalCluster:
+        self._home = home
+        try:
+            self._end_leftovers(home)
+            self._state = state = home.claim(self._size)
+            if not self._detached:
+                self._group = Group(remove=None if self._given_directory else home.path)
+            home.write(state)
+            self._write_files(home, state, runtime)
+            self._parts = self._make_parts(home, state, runtime)
+            for part in self._parts:  # all at once
+                part.spawn()
+            self._wait()
+        except BaseException:
+            self.stop()
+            raise
+        if self._detached:
+            home.hand_over()
+        return self
+
+    def _make_parts(self, home: ClusterDirectory, state: ClusterState, runtime: Runtime | None) -> tuple[Part, ...]:
+        group = self._group.id if self._group else None
+        launch = Launch(group=group, lock_fd=home.lock_fd, timeout_s=self._start_timeout_s, note=self._note)
+        brokers = [
+            Broker(node, _broker_path(home, node), client, launch, runtime, state.pids.get(f"broker-{node}"))
+            for node, (client, _) in enumerate(state.brokers, start=1)
+        ]
+        pid = state.pids.get("valkey")
+        return (*brokers, Valkey(home.path / "valkey", state.valkey, launch, self._valkey_settings, pid))
+
+    def _write_files(self, home: ClusterDirectory, state: ClusterState, runtime: Runtime) -> None:
+        """The brokers' settings, anew each time (ports may differ), and a new broker's formatted directory."""
+        for node in range(1, self._size + 1):
+            data = _broker_path(home, node) / "data"
+            private_directory(data.parent)
+            private_directory(data)
+            properties = broker_properties(node, state.brokers, data, self._broker_settings)
+            write_private(data.parent / "server.properties", to_text(properties))
+            logs = Path(properties["log.dirs"].split(",")[0])
+            logs.mkdir(parents=True, exist_ok=True)
+            if not (logs / "meta.properties").exists():
+                write_private(logs / "bootstrap.checkpoint", runtime.checkpoint.read_bytes())
+                write_private(logs / "meta.properties", to_text(meta_properties(node, state.cluster_id)))
+
+    def _note(self, name: str, pid: int) -> None:
+        """Write a new process down at once: `down` must find it whatever happens here."""
+        if self._home is not None and self._state is not None:
+            self._state.pids[name] = pid
+            self._home.write(self._state)
+
+    def _end_leftovers(self, home: ClusterDirectory) -> None:
+        """Kill what lives of a cluster that ended otherwise than by `stop`: two must never write the same files."""
+        state = home.read()
+        for part in self._make_parts(home, state, None) if state else ():
+            part.kill()
+
+    def _wait(self) -> None:
+        deadline = time.monotonic() + self._start_timeout_s
+        for part in reversed(self._parts):  # Valkey first: it is up in no time, or never
+            part.wait(deadline)
+
+    def _leave(self, home: ClusterDirectory) -> None:
+        if self._given_directory is None:
+            shutil.rmtree(home.path, ignore_errors=True)
+        elif self._state is not None:
+            home.forget(self._state.pids)
+        home.release()
+
+
+def _broker_path(home: ClusterDirectory, node: int) -> Path:
+    return home.path / f"broker-{node}"
+
+
+def _stop_in_order(parts: tuple[Part, ...]) -> None:
+    for part in parts:
+        part.terminate()
+    deadline = time.monotonic() + _STOP_TIMEOUT_S
+    for part in parts:
+        part.wait_gone(max(0.0, deadline - time.monotonic()))
+
+
+def _in_use(home: ClusterDirectory) -> ClusterFailed:
+    return ClusterFailed(
+        "another cluster uses the directory", directory=str(home.path), hint="seekpoint down, or another directory"
+    )
+
+
+def _none_running(home: ClusterDirectory) -> ClusterFailed:
+    return ClusterFailed("no local cluster runs here", directory=str(home.path), hint="seekpoint up")
+
+
+async def _in_thread(work: Callable[[], object]) -> None:
+    """Run blocking ``work`` beside the loop, to its end even if we are cancelled: half a start cannot be undone."""
+    running = asyncio.get_running_loop().run_in_executor(None, work)
+    try:
+        await asyncio.shield(running)
+    except asyncio.CancelledError:
+        with contextlib.suppress(Exception):
+            await running
+        raise

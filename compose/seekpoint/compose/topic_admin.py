@@ -1,0 +1,282 @@
+"""The Kafka client of this root: the only module here that imports it. Its errors become ours here."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType, TopicDescription
+
+from seekpoint.compose.topic_audit import TopicFacts
+from seekpoint.compose.topic_plan import TopicPlan
+from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.errors import InvalidSetting, JournalUnavailable, LogDamaged, SeekpointError
+from seekpoint.schemas.log.safe_reading import DAMAGED, safe
+
+__all__ = ["TopicAdmin", "append_records", "live_brokers", "read_newest"]
+
+_logger = logging.getLogger("seekpoint.compose.topic_admin")
+_Answer = TypeVar("_Answer")
+_POLL_INTERVAL_S = 0.05
+_NOT_YET = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+}
+_INPUT = {
+    KafkaError._INVALID_ARG,
+    KafkaError.INVALID_CONFIG,
+    KafkaError.INVALID_REPLICATION_FACTOR,
+    KafkaError.INVALID_PARTITIONS,
+    KafkaError.INVALID_REQUEST,
+    KafkaError.POLICY_VIOLATION,
+}
+
+
+_Config = Mapping[str, str | int | float | bool]
+
+
+def _config(*parts: _Config) -> dict[str, Any]:
+    """The parts, later ones winning, with the client's own messages going to Python's logging."""
+    merged: dict[str, Any] = {"logger": _logger, "log_level": 2}  # what goes wrong comes back as an error anyway
+    for part in parts:
+        merged.update(part)
+    return merged
+
+
+def live_brokers(address: str, timeout_s: float = 1.0) -> frozenset[int]:
+    """The ids of the brokers that the broker at ``address`` knows to be up; empty when it does not answer."""
+    try:
+        client = AdminClient(_config({"bootstrap.servers": address}))
+        return frozenset(client.list_topics(timeout=timeout_s).brokers)
+    except KafkaException:
+        return frozenset()
+
+
+@contextlib.contextmanager
+def _translated(settings: Settings, doing: str) -> Iterator[None]:
+    """The one place where the client's errors become ours, without secrets."""
+    try:
+        yield
+    except KafkaException as exc:
+        raise _ours(settings, doing, exc.args[0]) from exc
+
+
+def _ours(settings: Settings, doing: str, error: Any) -> SeekpointError:
+    text = settings.scrub(error.str() if isinstance(error, KafkaError) else str(error))
+    if isinstance(error, KafkaError) and error.code() in _INPUT:
+        return InvalidSetting(f"Kafka refuses {doing}: {text}", bootstrap_servers=settings.bootstrap_servers)
+    if isinstance(error, KafkaError) and error.name() in DAMAGED:
+        return LogDamaged(f"{doing}: records arrive damaged ({text})")
+    return JournalUnavailable(f"{doing} failed: {text}", bootstrap_servers=settings.bootstrap_servers)
+
+
+class TopicAdmin:
+    """Topics as Kafka has them. Blocks; each call at most ``start_timeout_s``. Raises ``JournalUnavailable``."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._timeout_s = settings.start_timeout_s
+        with _translated(settings, "the settings of an admin client"):
+            self._client = AdminClient(_config(settings.admin_config()))
+
+    def brokers(self) -> int:
+        """How many brokers are up."""
+        with _translated(self._settings, "asking for the brokers"):
+            return len(self._client.list_topics(timeout=self._timeout_s).brokers)
+
+    def topics(self, names: Iterable[str]) -> dict[str, TopicFacts]:
+        """Those of the topics that exist."""
+        wanted = list(names)
+        with _translated(self._settings, "describing the topics"):
+            described = self._client.describe_topics(TopicCollection(wanted), request_timeout=self._timeout_s)
+            found = {name: topic for name, future in described.items() if (topic := _existing(future)) is not None}
+            configs = self._configs(list(found))
+        return {name: _facts(topic, configs[name]) for name, topic in found.items() if name in configs}
+
+    def allowed(self, names: Iterable[str]) -> dict[str, frozenset[str]]:
+        """What these credentials may do with those of the topics that exist: ``READ``, ``WRITE``, ``DELETE``, ..."""
+        wanted = TopicCollection(list(names))
+        with _translated(self._settings, "asking what is allowed"):
+            described = self._client.describe_topics(
+                wanted, include_authorized_operations=True, request_timeout=self._timeout_s
+            )
+            found = {name: topic for name, future in described.items() if (topic := _existing(future)) is not None}
+        return {
+            name: frozenset(operation.name for operation in topic.authorized_operations or ())
+            for name, topic in found.items()
+        }
+
+    def create(self, plans: Sequence[TopicPlan], replication: int) -> dict[str, TopicFacts]:
+        """Create topics and wait until they can be used: all of them, or none. One that exists is left alone."""
+        if not plans:
+            return {}
+        new = [
+            NewTopic(plan.name, num_partitions=plan.partitions, replication_factor=replication, config=plan.config)
+            for plan in plans
+        ]
+        with _translated(self._settings, "creating the topics"):
+            for rehearsal in (True, False):
+                made = self._client.create_topics(new, request_timeout=self._timeout_s, validate_only=rehearsal)
+                for future in made.values():
+                    _created(future)
+        return self._wait_for([plan.name for plan in plans])
+
+    def is_empty(self, topic: TopicFacts) -> bool:
+        """Whether nothing was ever appended to the topic."""
+        newest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the client ships it without types
+        latest = {TopicPartition(topic.name, index): newest for index in range(topic.partitions)}
+
+        def ask() -> bool:
+            ends = self._client.list_offsets(
+                latest, request_timeout=self._timeout_s, isolation_level=IsolationLevel.READ_UNCOMMITTED
+            )
+            return all(future.result().offset <= 0 for future in ends.values())
+
+        with _translated(self._settings, f"asking for the end of {topic.name}"):
+            return _patient(ask, time.monotonic() + self._timeout_s)
+
+    def _wait_for(self, names: Sequence[str]) -> dict[str, TopicFacts]:
+        deadline = time.monotonic() + self._timeout_s
+        while len(facts := self.topics(names)) < len(names):
+            if time.monotonic() > deadline:
+                raise JournalUnavailable("created topics do not show up", topics=sorted(set(names) - facts.keys()))
+            time.sleep(_POLL_INTERVAL_S)
+        return facts
+
+    def _configs(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
+        if not names:
+            return {}
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+        futures = self._client.describe_configs(resources, request_timeout=self._timeout_s)
+        found = {resource.name: _existing(future) for resource, future in futures.items()}
+        return {
+            name: {entry.name: entry.value for entry in config.values() if entry.value is not None}
+            for name, config in found.items()
+            if config is not None
+        }
+
+
+def _patient(ask: Callable[[], _Answer], deadline: float) -> _Answer:
+    """The answer, once the brokers agree on the leaders of a topic that was just created."""
+    while True:
+        try:
+            return ask()
+        except KafkaException as exc:
+            if exc.args[0].code() not in _NOT_YET or time.monotonic() > deadline:
+                raise
+        time.sleep(_POLL_INTERVAL_S)
+
+
+def _existing(future: Future[Any]) -> Any:
+    """The answer, or None for a topic that is not there (yet, on this broker)."""
+    try:
+        return future.result()
+    except KafkaException as exc:
+        if exc.args[0].code() in _NOT_YET:
+            return None
+        raise
+
+
+def _created(future: Future[Any]) -> None:
+    try:
+        future.result()
+    except KafkaException as exc:
+        if exc.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
+
+
+def _facts(topic: TopicDescription, config: Mapping[str, str]) -> TopicFacts:
+    return TopicFacts(
+        name=topic.name,
+        topic_id=str(topic.topic_id),
+        partitions=len(topic.partitions),
+        replication=min(len(partition.replicas) for partition in topic.partitions),
+        config=config,
+        in_sync=min(len(partition.isr) for partition in topic.partitions),
+    )
+
+
+def read_newest(settings: Settings, topic: str) -> dict[bytes, bytes]:
+    """The newest value of each key of a topic with one partition, read to its end as of now. ``JournalUnavailable``."""
+    with _translated(settings, f"reading {topic}"):
+        # The group that readers name too: it is never joined, but Kafka asks whether the user may describe it.
+        group = {"group.id": f"{settings.journal}.reader"}
+        consumer = Consumer(safe(_config(settings.consumer_config(), _READER, group)))
+        try:
+            return _read_to_end(consumer, topic, time.monotonic() + settings.start_timeout_s)
+        finally:
+            consumer.close()
+
+
+_READER: _Config = {
+    "fetch.wait.max.ms": 10,  # the answer "here it ends" waits as long as this
+}
+
+
+def _read_to_end(consumer: Consumer, topic: str, deadline: float) -> dict[bytes, bytes]:
+    left_s = max(0.1, deadline - time.monotonic())
+    low, _ = _patient(lambda: consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=left_s), deadline)
+    consumer.assign([TopicPartition(topic, 0, low)])
+    newest: dict[bytes, bytes] = {}
+    while time.monotonic() < deadline:
+        message = consumer.poll(0.1)
+        if message is not None and not _keep(message, newest):
+            return newest
+    raise JournalUnavailable("the topic could not be read to its end in time", topic=topic)
+
+
+def _keep(message: Message, newest: dict[bytes, bytes]) -> bool:
+    """Whether there is more to read."""
+    error = message.error()
+    if error is not None:
+        if error.code() == KafkaError._PARTITION_EOF:
+            return False
+        raise KafkaException(error)
+    key, value = message.key(), message.value()
+    if isinstance(key, bytes):
+        newest.pop(key, None)
+        if isinstance(value, bytes):
+            newest[key] = value
+    return True
+
+
+def append_records(settings: Settings, topic: str, records: Iterable[tuple[bytes, bytes]]) -> None:
+    """Append to partition 0, each acknowledged by all in-sync replicas before the next is sent.
+
+    Raises ``JournalUnavailable``. These are records that may be written twice, so the client may give up on one; and
+    it is not idempotent, for such a client that may not write answers with a ``SystemError``.
+    """
+    timeout_ms = int(settings.start_timeout_s * 1000)
+    sure: _Config = {"acks": "all", "enable.idempotence": False, "message.timeout.ms": timeout_ms, "linger.ms": 0}
+    with _translated(settings, f"writing to {topic}"):
+        producer = Producer(_config(settings.producer_config(), sure))
+        for key, value in records:
+            _append(producer, topic, key, value, settings.start_timeout_s + 1)
+
+
+def _append(producer: Producer, topic: str, key: bytes, value: bytes, timeout_s: float) -> None:
+    outcome: list[KafkaError | None] = []
+
+    def report(error: KafkaError | None, _: Message) -> None:
+        outcome.append(error)
+
+    producer.produce(topic, key=key, value=value, partition=0, on_delivery=report)
+    producer.flush(timeout_s)
+    error = outcome[0] if outcome else KafkaError(KafkaError._MSG_TIMED_OUT)
+    if error is not None:
+        raise KafkaException(error)

@@ -1,0 +1,1 @@
+"""The commands of ``seekpoint``, one module for each command or group."""

@@ -1,0 +1,1 @@
+"""How data is shown: tables, lines, JSON, progress and errors."""

@@ -1,0 +1,127 @@
+"""Entries as they are shown: plain data for ``--json``, one line for people. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.bodies.entry import id_text
+
+if TYPE_CHECKING:
+    from seekpoint.consumers.recovery.process_history import Logged
+    from seekpoint.schemas.folding.fold import Verdict
+
+__all__ = ["HEADER", "entry_facts", "entry_line"]
+
+_FORM = "{offset:>8}  {time:<24}  {seq:>6}  {epoch:>5}  {kind:<20}  {summary}"
+HEADER = _FORM.format(offset="offset", time="time", seq="seq", epoch="epoch", kind="kind", summary="what")
+
+_USUAL = frozenset({"APPLIED", "DELIVERED", "CLAIM_WON"})
+
+
+def entry_facts(logged: Logged, partition: int, verdict: Verdict | None) -> dict[str, Any]:
+    """One entry, with what the fold made of it (None: not known): a line of ``seekpoint log --json``."""
+    entry = logged.entry
+    return {
+        "offset": logged.offset,
+        "partition": partition,
+        "time": _time(logged.timestamp_ms),
+        "id": id_text(entry.id),
+        "process_id": entry.process_id,
+        "kind": entry.kind,
+        "seq": entry.seq,
+        "epoch": entry.epoch,
+        "claim_id": id_text(entry.claim_id),
+        "prev_offset": entry.prev_offset,
+        "actor": entry.actor,
+        "caused_by": id_text(entry.caused_by),
+        "correlation_id": entry.correlation_id,
+        "verdict": None if verdict is None else verdict.name.lower(),
+        "body": body_facts(entry.body),
+    }
+
+
+def body_facts(body: b.Body) -> dict[str, Any]:
+    """A body's fields by name; JSON texts as what they say, ids as people read them. ``call``: an agent's writes."""
+    facts = {field.name: _plain(str(field.type), getattr(body, field.name)) for field in fields(body)}
+    if body.call is None:
+        facts.pop("call", None)
+    return facts
+
+
+def entry_line(facts: Mapping[str, Any]) -> str:
+    """What ``entry_facts`` says, in one line under ``HEADER``."""
+    verdict = (facts["verdict"] or "").upper()
+    unusual = "" if not verdict or verdict in _USUAL else f"  [{verdict.lower().replace('_', ' ')}]"
+    return _FORM.format(
+        offset=facts["offset"],
+        time=facts["time"],
+        seq="-" if facts["seq"] is None else facts["seq"],
+        epoch="-" if facts["seq"] is None else facts["epoch"],
+        kind=facts["kind"],
+        summary=_summary(facts["kind"], facts["body"]) + unusual,
+    ).rstrip()
+
+
+def _summary(kind: str, body: Mapping[str, Any]) -> str:
+    write = _SUMMARIES.get(kind)
+    if write is not None:
+        return write(body)
+    return ", ".join(f"{name} {_text(value)}" for name, value in body.items() if value not in (None, "", {}, []))
+
+
+def _claim(body: Mapping[str, Any]) -> str:
+    accepted = ", accepts the loss" if body["accept_degraded"] else ""
+    healing = f", abandons seq {body['abandon_from_seq']} and on" if body["abandon_from_seq"] is not None else ""
+    return f"by {body['node_id']}, expects epoch {body['expected_epoch']}{accepted}{healing}"
+
+
+def _said(body: Mapping[str, Any]) -> str:
+    content = body["content"] if body["parts"] is None else _text(body["parts"])
+    calls = f"calls {_text(body['tool_calls'])}" if body["tool_calls"] else None
+    return f"{body['role']}: {' '.join(filter(None, (content, calls)))}"
+
+
+_SUMMARIES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    b.Claim.KIND: _claim,
+    b.MessageSaid.KIND: _said,
+    b.ContextUpdated.KIND: lambda body: f"{body['key']} = {_text(body['value'])}",
+    b.ContextUpdatedMany.KIND: lambda body: ", ".join(f"{k} = {_text(v)}" for k, v in sorted(body["values"].items())),
+    b.ContextDeleted.KIND: lambda body: str(body["key"]),
+    b.ContextPatched.KIND: lambda body: _text(body["patch"]),
+    b.LifecycleChanged.KIND: lambda body: f"to {body['to']}" + (f": {body['reason']}" if body["reason"] else ""),
+    b.Signal.KIND: lambda body: f"{body['name']}: {_text(body['payload'])}",
+    b.Custom.KIND: lambda body: f"{body['kind']}: {_text(body['payload'])}",
+    b.ErrorRecorded.KIND: lambda body: f"{body['type']}: {body['message']}",
+    b.Finished.KIND: lambda body: _text(body["result"]),
+    b.Rewound.KIND: lambda body: f"to seq {body['to_seq']}",
+    b.Forked.KIND: lambda body: f"from {body['parent_id']} at seq {body['parent_seq']}",
+    b.Seeded.KIND: lambda body: f"a state of {len(body['state']):,} characters, carried by a replay",
+}
+
+
+def _plain(kind: str, value: Any) -> Any:
+    if isinstance(value, bytes):
+        return id_text(value) if len(value) == 16 else value.hex()
+    if isinstance(value, str) and kind.startswith("Json"):
+        return orjson.loads(value)
+    if isinstance(value, Mapping):
+        return {key: _plain("Json", text) for key, text in value.items()}
+    return value
+
+
+def _time(timestamp_ms: int) -> str:
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):  # a clock gone wild wrote it
+        return f"{timestamp_ms} ms"
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _text(value: Any) -> str:
+    return orjson.dumps(value).decode()

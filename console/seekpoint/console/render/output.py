@@ -1,0 +1,303 @@
+"""Where words go: data to stdout, talk to stderr. Tables are framed and coloured on a terminal, plain in a pipe."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain, islice
+from typing import Any, TextIO, TypeVar
+
+__all__ = [
+    "Column",
+    "aligned",
+    "clean",
+    "counted",
+    "emit",
+    "emit_json",
+    "emit_json_list",
+    "emit_table",
+    "fail",
+    "fitted",
+    "is_abandoned",
+    "say",
+    "warn",
+]
+
+_T = TypeVar("_T")
+
+_GAP = "  "
+_PAGE_ROWS = 500
+_PAGE_CHARACTERS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table. Numbers stand right.
+
+    On a terminal that is too narrow, a ``cut`` column loses its end, a ``wraps`` one goes on in the next line; the
+    others keep their words whole as long as those two can give way.
+    """
+
+    title: str
+    right: bool = False
+    cut: bool = False
+    wraps: bool = False
+
+
+def clean(text: object) -> str:
+    """``text`` in one line that cannot steer a terminal, and hides nothing: what agents write is not ours to trust.
+
+    Controls, signs that turn the direction of a text around, and characters that nobody sees are shown as escapes.
+
+    >>> clean("a\\x1b[31m\\nb")
+    'a\\\\x1b[31m\\\\nb'
+    """
+    line = str(text)
+    if line.isascii() and line.isprintable():
+        return line
+    return _steering().sub(lambda match: match[0].encode("unicode_escape").decode(), line)
+
+
+@cache
+def _steering() -> re.Pattern[str]:
+    from seekpoint.schemas.values.process_ids import INVISIBLE  # with what it loads, half of the time of --help
+
+    return re.compile(f"[\x00-\x1f\x7f-\x9f\ud800-\udfff{INVISIBLE}]")
+
+
+def emit(line: str = "") -> None:
+    """Lines of data: all data goes through here, so nothing in it steers a terminal."""
+    sys.stdout.write("\n".join(map(clean, line.split("\n"))) + "\n")
+
+
+def emit_json(document: Any, *, line: bool = False) -> None:
+    """A JSON document: indented on a terminal, in one line in a pipe, or where ``line`` says so."""
+    import orjson
+
+    pretty = sys.stdout.isatty() and not line
+    text = orjson.dumps(document, option=orjson.OPT_INDENT_2 if pretty else 0).decode()
+    sys.stdout.write(_json_escaped(text) + "\n")
+    if line:
+        sys.stdout.flush()
+
+
+def emit_json_list(
+    head: Mapping[str, Any], name: str, items: Iterable[Any], tail: Mapping[str, Any] | None = None
+) -> None:
+    """Write the document ``{**head, name: [*items], **tail}`` item by item; none is kept.
+
+    ``tail`` is read after the last item, so what makes the items may fill it. Nothing is written if there is no
+    telling the first item.
+    """
+    import orjson
+
+    pretty = sys.stdout.isatty()
+    option, first, more = (orjson.OPT_INDENT_2, "\n    ", ",\n    ") if pretty else (0, "", ",")
+    empty = orjson.dumps({**head, name: []}, option=option).decode()
+    begin = empty[: empty.rindex("[") + 1]
+    items = _begun(items)
+    sys.stdout.write(_json_escaped(begin))
+    between, end = first, ""
+    with _cut_off("\n"):
+        for item in items:
+            text = _json_escaped(orjson.dumps(item, option=option).decode())
+            sys.stdout.write(between + (text.replace("\n", "\n    ") if pretty else text))
+            between, end = more, "\n  " if pretty else ""
+    rest = orjson.dumps({name: [], **(tail or {})}, option=option).decode()
+    sys.stdout.write(_json_escaped(f"{end}{rest[rest.index('[') + 1 :]}\n"))
+
+
+def _begun(items: Iterable[_T]) -> Iterator[_T]:
+    """The same items, the first of them told already: what keeps it from being told is raised here."""
+    items = iter(items)
+    return chain(list(islice(items, 1)), items)
+
+
+@contextmanager
+def _cut_off(end: str) -> Iterator[None]:
+    """Where an error comes in the middle of a list, end its line by ``end`` and say that it is not whole."""
+    try:
+        yield
+    except OSError:  # nothing can be written, or nobody reads
+        raise
+    except Exception:
+        sys.stdout.write(end)
+        warn("the list is not whole: the error below ended it")
+        raise
+
+
+def _json_escaped(text: str) -> str:
+    """The same JSON, with the characters that ``clean`` escapes as JSON escapes them: lossless."""
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return _steering().sub(lambda match: match[0] if match[0] == "\n" else _json_escape(match[0]), text)
+
+
+def _json_escape(character: str) -> str:
+    units = character.encode("utf-16-be").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+def counted(number: int, noun: str) -> str:
+    """A number and what it counts.
+
+    >>> counted(1, "entry"), counted(2, "entry"), counted(0, "record")
+    ('1 entry', '2 entries', '0 records')
+    """
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"
+
+
+def fitted(text: str) -> str:
+    """``clean(text)``, cut where a terminal ends; whole in a pipe."""
+    line = clean(text)
+    if not sys.stdout.isatty():
+        return line
+    from shutil import get_terminal_size
+
+    width = get_terminal_size().columns
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def is_abandoned(stream: TextIO) -> bool:
+    """Whether the other end of a pipe was closed: without this, who follows would write into it at the next entry."""
+    import select
+
+    if not hasattr(select, "poll"):  # Windows: the next write fails, which ends the command too
+        return False
+    watch = select.poll()
+    try:
+        watch.register(stream, 0)
+        return any(event & select.POLLERR for _, event in watch.poll(0))
+    except (OSError, ValueError):  # no file at all: a test's buffer
+        return False
+
+
+def emit_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> int:
+    """Write a table, with colour and fitted to a terminal, whole in a pipe. Return how many rows there were.
+
+    Rows are taken and written a page at a time, so a long table takes no more memory than a short one. Its columns are
+    as wide as what was written so far needs. Nothing is written where there is no row.
+    """
+    write = _emit_rich if sys.stdout.isatty() else _emit_plain
+    widths = [len(column.title) for column in columns]
+    count, rows = 0, _begun(rows)
+    with _cut_off(""):
+        for page in _pages(rows):
+            widths = [max(width, *map(len, cells)) for width, *cells in zip(widths, *page, strict=True)]
+            write(columns, page, widths, not count)
+            count += len(page)
+    return count
+
+
+def _pages(rows: Iterable[Sequence[object]]) -> Iterator[list[list[str]]]:
+    """The rows as they are shown, some hundred or a million characters at a time."""
+    page: list[list[str]] = []
+    size = 0
+    for row in rows:
+        page.append([clean(cell) for cell in row])
+        size += sum(map(len, page[-1]))
+        if len(page) == _PAGE_ROWS or size > _PAGE_CHARACTERS:
+            yield page
+            page, size = [], 0
+    if page:
+        yield page
+
+
+def _emit_plain(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], widths: Sequence[int], has_titles: bool
+) -> None:
+    titles = [[column.title for column in columns]] if has_titles else []
+    emit("\n".join(_line(columns, row, widths) for row in [*titles, *rows]))
+
+
+def aligned(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> list[str]:
+    """The table as plain lines, the titles first.
+
+    >>> aligned([Column("process"), Column("seq", right=True)], [["case-17", 4]])
+    ['process  seq', 'case-17    4']
+    """
+    cells = [[column.title for column in columns], *([clean(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[index]) for row in cells) for index in range(len(columns))]
+    return [_line(columns, row, widths) for row in cells]
+
+
+def _line(columns: Sequence[Column], row: Sequence[str], widths: Sequence[int]) -> str:
+    return _GAP.join(
+        cell.rjust(width) if column.right else cell.ljust(width)
+        for column, cell, width in zip(columns, row, widths, strict=True)
+    ).rstrip()
+
+
+def say(message: str) -> None:
+    """Talk: one line on stderr, never data; what others wrote of it cannot steer a terminal."""
+    _talk(clean(message))
+
+
+def _talk(message: str) -> None:
+    sys.stdout.flush()  # in a terminal and in 2>&1 alike, talk stands where it was said
+    sys.stderr.write(message + "\n")
+    sys.stderr.flush()
+
+
+def warn(message: str) -> None:
+    """Talk about something that is not as it should be."""
+    _talk(f"{_tinted('warning:', '33')} {clean(message)}")
+
+
+def fail(message: str) -> None:
+    """The one line of an error; the tail of a log in it keeps its lines."""
+    _talk(f"{_tinted('error:', '31')} {chr(10).join(map(clean, message.splitlines()))}")
+
+
+def _tinted(word: str, colour: str) -> str:
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stderr.isatty()
+    return word if plain else f"\x1b[1;{colour}m{word}\x1b[0m"
+
+
+def _emit_rich(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], widths: Sequence[int], has_titles: bool
+) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False, show_header=has_titles)
+    for column, width in zip(columns, widths, strict=True):
+        gives_way = column.cut or column.wraps
+        table.add_column(
+            column.title,
+            justify="right" if column.right else "left",
+            no_wrap=not gives_way,
+            min_width=None if gives_way or has_titles else width,
+        )
+    for row in rows:
+        cells = zip(columns, row, strict=True)
+        table.add_row(
+            *(Text(cell, _style(cell), no_wrap=not column.wraps, overflow="ellipsis") for column, cell in cells)
+        )
+    Console().print(table)
+
+
+def _style(cell: str) -> str:
+    return _STYLES.get(cell, "")
+
+
+_STYLES = {
+    "ok": "green",
+    "yes": "green",
+    "running": "green",
+    "warning": "yellow",
+    "suspended": "yellow",
+    "awaiting": "yellow",
+    "error": "red",
+    "no": "red",
+    "failed": "red",
+    "degraded": "red",
+}

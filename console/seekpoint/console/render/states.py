@@ -1,0 +1,296 @@
+"""Processes as they are shown: plain data for ``--json``, rows and lines for people. Pure."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from seekpoint.console.render.output import Column, counted
+from seekpoint.schemas.bodies.entry import id_text
+from seekpoint.schemas.errors import FoldUnavailable
+from seekpoint.schemas.folds import registered
+from seekpoint.schemas.state.state import COUNTERS, State
+from seekpoint.schemas.values.json_values import dump
+
+if TYPE_CHECKING:
+    from seekpoint.consumers.recovery.recovery_report import Recovered, Report
+    from seekpoint.consumers.view.view_store import Summary
+
+__all__ = [
+    "PROCESS_COLUMNS",
+    "WIDE_PROCESS_COLUMNS",
+    "process_facts",
+    "process_row",
+    "report_lines",
+    "state_facts",
+    "state_lines",
+    "summary_facts",
+    "wide_process_row",
+]
+
+PROCESS_COLUMNS = (
+    Column("process"),
+    Column("lifecycle"),
+    Column("owner", cut=True),
+    Column("owned for", right=True),
+    Column("seq", right=True),
+    Column("last entry", cut=True),
+)
+WIDE_PROCESS_COLUMNS = (
+    *PROCESS_COLUMNS,
+    Column("epoch", right=True),
+    Column("mailbox", right=True),
+    Column("newest offset", right=True),
+    Column("behind", right=True),
+)
+
+
+def process_facts(process_id: str, partition: int, state: State) -> dict[str, Any]:
+    """One process in a few words: an object of ``seekpoint ps --json``."""
+    return {
+        "process_id": process_id,
+        "lifecycle": str(state.lifecycle),
+        "owner_node": state.owner_node,
+        "owned_since": claimed_at(state.owner),
+        "epoch": state.epoch,
+        "seq": state.seq,
+        "mailbox": len(state.mailbox),
+        "last_kind": state.last_kind,
+        "degraded": None if state.degraded is None else asdict(state.degraded),
+        "finished": state.finished,
+        "partition": partition,
+        "offset": state.offset,
+    }
+
+
+def process_row(facts: Mapping[str, Any]) -> list[object]:
+    """Make the row of ``PROCESS_COLUMNS`` from the facts of a process."""
+    special = "degraded" if facts["degraded"] else "finished" if facts["finished"] else None
+    return [
+        facts["process_id"],
+        special or facts["lifecycle"],
+        facts["owner_node"] or "-",
+        "-" if facts["owned_since"] is None else _span(time.time() - facts["owned_since"]),
+        facts["seq"],
+        facts["last_kind"] or "-",
+    ]
+
+
+def wide_process_row(facts: Mapping[str, Any]) -> list[object]:
+    """Make the row of ``WIDE_PROCESS_COLUMNS`` from the facts of a process."""
+    mailbox = "-" if facts["mailbox"] is None else facts["mailbox"]
+    return [*process_row(facts), facts["epoch"], mailbox, facts["offset"], facts.get("behind", 0)]
+
+
+def summary_facts(summary: Summary, behind: int) -> dict[str, Any]:
+    """The same as ``process_facts`` by the view, which is ``behind`` the log by so many offsets of the partition.
+
+    Its list has no mailboxes.
+    """
+    return {
+        "process_id": summary.process_id,
+        "lifecycle": str(summary.lifecycle),
+        "owner_node": summary.owner_node,
+        "owned_since": claimed_at(summary.owner),
+        "epoch": summary.epoch,
+        "seq": summary.seq,
+        "mailbox": None,
+        "last_kind": summary.last_kind,
+        "degraded": None if summary.degraded is None else {"reason": summary.degraded},
+        "finished": summary.finished,
+        "partition": summary.partition,
+        "offset": summary.offset,
+        "behind": behind,
+    }
+
+
+def claimed_at(claim_id: bytes | None) -> float | None:
+    """When a claim was made, by its owner's clock, in seconds since 1970: an id of version 7 begins with its time."""
+    return None if claim_id is None else int.from_bytes(claim_id[:6], "big") / 1000
+
+
+def _span(seconds: float) -> str:
+    """A span of time in its largest unit.
+
+    >>> _span(75), _span(0.4), _span(200_000)
+    ('1 min', '0 s', '2 d')
+    """
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"
+
+
+def state_facts(process_id: str, found: Recovered) -> dict[str, Any]:
+    """All of a state, and the report of its recovery: what ``seekpoint state --json`` prints."""
+    state = found.state
+    return {
+        "process_id": process_id,
+        "lifecycle": str(state.lifecycle),
+        "finished": state.finished,
+        "content_dropped": state.content_dropped,
+        "failure": state.failure and asdict(state.failure),
+        "result": None if state.result_json is None else orjson.loads(state.result_json),
+        "seq": state.seq,
+        "epoch": state.epoch,
+        "owner": id_text(state.owner),
+        "owner_node": state.owner_node,
+        "offset": state.offset,
+        "first_offset": state.first_offset,
+        "last_kind": state.last_kind,
+        "context": _context(state),
+        "conversation": _conversation(state),
+        "invocations": state.invocations,
+        "invocation": state.invocation
+        and {
+            "trigger": state.invocation.trigger,
+            "payload": orjson.loads(state.invocation.payload_json),
+            "started": state.invocation.started,
+        },
+        "mailbox": _mailbox(state),
+        "lineage": asdict(state.lineage),
+        "in_doubt": list(state.in_doubt),
+        "first_in_doubt": state.first_in_doubt,
+        "waits_for": {key: call.kind for key, call in state.waits_for.items()},
+        "folds": {name: _folded(state, name) for name in sorted({*state.folds, *registered()})},
+        "degraded": None if state.degraded is None else asdict(state.degraded),
+        "counters": {name: getattr(state, name) for name in COUNTERS},
+        "hash": state.hash,
+        "content_hash": state.content_hash,
+        "report": found.report.to_dict(),
+    }
+
+
+def state_lines(facts: Mapping[str, Any]) -> list[str]:
+    """What ``state_facts`` says, for people."""
+    lines = [_headline(facts), *_noticed(facts)]
+    if facts["finished"]:
+        lines += ["", f"result  {_text(facts['result'])}"]
+    lines += _section("context", [f"{key} = {_text(value)}" for key, value in facts["context"].items()])
+    lines += _section("conversation", [_said(message) for message in facts["conversation"]])
+    lines += _section("folds", [f"{name} = {_fold_text(one)}" for name, one in facts["folds"].items()])
+    lines += _section("mailbox", [_mail(item) for item in facts["mailbox"]])
+    return lines
+
+
+def report_lines(report: Report, state: State) -> list[str]:
+    """A recovery's report, a fact a line."""
+    facts = {
+        "tier": report.tier,
+        "seek point": report.seek_point,
+        "log": f"{report.log_start} to {report.log_end}",
+        "scanned": f"{counted(report.entries_scanned, 'entry')}, {report.bytes / 1000:,.1f} kB",
+        "applied": counted(report.entries_applied, "entry"),
+        "took": f"{report.duration_s * 1000:,.1f} ms",
+        "last kind": report.last_kind or "none",
+        "hash": state.hash,
+    }
+    if report.first_in_doubt is not None:
+        facts["in doubt"] = report.first_in_doubt
+    if report.poison:
+        facts["poison"] = f"{counted(report.poison, 'record')}: seekpoint dlq ls"
+    if report.hidden:
+        facts["hidden"] = f"{counted(report.hidden, 'offset')} behind {report.log_end}"
+    notes = [f"note        {note}" for note in report.notes]
+    return [f"{name:<12}{value}" for name, value in facts.items()] + notes
+
+
+def _folded(state: State, name: str) -> dict[str, Any]:
+    """What a fold makes of it, or why that cannot be told here; a fold of others is shown as it is kept."""
+    kept = state.folds.get(name)
+    if name not in registered() and kept is not None:
+        why = f"not registered here; as of {kept.customs} of {state.customs} custom entries"
+        return {"version": kept.version, "value": orjson.loads(kept.value_json), "problem": why}
+    version = registered()[name].version
+    try:
+        return {"version": version, "value": orjson.loads(dump(state.folded(name))), "problem": None}
+    except FoldUnavailable as exc:
+        return {"version": version, "value": None, "problem": exc.message}
+
+
+def _fold_text(fold: Mapping[str, Any]) -> str:
+    if fold["problem"] is None:
+        return _text(fold["value"])
+    return f"({fold['problem']})" if fold["value"] is None else f"{_text(fold['value'])} ({fold['problem']})"
+
+
+def _context(state: State) -> dict[str, Any]:
+    return {key: orjson.loads(text) for key, text in sorted(state.values_json.items())}
+
+
+def _conversation(state: State) -> list[dict[str, Any]]:
+    names = ("role", "content", "tool_calls", "tool_call_id", "name")
+    # A value is shown as the JSON text it is in the journal: what JSON has no word for stays a tagged object.
+    return [{name: orjson.loads(dump(getattr(said, name))) for name in names} for said in state.conversation]
+
+
+def _mailbox(state: State) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": id_text(item.id),
+            "kind": item.kind,
+            "name": item.name,
+            "payload": orjson.loads(item.payload_json),
+            "actor": item.actor,
+        }
+        for item in state.mailbox.values()
+    ]
+
+
+def _headline(facts: Mapping[str, Any]) -> str:
+    owner = f"owned by {facts['owner_node']}" if facts["owner"] else "owned by nobody"
+    condition = "finished" if facts["finished"] else owner
+    return (
+        f"{facts['process_id']}: {facts['lifecycle']}, {condition}, seq {facts['seq']}, epoch {facts['epoch']}, "
+        f"offset {facts['offset']}, last kind {facts['last_kind'] or 'none'}"
+    )
+
+
+def _noticed(facts: Mapping[str, Any]) -> list[str]:
+    lines = []
+    if facts["content_dropped"]:
+        past = f"seekpoint state {facts['process_id']} --at-seq {facts['seq'] - 1}"
+        lines.append(
+            f"content dropped: the journal has its context, conversation and calls while it is not trimmed: {past}"
+        )
+    if (failure := facts["failure"]) and not facts["finished"]:
+        lines.append(f"last error, at seq {failure['seq']}: {failure['type']}: {failure['message']}")
+        lines += [f"  {failure['where']}"] if failure["where"] else []
+    if degraded := facts["degraded"]:
+        seqs = f"expected seq {degraded['expected_seq']}, found {degraded['found_seq']}"
+        lines.append(f"degraded: {degraded['reason']} ({', '.join(filter(None, (seqs, degraded['detail'])))})")
+    if facts["in_doubt"]:
+        others = f" and {len(facts['in_doubt']) - 1} more" if len(facts["in_doubt"]) > 1 else ""
+        lines.append(f"in doubt: {facts['first_in_doubt']}{others}, without an outcome: a resume goes on there")
+    if waits := facts["waits_for"]:
+        lines.append(f"waits for: {', '.join(f'{kind} {key}' for key, kind in waits.items())}")
+    counted = [f"{count} {name.replace('_', ' ')}" for name, count in facts["counters"].items() if count]
+    if counted:
+        lines.append(f"noticed: {', '.join(counted)}")
+    return lines
+
+
+def _section(title: str, lines: list[str]) -> list[str]:
+    return ["", title, *(f"  {line}" for line in lines)] if lines else []
+
+
+def _said(message: Mapping[str, Any]) -> str:
+    content = message["content"]
+    parts = [] if content is None else [content if isinstance(content, str) else _text(content)]
+    parts += [f"calls {_text(message['tool_calls'])}"] if message["tool_calls"] else []
+    parts += [f"(for {message['tool_call_id']})"] if message["tool_call_id"] else []
+    who = f"{message['role']} {message['name']}" if message["name"] else message["role"]
+    return f"{who}: {' '.join(parts)}"
+
+
+def _mail(item: Mapping[str, Any]) -> str:
+    sender = f" from {item['actor']}" if item["actor"] else ""
+    return f"{item['kind']} {item['name']}{sender}: {_text(item['payload'])}"
+
+
+def _text(value: Any) -> str:
+    return orjson.dumps(value).decode()

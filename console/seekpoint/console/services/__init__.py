@@ -1,0 +1,1 @@
+"""What the services behind ``seekpoint serve`` and ``seekpoint doctor`` do."""

@@ -1,0 +1,171 @@
+"""``/healthz`` and ``/metrics`` of a service, on a port of its own, from the standard library's server.
+
+Whoever reaches the port may not keep the service from its work: a request has few bytes and little time, and of more
+connections than there is room for the oldest is closed, so that a probe is answered beside clients that only wait.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any, Protocol
+
+from seekpoint.console.render.output import say
+from seekpoint.schemas.errors import InvalidSetting
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+__all__ = ["HealthPort", "Wellbeing"]
+
+
+_REQUEST_TIMEOUT_S = 5.0
+_REQUEST_BYTES_MAX = 16_384
+_CONNECTIONS_MAX = 32
+
+
+class Wellbeing(Protocol):
+    """What is asked of a service's health: whether it is well, what waits, and for how long nothing was done."""
+
+    @property
+    def is_well(self) -> bool: ...
+
+    @property
+    def lag(self) -> int | None: ...
+
+    @property
+    def stalled_s(self) -> float: ...
+
+
+class HealthPort:
+    """``with HealthPort(host, port, health, families)``: 200 while ``health`` is well, else 503; both with JSON.
+
+    ``families`` gives the metrics as of now. Port 0 takes any that is free; ``port`` says which. Raises
+    ``InvalidSetting`` if it is taken.
+    """
+
+    def __init__(self, host: str, port: int, health: Wellbeing, families: Callable[[], Iterable[Metric]]) -> None:
+        from prometheus_client import CollectorRegistry, generate_latest  # 140 ms
+
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(_MetricsCollector(families))
+        pages: dict[str, Callable[[], tuple[int, str, bytes]]] = {
+            "/healthz": lambda: _healthz(health),
+            "/metrics": lambda: (200, "text/plain; version=0.0.4; charset=utf-8", generate_latest(registry)),
+        }
+        try:
+            self._server = _Server((host, port), _handler(pages))
+        except (OSError, OverflowError) as exc:
+            raise InvalidSetting(f"the health port cannot be used: {exc}", hint="choose another --health-port") from exc
+        self.host, self.port = host, int(self._server.server_address[1])
+
+    def __enter__(self) -> HealthPort:
+        threading.Thread(target=self._server.serve_forever, args=(0.1,), name="health-port", daemon=True).start()
+        say(f"health on http://{self.host}:{self.port}/healthz, metrics on /metrics")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def _healthz(health: Wellbeing) -> tuple[int, str, bytes]:
+    well = health.is_well
+    facts = {"ok": well, "lag": health.lag, "stalled_s": round(health.stalled_s, 3)}
+    return 200 if well else 503, "application/json", json.dumps(facts).encode()
+
+
+class _MetricsCollector:
+    """What prometheus-client calls at each scrape."""
+
+    def __init__(self, families: Callable[[], Iterable[Metric]]) -> None:
+        self.collect = families
+
+
+class _Server(ThreadingHTTPServer):
+    """A thread a connection, and a bound on both."""
+
+    daemon_threads = True
+    request_queue_size = 128  # of connections that wait: a probe among many must not be told to come again
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self._connections: dict[socket.socket, None] = {}  # in the order they came
+        self._lock = threading.Lock()
+        super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            self._connections[request] = None
+            oldest = next(iter(self._connections)) if len(self._connections) > _CONNECTIONS_MAX else None
+            if oldest is not None:
+                del self._connections[oldest]
+        if oldest is not None:
+            _cut_off(oldest)  # its thread reads the end, and closes it
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._connections.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that goes away is no news; anything else is a defect and is shown."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+
+def _cut_off(connection: socket.socket) -> None:
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError:  # it went away by itself
+        return
+
+
+class _Request(io.RawIOBase):
+    """What a client sends, until its time is over or it has sent too much: then ``TimeoutError``, which ends it."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._deadline = time.monotonic() + _REQUEST_TIMEOUT_S
+        self._left = _REQUEST_BYTES_MAX
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left_s = self._deadline - time.monotonic()
+        if left_s <= 0 or self._left <= 0:
+            raise TimeoutError("the request takes too long, or is too large")
+        self._connection.settimeout(left_s)
+        count = self._connection.recv_into(memoryview(buffer)[: self._left])
+        self._left -= count
+        return count
+
+
+def _handler(pages: dict[str, Callable[[], tuple[int, str, bytes]]]) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def setup(self) -> None:
+            super().setup()
+            self.rfile.close()
+            self.rfile = io.BufferedReader(_Request(self.connection))
+
+        def do_GET(self) -> None:
+            page = pages.get(self.path.partition("?")[0])
+            code, kind, body = (404, "text/plain", b"/healthz or /metrics\n") if page is None else page()
+            self.connection.settimeout(_REQUEST_TIMEOUT_S)  # for all of the answer
+            self.send_response(code)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """A probe every few seconds is no news."""
+
+    return Handler

@@ -1,0 +1,92 @@
+"""A projector's health, as progress of each of its partitions, and its metrics. Pure, but for the clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from seekpoint.consumers.projector.progress_health import STALL_MAX_S, ProgressHealth
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+    from seekpoint.consumers.projector.projector_loop import Lag
+
+__all__ = ["ProjectorHealth", "projector_families"]
+
+_MOVED_S = 1.0
+
+
+class ProjectorHealth:
+    """Well, unless a partition's lag stands and nothing of it was applied for ``stall_max_s``, or the loop stands.
+
+    ``look`` is to be called every second or so with what ``Projector.lag()`` gives.
+    """
+
+    def __init__(self, stall_max_s: float = STALL_MAX_S, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stall_max_s = stall_max_s
+        self._clock = clock
+        self._loop = ProgressHealth(stall_max_s, clock)
+        self._partitions: dict[int, ProgressHealth] = {}
+        self._applied_at: dict[int, float] = {}
+        self.lags: Mapping[int, Lag] | None = None
+        """As of the last look; None before the first."""
+
+    def look(self, lags: Mapping[int, Lag]) -> None:
+        """Each turn of the projector's loop makes a new mapping: the same one again means that it stands."""
+        if lags is self.lags:
+            return
+        self._loop.progress()
+        self.lags = lags
+        self._partitions = {
+            partition: self._partitions.get(partition) or ProgressHealth(self._stall_max_s, self._clock)
+            for partition in lags
+        }
+        for partition, lag in lags.items():
+            health = self._partitions[partition]
+            health.observe(lag.entries)
+            applied_at = self._clock() - lag.idle_s
+            if applied_at > self._applied_at.get(partition, float("-inf")) + _MOVED_S:
+                self._applied_at[partition] = applied_at
+                if lag.idle_s <= _MOVED_S:
+                    health.progress()
+
+    @property
+    def lag(self) -> int | None:
+        """Offsets of all its partitions that are not projected; None before the first look."""
+        return None if self.lags is None else sum(lag.entries for lag in self.lags.values())
+
+    @property
+    def stalled_s(self) -> float:
+        """The longest that anything stands."""
+        return max(health.stalled_s for health in (self._loop, *self._partitions.values()))
+
+    @property
+    def is_well(self) -> bool:
+        """False once something stands too long."""
+        return self.stalled_s <= self._stall_max_s
+
+
+def projector_families(health: ProjectorHealth) -> Iterator[Metric]:
+    """The metrics of a projector, by partition. Never a process id in a label: too many, and private."""
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    lags, name = health.lags or {}, "seekpoint_projector"
+    entries = GaugeMetricFamily(f"{name}_lag_entries", "Offsets that are not projected yet.", labels=["partition"])
+    seconds = GaugeMetricFamily(
+        f"{name}_lag_seconds", "Age of the newest projected entry, if some are missing.", labels=["partition"]
+    )
+    idle = GaugeMetricFamily(f"{name}_idle_seconds", "Since something was projected.", labels=["partition"])
+    for partition, lag in sorted(lags.items()):
+        entries.add_metric([str(partition)], lag.entries)
+        seconds.add_metric([str(partition)], lag.seconds)
+        idle.add_metric([str(partition)], lag.idle_s)
+    yield from (entries, seconds, idle)
+    yield GaugeMetricFamily(f"{name}_partitions", "Partitions this projector has.", len(lags))
+    stopped = sum(lag.stopped is not None for lag in lags.values())
+    yield GaugeMetricFamily(f"{name}_stopped_partitions", "Partitions that a person has to look at.", stopped)
+    damages = sum(lag.damages for lag in lags.values())
+    text = "States that the view had otherwise than checkpoint and log say; they were made anew."
+    yield CounterMetricFamily(f"{name}_damaged_states", text, damages)
+    yield GaugeMetricFamily(f"{name}_stalled_seconds", "Work waited and none was done.", health.stalled_s)

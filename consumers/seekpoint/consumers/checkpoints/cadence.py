@@ -1,0 +1,68 @@
+"""When a checkpoint is due. Pure."""
+
+from __future__ import annotations
+
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.state.lifecycle import Lifecycle
+from seekpoint.schemas.state.state import Draft
+
+__all__ = ["CHECKPOINT_REQUEST", "Cadence", "Dirty", "asks_for_checkpoint"]
+
+CHECKPOINT_REQUEST = "seekpoint.checkpoint"
+"""The kind of a custom entry that asks for a checkpoint of its process."""
+
+_HEAD_BYTES = 1_000
+"""About what a checkpoint has besides its content."""
+
+
+@dataclass(slots=True)
+class Dirty:
+    """A process whose checkpoint is behind."""
+
+    first: int
+    """Its first unsaved entry: no floor may be above it."""
+    last: int
+    """The newest entry that was folded into the view."""
+    since_s: float
+    """When it became dirty, by the projector's clock."""
+    bytes: int = 0
+    """Of the entries since."""
+    state_bytes: int = 0
+    is_urgent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cadence:
+    """When a checkpoint is written: an urgent one at once, others by bytes or by age."""
+
+    bytes_min: int = 16_384
+    """Entries of fewer bytes wait for their age, however small the snapshot is."""
+    age_max_s: float = 30.0
+    after_invocation: bool = False
+    batch_max: int = 2_000
+    """Checkpoints in one transaction and partition."""
+    batch_bytes_max: int = 16_777_216
+
+    @classmethod
+    def of(cls, settings: Settings) -> Cadence:
+        """The cadence that ``settings`` ask for."""
+        return cls(
+            bytes_min=settings.checkpoint_bytes_min,
+            age_max_s=settings.checkpoint_age_max_s,
+            after_invocation=settings.checkpoint_after_invocation,
+        )
+
+    def is_ripe(self, dirty: Dirty) -> bool:
+        """Whether a checkpoint should be written however young it is: its tail outweighs it, or it was asked for."""
+        return dirty.is_urgent or dirty.bytes > max(self.bytes_min, dirty.state_bytes + _HEAD_BYTES)
+
+
+def asks_for_checkpoint(body: b.Body, draft: Draft, after_invocation: bool) -> bool:
+    """Whether the applied ``body`` leaves its process where somebody is likely to recover it."""
+    if isinstance(body, b.LifecycleChanged):
+        return draft.lifecycle is Lifecycle.SUSPENDED
+    if isinstance(body, b.Custom):
+        return body.kind == CHECKPOINT_REQUEST
+    return isinstance(body, b.Released | b.Finished) or (after_invocation and isinstance(body, b.InvocationEnded))

@@ -1,0 +1,1 @@
+"""Heartbeats: what nodes say about themselves, and which of them are dead."""

@@ -1,0 +1,115 @@
+"""A heartbeat, in records: one, or a head and pages of claims, so that no number of open processes is too large for it.
+
+A page is named by how many there are: when they are dealt anew the old ones stay readable until the head names the new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import orjson
+
+from seekpoint.consumers.heartbeats.host import HostProcess
+from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.errors import JournalMismatch
+
+__all__ = ["CLAIMS_A_PAGE", "Heartbeat", "joined", "paged"]
+
+CLAIMS_A_PAGE = 1_000
+"""As JSON some 34 kB: what is written again for one claim more."""
+
+
+_PAGES_MAX = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """What a node says: that it lives (``beat`` rises), since when (``boot_id``), and which claims it holds open."""
+
+    node_id: str
+    boot_id: str
+    claim_ids: tuple[bytes, ...]
+    beat: int
+    pages: int = 0
+    """Of a head: in how many records of their own its claims are."""
+    process: HostProcess | None = None
+    """What it runs in; None where its system does not tell."""
+
+    def to_bytes(self, *, pages: int = 0) -> bytes:
+        """As JSON, claim ids in hex; the head of ``pages`` names none."""
+        raw: dict[str, object] = {"node_id": self.node_id, "boot_id": self.boot_id, "beat": self.beat}
+        if (one := self.process) is not None:
+            raw["process"] = [one.host, one.namespaces, one.pid, one.started]
+        if pages:
+            return orjson.dumps({**raw, "claim_ids": [], "pages": pages})
+        return orjson.dumps({**raw, "claim_ids": [claim.hex() for claim in self.claim_ids]})
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Heartbeat:
+        """The heartbeat in ``data``. Raises ``JournalMismatch`` if it is none."""
+        try:
+            raw = orjson.loads(data)
+            claims = tuple(map(bytes.fromhex, raw["claim_ids"]))
+            pages = min(int(raw.get("pages", 0)), _PAGES_MAX)
+            process = _process(raw.get("process"))
+            return cls(str(raw["node_id"]), str(raw["boot_id"]), claims, int(raw["beat"]), pages, process)
+        except (ValueError, TypeError, KeyError, AttributeError) as exc:
+            raise JournalMismatch("bytes that are no heartbeat", found=data[:80]) from exc
+
+
+def _process(raw: object) -> HostProcess | None:
+    if not isinstance(raw, list) or [type(part) for part in raw] != [str, str, int, int] or raw[2] <= 0:
+        return None
+    return HostProcess(*raw)
+
+
+def paged(heartbeat: Heartbeat) -> tuple[bytes, dict[bytes, bytes]]:
+    """The value of the head, and the pages by key: write these first. A claim stays in its page while others come and
+    go, so most pages do not change from beat to beat."""
+    claims = heartbeat.claim_ids
+    if len(claims) <= CLAIMS_A_PAGE:
+        return heartbeat.to_bytes(), {}
+    count = 1 << (2 * len(claims) // CLAIMS_A_PAGE).bit_length()
+    dealt: list[list[bytes]] = [[] for _ in range(count)]
+    for claim in claims:
+        dealt[int.from_bytes(claim[-4:], "big") % count].append(claim)
+    pages = {_key(heartbeat.node_id, count, at): _page(heartbeat.boot_id, each) for at, each in enumerate(dealt)}
+    return heartbeat.to_bytes(pages=count), pages
+
+
+def joined(items: Mapping[bytes, bytes]) -> dict[str, Heartbeat]:
+    """The heartbeats that these records are, by node. What is none (a newer node's) counts as none."""
+    found = {}
+    for key, data in items.items():
+        if b"\0" in key:
+            continue
+        try:
+            heartbeat = Heartbeat.from_bytes(data)
+            count = heartbeat.pages
+            pages = [_claims(items.get(_key(heartbeat.node_id, count, at)), heartbeat) for at in range(count)]
+        except JournalMismatch:
+            continue
+        if pages:
+            whole = tuple(claim for page in pages for claim in page)
+            heartbeat = replace(heartbeat, claim_ids=whole, pages=0)
+        found[heartbeat.node_id] = heartbeat
+    return found
+
+
+def _key(node_id: str, count: int, at: int) -> bytes:
+    return f"{node_id}\0{count}\0{at}".encode()
+
+
+def _page(boot_id: str, claims: Sequence[bytes]) -> bytes:
+    return orjson.dumps({"boot_id": boot_id, "claim_ids": [claim.hex() for claim in sorted(claims)]})
+
+
+def _claims(page: bytes | None, heartbeat: Heartbeat) -> list[bytes]:
+    if page is None:
+        return []
+    try:
+        raw = orjson.loads(page)
+        return list(map(bytes.fromhex, raw["claim_ids"])) if raw["boot_id"] == heartbeat.boot_id else []
+    except (ValueError, TypeError, KeyError) as exc:
+        raise JournalMismatch("bytes that are no page of a heartbeat", found=page[:80]) from exc

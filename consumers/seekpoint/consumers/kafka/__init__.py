@@ -1,0 +1,1 @@
+"""The log on Kafka, read side: clients, consumers, transactions and error translation."""

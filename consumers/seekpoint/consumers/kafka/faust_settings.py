@@ -1,0 +1,101 @@
+"""The settings of a Faust app, from ours: where Kafka is, who we are there, and what guarantees need.
+
+Faust's client is aiokafka: of librdkafka's settings those for TLS and for SASL by name and password carry over; others
+say nothing to it and stay with the clients that know them.
+"""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING, Any
+
+from seekpoint.schemas.config.limits import Limits
+from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.errors import InvalidSetting
+
+if TYPE_CHECKING:
+    from faust.types.auth import CredentialsT
+
+__all__ = ["faust_config"]
+
+_RECORD_OVERHEAD_BYTES = 65_536
+_SESSION_MIN_S = 6.0
+"""What brokers accept at least, unless they were told otherwise (``group.min.session.timeout.ms``)."""
+_REQUEST_TIMEOUT_S = 30.0
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+def faust_config(settings: Settings, limits: Limits) -> dict[str, Any]:
+    """The keyword settings of ``faust.App``, all but its id and its data folder.
+
+    With a ``node_id`` the worker is a static member of the group: restarted, it goes on at once where it stopped.
+    """
+    session_s = max(_SESSION_MIN_S, settings.owner_timeout_s)
+    config: dict[str, Any] = {
+        "broker": [f"kafka://{server}" for server in _servers(settings.bootstrap_servers)],
+        "store": "memory://",
+        "web_enabled": False,
+        "autodiscover": False,
+        "processing_guarantee": "at_least_once",
+        "broker_session_timeout": session_s,
+        "broker_heartbeat_interval": min(settings.heartbeat_interval_s, session_s / 3),
+        "broker_request_timeout": max(_REQUEST_TIMEOUT_S, session_s + 1),
+        "broker_check_crcs": True,
+        # A group that is new starts with the oldest request: nobody has answered that one.
+        "consumer_auto_offset_reset": "earliest",
+        "consumer_max_fetch_size": limits.record_bytes + _RECORD_OVERHEAD_BYTES,
+        "consumer_group_instance_id": settings.node_id,
+        "producer_acks": -1,
+        "producer_linger": 0.0,
+        "producer_max_request_size": limits.record_bytes + _RECORD_OVERHEAD_BYTES,
+        "producer_request_timeout": _REQUEST_TIMEOUT_S,
+        "topic_replication_factor": settings.replication_factor or 1,
+    }
+    credentials = _credentials(settings)
+    if credentials is not None:
+        config["broker_credentials"] = credentials
+    return config
+
+
+def _servers(bootstrap_servers: str) -> list[str]:
+    return [server.strip().rpartition("://")[2] for server in bootstrap_servers.split(",") if server.strip()]
+
+
+def _credentials(settings: Settings) -> CredentialsT | None:
+    """How to be let in; None where everybody is."""
+    given = {**settings.kafka, **settings.kafka_consumer}
+    protocol = given.get("security.protocol", "plaintext").lower()
+    if protocol == "plaintext":
+        return None
+    if protocol not in ("ssl", "sasl_plaintext", "sasl_ssl"):
+        raise InvalidSetting("security.protocol is none that Faust knows", setting="kafka security.protocol")
+    from faust.auth import SASLCredentials, SSLCredentials
+
+    context = _tls(given) if protocol.endswith("ssl") else None
+    if context is not None and protocol == "ssl":
+        return SSLCredentials(context)
+    mechanism = given.get("sasl.mechanism", given.get("sasl.mechanisms", "PLAIN")).upper()
+    if mechanism not in _MECHANISMS:
+        raise InvalidSetting(
+            f"the recovery service signs in by one of {', '.join(_MECHANISMS)}",
+            setting="kafka sasl.mechanism",
+            value=mechanism,
+        )
+    name, password = given.get("sasl.username"), given.get("sasl.password")
+    return SASLCredentials(username=name, password=password, ssl_context=context, mechanism=mechanism)
+
+
+def _tls(given: dict[str, str]) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=given.get("ssl.ca.location"))
+        if "ssl.certificate.location" in given:
+            context.load_cert_chain(
+                given["ssl.certificate.location"], given.get("ssl.key.location"), given.get("ssl.key.password")
+            )
+    except (OSError, ssl.SSLError) as exc:
+        raise InvalidSetting(f"a TLS file cannot be used: {exc}", setting="kafka ssl.*") from exc
+    if given.get("ssl.endpoint.identification.algorithm", "https").lower() == "none":
+        context.check_hostname = False
+    if given.get("enable.ssl.certificate.verification", "true").lower() == "false":
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context

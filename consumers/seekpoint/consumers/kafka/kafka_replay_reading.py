@@ -1,0 +1,115 @@
+"""The source of a replay on a real Kafka, read: one consumer in no group, assigned by hand, that commits nothing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from seekpoint.consumers.kafka.kafka_client import Consumer, TopicPartition
+from seekpoint.consumers.kafka.kafka_errors import END_OF_PARTITION, OUT_OF_RANGE, passes
+from seekpoint.consumers.kafka.kafka_replay_errors import TopicErrors
+from seekpoint.consumers.kafka.kafka_settings import LOGGED
+from seekpoint.consumers.kafka.messages import disorder
+from seekpoint.consumers.staging.replay_ports import OffsetRange
+from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.errors import JournalGap
+from seekpoint.schemas.log.safe_reading import safe
+
+__all__ = ["KafkaReading"]
+
+_logger = logging.getLogger("seekpoint.consumers.kafka.kafka_reader")
+
+_READS: Mapping[str, Any] = {
+    # What waits in the client: so much memory a replay takes, whatever the topic's size.
+    "queued.max.messages.kbytes": 8_192,
+    "queued.min.messages": 10_000,
+    "fetch.max.bytes": 4_194_304,
+    "fetch.queue.backoff.ms": 5,
+    "fetch.wait.max.ms": 100,
+}
+
+
+class KafkaReading:
+    """A ``Reading``: one consumer, assigned by hand."""
+
+    def __init__(self, topic: str, settings: Settings, errors: TopicErrors, stretches: Sequence[OffsetRange]) -> None:
+        self._topic = topic
+        self._errors = errors
+        self._stops = {each.partition: each.stop for each in stretches}
+        self._open = set(self._stops)
+        with errors.ours():
+            mine = {"group.id": "seekpoint-replay"}  # never joined; the client insists on a name
+            self._consumer = Consumer(safe({**_READS, **settings.consumer_config(), **mine, **LOGGED}))
+            self._consumer.assign([TopicPartition(topic, each.partition, each.start) for each in stretches])
+
+    def take(self, records_max: int, timeout_s: float) -> list[Any]:
+        """What came. Raises ``JournalGap`` if the source was trimmed meanwhile."""
+        if not self._open:
+            return []
+        with self._errors.ours():
+            messages: list[Any] = self._consumer.consume(records_max, timeout_s)  # its types say None where none is
+        good = [message for message in messages if message.error() is None]
+        if len(good) < len(messages):
+            self._settle([message for message in messages if message.error() is not None])
+        newest = self._newest(good)
+        ended = [partition for partition, offset in newest.items() if offset >= self._stops[partition] - 1]
+        if ended:
+            stops = self._stops
+            good = [message for message in good if message.offset() < stops[message.partition()]]
+            self._end(ended)
+        return good
+
+    def _newest(self, messages: Sequence[Any]) -> dict[int, int]:
+        """The last offset of each partition. Raises ``LogDamaged`` where they do not rise."""
+        newest: dict[int, int] = {}
+        for message in messages:
+            partition, offset = message.partition(), message.offset()
+            if newest.get(partition, -1) >= offset:
+                raise disorder(self._topic, partition, [message])
+            newest[partition] = offset
+        return newest
+
+    def unfinished(self) -> frozenset[int]:
+        """Those whose stretch was not read to its end."""
+        return frozenset(self._open)
+
+    def hold(self, partition: int) -> None:
+        """Pause it."""
+        if partition in self._open:
+            self._consumer.pause([TopicPartition(self._topic, partition)])
+
+    def release(self, partition: int) -> None:
+        """Resume it."""
+        if partition in self._open:
+            self._consumer.resume([TopicPartition(self._topic, partition)])
+
+    def close(self) -> None:
+        """Give the consumer up."""
+        self._consumer.close()
+
+    def _settle(self, events: Sequence[Any]) -> None:
+        for event in events:
+            error, partition = event.error(), event.partition()
+            name = error.name()
+            if name == END_OF_PARTITION:
+                if event.offset() >= self._stops.get(partition, 0):
+                    self._end([partition])
+            elif name in OUT_OF_RANGE:
+                raise JournalGap(
+                    "the source no longer has what is to be read: it was trimmed meanwhile",
+                    topic=self._topic,
+                    partition=partition,
+                    hint="run the same replay from the offsets that are left",
+                )
+            elif not passes(name):
+                raise self._errors.of(error, partition=partition, offset=event.offset())
+            else:
+                _logger.debug("%s[%s]: %s", self._topic, partition, name)
+
+    def _end(self, partitions: Sequence[int]) -> None:
+        """Nothing more is wanted of these."""
+        ended = [partition for partition in partitions if partition in self._open]
+        self._open.difference_update(ended)
+        if ended:
+            self._consumer.incremental_unassign([TopicPartition(self._topic, one) for one in ended])

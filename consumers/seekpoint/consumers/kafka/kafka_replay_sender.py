@@ -1,0 +1,91 @@
+"""The target of a replay on a real Kafka, written: one idempotent producer that never lets a record expire."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from seekpoint.consumers.kafka.kafka_client import KafkaException, Producer
+from seekpoint.consumers.kafka.kafka_replay_errors import TopicErrors
+from seekpoint.consumers.staging.replay_ports import OnDelivery
+from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.errors import ReplayRefused, SeekpointError
+
+__all__ = ["KafkaSender"]
+
+_logger = logging.getLogger("seekpoint.consumers.kafka.kafka_reader")
+_logger.addFilter(lambda record: "enable.gapless.guarantee" not in record.getMessage())
+
+_WRITER: Mapping[str, Any] = {
+    "enable.idempotence": True,
+    "enable.gapless.guarantee": True,  # a lane without a gap is what a resumed replay rests on
+    "acks": "all",
+    "message.timeout.ms": 0,
+    "message.max.bytes": 16_777_216,  # the topic holds the limit
+    "queue.buffering.max.messages": 20_000,
+    "queue.buffering.max.kbytes": 16_384,
+    "allow.auto.create.topics": False,
+    "logger": _logger,
+}
+_WRITES: Mapping[str, Any] = {"batch.size": 524_288}
+
+
+class KafkaSender:
+    """A ``Sender``: one idempotent producer that never lets a record expire."""
+
+    def __init__(self, topic: str, settings: Settings, errors: TopicErrors, *, linger_ms: float) -> None:
+        self._topic = topic
+        self._errors = errors
+        with errors.ours():
+            config = {**_WRITES, **settings.producer_config(), "linger.ms": linger_ms, **_WRITER}
+            self._producer = Producer(config)
+
+    def produce(
+        self,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int,
+        on_delivery: OnDelivery,
+        timestamp: int,
+        headers: Any,
+    ) -> None:
+        """Hand it to the client. Raises ``BufferError`` if its queue is full."""
+        try:
+            # By position, which is quicker: topic, value, key, partition, callback, its other name, time, headers.
+            self._producer.produce(
+                self._topic, value, key, partition, on_delivery, None, timestamp if timestamp > 0 else 0, headers
+            )
+        except KafkaException as exc:
+            raise self.refusal(exc.args[0]) from exc
+
+    def poll(self, timeout_s: float) -> None:
+        """Tell of deliveries."""
+        try:
+            self._producer.poll(timeout_s)
+        except KafkaException as exc:  # a fatal error is raised here too
+            raise self.refusal(exc.args[0]) from exc
+
+    def flush(self, timeout_s: float) -> int:
+        """Wait for deliveries."""
+        try:
+            return self._producer.flush(timeout_s)
+        except KafkaException as exc:
+            raise self.refusal(exc.args[0]) from exc
+
+    def refusal(self, error: Any) -> SeekpointError:
+        """A client's error as ours."""
+        if error.name() == "INVALID_TIMESTAMP":
+            return ReplayRefused(
+                "the target refuses the time of a record (message.timestamp.before.max.ms, .after.max.ms)",
+                topic=self._topic,
+                hint="raise that setting of the target",
+            )
+        return self._errors.of(error)
+
+    def close(self) -> None:
+        """Drop what is not delivered, at once."""
+        with contextlib.suppress(KafkaException):
+            self._producer.purge(in_queue=True, in_flight=True, blocking=False)
+            self._producer.poll(0)

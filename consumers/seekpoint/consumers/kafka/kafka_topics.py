@@ -1,0 +1,80 @@
+"""Whether the topics there are those of the journal's manifest: ids and partition count, asked beside the reading."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping
+from concurrent.futures import wait
+from typing import Any
+
+from seekpoint.consumers.kafka.kafka_client import KafkaException, TopicCollection
+from seekpoint.consumers.kafka.kafka_errors import GONE, translated
+from seekpoint.consumers.kafka.kafka_pool import KafkaPool
+from seekpoint.schemas.config.settings import TOPICS, Settings
+from seekpoint.schemas.errors import JournalUnavailable
+from seekpoint.schemas.log.manifest import Manifest
+
+__all__ = ["KafkaTopics"]
+
+_CHECK_INTERVAL_S = 1.0
+_BESIDE_S = 1.0
+
+
+class KafkaTopics:
+    """What the topics of one journal are, now."""
+
+    def __init__(self, settings: Settings, pool: KafkaPool) -> None:
+        self._settings = settings
+        self._pool = pool
+        self._checked_at = 0.0
+
+    def describe(self) -> Mapping[str, Any]:
+        """Ask what the topics are; the answers come beside whatever is done meanwhile."""
+        self._checked_at = time.monotonic()
+        with self._pool.ours():
+            names = TopicCollection([self._settings.topic_name(topic) for topic in TOPICS])
+            return self._pool.admin().describe_topics(names, request_timeout=self._settings.start_timeout_s)
+
+    def describe_if_due(self) -> Mapping[str, Any] | None:
+        """The same, at most once a second."""
+        return self.describe() if time.monotonic() - self._checked_at > _CHECK_INTERVAL_S else None
+
+    def found_id(self, topic: str) -> str | None:
+        """The id of one topic, whether the manifest names it or not; None where it is not there."""
+        timeout_s = self._settings.start_timeout_s
+        with self._pool.ours(topic=topic):
+            [asked] = self._pool.admin().describe_topics(TopicCollection([topic]), request_timeout=timeout_s).values()
+            try:
+                return str(asked.result(timeout_s + 1).topic_id)
+            except KafkaException as exc:
+                if exc.args[0].name() in GONE:
+                    return None
+                raise
+
+    def compare(self, manifest: Manifest, described: Mapping[str, Any], timeout_s: float | None = None) -> None:
+        """Raise ``JournalMismatch`` if they are not, or no longer, the manifest's."""
+        if timeout_s is None:
+            timeout_s = self._settings.start_timeout_s + 1
+        topics = {}
+        for name, future in described.items():
+            with self._pool.ours(topic=name) if name in manifest.topic_ids else _unimportant():
+                topics[name] = future.result(timeout_s)
+        journal = self._settings.topic_name("journal")
+        if journal not in topics:
+            raise translated("UNKNOWN_TOPIC_OR_PART", "", self._settings, topic=journal)
+        manifest.check(len(topics[journal].partitions), {name: str(topic.topic_id) for name, topic in topics.items()})
+
+    def compare_beside(self, manifest: Manifest, described: Mapping[str, Any]) -> None:
+        """The comparison made beside a read that went well: only a real difference fails it."""
+        if not all(future.done() for future in described.values()):
+            wait(described.values(), timeout=_BESIDE_S)
+        try:
+            self.compare(manifest, described, timeout_s=0.0)
+        except JournalUnavailable:
+            self._checked_at = 0.0  # the next read asks again
+
+
+def _unimportant() -> contextlib.AbstractContextManager[None]:
+    """For topics whose loss loses nothing: the manifest does not name them."""
+    return contextlib.suppress(KafkaException, TimeoutError)

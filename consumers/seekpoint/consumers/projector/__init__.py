@@ -1,0 +1,1 @@
+"""The projector: fold the journal into the view and save checkpoints."""

@@ -1,0 +1,217 @@
+"""A batch of entries folded, collapsed to one change a process: only what it touched is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from seekpoint.consumers.checkpoints.cadence import asks_for_checkpoint
+from seekpoint.consumers.recovery.scan import entry_of
+from seekpoint.consumers.view.view_store import Change
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.errors import UndecodableRecord
+from seekpoint.schemas.folding.content_rules import deleted_in
+from seekpoint.schemas.folding.fold import Verdict, advance, advance_owned
+from seekpoint.schemas.log.log_ports import LogReader, Record
+from seekpoint.schemas.state.state import Draft, State
+from seekpoint.schemas.values.json_values import load
+
+__all__ = ["Poison", "Touched", "fold_batch"]
+
+_APPLIED, _SKIPPED = Verdict.APPLIED, Verdict.SKIPPED  # to name an enum's member costs a tenth of a microsecond
+Poison = list[tuple[Record, UndecodableRecord]]
+
+
+@dataclass(slots=True)
+class Touched:
+    """One process while a batch is folded."""
+
+    base: State | None
+    """Its state before; None: the view does not have it."""
+    draft: Draft
+    first: int | None = None
+    """The first entry of the batch that was not applied before."""
+    read_bytes: int = 0
+    whole: bool = False
+    mail: bool = False
+    said: int = 0
+    is_urgent: bool = False
+    frames: bool = False
+    folds: bool = False
+    keys: set[str] = field(default_factory=set)
+    call_keys: set[str] = field(default_factory=set)
+
+    def change(self, key: bytes) -> Change:
+        """What has to be written. The draft is gone: it is the change's state."""
+        state = self.draft.freeze()
+        if self.whole:
+            return Change(key=key, state=state, whole=True)
+        messages = state.conversation.newest(self.said) if self.said else ()
+        return Change(
+            key=key, state=state, context_keys=frozenset(self.keys), call_keys=frozenset(self.call_keys),
+            frames=self.frames, folds=self.folds, messages=messages, mail=self.mail,
+        )  # fmt: skip
+
+
+def fold_batch(
+    records: Sequence[Record], bases: Mapping[bytes, State | None], log: LogReader, after_invocation: bool
+) -> tuple[dict[bytes, Touched], Poison]:
+    """What the entries among ``records`` make of ``bases``, the states before them; and the poison, forged ones too.
+
+    The hot loop. Each entry is folded as soon as it is decoded, and gone: a batch of them, kept, would be half of what
+    the garbage collector has to walk. Raises ``NewerFormat``: nothing is skipped for it.
+    """
+    codec, partitions, limits = log.codec, log.partitions, log.limits
+    touched: dict[bytes, Touched] = {}
+    poison: Poison = []
+    skim = codec.skim
+    for record in records:
+        _, offset, _, key, value = record
+        one = touched.get(key)  # type: ignore[arg-type]  # None is never there
+        verdict = base = None
+        if one is None:
+            base = bases.get(key)  # type: ignore[arg-type]
+        if one is not None or base is not None:  # so its key has been looked at, now or when the view got it
+            owned = skim(value, key)  # type: ignore[arg-type]
+            if owned is not None:
+                if one is None:
+                    one = touched[key] = _begin(base)  # type: ignore[index]
+                body = owned.body
+                verdict = advance_owned(one.draft, offset, owned, limits)
+        if verdict is None:
+            try:
+                entry = entry_of(record, codec, partitions)
+            except UndecodableRecord as exc:
+                poison.append((record, exc))
+                continue
+            if one is None:
+                one = touched[key] = _begin(bases[key])  # type: ignore[index]
+            body = entry.body
+            verdict = advance(one.draft, offset, entry, limits)
+        assert one is not None
+        if verdict is _SKIPPED:
+            continue
+        if one.first is None:
+            one.first = offset
+        one.read_bytes += len(value)  # type: ignore[arg-type]
+        if verdict is _APPLIED:
+            kind = type(body)
+            if kind is b.MessageSaid:
+                one.said += 1
+            elif kind in _MARKS:
+                _MARKS[kind](one, body)
+            if body.call is not None:
+                one.call_keys.add(body.call)
+            if kind in _URGENT and asks_for_checkpoint(body, one.draft, after_invocation):
+                one.is_urgent = True
+        elif verdict is Verdict.DELIVERED:
+            one.mail = True
+        elif verdict is Verdict.STALE and type(body) is b.EffectSettled:
+            one.mail = True  # what a former owner knows of an effect in doubt
+        elif verdict is Verdict.REFUSED and type(entry.body) is b.SharedSet:
+            one.mail = True  # its id is remembered: refused once, refused for ever
+        elif verdict is Verdict.FORGED:
+            poison.append((record, UndecodableRecord(verdict.value, process_id=key.decode())))  # type: ignore[union-attr]
+    return touched, poison
+
+
+def _begin(base: State | None) -> Touched:
+    return Touched(base, Draft(), whole=True) if base is None else Touched(base, base.thaw())
+
+
+# --- what a body touches ----------------------------------------------------------------------------------------------
+def _one_key(one: Touched, body: Any) -> None:
+    one.keys.add(body.key)
+
+
+def _many_keys(one: Touched, body: b.ContextUpdatedMany) -> None:
+    one.keys.update(body.values)
+
+
+def _patched_keys(one: Touched, body: b.ContextPatched) -> None:
+    one.keys.update(load(body.patch))
+
+
+def _all_keys(one: Touched, body: b.ContextCleared) -> None:
+    if one.base is not None:
+        one.keys.update(one.base.values_json)
+
+
+def _mailbox(one: Touched, body: b.CancelAccepted) -> None:
+    one.mail = True
+
+
+def _received(one: Touched, body: b.Received) -> None:
+    one.mail = True
+    if body.key is not None:
+        one.call_keys.add(body.key)
+
+
+def _call(one: Touched, body: Any) -> None:
+    one.call_keys.add(body.key)
+
+
+def _calls(one: Touched, body: b.CallsSetAside) -> None:
+    one.call_keys.update(load(body.keys))
+
+
+def _call_and_mailbox(one: Touched, body: Any) -> None:
+    one.call_keys.add(body.key)
+    one.mail = True
+
+
+def _custom(one: Touched, body: b.Custom) -> None:
+    one.folds = True
+
+
+def _frame(one: Touched, body: b.AgentStarted) -> None:
+    one.frames = True
+
+
+def _turn(one: Touched, body: b.TurnEnded) -> None:
+    """Its calls are gone: those the batch made are marked already."""
+    one.frames = True
+    if one.base is not None:
+        one.call_keys.update(one.base.calls.of_turn(body.number))
+
+
+def _batch(one: Touched, body: b.ContentBatch) -> None:
+    if body.cleared and one.base is not None:
+        one.keys.update(one.base.values_json)
+    one.keys.update(body.values, deleted_in(body))
+    one.said += len(load(body.messages))
+
+
+def _everything(one: Touched, body: b.Body) -> None:
+    one.whole = True
+
+
+_CALLS = (
+    *(b.StepStarted, b.StepEnded, b.DecisionStarted, b.DecisionMade, b.Sampled, b.TimerSet, b.TimerFired),
+    *(b.GateOpened, b.ChildSpawned, b.ChildEnded, b.EffectIntended),
+)
+_MARKS: Mapping[type[b.Body], Callable[[Touched, Any], None]] = {
+    b.ContextUpdated: _one_key,
+    b.ContextDeleted: _one_key,
+    b.ContextUpdatedMany: _many_keys,
+    b.ContextPatched: _patched_keys,
+    b.ContextCleared: _all_keys,
+    b.ContentBatch: _batch,
+    b.Received: _received,
+    b.CancelAccepted: _mailbox,
+    b.CallsSetAside: _calls,
+    b.GateResolved: _call_and_mailbox,
+    b.EffectSettled: _call_and_mailbox,
+    b.AgentStarted: _frame,
+    b.Custom: _custom,
+    b.TurnEnded: _turn,
+    **dict.fromkeys(_CALLS, _call),
+    b.Rewound: _everything,
+    b.Forked: _everything,
+    b.Seeded: _everything,
+    b.Finished: _everything,
+}
+"""Bodies beyond these change only what every write brings along: a test holds them to it."""
+
+_URGENT = frozenset({b.LifecycleChanged, b.Custom, b.Released, b.Finished, b.InvocationEnded})

@@ -1,0 +1,38 @@
+"""What a projection works on: the ports, and what goes with them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import field
+
+from seekpoint.consumers.checkpoints.cadence import Cadence
+from seekpoint.consumers.checkpoints.checkpoint import CheckpointReader
+from seekpoint.consumers.checkpoints.checkpoint_writer import CheckpointWriter
+from seekpoint.consumers.view.view_store import ViewStore
+from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.errors import UndecodableRecord
+from seekpoint.schemas.log.log_ports import LogReader, Record
+
+__all__ = ["ProjectionSource"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectionSource:
+    """What a projection works on. ``writes`` runs its calls to the view: one at a time, beside the next fold."""
+
+    log: LogReader
+    topic_id: str
+    view: ViewStore
+    checkpoints: CheckpointReader
+    writer: CheckpointWriter
+    writes: Executor
+    on_poison: Callable[[Record, UndecodableRecord], object]
+    on_damage: Callable[[int, bytes, str], object] = lambda partition, key, why: None
+    """Told of each process whose state in the view was not the one that checkpoint and log say."""
+    cadence: Cadence = field(default_factory=Cadence)
+    finished_content_s: float = 604_800.0
+    clock: Callable[[], float] = time.monotonic
+    wall_clock: Callable[[], float] = time.time
+    """Compared with the times of the log's records."""

@@ -1,0 +1,230 @@
+"""The projector: keeps view and checkpoints up to date with the journal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import Executor, Future
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from seekpoint.consumers.checkpoints.cadence import Cadence
+from seekpoint.consumers.checkpoints.checkpoint import Partition, read_partition
+from seekpoint.consumers.recovery.dead_letters import DeadLetters
+from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.errors import InvalidSetting, JournalUnavailable, SeekpointError
+from seekpoint.schemas.folds import import_folds
+
+if TYPE_CHECKING:
+    from seekpoint.consumers.projector.projection_source import ProjectionSource
+    from seekpoint.consumers.projector.projector_loop import Lag, ProjectorLoop
+
+__all__ = ["Projector"]
+
+_LOOK_INTERVAL_S = 0.2
+
+
+class Projector:
+    """Folds the journal into the view in Redis, and writes checkpoints. Start as many as you like: they share.
+
+    All work is done in threads of its own. Raises ``JournalUnavailable``, ``JournalMismatch`` and what stops a
+    partition: ``NewerFormat``, ``JournalGap``, ``LogTruncated``, ``TooManyDeadLetters``. One partition that is stopped
+    leaves the others alone; once all of a projector's are, ``run`` raises the first one's reason.
+    """
+
+    def __init__(self, settings: Settings, *, cadence: Cadence | None = None) -> None:
+        if settings.redis_url is None:
+            raise InvalidSetting("a projector needs a Redis to keep the view in", setting="redis_url")
+        import_folds(settings.folds)
+        self.settings = settings
+        self._cadence = cadence or Cadence.of(settings)
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._users = 0
+        self._ended: Future[None] = Future()
+        self._goals: list[_CaughtUp] = []
+        self._lag: Mapping[int, Lag] = {}
+
+    @classmethod
+    def connect(cls, settings: Settings | None = None, *, cadence: Cadence | None = None) -> Projector:
+        """A projector; ``settings`` as of ``Settings.load()`` unless given. Connects when it is run."""
+        return cls(settings or Settings.load(), cadence=cadence)
+
+    async def run(self) -> None:
+        """Project until ``stop`` is called, or the task is cancelled, or nothing of it can go on."""
+        async with self._running() as ended:
+            await asyncio.shield(asyncio.wrap_future(ended))
+
+    async def catch_up(self, *, timeout_s: float = 300.0) -> None:
+        """Bring view and checkpoints to the journal's present end: afterwards every tier can be forced.
+
+        Works while ``run`` does and without. Partitions of other projectors are waited for: they save at their own
+        cadence. Raises ``JournalUnavailable`` after ``timeout_s``, and what stops a partition.
+        """
+        goal = _CaughtUp()
+        self._goals.append(goal)
+        async with self._running():
+            try:
+                await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(goal.reached)), timeout_s)
+            except TimeoutError as exc:
+                behind = sorted(goal.behind)
+                raise JournalUnavailable("not caught up in time", timeout_s=timeout_s, partitions=behind) from exc
+            finally:
+                with contextlib.suppress(ValueError):
+                    self._goals.remove(goal)
+
+    def stop(self) -> None:
+        """Have ``run`` save, leave the group and return. From any thread; idempotent."""
+        self._stop.set()
+
+    def lag(self) -> Mapping[int, Lag]:
+        """How far the views of this projector's partitions are behind, as of the last moment."""
+        return self._lag
+
+    async def __aenter__(self) -> Projector:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._join()
+
+    # --- the thread ---------------------------------------------------------------------------------------------------
+    @contextlib.asynccontextmanager
+    async def _running(self) -> AsyncIterator[Future[None]]:
+        """The loop runs within; what it ends with. The first one starts it, the last one ends it."""
+        self._users += 1
+        if self._thread is None:
+            self._stop.clear()
+            self._ended = Future()
+            self._thread = threading.Thread(target=self._work, name="seekpoint-projector", daemon=True)
+            self._thread.start()
+        try:
+            yield self._ended
+        finally:
+            self._users -= 1
+            if not self._users:
+                await self._join()
+
+    async def _join(self) -> None:
+        self.stop()
+        thread = self._thread
+        if thread is not None:
+            await asyncio.to_thread(thread.join)
+            self._thread = None
+
+    def _work(self) -> None:
+        try:
+            self._loop()
+        except BaseException as exc:
+            for goal in [*self._goals]:
+                goal.fail(exc)
+            self._ended.set_exception(exc)
+        else:
+            for goal in [*self._goals]:
+                goal.fail(JournalUnavailable("the projector was stopped before it had caught up"))
+            self._ended.set_result(None)
+
+    def _loop(self) -> None:
+        from seekpoint.consumers.checkpoints.requested_checkpoints import RequestedCheckpoints
+        from seekpoint.consumers.kafka.kafka_reader import KafkaReader
+        from seekpoint.consumers.kafka.kafka_transactions import KafkaTransactions
+        from seekpoint.consumers.projector.projection_source import ProjectionSource
+        from seekpoint.consumers.projector.projector_loop import ProjectorLoop
+        from seekpoint.consumers.recovery_service.exchange import KafkaExchange
+        from seekpoint.consumers.view.redis_view import RedisView
+
+        with contextlib.ExitStack() as stack:
+            reader = KafkaReader(self.settings)
+            stack.callback(reader.close)
+            view = RedisView(self.settings, reader.partitions)
+            stack.callback(view.close)
+            transactions = KafkaTransactions(self.settings)
+            stack.callback(transactions.close)
+            letters = DeadLetters(reader, self.settings)
+
+            def source(writes: Executor) -> ProjectionSource:
+                return ProjectionSource(
+                    log=reader,
+                    topic_id=reader.topic_id,
+                    view=view,
+                    checkpoints=reader.checkpoints(),
+                    writer=transactions,
+                    writes=writes,
+                    on_poison=letters.add,
+                    cadence=self._cadence,
+                    finished_content_s=self.settings.finished_content_s,
+                )
+
+            wishes = RequestedCheckpoints(KafkaExchange(reader), reader).start()
+            stack.callback(wishes.close)
+            loop = ProjectorLoop(self.settings, source, wishes)
+            stack.callback(loop.close)
+            while not self._stop.is_set():
+                loop.turn()
+                self._lag = loop.lag()
+                loop.is_forcing = any(goal.is_projected(loop) for goal in [*self._goals])
+                for goal in [*self._goals]:
+                    goal.advance(loop)
+                stopped = loop.stopped
+                if stopped and len(stopped) == len(loop.projections):
+                    raise next(iter(stopped.values()))
+
+
+class _CaughtUp:
+    """Reached once all partitions are projected and saved up to where they ended when it was first asked."""
+
+    def __init__(self) -> None:
+        self.reached: Future[None] = Future()
+        self.behind: set[int] = set()
+        self._ends: dict[int, int] = {}
+        self._known: dict[int, Partition] = {}
+        self._look_at_s = 0.0
+
+    def fail(self, error: BaseException) -> None:
+        """It cannot be reached."""
+        if not self.reached.done():
+            self.reached.set_exception(error)
+
+    def advance(self, loop: ProjectorLoop) -> None:
+        """Look how far the loop is."""
+        if self.reached.done():
+            return
+        try:
+            if not self._ends:
+                log = loop.source.log
+                self._ends = {number: log.watermarks(number).high for number in range(log.partitions)}
+                self.behind = set(self._ends)
+            self.behind = {number for number in self.behind if not self._is_there(loop, number)}
+        except SeekpointError as exc:
+            self.fail(exc)
+            return
+        for partition in self.behind & loop.stopped.keys():
+            self.fail(loop.stopped[partition])
+            return
+        if not self.behind:
+            self.reached.set_result(None)
+
+    def is_projected(self, loop: ProjectorLoop) -> bool:
+        """Whether only the saving is left to do here: saved on the way, all would be saved over and over."""
+        return bool(self._ends) and all(
+            one.is_ready and one.position >= self._ends[number] for number, one in loop.projections.items()
+        )
+
+    def _is_there(self, loop: ProjectorLoop, partition: int) -> bool:
+        end = self._ends[partition]
+        projection = loop.projections.get(partition)
+        if projection is not None:
+            return projection.is_ready and projection.position >= end and projection.floor >= end and projection.look()
+        if time.monotonic() < self._look_at_s:
+            return False
+        self._look_at_s = time.monotonic() + _LOOK_INTERVAL_S
+        meta = loop.source.view.meta(partition)
+        if meta is None or meta.applied is None or meta.applied + 1 < end:
+            return False
+        known = read_partition(loop.source.checkpoints, partition, self._known.get(partition))
+        self._known[partition] = known
+        return end == 0 or (known.floor is not None and known.floor.offset >= end)

@@ -1,0 +1,70 @@
+"""P1b: a view made anew from the checkpoints. Any number of projectors may do it at once: the last to begin wins."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from seekpoint.consumers.checkpoints.checkpoint_inventory import CheckpointInventory, saved_states
+from seekpoint.consumers.projector.projection_source import ProjectionSource
+from seekpoint.consumers.recovery.scan import scan
+from seekpoint.consumers.view.view_store import Pointer
+from seekpoint.schemas.errors import JournalGap
+from seekpoint.schemas.state.state import Draft, State
+
+__all__ = ["rebuild"]
+
+_logger = logging.getLogger("seekpoint.consumers")
+
+_PUT_STATES, _PUT_BYTES = 200, 2_000_000
+"""What goes into the view in one call."""
+
+
+def rebuild(source: ProjectionSource, partition: int, saved: CheckpointInventory) -> None:
+    """A view of what is saved, as of just below the floor; whether it got ready, its meta says.
+
+    ``saved`` has to be the whole partition. Raises ``JournalGap`` if a checkpoint is damaged and the log was trimmed.
+    """
+    view = source.view
+    level = logging.WARNING if saved.heads else logging.INFO  # the first view of all is no rebuild
+    _logger.log(level, "partition %d: the view is rebuilt from %d checkpoints", partition, len(saved.heads))
+    token = view.install(partition, source.topic_id)
+    processes = 0
+    for chunk in _chunks(source, saved):
+        if not view.put(partition, token, chunk):
+            return
+        processes += len(chunk)
+    epoch = -1 if saved.published is None else saved.published.leader_epoch
+    view.ready(partition, token, saved.floor - 1, epoch, processes)
+
+
+def _chunks(source: ProjectionSource, saved: CheckpointInventory) -> Iterator[dict[bytes, tuple[State, Pointer]]]:
+    chunk: dict[bytes, tuple[State, Pointer]] = {}
+    width = 0
+    for key, state, head in saved_states(source.checkpoints, saved):
+        chunk[key] = state, Pointer(head.position, saved.floor)
+        width += state.content_bytes
+        if len(chunk) >= _PUT_STATES or width >= _PUT_BYTES:
+            yield chunk
+            chunk, width = {}, 0
+    for key, draft in _refolded(source, saved).items():
+        chunk[key] = draft.freeze(), Pointer(-1, saved.floor)
+    if chunk:
+        yield chunk
+
+
+def _refolded(source: ProjectionSource, saved: CheckpointInventory) -> dict[bytes, Draft]:
+    """Processes whose checkpoint is damaged, from the log: while it is whole."""
+    if not saved.damaged or not saved.floor:
+        return {}
+    marks = source.log.watermarks(saved.partition)
+    if marks.low > 0:
+        raise JournalGap(
+            "checkpoints are damaged, and the beginning of the log is gone",
+            partition=saved.partition,
+            processes=sorted(key.decode(errors="replace") for key in saved.damaged)[:10],
+            **marks._asdict(),
+        )
+    drafts = {key: Draft() for key in saved.damaged}
+    scan(source.log, saved.partition, drafts, 0, saved.floor, lambda record, error: None)
+    return {key: draft for key, draft in drafts.items() if draft.offset >= 0}

@@ -1,0 +1,158 @@
+"""Dead letters: poison, kept with its bytes and its place, once however often it is read.
+
+They live in the compacted topic ``NAME.deadletters``, keyed ``TOPIC:PARTITION:OFFSET``, as JSON; ``key`` and ``value``
+are base64, since poison may be any bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.errors import JournalMismatch, LimitExceeded, Retryable, SeekpointError, TooManyDeadLetters
+from seekpoint.schemas.log.log_ports import LogReader, Record, Table
+
+__all__ = ["DeadLetter", "DeadLetters"]
+
+_logger = logging.getLogger("seekpoint.consumers")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """One poison record."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    """The record's own time."""
+    key: bytes | None
+    value: bytes | None
+    error: str
+    """What is wrong with it."""
+    seen_at: str
+    """When a reader met it first: ISO 8601, UTC."""
+
+    @property
+    def place(self) -> str:
+        """``TOPIC:PARTITION:OFFSET``: its name."""
+        return f"{self.topic}:{self.partition}:{self.offset}"
+
+    def to_bytes(self) -> bytes:
+        """As JSON, bytes in base64."""
+        return orjson.dumps({**asdict(self), "key": _to_text(self.key), "value": _to_text(self.value)})
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> DeadLetter:
+        """The letter in ``data``. Raises ``JournalMismatch`` if it is none."""
+        try:
+            raw: dict[str, Any] = orjson.loads(data)
+            return cls(**{**raw, "key": _to_bytes(raw["key"]), "value": _to_bytes(raw["value"])})
+        except (ValueError, TypeError, KeyError) as exc:
+            raise JournalMismatch("a record of the dead letters' topic is no dead letter", found=data[:80]) from exc
+
+
+class DeadLetters:
+    """The dead letters of a journal, to which those of ``topic`` are added. Thread safe; blocks."""
+
+    def __init__(
+        self, log: LogReader, settings: Settings, clock: Callable[[], float] = time.monotonic, topic: str = "journal"
+    ) -> None:
+        self._log = log
+        self._settings = settings
+        self._clock = clock
+        self._topic = settings.topic_name(topic)
+        self._lock = threading.Lock()
+        self._known: set[str] | None = None
+        self._recent: deque[float] = deque()
+
+    def add(self, record: Record, error: SeekpointError) -> SeekpointError | None:
+        """Keep ``record``, unless it is kept already. Why that failed, if it did: a reader goes on without it.
+
+        Raises ``TooManyDeadLetters`` once more than ``dead_letters_max`` new ones came in ``dead_letter_window_s``.
+        """
+        letter = self._letter(record, error)
+        with self._lock:
+            if self._known is not None and letter.place in self._known:
+                return None
+            try:
+                if self._known is None:
+                    self._known = {key.decode(errors="replace") for key, _ in self._table.stream()}
+                if letter.place in self._known:
+                    return None
+                self._count(letter)
+                self._table.put(letter.place.encode(), letter.to_bytes())
+            except (Retryable, LimitExceeded) as exc:
+                _logger.warning("a dead letter could not be written: %s", exc)
+                return exc
+            self._known.add(letter.place)
+        _logger.warning("dead letter %s: %s", letter.place, letter.error)
+        return None
+
+    def stream(self) -> Iterator[DeadLetter]:
+        """All of them, one by one, in the order in which readers met them. None is kept: each may be a record large."""
+        for _, value in self._table.stream():
+            yield DeadLetter.from_bytes(value)
+
+    def list(self) -> list[DeadLetter]:
+        """All of them, by place, in memory."""
+        return sorted(self.stream(), key=lambda letter: (letter.topic, letter.partition, letter.offset))
+
+    def count(self) -> int:
+        """How many there are."""
+        return sum(1 for _ in self._table.stream())
+
+    def get(self, place: str) -> DeadLetter | None:
+        """The letter of that place (``TOPIC:PARTITION:OFFSET``); None if there is none."""
+        found = (value for key, value in self._table.stream() if key == place.encode())
+        data = next(found, None)
+        return None if data is None else DeadLetter.from_bytes(data)
+
+    @property
+    def _table(self) -> Table:
+        return self._log.table("deadletters")
+
+    def _letter(self, record: Record, error: SeekpointError) -> DeadLetter:
+        return DeadLetter(
+            topic=self._topic,
+            partition=record.partition,
+            offset=record.offset,
+            timestamp_ms=record.timestamp_ms,
+            key=record.key,
+            value=record.value,
+            error=self._settings.scrub(error.message),
+            seen_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        )
+
+    def _count(self, letter: DeadLetter) -> None:
+        now, window_s = self._clock(), self._settings.dead_letter_window_s
+        while self._recent and now - self._recent[0] >= window_s:
+            self._recent.popleft()
+        if len(self._recent) >= self._settings.dead_letters_max:
+            raise TooManyDeadLetters(
+                f"more than {self._settings.dead_letters_max} dead letters in {window_s:g} s",
+                topic=letter.topic,
+                partition=letter.partition,
+                offset=letter.offset,
+                newest=letter.error,
+            )
+        self._recent.append(now)
+
+
+def _to_text(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()
+
+
+def _to_bytes(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text, validate=True)

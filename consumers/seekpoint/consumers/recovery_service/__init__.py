@@ -1,0 +1,1 @@
+"""Recovery on demand: a service that answers recovery requests of other nodes."""

@@ -1,0 +1,192 @@
+"""From a request for a recovery to its answer, and from the answer back to what the asker gets.
+
+Nothing here knows how requests arrive: ``recovery_service`` brings them from Kafka, by Faust; tests by hand.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import orjson
+
+from seekpoint.consumers.recovery.points import NOW, Point
+from seekpoint.consumers.recovery.recovery import Recovery
+from seekpoint.consumers.recovery.recovery_report import Recovered
+from seekpoint.schemas import errors
+from seekpoint.schemas.config.limits import Limits
+from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.errors import RequestTimeout, SeekpointError, UndecodableRecord
+from seekpoint.schemas.log.recovery_requests import RecoveryAnswer, RecoveryRequest, encode_answer
+from seekpoint.schemas.state.state import State
+from seekpoint.schemas.values.clock import now_us
+
+__all__ = ["Answered", "Answering", "MakeReady", "is_now", "open_answer"]
+
+MakeReady = Callable[[str, Recovered], Awaitable[str | None]]
+"""Puts a state that is too large for an answer where the asker can read it; says where, or None."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FACTS_BYTES_MAX = 4096
+_TEXT_CHARS_MAX = 2000
+_logger = logging.getLogger("seekpoint.consumers.recovery_service.answering")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """A recovery that another node did."""
+
+    process_id: str
+    state: State | None
+    """None if it did not fit into an answer: then ``place`` says where it is, if anywhere."""
+    hash: str
+    """The state's; of a state that came along it was compared."""
+    report: dict[str, Any]
+    """``Report.to_dict()`` of the node that recovered."""
+    place: str | None
+    answered_by: str
+
+
+class Answering:
+    """Answers requests for one node. A request never makes it raise: what goes wrong is the answer."""
+
+    def __init__(
+        self,
+        recovery: Recovery,
+        limits: Limits,
+        node_id: str,
+        make_ready: MakeReady | None = None,
+        clock: Callable[[], int] = now_us,
+    ) -> None:
+        self._recovery = recovery
+        self._limits = limits
+        self._node_id = node_id
+        self._make_ready = make_ready
+        self._clock = clock
+        self.found: Recovered | None = None
+        """What the newest answer was made of; None if it is an error."""
+
+    async def answer(self, request: RecoveryRequest) -> RecoveryAnswer:
+        """The state, or the error. One whose deadline is over costs no recovery."""
+        self.found = None
+        try:
+            if request.deadline <= self._clock():
+                raise RequestTimeout("the request's deadline was over when it was read", process_id=request.process_id)
+            found = await self._recovery.recover(
+                request.process_id,
+                at_seq=request.at_seq,
+                at_offset=request.at_offset,
+                at_time=None if request.at_time is None else _EPOCH + timedelta(microseconds=request.at_time),
+                must_be_current=request.must_be_current,
+            )
+            answer = await self._found(request, found)
+            self.found = found
+            return answer
+        except SeekpointError as exc:
+            return self._failed(request, exc)
+        except Exception as exc:
+            trace = self._recovery.settings.scrub("".join(traceback.format_exception(exc)))
+            _logger.error("a recovery that was asked for failed: %s", trace)
+            return self._failed(request, SeekpointError(f"unexpected {type(exc).__name__}: {exc}"))
+
+    async def _found(self, request: RecoveryRequest, found: Recovered) -> RecoveryAnswer:
+        whole = RecoveryAnswer(
+            id=request.id,
+            process_id=request.process_id,
+            report=orjson.dumps(found.report.to_dict()).decode(),
+            hash=found.state.hash,
+            state=found.state.to_bytes().decode(),
+            answered_by=self._node_id,
+            ts=self._clock(),
+        )
+        if self._fits(whole):
+            return whole
+        if self._make_ready is None or not is_now(request):  # what is kept elsewhere is kept as of now
+            return replace(whole, state=None)
+        return replace(whole, state=None, place=await self._make_ready(request.process_id, found))
+
+    def _fits(self, answer: RecoveryAnswer) -> bool:
+        return len(encode_answer(answer)) + len(answer.process_id.encode()) <= self._limits.record_bytes
+
+    def _failed(self, request: RecoveryRequest, error: SeekpointError) -> RecoveryAnswer:
+        scrub = self._recovery.settings.scrub
+        facts = scrub(orjson.dumps(error.facts, default=str, option=orjson.OPT_NON_STR_KEYS).decode())
+        return RecoveryAnswer(
+            id=request.id,
+            process_id=request.process_id,
+            error=type(error).__name__,
+            message=_text(scrub(error.message)),
+            hint=_text(scrub(error.hint)),
+            facts=facts if len(facts) <= _FACTS_BYTES_MAX else "{}",
+            answered_by=self._node_id,
+            ts=self._clock(),
+        )
+
+
+def _text(text: str) -> str:
+    """A text that UTF-8 can carry, and that leaves room for the rest of a record."""
+    return text.encode(errors="replace").decode()[:_TEXT_CHARS_MAX]
+
+
+def is_now(request: RecoveryRequest) -> bool:
+    """Whether it asks for the present, not for a point in the past."""
+    return (request.at_seq, request.at_offset, request.at_time) == (None, None, None)
+
+
+def open_answer(answer: RecoveryAnswer) -> Answered:
+    """What the asker gets of ``answer``. Raises what the recovery raised, as the class it had there.
+
+    ``UndecodableRecord`` if it says neither state nor error, or its state has another hash.
+    """
+    if answer.error is not None:
+        raise _error(answer)
+    if answer.hash is None or answer.report is None:
+        raise UndecodableRecord("an answer without hash or report", process_id=answer.process_id)
+    state = None if answer.state is None else State.from_bytes(answer.state.encode())
+    if state is not None and state.hash != answer.hash:
+        raise UndecodableRecord(
+            "an answer's state has another hash than it says", process_id=answer.process_id, found=state.hash
+        )
+    return Answered(
+        process_id=answer.process_id,
+        state=state,
+        hash=answer.hash,
+        report=_object(answer.report),
+        place=answer.place,
+        answered_by=answer.answered_by,
+    )
+
+
+def _error(answer: RecoveryAnswer) -> SeekpointError:
+    kind = getattr(errors, answer.error or "", None)
+    known = isinstance(kind, type) and issubclass(kind, SeekpointError)
+    facts = {**_object(answer.facts), "answered_by": answer.answered_by}
+    facts.pop("message", None)
+    message = answer.message if known else f"{answer.error}: {answer.message}"
+    made: type[SeekpointError] = kind if known else SeekpointError  # type: ignore[assignment]
+    return made(message, hint=facts.pop("hint", None) or answer.hint or None, **facts)
+
+
+def _object(text: str) -> dict[str, Any]:
+    """A JSON object; anything else is an ``UndecodableRecord``."""
+    try:
+        found = orjson.loads(text)
+    except ValueError as exc:
+        raise UndecodableRecord("an answer holds text that is no JSON", found=text[:80]) from exc
+    if not isinstance(found, dict):
+        raise UndecodableRecord("an answer holds JSON that is no object", found=text[:80])
+    return found
+
+
+def point_of(*, at_seq: int | None, at_offset: int | None, at_time: datetime | float | None) -> dict[str, int | None]:
+    """The fields of a request for that point in time. Raises ``UnknownPoint`` for what no log can have."""
+    point = Point(seq=at_seq, offset=at_offset, time=at_time)
+    if point == NOW or point.time is None:
+        return {"at_seq": at_seq, "at_offset": at_offset, "at_time": None}
+    if isinstance(point.time, datetime):
+        return {"at_seq": None, "at_offset": None, "at_time": (point.time - _EPOCH) // timedelta(microseconds=1)}
+    return {"at_seq": None, "at_offset": None, "at_time": round(point.time * 1_000_000)}

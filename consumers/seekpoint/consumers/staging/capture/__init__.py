@@ -1,0 +1,1 @@
+"""Captures: records in an Avro container file."""

@@ -1,0 +1,1 @@
+"""The copy loop of a replay: read, select, transform, pace, send, count."""

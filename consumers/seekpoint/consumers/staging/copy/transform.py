@@ -1,0 +1,166 @@
+"""What becomes of one record on its way: selected or not, masked, renamed. Pure; a plain copy does without it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from seekpoint.consumers.staging.copy.headers import HeaderRules
+from seekpoint.consumers.staging.copy.predicate import Predicate
+from seekpoint.consumers.staging.copy.selection import Selection
+from seekpoint.consumers.staging.masks.mask_rules import MaskRules
+from seekpoint.consumers.staging.masks.masking import Masking
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.bodies.entry import Entry, process_key
+from seekpoint.schemas.errors import InvalidName, ReplayRefused, UndecodableRecord
+from seekpoint.schemas.folding.fold import SHARED_PREFIX
+from seekpoint.schemas.wire.codec import Codec, encode
+
+__all__ = ["Transform", "Transformed", "check_prefix", "renamed"]
+
+
+class Transformed(NamedTuple):
+    """What is sent instead."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+
+
+@dataclass(slots=True)
+class _Lazy:
+    """The entry of a record, decoded once, when it is asked for."""
+
+    message: Any
+    codec: Codec
+    done: bool = False
+    found: Entry | None = None
+
+    def get(self) -> Entry | None:
+        """None if the record is no entry. Raises ``NewerFormat``."""
+        if not self.done:
+            self.done = True
+            try:
+                entry = self.codec.decode(self.message.value())
+            except UndecodableRecord:
+                return None
+            if entry.process_id.encode() == self.message.key():
+                self.found = entry
+        return self.found
+
+
+class Transform:
+    """Applies a selection, mask rules and a prefix. Counts what it leaves out, and why."""
+
+    def __init__(
+        self,
+        selection: Selection,
+        headers: HeaderRules,
+        codec: Codec,
+        *,
+        masks: MaskRules | None = None,
+        prefix: str = "",
+        on_masked: Callable[[Any, Transformed], None] | None = None,
+    ) -> None:
+        self._selection = selection
+        self._headers = headers if masks is None else HeaderRules(keep_only=masks.keep_headers)
+        self._codec = codec
+        self.counts: Counter[str] = Counter()
+        self._masking = None if masks is None else Masking(masks, self.counts)
+        self._prefix = prefix
+        self._on_masked = on_masked
+        self._predicate = None if selection.where is None else Predicate(selection.where)
+        self._keys = None if selection.processes is None else {one.encode() for one in selection.processes}
+        self._asks_entry = bool(selection.kinds or selection.actors)
+
+    @property
+    def predicate(self) -> Predicate | None:
+        """The predicate, with what it could not be asked about."""
+        return self._predicate
+
+    def of(self, message: Any) -> Transformed | None:
+        """What is sent for ``message``; None if nothing is. Raises ``ReplayRefused`` where a policy says stop."""
+        lazy = _Lazy(message, self._codec)
+        if not self._is_selected(message, lazy):
+            return None
+        changed = self._changed(message, lazy)
+        if changed is None:
+            return None
+        treated = Transformed(*changed, self._headers.kept(message.headers() or ()))
+        if self._on_masked is not None:
+            self._on_masked(message, treated)
+        return treated
+
+    def entry(self, entry: Entry) -> Entry | None:
+        """The same for an entry that no record carries. None if a policy drops it."""
+        masked = entry if self._masking is None else self._masking.entry(entry)
+        return None if masked is None else self._renamed(masked)
+
+    # --- selecting
+    def _is_selected(self, message: Any, lazy: _Lazy) -> bool:
+        selection = self._selection
+        if self._keys is not None and message.key() not in self._keys:
+            return False
+        if selection.headers and not self._has_headers(message.headers() or ()):
+            return False
+        if self._asks_entry:
+            entry = lazy.get()
+            if entry is None or not self._is_asked_for(entry):
+                return False
+        if self._predicate is None:
+            return True
+        return self._predicate.holds(message, lazy.get() if self._predicate.needs_entry else None)
+
+    def _has_headers(self, headers: Any) -> bool:
+        found = {name: (text or b"").decode(errors="replace") for name, text in headers}
+        wanted = self._selection.headers.items()
+        return all(name in found and text in (None, found[name]) for name, text in wanted)
+
+    def _is_asked_for(self, entry: Entry) -> bool:
+        kinds, actors = self._selection.kinds, self._selection.actors
+        own = entry.body.kind if isinstance(entry.body, b.Custom) else entry.kind
+        if kinds and entry.kind not in kinds and own not in kinds:
+            return False
+        return not actors or entry.actor in actors
+
+    # --- masking and renaming
+    def _changed(self, message: Any, lazy: _Lazy) -> tuple[bytes | None, bytes | None] | None:
+        if self._masking is not None:
+            return self._masking.of(message, lazy.get, self._renamed, self._prefix)
+        if not self._prefix:
+            return message.key(), message.value()
+        entry = lazy.get()
+        if entry is None:  # what is no entry is nobody's: it stays as it is
+            self.counts["not renamed: no entry"] += 1
+            return message.key(), message.value()
+        entry = self._renamed(entry)
+        return entry.process_id.encode(), encode(entry)
+
+    def _renamed(self, entry: Entry) -> Entry:
+        return renamed(entry, self._prefix) if self._prefix else entry
+
+
+def renamed(entry: Entry, prefix: str) -> Entry:
+    """The entry as one of the process with ``prefix`` before its id; so its parent, and its child."""
+    body = entry.body
+    if isinstance(body, b.Forked):
+        body = replace(body, parent_id=prefix + body.parent_id)
+    elif isinstance(body, b.ChildSpawned):
+        body = replace(body, child_id=prefix + body.child_id)
+    return entry._replace(process_id=_prefixed(entry.process_id, prefix), body=body)
+
+
+def _prefixed(process_id: str, prefix: str) -> str:
+    """A shared value stays one: it is known by what its id begins with."""
+    shared = SHARED_PREFIX if process_id.startswith(SHARED_PREFIX) else ""
+    return shared + prefix + process_id[len(shared) :]
+
+
+def check_prefix(prefix: str) -> None:
+    """Raise ``ReplayRefused`` for a prefix that no process id may have."""
+    try:
+        process_key(prefix + "x")
+    except InvalidName as exc:
+        raise ReplayRefused(f"no prefix of process ids: {exc.message}", prefix=prefix[:100]) from exc

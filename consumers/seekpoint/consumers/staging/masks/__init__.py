@@ -1,0 +1,1 @@
+"""Masks: replace personal data in records on their way."""

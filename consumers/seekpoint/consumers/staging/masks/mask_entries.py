@@ -1,0 +1,133 @@
+"""Masking of entries: by the names that a reader of the state would use, whatever kind of entry carries a value.
+
+context.KEY...                context_updated, context_updated_many, context_patched, context_deleted
+message.content, .parts...    message_said
+context..., message...        also within rewound, forked and seeded, which carry a state: see mask_states
+key                           the key of a call, also each that calls_set_aside has in its list
+FIELD...                      any other field of any other kind: payload, result, reason, error, ...
+actor, correlation_id         of every entry
+process_id                    of every entry, and its Kafka key; always replaced as a whole, by a pseudonym
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from types import NoneType
+from typing import Any
+
+from seekpoint.consumers.staging.masks.mask_rules import MaskRules
+from seekpoint.consumers.staging.masks.mask_states import MESSAGE, StateMasks, context_of, message_of, message_part
+from seekpoint.consumers.staging.masks.mask_texts import json_text, text_of, text_or_none, word_or_text
+from seekpoint.consumers.staging.masks.mask_values import Mask, dumped
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.bodies.entry import Entry
+from seekpoint.schemas.errors import ReplayRefused
+from seekpoint.schemas.folding.fold import SHARED_PREFIX
+from seekpoint.schemas.state.lifecycle import Lifecycle
+
+__all__ = ["EntryMasks"]
+
+_LIFECYCLE = frozenset(Lifecycle)
+_HARMLESS = (bool, int, bytes, NoneType)
+"""Fields of these types hold counts, times and ids."""
+
+
+class EntryMasks:
+    """The rules, applied to entries. Raises ``ValueError`` for an entry that cannot be masked."""
+
+    def __init__(self, rules: MaskRules) -> None:
+        self._rules = rules
+        self._masks: dict[str, Mask] = {}
+        self._all = Mask(rules.rules, rules.key)
+
+    def mask_of(self, kind: str) -> Mask:
+        """The rules that are for ``kind``: those that name it, and those that name none."""
+        if kind not in self._masks:
+            chosen = tuple(rule for rule in self._rules.rules if not rule.kinds or kind in rule.kinds)
+            self._masks[kind] = Mask(chosen, self._rules.key)
+        return self._masks[kind]
+
+    def process_id(self, process_id: str) -> str:
+        """The process's id; the same wherever it stands, so of all rules, whatever kinds they are for."""
+        mask = self._all
+        masked = mask.text(process_id, ("process_id",))
+        if masked == process_id:
+            return process_id
+        if not mask.has_key:
+            raise ReplayRefused(
+                "a mask rule reaches process ids, which need pseudonyms: two processes must not become one",
+                hint="give the rules a key_file, or leave process_id out of their paths",
+            )
+        shared = SHARED_PREFIX if process_id.startswith(SHARED_PREFIX) else ""  # without it, it could not be folded
+        return shared + mask.pseudonym(process_id)
+
+    def entry(self, entry: Entry) -> Entry:
+        """The entry, masked."""
+        mask = self.mask_of(entry.kind)
+        return entry._replace(
+            process_id=self.process_id(entry.process_id),
+            actor=text_or_none(mask, entry.actor, ("actor",)),
+            correlation_id=text_or_none(mask, entry.correlation_id, ("correlation_id",)),
+            body=self._body(mask, entry.body),
+        )
+
+    def _body(self, mask: Mask, body: b.Body) -> b.Body:
+        """Each field by its own name, but those that a reader of the state knows by another."""
+        known = self._known(mask, body)
+        others = [each for each in fields(body) if each.name not in known]
+        return replace(body, **known, **{each.name: _field(mask, body, each) for each in others})
+
+    def _known(self, mask: Mask, body: b.Body) -> dict[str, Any]:
+        if isinstance(body, b.ContextUpdated):
+            [(key, value)] = context_of(mask, {body.key: body.value}, keep=True).items()
+            return {"key": key, "value": value}
+        if isinstance(body, b.ContextUpdatedMany):
+            return {"values": context_of(mask, body.values)}
+        if isinstance(body, b.ContextPatched):
+            return {"patch": json_text(mask, body.patch, ("context",), "{}")}
+        if isinstance(body, b.ContextDeleted):
+            return {"key": mask.name(body.key, ("context",))}
+        if isinstance(body, b.MessageSaid):
+            return {name: message_part(mask, name, getattr(body, name)) for name in MESSAGE}
+        if isinstance(body, b.LifecycleChanged):
+            return {"to": body.to if body.to in _LIFECYCLE else text_of(mask, body.to, ("to",))}
+        if isinstance(body, b.Rewound):
+            return {"content": StateMasks(mask, self.process_id).content(body.content)}
+        if isinstance(body, b.Forked):
+            return {
+                "parent_id": self.process_id(body.parent_id),
+                "content": StateMasks(mask, self.process_id).content(body.content),
+            }
+        if isinstance(body, b.Seeded):
+            return {"state": StateMasks(mask, self.process_id).state(body.state)}
+        if isinstance(body, b.ContentBatch):
+            return {"values": context_of(mask, body.values), **_batched(mask, body)}
+        if isinstance(body, b.CallsSetAside):
+            keys = [text_of(mask, key, ("key",)) for key in json.loads(body.keys)]
+            return {"keys": dumped(keys)}
+        if isinstance(body, b.ChildSpawned):
+            return {"child_id": self.process_id(body.child_id)}
+        return {}
+
+
+def _batched(mask: Mask, body: b.ContentBatch) -> dict[str, str]:
+    """Names of values that were deleted, and messages, as JSON."""
+    deleted = [mask.name(key, ("context",)) for key in json.loads(body.deleted)]
+    messages = [message_of(mask, said) for said in json.loads(body.messages)]
+    return {"deleted": dumped(deleted), "messages": dumped(messages)}
+
+
+def _field(mask: Mask, body: b.Body, field: Any) -> Any:
+    """A field of a kind without a name of its own for it."""
+    value, declared, names = getattr(body, field.name), str(field.type), (field.name,)
+    if isinstance(value, Mapping):
+        return {mask.name(key, names): json_text(mask, text, (*names, key)) for key, text in value.items()}
+    if isinstance(value, _HARMLESS):
+        return value
+    if not isinstance(value, str):
+        raise TypeError(f"no mask knows fields of the type {declared}")
+    if "Json" in declared:
+        return json_text(mask, value, names, None if "None" in declared else "null")
+    return text_or_none(mask, value, names) if "None" in declared else word_or_text(mask, field.name, value)

@@ -1,0 +1,180 @@
+"""Mask rules, as they are written in a TOML file. What no rule covers is not passed: see ``unknown``.
+
+key_file = "/run/secrets/masks"          # for do = "hash"
+pass = ["claim", "released", "lifecycle_changed"]
+unknown = "stop"                          # kinds that neither `pass` nor a rule names: or "drop"
+undecodable = "stop"                      # records that are no entry (or, without kinds, no JSON): or "drop"
+
+[[mask]]
+kinds = ["message_said"]                  # left out: every kind a rule or `pass` names
+path = "message.content"                  # left out: everywhere
+regex = '[\\w.+-]+@[\\w-]+\\.[\\w.]+'     # left out: the whole value
+do = "hash"                               # "redact", "hash" or "drop"
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import field
+from enum import StrEnum
+from hashlib import blake2b
+from pathlib import Path as FilePath
+from typing import Any
+
+from seekpoint.consumers.staging.masks.mask_names import check_kind, check_path
+from seekpoint.consumers.staging.masks.mask_paths import Path
+from seekpoint.schemas.config.secrets import read_secret_file
+from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.errors import InvalidSetting
+
+__all__ = ["Do", "MaskRule", "MaskRules", "Policy"]
+
+_KEY_BYTES_MIN = 16
+EVERYWHERE = Path(("**",))
+
+
+class Do(StrEnum):
+    """What becomes of a value."""
+
+    REDACT = "redact"
+    HASH = "hash"
+    DROP = "drop"
+
+
+class Policy(StrEnum):
+    """What becomes of a record that no rule is for."""
+
+    STOP = "stop"
+    DROP = "drop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaskRule:
+    """One rule. ``kinds`` empty: all that are covered."""
+
+    do: Do
+    kinds: frozenset[str] = frozenset()
+    path: Path = EVERYWHERE
+    regex: re.Pattern[str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.path == EVERYWHERE and self.regex is None and self.do is Do.DROP:
+            raise InvalidSetting("a rule that drops needs a path or a regex", hint='write path = "context.customer"')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaskRules:
+    """All rules. Raises ``InvalidSetting`` for what cannot be meant."""
+
+    rules: tuple[MaskRule, ...]
+    passed: frozenset[str] = frozenset()
+    unknown: Policy = Policy.STOP
+    undecodable: Policy = Policy.STOP
+    keep_headers: tuple[str, ...] = ()
+    """Patterns of the headers that stay; all others are dropped while values are masked."""
+    key: bytes = field(default=b"", repr=False)
+
+    def __post_init__(self) -> None:
+        if any(rule.do is Do.HASH for rule in self.rules) and len(self.key) < _KEY_BYTES_MIN:
+            raise InvalidSetting(
+                f"rules that hash need a key of at least {_KEY_BYTES_MIN} bytes",
+                setting="key_file",
+                hint="without a secret key anybody can hash guesses; head -c 32 /dev/urandom | base64 > FILE",
+            )
+
+    def covers(self, kind: str) -> bool:
+        """Whether somebody thought of this kind."""
+        return kind in self.passed or any(kind in rule.kinds for rule in self.rules)
+
+    @property
+    def digest(self) -> str:
+        """Which rules these are, without the key."""
+        text = repr((self.rules, sorted(self.passed), self.unknown, self.undecodable, self.keep_headers))
+        return blake2b(text.encode(), digest_size=8).hexdigest()
+
+    @classmethod
+    def load(cls, path: str | FilePath) -> MaskRules:
+        """The rules of a TOML file. Raises ``InvalidSetting`` with the path."""
+        try:
+            with open(path, "rb") as file:
+                return cls.from_dict(tomllib.load(file))
+        except OSError as exc:
+            raise InvalidSetting(f"the mask rules cannot be read: {exc.strerror}", path=str(path)) from exc
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+            raise InvalidSetting(f"the mask rules are not TOML: {exc}", path=str(path)) from None
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], *, key: bytes = b"") -> MaskRules:
+        """The rules of the table a TOML file is; ``key`` for who keeps it elsewhere than in a ``key_file``."""
+        known = {"mask", "pass", "unknown", "undecodable", "keep_headers", "key_file"}
+        _refuse_others(data, known, "the mask rules")
+        rules = data.get("mask", [])
+        if not isinstance(rules, list) or not rules:
+            raise InvalidSetting("mask rules without a rule", hint="write a [[mask]]")
+        key_file = data.get("key_file")
+        return cls(
+            rules=tuple(_rule(rule) for rule in rules),
+            passed=frozenset(_kinds(data, "pass")),
+            unknown=_choice(Policy, data, "unknown", Policy.STOP),
+            undecodable=_choice(Policy, data, "undecodable", Policy.STOP),
+            keep_headers=tuple(_texts(data, "keep_headers")),
+            key=key if key_file is None else read_secret_file(str(key_file), "key_file").encode(),
+        )
+
+
+def _rule(data: Any) -> MaskRule:
+    if not isinstance(data, dict):
+        raise InvalidSetting("a mask rule is a table", found=str(data)[:100])
+    _refuse_others(data, {"kinds", "path", "regex", "do"}, "a mask rule")
+    if "do" not in data:
+        raise InvalidSetting("a mask rule without do", hint='write do = "redact", "hash" or "drop"')
+    path = EVERYWHERE if data.get("path") is None else Path.parse(str(data["path"]))
+    kinds = frozenset(_kinds(data, "kinds"))
+    check_path(path, kinds)
+    return MaskRule(
+        do=_choice(Do, data, "do", Do.REDACT),
+        kinds=kinds,
+        path=path,
+        regex=_regex(data.get("regex")),
+    )
+
+
+def _regex(text: Any) -> re.Pattern[str] | None:
+    if text is None:
+        return None
+    try:
+        found = re.compile(str(text))
+    except re.error as exc:
+        raise InvalidSetting(f"the regex of a mask rule is none: {exc}", regex=str(text)[:200]) from None
+    if found.match(""):
+        raise InvalidSetting("the regex of a mask rule matches the empty text, so everything", regex=str(text)[:200])
+    return found
+
+
+def _choice(kind: Any, data: Mapping[str, Any], name: str, default: Any) -> Any:
+    try:
+        return kind(data.get(name, default))
+    except ValueError:
+        allowed = ", ".join(kind)
+        raise InvalidSetting(f"{name} of mask rules is one of {allowed}", found=str(data[name])[:100]) from None
+
+
+def _texts(data: Mapping[str, Any], name: str) -> list[str]:
+    found = data.get(name, [])
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise InvalidSetting(f"{name} of mask rules is a list of texts", found=str(found)[:100])
+    return found
+
+
+def _kinds(data: Mapping[str, Any], name: str) -> list[str]:
+    found = _texts(data, name)
+    for kind in found:
+        check_kind(kind)
+    return found
+
+
+def _refuse_others(data: Mapping[str, Any], known: set[str], where: str) -> None:
+    for name in sorted(data.keys() - known):
+        raise InvalidSetting(f"{where} know no {name}", hint=f"they know {', '.join(sorted(known))}")

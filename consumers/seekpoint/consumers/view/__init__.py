@@ -1,0 +1,1 @@
+"""The view: processes in Redis or in memory, its rows, scripts and browser."""

@@ -1,0 +1,267 @@
+"""A state as what a view keeps of it: a head, the mail, the context's fields, the conversation's messages.
+
+The head has everything that is small, as one JSON object without what is at its default; the mail (mailbox and
+remembered ids) is apart because it may be a megabyte and seldom changes. The head counts values, messages and calls: a
+writer that leaves some out is seen. A check beside it is a hash of the head and a sum over everything else: a row of
+which something was changed, lost or added is seen. A batch changes the sum by what it changes. It guards against
+accidents: it holds no secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from hashlib import sha1
+from itertools import count
+from operator import attrgetter, mul
+from typing import Any
+from uuid import UUID
+from zlib import crc32
+
+import orjson
+
+from seekpoint.consumers.view.view_store import Summary
+from seekpoint.schemas.bodies import MessageSaid
+from seekpoint.schemas.bodies.entry import id_text
+from seekpoint.schemas.errors import JournalMismatch, NewerFormat
+from seekpoint.schemas.state.calls import call_row
+from seekpoint.schemas.state.lifecycle import Lifecycle
+from seekpoint.schemas.state.state import COUNTERS, FOLD_VERSION, Draft, State
+from seekpoint.schemas.state.state_json import fold_row, frame_row, owed_of, restore_whole
+from seekpoint.schemas.state.state_parts import mail_row
+
+__all__ = [
+    "call_fields",
+    "check_of",
+    "fold_fields",
+    "frame_fields",
+    "head_check",
+    "head_of",
+    "mail_of",
+    "message_row",
+    "said_sum",
+    "state_of",
+    "summary_in",
+]
+
+_OPTIONAL = ("first_offset", "owner_node", "owner_boot", "result_json", "last_kind")
+_COUNTS = ("epoch", "seq", "invocations", *COUNTERS)
+_optional = attrgetter(*_OPTIONAL)
+_counts = attrgetter(*_COUNTS)
+_NO_LINEAGE = Draft().lineage  # that very one, which most have: comparing it takes longer than looking
+_dumps = orjson.dumps
+_MODULUS = 1 << 52
+"""Of sums: Lua's numbers are exact up to there."""
+
+Row = Sequence[Any]
+_CALL, _FRAME, _FOLD = b"\xff", b"\xfe", b"\xfd"
+"""How the names of fields begin that are no context value's: no UTF-8 text has these bytes."""
+
+
+def head_of(state: State) -> bytes:
+    """The head: JSON, a few hundred bytes."""
+    head: dict[str, Any] = {"v": FOLD_VERSION, "lifecycle": state.lifecycle, "offset": state.offset}
+    head |= {name: value for name, value in zip(_OPTIONAL, _optional(state), strict=True) if value is not None}
+    head |= {name: count for name, count in zip(_COUNTS, _counts(state), strict=True) if count}
+    if state.owner is not None:
+        head["owner"] = id_text(state.owner)
+    if state.finished:
+        head["finished"] = True
+    values, messages, lineage = len(state.values_json), len(state.conversation), state.lineage
+    if values:
+        head["values"] = values
+    if messages:
+        head["messages"] = messages
+    if state.calls:
+        head["calls"] = len(state.calls)
+    if state.customs:
+        head["customs"] = state.customs
+    if state.turn or state.patches or state.start_frame is not None:
+        head["run"] = {"turn": state.turn, "patches": list(state.patches)}
+    if owed := owed_of(state):
+        head["owed"] = owed
+    if state.invocation is not None:
+        head["invocation"] = [state.invocation.trigger, state.invocation.payload_json, state.invocation.started]
+    if lineage is not _NO_LINEAGE and lineage != _NO_LINEAGE:
+        head["lineage"] = asdict(lineage)
+    if state.degraded is not None:
+        head["degraded"] = asdict(state.degraded)
+    return orjson.dumps(head)
+
+
+def mail_of(state: State) -> bytes:
+    """The mailbox and the remembered ids; nothing at all if both are empty."""
+    if not state.mailbox and not state.remembered:
+        return b""
+    items = [mail_row(item) for item in state.mailbox.values()]
+    return orjson.dumps([items, b"".join(state.remembered).hex()])
+
+
+def call_fields(state: State, keys: Iterable[str], changed: list[str | bytes], removed: list[str | bytes]) -> None:
+    """Add the fields of the calls ``keys``: field, value, ... of what there is, the field of what is gone."""
+    calls = state.calls
+    for key in keys:
+        call, name = calls.get(key), _CALL + key.encode()
+        if call is None:
+            removed.append(name)
+        else:
+            changed += [name, orjson.dumps(call_row(call))]
+
+
+def frame_fields(state: State) -> list[str | bytes]:
+    """The fields of what a resume starts from: field, value, ..."""
+    frames = ((b"start", state.start_frame), (b"turn", state.turn_frame))
+    return [
+        part for name, frame in frames if frame is not None for part in (_FRAME + name, orjson.dumps(frame_row(frame)))
+    ]
+
+
+def fold_fields(state: State) -> list[str | bytes]:
+    """The fields of what users' folds made of it: field, value, ..."""
+    return [part for name, one in state.folds.items() for part in (_FOLD + name.encode(), _dumps(fold_row(one)))]
+
+
+def message_row(said: MessageSaid) -> bytes:
+    """One message: a JSON list of role, text, parts, tool calls, tool call id and name, without nulls at its end."""
+    parts, calls, call_id, name = said.parts, said.tool_calls, said.tool_call_id, said.name
+    if parts is calls is call_id is name is None and said.content is not None:
+        return _dumps((said.role, said.content))
+    row = [said.role, said.content, parts, calls, call_id, name]
+    while row[-1] is None:
+        row.pop()
+    return _dumps(row)
+
+
+def said_sum(messages: Iterable[bytes], start: int) -> int:
+    """What messages from position ``start`` on add to a row's sum: CRC-32 times position, as Fletcher's checksum.
+
+    A conversation may have ten thousand of them: 0.2 µs each.
+    """
+    total: int = sum(map(mul, map(crc32, messages), count(start + 1)))
+    return total % _MODULUS
+
+
+def check_of(key: bytes, head: bytes, mail: bytes | None, context: Sequence[bytes], messages: Sequence[bytes]) -> bytes:
+    """The check that a row with these parts has: ``HASH:SUM``. ``view_scripts`` makes the same one of each change."""
+    total = said_sum(messages, 0) + (_digest(key, mail) if mail else 0)
+    for name, value in zip(context[::2], context[1::2], strict=True):
+        total += _digest(name, value)
+    return b"%b:%d" % (head_check(key, head), total % _MODULUS)
+
+
+def head_check(key: bytes, head: bytes) -> bytes:
+    """The first part of a row's check: lists read nothing but heads."""
+    return sha1(key + b"\0" + head, usedforsecurity=False).hexdigest()[:13].encode()
+
+
+def _digest(name: bytes, value: bytes) -> int:
+    return int(sha1(name + b"\0" + value, usedforsecurity=False).hexdigest()[:13], 16)
+
+
+def state_of(head: bytes, mail: bytes | None, context: Sequence[bytes], messages: Iterable[bytes]) -> State:
+    """The state again, exactly. ``context`` is field, value, field, value.
+
+    ``NewerFormat`` if a newer fold wrote it, ``JournalMismatch`` if parts of it are missing or no such parts.
+    """
+    try:
+        row = _head(head)
+        content = _content(row, context, messages)
+        whole = {
+            "content": content,
+            "ownership": _ownership(row, mail),
+            "offset": row["offset"],
+            "first_offset": row.get("first_offset"),
+            "counters": {name: row.get(name, 0) for name in COUNTERS},
+            "customs": row.get("customs", 0),
+            "folds": content.pop("folds"),
+        }
+        found = (len(content["context"]), len(content["conversation"]), len(content["calls"]))
+        if found != (row.get("values", 0), row.get("messages", 0), row.get("calls", 0)):
+            raise ValueError("other values, messages or calls than its head counts: its writer left something out")
+        draft = Draft()
+        restore_whole(draft, whole)
+    except (LookupError, TypeError, ValueError, AttributeError) as exc:
+        raise JournalMismatch("a process in the view is no state", cause=repr(exc)[:200]) from exc
+    return draft.freeze()
+
+
+def summary_in(partition: int, key: bytes, head: bytes) -> Summary:
+    """What a list says, from the head alone. Raises as ``state_of`` does."""
+    try:
+        row = _head(head)
+        owner = row.get("owner")
+        return Summary(
+            process_id=key.decode(),
+            partition=partition,
+            lifecycle=Lifecycle(row["lifecycle"]),
+            epoch=row.get("epoch", 0),
+            owner=None if owner is None else UUID(owner).bytes,
+            owner_node=row.get("owner_node"),
+            seq=row.get("seq", 0),
+            offset=row["offset"],
+            last_kind=row.get("last_kind"),
+            finished=row.get("finished", False),
+            degraded=row["degraded"]["reason"] if "degraded" in row else None,
+            messages=row.get("messages", 0),
+            values=row.get("values", 0),
+        )
+    except (LookupError, TypeError, ValueError, AttributeError) as exc:
+        raise JournalMismatch("the view holds bytes that are no head", cause=repr(exc)[:200]) from exc
+
+
+def _head(head: bytes) -> dict[str, Any]:
+    row: dict[str, Any] = orjson.loads(head)
+    if row["v"] > FOLD_VERSION:
+        raise NewerFormat("the view holds a state of a newer fold than this one", found=row["v"], known=FOLD_VERSION)
+    if row["v"] < FOLD_VERSION:
+        raise ValueError("a state of an older fold in a view of this one")
+    return row
+
+
+def _content(row: dict[str, Any], context: Sequence[bytes], messages: Iterable[bytes]) -> dict[str, Any]:
+    texts: list[str] = []
+    calls: dict[str, Any] = {}
+    frames: dict[bytes, Any] = {}
+    folds: dict[str, Any] = {}
+    for name, value in zip(context[::2], context[1::2], strict=True):
+        if name.startswith(_CALL):
+            calls[name[1:].decode()] = orjson.loads(value)
+        elif name.startswith(_FRAME):
+            frames[name[1:]] = orjson.loads(value)
+        elif name.startswith(_FOLD):
+            folds[name[1:].decode()] = orjson.loads(value)
+        else:
+            texts += [name.decode(), value.decode()]
+    run = row.get("run", {})
+    said = orjson.loads(b"[" + b",".join(messages) + b"]")
+    return {
+        "context": dict(zip(texts[::2], texts[1::2], strict=True)),
+        "conversation": [[*one, *(None,) * (6 - len(one))] for one in said],
+        "lifecycle": row["lifecycle"],
+        "invocations": row.get("invocations", 0),
+        "invocation": row.get("invocation"),
+        "calls": calls,
+        "turn": run.get("turn", 0),
+        "patches": run.get("patches", []),
+        "frames": [frames.get(b"start"), frames.get(b"turn")],
+        "folds": folds,
+    }
+
+
+def _ownership(row: dict[str, Any], mail: bytes | None) -> dict[str, Any]:
+    items, remembered = orjson.loads(mail) if mail else ([], "")
+    return {
+        "epoch": row.get("epoch", 0),
+        "owner": row.get("owner"),
+        "owner_node": row.get("owner_node"),
+        "owner_boot": row.get("owner_boot"),
+        "seq": row.get("seq", 0),
+        "finished": row.get("finished", False),
+        "result": row.get("result_json"),
+        "last_kind": row.get("last_kind"),
+        "mailbox": items,
+        "remembered": [remembered[at : at + 32] for at in range(0, len(remembered), 32)],
+        "lineage": row.get("lineage") or asdict(_NO_LINEAGE),
+        "degraded": row.get("degraded"),
+        **row.get("owed", {}),
+    }

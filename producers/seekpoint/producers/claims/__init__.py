@@ -1,0 +1,1 @@
+"""Claims: open a process, keep heartbeats, prove that a process is new."""

@@ -1,0 +1,138 @@
+"""The pulse: a node says that it lives and what it owns, and watches the others do so (rule O6).
+
+A hint for politeness, never a guard: who owns a process is decided by the log alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
+
+from seekpoint.consumers.heartbeats.host import this_process
+from seekpoint.consumers.heartbeats.liveness import Heartbeat, Heartbeats, Liveness
+from seekpoint.producers.durable.failures.recorded_failures import traceback_of
+from seekpoint.producers.writer.handle import Handle
+from seekpoint.producers.writer.identity import Identity
+from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.errors import SeekpointError
+from seekpoint.schemas.log.log_ports import LogReader
+
+__all__ = ["Heartbeater"]
+
+logger = logging.getLogger("seekpoint.producers")
+
+_PATIENCE_S = 0.25
+_LEAVE_S = 3.0
+"""That a node left is a hint to others: who closes it waits no longer for a Kafka that is silent."""
+
+
+class Heartbeater:
+    """Beats for one node, every ``heartbeat_interval_s`` and soon after a claim."""
+
+    def __init__(
+        self,
+        reader: LogReader,
+        executor: Executor,
+        handles: Callable[[], Iterable[Handle]],
+        identity: Identity,
+        settings: Settings,
+    ) -> None:
+        self._executor = executor
+        self._settings = settings
+        self._handles = handles
+        self._identity = identity
+        self._interval_s = settings.heartbeat_interval_s
+        self._store = Heartbeats(reader, settings)
+        self.liveness = Liveness(self._store, settings.owner_timeout_s)
+        self._claiming: set[bytes] = set()
+        self._wake = asyncio.Event()
+        self._next: asyncio.Future[None]
+        self._beats = 0
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin to beat."""
+        self._next = asyncio.get_running_loop().create_future()
+        self._tasks = [
+            asyncio.create_task(self._go_on(), name="seekpoint-pulse"),
+            asyncio.create_task(self._watch(), name="seekpoint-watch"),
+        ]
+
+    async def close(self) -> None:
+        """Stop, and leave in order: what this node left claimed is free at once."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            try:
+                async with asyncio.timeout(_LEAVE_S):
+                    await asyncio.get_running_loop().run_in_executor(
+                        self._executor, self._store.withdraw, self._identity.node_id
+                    )
+            except (SeekpointError, TimeoutError) as exc:
+                logger.warning("the heartbeat was not withdrawn: %s", exc or f"no answer in {_LEAVE_S:g} s")
+        self._store.close()
+
+    async def claiming(self, claim_id: bytes) -> None:
+        """A claim is about to be sent. Returns once others can see its id: a claim nobody names looks free to them.
+
+        Waits for a beat no longer than a moment: a hint is not worth a delay.
+        """
+        self._claiming.add(claim_id)
+        self._wake.set()
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                await asyncio.shield(self._next)
+        except TimeoutError:
+            logger.info("claiming before the heartbeat that names the claim was published")
+
+    def claimed(self, claim_id: bytes) -> None:
+        """The claim is decided: if it won, an open handle shows it from here on."""
+        self._claiming.discard(claim_id)
+
+    def _claims(self) -> list[bytes]:
+        mine = [claim for handle in self._handles() for claim in (handle.claim_id, *handle.healing_claims)]
+        return [*mine, *self._claiming]
+
+    async def _go_on(self) -> None:
+        while True:
+            self._wake.clear()
+            said, self._next = self._next, asyncio.get_running_loop().create_future()
+            self._beats += 1
+            try:
+                await self._run(self._store.publish, self._heartbeat())
+            except SeekpointError as exc:
+                logger.warning("no heartbeat: %s", exc)
+            except Exception as exc:  # a node that is silent looks dead: the next beat may go well
+                logger.error("no heartbeat: %s", traceback_of(exc, self._settings))
+            said.set_result(None)
+            try:
+                async with asyncio.timeout(self._interval_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    async def _watch(self) -> None:
+        """Apart from the beat: a Redis that hangs must not stop it."""
+        while True:
+            await asyncio.sleep(self._interval_s / 2)
+            try:
+                await self._run(self._store.mirror, self._heartbeat())
+                await self._run(self.liveness.observe)
+            except SeekpointError as exc:
+                logger.warning("the others' heartbeats are not seen: %s", exc)
+            except Exception as exc:  # as above
+                logger.error("the others' heartbeats are not seen: %s", traceback_of(exc, self._settings))
+
+    def _heartbeat(self) -> Heartbeat:
+        identity, claims = self._identity, tuple(self._claims())
+        return Heartbeat(identity.node_id, identity.boot_id, claims, self._beats, process=this_process())
+
+    async def look(self) -> None:
+        """See the others' heartbeats as of now."""
+        await self._run(self.liveness.observe)
+
+    async def _run(self, call: Callable[..., None], *arguments: object) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._executor, call, *arguments)

@@ -1,0 +1,368 @@
+"""Opening a process (rules O2 and O6): recover, claim, read through the claim, and only then act.
+
+Nobody acts on a claim whose offset it does not know. The first claim in the log wins; the fold says which that was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from seekpoint.consumers import Recovered, Recovery, Report
+from seekpoint.consumers.heartbeats.liveness import LivenessVerdict as Looks
+from seekpoint.producers.claims.claim_watch import ClaimWatch
+from seekpoint.producers.claims.heartbeater import Heartbeater
+from seekpoint.producers.durable.failures.origins import origin_again
+from seekpoint.producers.durable.failures.recorded_failures import traceback_of, unwrapped
+from seekpoint.producers.durable.replay.conduct import PLAIN, RunOptions
+from seekpoint.producers.durable.waits.cancelling import stop
+from seekpoint.producers.durable.waits.shared_values import check_ownable
+from seekpoint.producers.process import Process
+from seekpoint.producers.tail.partition_tail import PartitionTail
+from seekpoint.producers.tail.tailer import Tailer
+from seekpoint.producers.writer.confirmer import Confirmer
+from seekpoint.producers.writer.handle import Cause, Handle, HandleStatus
+from seekpoint.producers.writer.identity import Identity
+from seekpoint.producers.writer.outbox import Outbox
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.bodies.entry import Entry, new_id
+from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.errors import (
+    AlreadyOpen,
+    Cancelled,
+    ClaimLost,
+    HandleLost,
+    JournalGap,
+    JournalUnavailable,
+    ObligationStuck,
+    OwnerAlive,
+    ProcessDegraded,
+    ProcessFinished,
+    Refused,
+    Retryable,
+)
+from seekpoint.schemas.log.log_ports import LogReader
+from seekpoint.schemas.log.partition import partition_of
+from seekpoint.schemas.state.state import State, new_state
+from seekpoint.schemas.values.clock import now_us
+from seekpoint.schemas.wire.codec import encode_within
+
+if TYPE_CHECKING:
+    from seekpoint.producers.node import Node
+
+__all__ = ["OpenRequest", "Opener", "Opening"]
+
+_LOOK_AGAIN_S = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenRequest:
+    """What somebody who opens a process asked for."""
+
+    process_id: str
+    cause: Cause
+    take_over: bool = False
+    accept_degraded: bool = False
+    wait_s: float = 0.0
+    parent_id: str | None = None
+    parent_seq: int | None = None
+    conduct: RunOptions = PLAIN
+    refuse: Callable[[State], None] | None = None
+    """Raises what is wrong with a process for whoever asks, before it is claimed."""
+    must_exist: bool = False
+    """Whether ``refuse`` refuses a process that does not exist: that is proved first, never presumed."""
+
+
+class Opening:
+    """A process about to be opened: ``async with`` it (leaving releases), or ``await`` it and release it yourself."""
+
+    def __init__(self, opener: Opener, wish: OpenRequest) -> None:
+        self._opener = opener
+        self._wish = wish
+        self._process: Process | None = None
+
+    def __await__(self) -> Generator[Any, None, Process]:
+        return self._opener.open(self._wish).__await__()
+
+    async def __aenter__(self) -> Process:
+        self._process = await self._opener.open(self._wish)
+        return self._process
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Record what was raised, then release. A handle that is over already is only let go."""
+        process = self._process
+        assert process is not None
+        try:
+            if process.is_open:
+                owed = await _ended(process, error)
+                await process.children.leave()
+                await process.release()
+                if owed is not None:
+                    raise owed from error
+            elif error is None:
+                process.check()  # fenced after its last call: leaving quietly would hide it
+        except (HandleLost, Retryable):
+            if error is None:
+                raise
+            # The agent's own exception says more than what kept it from being written down.
+        finally:
+            process.let_go()
+
+
+async def _ended(process: Process, error: BaseException | None) -> ObligationStuck | None:
+    """Record what was raised; bring a process that was cancelled to its end. What it could not take back."""
+    error = None if error is None else unwrapped(error)
+    if isinstance(error, Cancelled) and process.cancelling.is_accepted:
+        try:
+            await stop(process)
+        except ObligationStuck as owed:
+            return owed
+    elif error is not None and not isinstance(error, HandleLost | asyncio.CancelledError):
+        settings = process.node.settings
+        where = origin_again(error, process.written.failure, settings)
+        await process.record_error(error, traceback_of(error, settings), where)
+    return None
+
+
+class Opener:
+    """Opens processes for one node."""
+
+    def __init__(
+        self,
+        handles: dict[str, Handle | None],
+        reader: LogReader,
+        recovery: Recovery,
+        outbox: Outbox,
+        confirmer: Confirmer,
+        tailer: Tailer,
+        pulse: Heartbeater,
+        identity: Identity,
+        timeout_s: float,
+        node: Node,
+    ) -> None:
+        self._handles = handles
+        self._reader = reader
+        self._recovery = recovery
+        self._outbox = outbox
+        self._confirmer = confirmer
+        self._tailer = tailer
+        self._pulse = pulse
+        self._identity = identity
+        self._timeout_s = timeout_s
+        self._node = node
+
+    def opening(self, wish: OpenRequest) -> Opening:
+        """What ``Node.open`` and ``Node.fork`` hand out."""
+        check_ownable(wish.process_id)
+        return Opening(self, wish)
+
+    async def open(self, wish: OpenRequest) -> Process:
+        """Claim the process as ``wish`` asks. One handle a process on a node."""
+        self._refuse_open(wish.process_id)
+        self._handles[wish.process_id] = None  # its place is taken while the claim is under way
+        try:
+            inherited = await self._inherited(wish)
+            handle, report = await self._claim(wish)
+        except BaseException:
+            self._handles.pop(wish.process_id, None)  # the node may have been closed meanwhile
+            raise
+        self._handles[wish.process_id] = handle
+        process = Process(
+            handle, self._outbox, self._confirmer, self._recovery, wish.cause, self._let_go, report, self._node,
+            wish.conduct,
+        )  # fmt: skip
+        if inherited is not None:
+            await self._seed(process, inherited)
+        return process
+
+    def _refuse_open(self, process_id: str) -> None:
+        """One handle a process: one that is over, but was never let go, does not count."""
+        if process_id in self._handles:
+            handle = self._handles[process_id]
+            if handle is None or handle.status is not HandleStatus.CLOSED:
+                raise AlreadyOpen("the process is open on this node", process_id=process_id)
+
+    def _let_go(self, handle: Handle) -> None:
+        if self._handles.get(handle.process_id) is handle:
+            del self._handles[handle.process_id]
+        self._tailer.detach(handle, handle.partition)
+
+    async def _inherited(self, wish: OpenRequest) -> b.Forked | None:
+        """What a fork starts with. Found before anything is claimed: an id is used up by its first claim."""
+        if wish.parent_id is None:
+            return None
+        now = wish.parent_seq is None
+        parent = (await self._recovery.recover(wish.parent_id, at_seq=wish.parent_seq, must_be_current=now)).state
+        if parent.content_dropped:  # the log may have it yet: as it was right before the end
+            parent = (await self._recovery.recover(wish.parent_id, at_seq=parent.seq - 1)).state
+        forked = b.Forked(wish.parent_id, parent.seq, parent.content_json())
+        if (ran := parent.agent) is None:
+            return forked
+        return replace(forked, agent=ran.name, version=ran.version, definition=ran.definition, input=ran.input_json)
+
+    async def _seed(self, process: Process, inherited: b.Forked) -> None:
+        try:
+            await process.append(inherited)
+        except BaseException:
+            process.let_go()
+            raise
+
+    # --- the claim
+    async def _claim(self, wish: OpenRequest) -> tuple[Handle, Report]:
+        """Claim on what is known; where that was only that nothing is known, and it was wrong, on what is read."""
+        watch = ClaimWatch(wish.process_id)
+        partition = partition_of(watch.key, self._reader.partitions)
+        try:
+            for may_presume in (False,) if wish.must_exist else (True, False):
+                lane, recovered, presumed = await self._recover_free(wish, watch, partition, may_presume)
+                offset, claim_id = await self._send_claim(wish, recovered.state, partition, watch.key)
+                try:
+                    await self._through(lane, offset + 1)
+                finally:
+                    self._pulse.claimed(claim_id)
+                after = watch.folded(recovered.state, offset + 1, self._reader)
+                if after.owner == claim_id or not presumed:
+                    break
+            if after.owner != claim_id:
+                raise _lost(wish.process_id, after)
+        except BaseException:
+            self._tailer.detach(watch, partition)
+            raise
+        handle = Handle(wish.process_id, after, offset + 1, self._reader)
+        lane.attach(handle)
+        handle.absorb(watch.rest(offset + 1), lane.position)
+        return handle, recovered.report
+
+    async def _send_claim(self, wish: OpenRequest, state: State, partition: int, key: bytes) -> tuple[int, bytes]:
+        """Append a claim on ``state``; its offset, and its id: named by the pulse until it is decided."""
+        claim_id, agent = new_id(), wish.conduct.agent
+        body = b.Claim(
+            expected_epoch=state.epoch,
+            node_id=self._identity.node_id,
+            boot_id=self._identity.boot_id,
+            accept_degraded=wish.accept_degraded,
+            agent=None if agent is None else agent.name,
+            agent_version=None if agent is None else agent.version,
+            definition=None if agent is None else agent.definition,
+        )
+        entry = Entry(
+            claim_id, wish.process_id, None, 0, None, state.offset if state.offset >= 0 else None, now_us(),
+            wish.cause.actor, None, wish.cause.correlation_id, body,
+        )  # fmt: skip
+        value = encode_within(entry, key, self._reader.limits)
+        try:
+            await self._pulse.claiming(claim_id)
+            return await self._outbox.push_external(partition, key, value), claim_id
+        except BaseException:
+            self._pulse.claimed(claim_id)
+            raise
+
+    async def _through(self, lane: PartitionTail, position: int) -> None:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._tailer.through(lane, position)
+        except TimeoutError as exc:
+            raise await self._confirmer.why_late(lane.partition, position) or JournalUnavailable(
+                "the claim could not be read in time", partition=lane.partition, offset=position - 1
+            ) from exc
+
+    async def _recover(
+        self, wish: OpenRequest, watch: ClaimWatch, partition: int, may_presume: bool
+    ) -> tuple[PartitionTail, Recovered, bool]:
+        """The process as of now; whatever comes of it from now on is kept by ``watch``. And whether it was presumed.
+
+        One that did not exist where the lane stands is presumed not to exist: the claim finds out. Else the lane is
+        listened to first, so that what it has passed already lies below the end that the recovery reads to; the first
+        open in a partition begins the lane there.
+        """
+        lane, began = self._tailer.lane(partition), 0
+        while True:
+            if lane is not None:
+                lane.attach(watch)
+                began = lane.position
+                report = lane.absence.report(watch.key, began) if may_presume and not self._tailer.rests else None
+                if report is not None:
+                    return lane, Recovered(state=new_state(), report=report, known=False), True
+            recovered = await self._recovery.recover(wish.process_id, missing_ok=True, must_be_current=True)
+            if lane is not None and lane.position < recovered.report.log_start:
+                lane.detach(watch)
+                self._tailer.give_up(lane, _trimmed(lane, recovered.report))
+                lane = None
+            was, lane = lane, self._tailer.lane_from(partition, recovered.report.log_end)
+            if was is None:
+                lane.attach(watch)
+                began = lane.position
+            self._tailer.want_proof(lane)
+            if was in (None, lane) and began <= recovered.report.log_end:
+                return lane, recovered, False
+
+    async def _recover_free(
+        self, wish: OpenRequest, watch: ClaimWatch, partition: int, may_presume: bool
+    ) -> tuple[PartitionTail, Recovered, bool]:
+        """The same, once it may be claimed."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wish.wait_s
+        while True:
+            lane, recovered, presumed = await self._recover(wish, watch, partition, may_presume)
+            if wish.refuse is not None:
+                wish.refuse(recovered.state)
+            if recovered.state.owner is not None and not wish.take_over:
+                await self._pulse.look()
+            refusal = self._refusal(wish, recovered.state)
+            if refusal is None:
+                return lane, recovered, presumed
+            lane.detach(watch)
+            if not isinstance(refusal, OwnerAlive) or loop.time() >= deadline:
+                raise refusal
+            await asyncio.sleep(min(_LOOK_AGAIN_S, wish.wait_s))
+
+    def _refusal(self, wish: OpenRequest, state: State) -> Exception | None:
+        process_id = wish.process_id
+        if state.finished:
+            return ProcessFinished("the process is finished", process_id=process_id, seq=state.seq)
+        if state.degraded is not None and not wish.accept_degraded:
+            return _degraded(process_id, state)
+        if wish.parent_id is not None and state.epoch > 0:
+            return Refused("a fork needs an id that was never used", process_id=process_id, hint="choose another id")
+        if state.owner is None or wish.take_over:
+            return None
+        if state.owner_boot == self._identity.boot_id:
+            return None  # claimed here, and no handle holds it any more: an open that was cancelled, a handle let go
+        looks = self._pulse.liveness.judge(state.owner_node or "", state.owner_boot or "", state.owner)
+        if looks in (Looks.DEAD, Looks.FREE):
+            return None
+        alive = looks is Looks.ALIVE
+        return OwnerAlive(
+            "the process's owner looks alive" if alive else "the process's owner was not watched long enough",
+            process_id=process_id, node=state.owner_node, epoch=state.epoch,
+        )  # fmt: skip
+
+
+def _degraded(process_id: str, state: State) -> ProcessDegraded:
+    degraded = state.degraded
+    assert degraded is not None
+    return ProcessDegraded(
+        f"the process is degraded ({degraded.reason}{': ' if degraded.detail else ''}{degraded.detail})",
+        process_id=process_id, expected_seq=degraded.expected_seq, found_seq=degraded.found_seq,
+        abandoned=state.abandoned_entries, epoch=state.epoch,
+    )  # fmt: skip
+
+
+def _trimmed(lane: PartitionTail, report: Report) -> JournalGap:
+    return JournalGap(
+        "what was not confirmed yet is gone from the log",
+        partition=lane.partition, offset=lane.position, low=report.log_start, high=report.log_end,
+    )  # fmt: skip
+
+
+def _lost(process_id: str, state: State) -> Exception:
+    if state.finished:
+        return ProcessFinished("the process was finished meanwhile", process_id=process_id, seq=state.seq)
+    if state.degraded is not None:
+        return _degraded(process_id, state)
+    return ClaimLost("another claim came first", process_id=process_id, epoch=state.epoch, node=state.owner_node)

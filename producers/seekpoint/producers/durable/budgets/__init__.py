@@ -1,0 +1,1 @@
+"""Budgets: admit calls by an estimate and charge what they used."""

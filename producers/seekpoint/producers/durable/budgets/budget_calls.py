@@ -1,0 +1,218 @@
+"""Budgets: a call is admitted by an estimate before it begins, and charged what it used when it ends.
+
+The sums are the fold's (``process_budget``): a start reserves, an end charges, each once however often the
+process is recovered. Here is decided, before anything is sent, whether one more call fits. ``tokens``, ``usd``,
+``tool_calls``, ``model_calls``, ``irreversible_effects`` and ``wall_s`` (time spent in calls), for the run and for each
+UTC day.
+
+    fits                 goes on; told once (log, entry) when it passes the share ``warn_at``
+    does not, "fail"     ``BudgetExceeded``: nothing was begun; the run fails, and goes on there once it is raised
+    does not, "pause"    the same, and the process is suspended, not failed
+    does not, "escalate" a gate ``budget:DIMENSION`` asks a person: approved raises the limit, denied is ``fail``
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.errors import BudgetExceeded, InvalidSetting
+from seekpoint.schemas.state.lifecycle import Lifecycle
+from seekpoint.schemas.state.process_budget import DIMENSIONS, Budget, amounts_in
+from seekpoint.schemas.values.decimals import EXACT, plain_text, total
+from seekpoint.schemas.values.json_values import dump
+
+if TYPE_CHECKING:
+    from seekpoint.producers.durable.replay.history_matcher import CallPlace
+    from seekpoint.producers.durable.waits.gate_calls import GateAnswer
+    from seekpoint.producers.process import Process
+
+__all__ = ["BudgetCalls", "Excess", "admit", "excess_of", "raise_budget", "warnings_of"]
+
+logger = logging.getLogger("seekpoint.producers")
+
+_ZERO = Decimal(0)
+_DAY_US = 86_400_000_000
+_KNOWN_BEFORE = frozenset({"tool_calls", "model_calls", "irreversible_effects"})
+"""A call that counts as none of these uses none: it may begin where none are left."""
+
+
+class Excess(NamedTuple):
+    """A limit that one more call would pass."""
+
+    dimension: str
+    scope: str
+    limit: Decimal
+    used: Decimal
+    """Spent and reserved, without the call."""
+    wanted: Decimal
+
+    def texts(self) -> dict[str, str]:
+        """The amounts as people and entries say them."""
+        return {name: plain_text(getattr(self, name)) for name in ("limit", "used", "wanted")}
+
+
+class BudgetCalls:
+    """What a process offers: ``set_budget``."""
+
+    async def set_budget(
+        self,
+        limits: Mapping[str, Any] | None = None,
+        *,
+        a_day: Mapping[str, Any] | None = None,
+        warn_at: float | str | Decimal = "0.8",
+        on_exceed: str = "fail",
+    ) -> None:
+        """Bound what the process may use: ``set_budget({"usd": "5.00", "model_calls": 40})``; ``a_day``: each UTC day.
+
+        Once a run: code that runs again sets nothing anew, so what a person raised meanwhile stays. Amounts are exact:
+        texts, whole numbers or Decimals. ``on_exceed``: ``fail``, ``pause`` or ``escalate``. Raises ``InvalidSetting``.
+        """
+        process: Process = self  # type: ignore[assignment]  # a mixin of it
+        whole, day = _texts(limits), _texts(a_day)
+        if on_exceed not in ("fail", "pause", "escalate"):
+            raise InvalidSetting("an exceeded budget can fail, pause or escalate", on_exceed=on_exceed)
+        share = plain_text(warn_at) if isinstance(warn_at, Decimal) else str(warn_at)
+        text = dump([whole, day, share, on_exceed])
+        place = process.desk.place("sample", "budget", "")
+        if place.record is None:
+            process.send(b.BudgetSet(dump(whole), dump(day), share, on_exceed))
+            await process.append(b.Sampled(place.key, place.position, "budget", "", text))
+
+
+async def admit(process: Process, place: CallPlace, wanted: Mapping[str, Any]) -> None:
+    """Return once a call that is expected to use ``wanted`` may begin. Raises ``BudgetExceeded``.
+
+    To be followed by the call's start without an ``await`` in between: it is the start that reserves.
+    """
+    while (budget := process.ahead_budget) is not None:
+        amounts = _amounts(wanted)
+        day = process.clock.now_us() // _DAY_US
+        for scope, dimension, used, limit in warnings_of(budget, place.key, amounts, day):
+            logger.warning("process %s: %s of %s %s are used (%s)", process.process_id, used, limit, dimension, scope)
+            noted = "warned", dimension, _note_scope(scope, day), place.key, plain_text(used), plain_text(limit)
+            process.send(b.BudgetNoted(*noted))
+        excess = excess_of(budget, place.key, amounts, day)
+        if excess is None:
+            return
+        await _exceeded(process, place, budget, excess)
+
+
+async def _exceeded(process: Process, place: CallPlace, budget: Budget, excess: Excess) -> None:
+    """Return if a person raised the limit; else raise."""
+    asked = excess.texts()
+    process.send(b.BudgetNoted("exceeded", excess.dimension, excess.scope, place.key, asked["wanted"], asked["limit"]))
+    if budget.on_exceed == "escalate" and await _escalated(process, place, excess):
+        return
+    if budget.on_exceed == "pause" and process.ahead_lifecycle is Lifecycle.RUNNING:
+        process.send(b.LifecycleChanged(Lifecycle.SUSPENDED, f"budget: {excess.dimension}"))
+    raise BudgetExceeded(
+        "the budget does not allow one more call", process_id=process.process_id, key=place.key,
+        dimension=excess.dimension, scope=excess.scope, on_exceed=budget.on_exceed, **asked,
+    )  # fmt: skip
+
+
+async def _escalated(process: Process, place: CallPlace, excess: Excess) -> bool:
+    """Whether a person raised the limit so that the call fits: to what the answer says, else to what it needs."""
+    texts = excess.texts()
+    asked = {"call": place.key, "dimension": excess.dimension, "scope": excess.scope, **texts}
+    name = f"budget:{excess.dimension}"
+    with process.desk.inside(place) as scope:
+        scope.position = -1  # at 0, aside: a run that finds the limit raised does not ask, or asks something else
+        answer = await process.gate(
+            name, prompt=asked, key=f"{name}:{excess.scope}:{texts['used']}+{texts['wanted']}>{texts['limit']}"
+        )
+    limit = _limit_in(answer, excess)
+    if limit is None:
+        process.send(b.BudgetNoted("refunded", excess.dimension, excess.scope, place.key, actor=answer.actor))
+        return False
+    await raise_budget(process, excess.dimension, limit, scope=excess.scope, actor=answer.actor, key=place.key)
+    return limit >= EXACT.add(excess.used, excess.wanted) and limit > excess.used
+
+
+def _limit_in(answer: GateAnswer, excess: Excess) -> Decimal | None:
+    """What a person raised the limit to: None for a no, and for a yes to what is no amount."""
+    if not answer:
+        return None
+    offered = answer.payload.get("limit") if isinstance(answer.payload, dict) else None
+    if offered is None:
+        return EXACT.add(excess.used, max(excess.wanted, Decimal(1)))
+    try:
+        return _amounts({excess.dimension: offered})[excess.dimension]
+    except InvalidSetting as exc:  # raised, it would be raised in every run: the answer is remembered
+        logger.warning("the limit that %s named is none: %s", answer.actor, exc)
+        return None
+
+
+async def raise_budget(
+    process: Process,
+    dimension: str,
+    limit: Any,
+    *,
+    scope: str = "run",
+    actor: str | None = None,
+    key: str | None = None,
+) -> None:
+    """Set one limit anew. Raises ``InvalidSetting`` for what is no dimension or no amount."""
+    amount = _amounts({dimension: limit})[dimension]
+    await process.append(b.BudgetNoted("raised", dimension, scope, key, "0", plain_text(amount), actor))
+
+
+# --- pure -------------------------------------------------------------------------------------------------------------
+def excess_of(budget: Budget, key: str, wanted: Mapping[str, Decimal], day: int) -> Excess | None:
+    """The first limit that the call ``key`` would pass; None if it fits.
+
+    What a call does not estimate, it may begin as long as anything is left of it; how many calls of which kind it is,
+    is known.
+    """
+    for scope, limits in (("run", budget.limits), ("day", budget.day_limits)):
+        for dimension, limit in limits.items():
+            used, more = _used(budget, key, dimension, scope, day), wanted.get(dimension, _ZERO)
+            if EXACT.add(used, more) > limit if more else used >= limit and dimension not in _KNOWN_BEFORE:
+                return Excess(dimension, scope, limit, used, more)
+    return None
+
+
+def warnings_of(
+    budget: Budget, key: str, wanted: Mapping[str, Decimal], day: int
+) -> list[tuple[str, str, Decimal, Decimal]]:
+    """(scope, dimension, used with the call, limit) of each limit whose warning share is reached and was not told."""
+    found = []
+    for scope, limits in (("run", budget.limits), ("day", budget.day_limits)):
+        for dimension, limit in limits.items():
+            used = EXACT.add(_used(budget, key, dimension, scope, day), wanted.get(dimension, _ZERO))
+            told = f"warned {dimension} {_note_scope(scope, day)}" in budget.noted
+            if not told and limit > 0 and used >= EXACT.multiply(budget.warn_at, limit):
+                found.append((scope, dimension, used, limit))
+    return found
+
+
+def _used(budget: Budget, key: str, dimension: str, scope: str, day: int) -> Decimal:
+    kept = total(amounts.get(dimension, _ZERO) for one, amounts in budget.reserved.items() if one != key)
+    if scope == "run":
+        return EXACT.add(budget.spent.get(dimension, _ZERO), kept)
+    return EXACT.add(budget.day_spent.get(dimension, _ZERO) if budget.day == day else _ZERO, kept)
+
+
+def _note_scope(scope: str, day: int) -> str:
+    return f"day {day}" if scope == "day" else scope
+
+
+def _texts(limits: Mapping[str, Any] | None) -> dict[str, str]:
+    return {name: plain_text(amount) for name, amount in _amounts(limits or {}).items()}
+
+
+def _amounts(wanted: Mapping[str, Any]) -> dict[str, Decimal]:
+    if not wanted:
+        return {}
+    try:
+        return amounts_in(dump({name: str(value) for name, value in wanted.items() if value is not None}))
+    except (ValueError, TypeError) as exc:
+        raise InvalidSetting(
+            f"no amounts of a budget: {exc}",
+            found=repr(dict(wanted))[:200],
+            hint=f"dimensions: {', '.join(DIMENSIONS)}",
+        ) from exc

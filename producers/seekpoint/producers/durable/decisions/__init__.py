@@ -1,0 +1,1 @@
+"""Decisions: recorded model calls, their usage and cost."""

@@ -1,0 +1,279 @@
+"""Decisions: model calls, recorded with request, response, tool calls, usage and cost, and never made twice.
+
+The digest covers the whole request: messages, model, tools, schema and every sampling option. A replay hands the
+response back; a request that changed is a divergence that names the first difference.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterable, Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any
+
+from seekpoint.producers.durable.decisions.prompts import Prompts, first_difference, requests_in
+from seekpoint.producers.durable.decisions.usage import Usage, model_in, usage_in
+from seekpoint.producers.durable.failures.recorded_failures import told
+from seekpoint.producers.durable.replay.call_digest import arguments_text, text_digest
+from seekpoint.producers.durable.steps.retries import Retry
+from seekpoint.producers.durable.steps.step_calls import Attempts, Work, answered, default_retry, dumped, failed
+from seekpoint.producers.durable.steps.terms import callable_of, name_of, retry_of, seconds
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.bodies import Json
+from seekpoint.schemas.errors import InvalidSetting, ReplayDivergence
+from seekpoint.schemas.values.json_values import dump, load
+
+if TYPE_CHECKING:
+    from seekpoint.producers.process import Process
+
+__all__ = ["DecisionCalls", "plain", "tool_calls_in"]
+
+logger = logging.getLogger("seekpoint.producers")
+
+_MODEL_CALL: Mapping[str, int] = {"model_calls": 1}
+_TOOL_CALL: Mapping[str, int] = {"tool_calls": 1}
+_NO_MORE = object()
+
+
+class DecisionCalls:
+    """What a process offers: ``decide``, ``wrap_model``, ``wrap_tool``, ``policy_is``."""
+
+    _prompts: Prompts | None = None
+
+    def decide(
+        self,
+        name: str,
+        call: Callable[..., Any],
+        request: Any,
+        *,
+        key: str | None = None,
+        retry: Retry | None = None,
+        timeout: float | timedelta | None = None,
+        usage: Callable[[Any], Usage | None] | Usage | None = None,
+        policy: str | None = None,
+        estimate: Mapping[str, Any] | None = None,
+        on_chunk: Callable[[Any], object] | None = None,
+    ) -> Coroutine[Any, Any, Any]:
+        """Ask a model once: ``call(request)``; from then on its response is remembered and handed back.
+
+        A stream is recorded whole: the response is the list of its chunks; ``on_chunk`` sees each as it comes (of a
+        call that is made, not of a replay). Responses of the common clients are turned into plain values. ``usage``
+        reads the usage where ``usage_in`` does not know the shape; the cost is of the node's ``prices``; what is not
+        known is None, never 0, also where ``usage`` raises: what was answered is paid for, and kept. ``policy`` is the
+        version of prompts and rules in force, by default the version of the agent that asks. ``estimate`` is held
+        against the budget before: ``{"usd": "0.10", "tokens": 4000}``.
+
+        Without ``retry`` it is tried again as a step is, and each attempt is charged to the budget.
+
+        Raises what ``call`` raised; ``ReplayDivergence`` of kind ``prompt`` for another request than was recorded, and
+        as ``step`` does; ``BudgetExceeded``.
+        """
+        process: Process = self  # type: ignore[assignment]  # a mixin of it
+        text = arguments_text((request,), {}, process.limits)
+        digest = text_digest(name, text)
+        try:
+            place = process.desk.place("decision", name, digest, key)
+        except ReplayDivergence as exc:
+            if exc.facts.get("kind") != "prompt":
+                raise
+            return _say_what_changed(process, exc, request)
+        record = place.record
+        if record is not None:
+            if record.status == "succeeded":
+                return process.in_order(place, answered, record)
+            if record.status == "failed":
+                return process.in_order(place, failed, record, process.process_id, place)
+        work = Work(
+            name, digest, text, callable_of(call, name), (request,), {},
+            retry_of(retry, default_retry(process)), seconds(timeout), estimate, _MODEL_CALL,
+        )  # fmt: skip
+        _check_usage(usage)
+        if self._prompts is None:
+            self._prompts = Prompts()
+        asks = process.conduct.agent
+        policy = policy if policy is not None or asks is None else asks.version
+        asking = _Asking(process, place, work, prompts=self._prompts, policy=policy, usage=usage, on_chunk=on_chunk)
+        return process.in_order(place, asking.through)
+
+    def wrap_model(self, call: Callable[..., Any], name: str = "model", **how: Any) -> Callable[..., Any]:
+        """``call`` for a framework that owns the loop: asked with options or one request, each call is a decision.
+
+        ``client = process.wrap_model(openai.chat.completions.create)``; ``how`` is what ``decide`` takes.
+        """
+        process: Process = self  # type: ignore[assignment]  # a mixin of it
+
+        @wraps(call)
+        async def ask(*arguments: Any, **options: Any) -> Any:
+            if len(arguments) == 1 and not options:
+                return await process.decide(name, call, arguments[0], **how)
+            request = {**({"arguments": list(arguments)} if arguments else {}), **options}
+            return await process.decide(name, lambda _: call(*arguments, **options), request, **how)
+
+        return ask
+
+    def wrap_tool(
+        self,
+        call: Callable[..., Any],
+        name: str | None = None,
+        *,
+        retry: Retry | None = None,
+        timeout: float | timedelta | None = None,
+    ) -> Callable[..., Any]:
+        """``call`` for a framework that owns the loop: each call is a step, and counts as a tool call."""
+        process: Process = self  # type: ignore[assignment]  # a mixin of it
+        called = name or name_of(call)
+
+        @wraps(call)
+        async def use(*arguments: Any, **options: Any) -> Any:
+            return await process.tool(called, call, *arguments, retry=retry, timeout=timeout, **options)
+
+        return use
+
+    def tool(
+        self,
+        name: str,
+        call: Callable[..., Any],
+        *arguments: Any,
+        key: str | None = None,
+        retry: Retry | None = None,
+        timeout: float | timedelta | None = None,
+        **options: Any,
+    ) -> Coroutine[Any, Any, Any]:
+        """A step that counts as a tool call in budgets; else as ``step``."""
+        process: Process = self  # type: ignore[assignment]  # a mixin of it
+        return process.step_counted(name, call, arguments, options, _TOOL_CALL, key, retry, timeout)
+
+    def policy_is(self, version: str) -> bool:
+        """Whether the process began under ``version`` of its agent: for code that changes while runs are in flight.
+
+        True too where no agent runs: whoever writes the code there is its only version.
+        """
+        process: Process = self  # type: ignore[assignment]  # a mixin of it
+        began = process.written.agent or process.conduct.agent  # its first entry may be on its way yet
+        return began is None or began.version == version
+
+
+@dataclass(slots=True)
+class _Asking(Attempts):
+    """One decision that is not remembered, or in doubt."""
+
+    prompts: Prompts = field(default_factory=Prompts)
+    policy: str | None = None
+    usage: Callable[[Any], Usage | None] | Usage | None = None
+    on_chunk: Callable[[Any], object] | None = None
+
+    def _start(self) -> float:
+        process, place, work = self.process, self.place, self.work
+        began = process.clock.monotonic()
+        written = self.prompts.shortened(place.key, work.arguments[0], process.limits)
+        process.send(
+            b.DecisionStarted(
+                key=place.key, position=place.position, name=work.name, digest=work.digest, request=written.text,
+                shared_with=written.shared_with, shared_messages=written.shared_messages, policy=self.policy,
+                attempt=self.attempt, started_at_us=process.clock.now_us(), estimate=self._estimate(),
+            )
+        )  # fmt: skip
+        return began
+
+    async def _whole(self, answer: Any) -> Any:
+        """A stream to its end, a plain one in a thread as its call was; anything else as it is."""
+        if isinstance(answer, AsyncIterable):
+            return [self._seen(plain(chunk)) async for chunk in answer]
+        if isinstance(answer, Iterator):
+            pull, seen = partial(next, answer, _NO_MORE), []
+            while (chunk := await self.process.node.in_body_thread(pull)) is not _NO_MORE:
+                seen.append(self._seen(plain(chunk)))
+            return seen
+        return plain(answer)
+
+    def _seen(self, chunk: Any) -> Any:
+        if self.on_chunk is not None:
+            self.on_chunk(chunk)
+        return chunk
+
+    async def _succeed(self, value: Any, began: float) -> Json:
+        text = dumped(value, self.place.key, self.process)
+        usage = self._usage_of(value)
+        request = self.work.arguments[0]
+        asked = request.get("model") if isinstance(request, Mapping) else None
+        model = model_in(value) or (asked if isinstance(asked, str) else None)
+        prices = self.process.node.prices
+        cost = None if prices is None else prices.cost(model, usage)
+        calls = tool_calls_in(value)
+        await self._end(
+            "succeeded", began, response=text, model=model, tool_calls=None if calls is None else dump(calls),
+            usage=None if usage is None else dump(usage.to_dict()),
+            cost_usd=None if cost is None else format(cost, "f"),
+        )  # fmt: skip
+        return text
+
+    def _usage_of(self, value: Any) -> Usage | None:
+        try:
+            found = self.usage(value) if callable(self.usage) else self.usage or usage_in(value)
+            if found is None or isinstance(found, Usage):
+                return found
+            logger.warning("%s: usage= gave no Usage, but %s", self.place.key, type(found).__name__)
+        except Exception as exc:  # the user's; asking the model again would cost again, and fail again
+            logger.warning("%s: its usage cannot be read: %s", self.place.key, told(exc, self.process.node.settings))
+        return None
+
+    async def _end(self, outcome: str, began: float, **more: Any) -> int:
+        now_us, duration_s = self.process.clock.now_us(), self.process.clock.monotonic() - began
+        made = b.DecisionMade(
+            key=self.place.key, attempt=self.attempt, outcome=outcome, ended_at_us=now_us,
+            duration_us=max(0, round(duration_s * 1_000_000)), **more,
+        )  # fmt: skip
+        return (await self.process.append(made)).seq
+
+
+def _check_usage(usage: object) -> None:
+    if not (usage is None or callable(usage) or isinstance(usage, Usage)):
+        raise InvalidSetting("usage= is a Usage, or a function of the response that gives one", usage=repr(usage)[:80])
+
+
+async def _say_what_changed(process: Process, error: ReplayDivergence, request: Any) -> Any:
+    """Raise ``error`` with the first difference of the prompts, as far as the journal still has the old one."""
+    if error.asks is not None:  # an earlier one diverged, and is told of: this is the same error
+        raise error
+    key, text = error.facts.get("key"), dump(plain(request), process.limits)
+    error.asks = b.DecisionStarted(request=text)
+    try:
+        found = process.node.entries(process.process_id, kinds=[b.DecisionStarted.KIND])
+        recorded = (await requests_in(one.entry async for one in found)).get(str(key))
+    except Exception:  # it says less then, but it says so
+        recorded = None
+    difference = None if recorded is None else first_difference(recorded, load(text))
+    if difference is not None:
+        error.facts["difference"] = difference
+    raise error
+
+
+def plain(value: Any) -> Any:
+    """A client's response as plain values: what ``model_dump`` or ``to_dict`` gives of it; anything else as it is."""
+    for name in ("model_dump", "to_dict"):
+        convert = getattr(value, name, None)
+        if callable(convert) and not isinstance(value, type):
+            return convert(mode="json") if name == "model_dump" else convert()
+    return value
+
+
+def tool_calls_in(answer: Any) -> list[Any] | None:
+    """The tool calls of an OpenAI- or Anthropic-shaped response; None where there are none."""
+    if not isinstance(answer, Mapping):
+        return None
+    found: list[Any] = []
+    for choice in _list_in(answer, "choices"):
+        message = choice.get("message") if isinstance(choice, Mapping) else None
+        found += _list_in(message, "tool_calls") if isinstance(message, Mapping) else ()
+    for name, kind in (("content", "tool_use"), ("output", "function_call")):
+        parts = _list_in(answer, name)
+        found += [part for part in parts if isinstance(part, Mapping) and part.get("type") == kind]
+    return found or None
+
+
+def _list_in(answer: Mapping[str, Any], name: str) -> list[Any]:
+    """Its list of that name; anybody's answer may call something else so."""
+    found = answer.get(name)
+    return list(found) if isinstance(found, list | tuple) else []

@@ -1,0 +1,104 @@
+"""What tokens cost: a table of the user's, in USD a million tokens. A model it does not name costs None, never 0."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from seekpoint.producers.durable.decisions.usage import Usage
+from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.errors import InvalidSetting
+from seekpoint.schemas.values.decimals import EXACT, decimal_in, total
+
+__all__ = ["Price", "Prices"]
+
+_MILLION = Decimal(1_000_000)
+_PRICE_MAX = decimal_in("1E+9")
+_DECIMALS_MAX = 6
+"""So that the cost of one token has the twelve decimals that a budget counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """USD a million tokens, by kind. A cached or cache-written token without a price of its own costs as input does."""
+
+    input: Decimal
+    output: Decimal
+    cached: Decimal | None = None
+    cache_write: Decimal | None = None
+
+    def cost(self, usage: Usage) -> Decimal | None:
+        """What ``usage`` costs in USD, exactly; None where input or output was not told."""
+        if usage.input_tokens is None or usage.output_tokens is None:
+            return None
+        parts = (
+            (usage.input_tokens, self.input),
+            (usage.output_tokens, self.output),
+            (usage.cached_tokens or 0, self.input if self.cached is None else self.cached),
+            (usage.cache_write_tokens or 0, self.input if self.cache_write is None else self.cache_write),
+        )
+        return EXACT.divide(total(EXACT.multiply(Decimal(count), price) for count, price in parts), _MILLION)
+
+
+class Prices:
+    """Prices by model. A name that ends in ``*`` stands for every model that begins so; the longest such one counts.
+
+    ``node.prices = Prices({...})``, before the first decision, and its decisions are journaled with what they cost.
+
+    >>> from seekpoint.producers import Prices, Usage
+    >>> prices = Prices({"small-*": {"input": "0.15", "output": "0.60"}})
+    >>> prices.cost("small-2026-01", Usage(input_tokens=1_000_000, output_tokens=500_000))
+    Decimal('0.45')
+    >>> prices.cost("large", Usage(input_tokens=1, output_tokens=1)) is None
+    True
+    """
+
+    def __init__(self, models: Mapping[str, Price | Mapping[str, Any]]) -> None:
+        """``InvalidSetting`` for what is no price: a float is not exact, write ``"0.15"`` or a Decimal."""
+        self._models = {
+            name: price if isinstance(price, Price) else _price(name, price) for name, price in models.items()
+        }
+
+    def of(self, model: str | None) -> Price | None:
+        """The price of ``model``; None if the table has none."""
+        if model is None:
+            return None
+        if model in self._models:
+            return self._models[model]
+        fitting = [name for name in self._models if name.endswith("*") and model.startswith(name[:-1])]
+        return self._models[max(fitting, key=len)] if fitting else None
+
+    def cost(self, model: str | None, usage: Usage | None) -> Decimal | None:
+        """What a call of ``model`` cost in USD; None for an unknown model or usage."""
+        price = self.of(model)
+        return None if price is None or usage is None else price.cost(usage)
+
+
+def _price(model: str, parts: Mapping[str, Any]) -> Price:
+    unknown = parts.keys() - {"input", "output", "cached", "cache_write"}
+    if unknown or not {"input", "output"} <= parts.keys():
+        raise InvalidSetting(
+            "a price has input and output, and may have cached and cache_write", model=model, found=sorted(parts)
+        )
+    return Price(**{name: _amount(model, name, value) for name, value in parts.items()})
+
+
+def _amount(model: str, name: str, value: Any) -> Decimal:
+    try:
+        if isinstance(value, Decimal | int | str) and not isinstance(value, bool):
+            amount = decimal_in(value)
+            if amount.is_finite() and 0 <= amount <= _PRICE_MAX and _decimals(amount) <= _DECIMALS_MAX:
+                return amount
+    except InvalidOperation:
+        pass
+    raise InvalidSetting(
+        f"a price is an exact amount of USD a million tokens, as text or Decimal, with up to {_DECIMALS_MAX} decimals",
+        model=model,
+        part=name,
+        found=repr(value),
+    )
+
+
+def _decimals(amount: Decimal) -> int:
+    return -int(amount.as_tuple().exponent)

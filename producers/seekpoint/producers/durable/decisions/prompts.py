@@ -1,0 +1,123 @@
+"""Requests to models in the journal: written without what they share with the one before, so that storage is linear.
+
+A conversation of n messages asks the model n times, each time with everything said so far: written whole, that is the
+square of it. A request's first messages that are those of the decision before are left out and named instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from itertools import takewhile
+from typing import Any
+
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.bodies import Json
+from seekpoint.schemas.bodies.entry import Entry
+from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
+from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.values.json_values import dump, load
+
+__all__ = ["Prompts", "Shortened", "first_difference", "requests_in", "whole_request"]
+
+_MESSAGES = "messages"
+_SHOWN_CHARACTERS_MAX = 120
+_SHOWN_BEFORE = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Shortened:
+    """A request as it is written."""
+
+    text: Json
+    shared_with: str | None = None
+    shared_messages: int = 0
+
+
+class Prompts:
+    """What the newest decision of a run asked, to shorten the next one by."""
+
+    def __init__(self) -> None:
+        self._key: str | None = None
+        self._messages: list[Json] = []
+
+    def shortened(self, key: str, request: Any, limits: Limits = DEFAULT_LIMITS) -> Shortened:
+        """``request`` without the messages it begins with as the decision before did."""
+        messages = request.get(_MESSAGES) if isinstance(request, Mapping) else None
+        if not isinstance(messages, list):
+            return Shortened(dump(request, limits))
+        texts = [dump(message, limits) for message in messages]
+        pairs = zip(texts, self._messages, strict=False)
+        shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        before, self._key, self._messages = self._key, key, texts
+        if not shared or before is None:
+            return Shortened(dump(request, limits))
+        return Shortened(dump({**request, _MESSAGES: messages[shared:]}, limits), before, shared)
+
+
+async def requests_in(entries: AsyncIterator[Entry]) -> dict[str, Any]:
+    """Every decision's whole request by key, from the ``DecisionStarted`` entries of one process in log order."""
+    whole: dict[str, Any] = {}
+    async for entry in entries:
+        if isinstance(entry.body, b.DecisionStarted):
+            whole_request(entry.body, whole)
+    return whole
+
+
+def whole_request(body: b.DecisionStarted, whole: dict[str, Any], read: Callable[[Json], Any] = load) -> Any:
+    """What a decision asked, the messages it shares included. ``whole`` has the requests before it, by key; now this
+    one too. ``read`` makes a value of a JSON text."""
+    request = read(body.request)
+    if body.shared_with is not None:
+        known = whole.get(body.shared_with, {}).get(_MESSAGES, [])
+        request[_MESSAGES] = [*known[: body.shared_messages], *request[_MESSAGES]]
+    whole[body.key] = request
+    return request
+
+
+def first_difference(expected: Any, actual: Any, path: str = "$") -> str | None:
+    """Where two values first differ, in words: ``$.messages[2].content: "old" is now "new"``; None if they are equal.
+
+    >>> first_difference({"model": "a", "n": 1}, {"model": "b", "n": 1})
+    '$.model: "a" is now "b"'
+    """
+    if isinstance(expected, Mapping) and isinstance(actual, Mapping):
+        for name in [*expected, *(name for name in actual if name not in expected)]:
+            here = f"{path}.{name}"
+            if name not in actual:
+                return f"{here}: {_shown(expected[name])} is gone"
+            if name not in expected:
+                return f"{here}: {_shown(actual[name])} is new"
+            if (found := first_difference(expected[name], actual[name], here)) is not None:
+                return found
+        return None
+    if _is_list(expected) and _is_list(actual):
+        for at, (old, new) in enumerate(zip(expected, actual, strict=False)):
+            if (found := first_difference(old, new, f"{path}[{at}]")) is not None:
+                return found
+        if len(expected) != len(actual):
+            at = min(len(expected), len(actual))
+            longer, word = (expected, "is gone") if len(expected) > len(actual) else (actual, "is new")
+            return f"{path}[{at}]: {_shown(longer[at])} {word}"
+        return None
+    old, new = dump(expected), dump(actual)
+    if old == new:
+        return None
+    return f"{path}: {_cut(old, new)} is now {_cut(new, old)}"
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _shown(value: Any) -> str:
+    return _cut(dump(value))
+
+
+def _cut(text: str, other: str = "") -> str:
+    """``text`` short enough to be read; if it is long, from a little before where it leaves ``other``."""
+    if len(text) <= _SHOWN_CHARACTERS_MAX:
+        return text
+    alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(text, other, strict=False)))
+    begin = max(0, alike - _SHOWN_BEFORE) if alike >= _SHOWN_CHARACTERS_MAX else 0
+    shown = text[begin : begin + _SHOWN_CHARACTERS_MAX]
+    return f"{'…' if begin else ''}{shown}{'…' if begin + len(shown) < len(text) else ''}"

@@ -1,0 +1,1 @@
+"""The dispatcher: perform effects that owners only wrote down."""

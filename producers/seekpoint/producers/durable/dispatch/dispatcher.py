@@ -1,0 +1,305 @@
+"""The dispatcher: calls what owners only write down. For connectors with ``outbox=True``.
+
+    intent in the journal -> still pending? -> claim it (first in the log has it) -> call -> verdict to the owner
+
+Start as many as you like. Of several that see the same intent one calls; who claimed and died is followed by another
+once its claim stood still for ``takeover_s``, and what may be done then is ``resolution.decide``'s to say: an
+idempotent call is made again with the same key, an at-most-once call is not. The owner settles by the verdict.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections import defaultdict
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, TypeAlias
+
+from seekpoint.consumers.recovery.scan import entry_of
+from seekpoint.producers.durable.dispatch.dispatch_progress import DispatchProgress
+from seekpoint.producers.durable.dispatch.dispatches import Dispatch, DispatchClaim, Intent
+from seekpoint.producers.durable.effects.connectors import Connectors, connectors
+from seekpoint.producers.durable.effects.effect_context import JournalValues
+from seekpoint.producers.durable.effects.effect_runs import refuse_real
+from seekpoint.producers.durable.failures.recorded_failures import traceback_of
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.errors import (
+    JournalMismatch,
+    LogDamaged,
+    LogTruncated,
+    NewerFormat,
+    Retryable,
+    SeekpointError,
+    TooManyDeadLetters,
+    UndecodableRecord,
+)
+from seekpoint.schemas.log.log_ports import Record
+
+if TYPE_CHECKING:
+    from seekpoint.producers.node import Node
+
+__all__ = ["Dispatcher"]
+
+logger = logging.getLogger("seekpoint.producers")
+
+_CHECK_INTERVAL_S = 5.0
+"""How often a deleted or re-created topic is looked for while nothing is read."""
+_SAVE_INTERVAL_S = 5.0
+_SAVE_OFFSETS_MIN = 1_000
+_STEP_OFFSETS = 20_000
+_BACKLOG_MAX = 1_000
+"""No more intents are looked for while so many are not over."""
+_AGAIN_S = 1.0
+_END_S = 5.0
+_SAVE_S = 3.0
+_FINAL = (JournalMismatch, LogDamaged, LogTruncated, NewerFormat, TooManyDeadLetters)
+"""Reading on would pass intents by, or call what is another journal's."""
+
+Slot: TypeAlias = tuple[int, int]
+"""Partition and offset of an intent."""
+
+
+@dataclass(slots=True)
+class _Foreign:
+    """Another dispatcher's claim, as this one watches it, by its own clock."""
+
+    version: int
+    since_s: float
+
+
+class Dispatcher:
+    """Calls the intents of a journal, for the outbox connectors that are registered here.
+
+    ``async with Dispatcher(node)``: works until it is left; ``drain`` before that lets calls under way end. Those of
+    one ``name`` share their progress, connector by connector. ``takeover_s`` is how long another one's claim may stand
+    still: the same for all of a journal, by default the setting ``owner_timeout_s``. ``concurrency_max`` calls of each
+    connector are under way: one that hangs keeps no other one waiting. ``Refused`` where effects are only
+    recorded. A journal that it must not read on in (``NewerFormat``, ``JournalMismatch``, ``LogTruncated``,
+    ``TooManyDeadLetters``) stops it: ``failure`` says so at once, and leaving raises it.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        *,
+        name: str = "dispatcher",
+        known: Connectors = connectors,
+        concurrency_max: int = 16,
+        takeover_s: float | None = None,
+        poll_s: float = 0.2,
+    ) -> None:
+        refuse_real(node.settings)
+        self._node = node
+        self._known = known
+        self._takeover_s = node.settings.owner_timeout_s if takeover_s is None else takeover_s
+        self._poll_s = poll_s
+        self._rooms = defaultdict[str, asyncio.Semaphore](lambda: asyncio.Semaphore(concurrency_max))
+        self._values = JournalValues(node)
+        self._who = f"{name}/{uuid.uuid4().hex[:12]}"
+        self._progress = DispatchProgress(self._values, name, known.outbox)
+        self._positions: dict[int, int] = {}
+        self._saved_s = self._checked_s = 0.0
+        self._due: dict[Slot, Intent] = {}
+        self._foreign: dict[Slot, _Foreign] = {}
+        self._not_before: dict[Slot, float] = {}
+        self._tasks: dict[Slot, asyncio.Task[None]] = {}
+        self._loop: asyncio.Task[None] | None = None
+        self._is_draining = False
+        self.failure: SeekpointError | None = None
+        """What stopped it by itself; None while it works."""
+        self.dispatched = 0
+        """How many outcomes this dispatcher has told."""
+        self.looks = 0
+        """How often it has read to the journal's end: what does not rise stands still."""
+
+    @property
+    def waiting(self) -> int:
+        """The intents it knows of that are not over, those under way included."""
+        return len(self._due)
+
+    @property
+    def calling(self) -> int:
+        """Those of them that it is at work on."""
+        return len(self._tasks)
+
+    # --- life
+    async def __aenter__(self) -> Dispatcher:
+        self._loop = asyncio.create_task(self._go_on(), name="seekpoint-dispatcher")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop. Calls under way are ended as a crash would end them: in doubt, for the next dispatcher.
+
+        One that does not heed that it is cancelled is left to itself after five seconds.
+        """
+        tasks = [*self._tasks.values(), *([] if self._loop is None else [self._loop])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait({asyncio.gather(*tasks, return_exceptions=True)}, timeout=_END_S)
+        with suppress(SeekpointError, TimeoutError):  # the next one looks through a little more
+            async with asyncio.timeout(_SAVE_S):
+                await self._save()
+        if self.failure is not None and error is None:
+            raise self.failure
+
+    async def drain(self, patience_s: float) -> int:
+        """Begin nothing more, and wait until what is under way was told. How much was not, after ``patience_s``."""
+        self._is_draining = True
+        tasks = [*self._tasks.values()]
+        if not tasks:
+            return 0
+        _, left = await asyncio.wait(tasks, timeout=patience_s)
+        return len(left)
+
+    async def _go_on(self) -> None:
+        while not self._is_draining:
+            pause_s = _AGAIN_S
+            try:
+                await self._look()
+                self._begin()
+                if self._node.clock.monotonic() - self._saved_s > _SAVE_INTERVAL_S:
+                    await self._save(_SAVE_OFFSETS_MIN)
+                pause_s = self._poll_s
+            except _FINAL as exc:
+                logger.error("the dispatcher stops: %s", exc)
+                self.failure = exc
+                return
+            except SeekpointError as exc:
+                logger.warning("the dispatcher waits: %s", exc)
+            except Exception as exc:  # whatever it is: intents go on waiting for somebody
+                logger.error("the dispatcher failed, and goes on: %s", traceback_of(exc, self._node.settings))
+            await self._node.clock.sleep(pause_s)
+
+    async def catch_up(self) -> int:
+        """Call what waits now, once through; how many outcomes were told. Instead of ``async with``."""
+        before = self.dispatched
+        await self._look()
+        self._begin()
+        await asyncio.gather(*self._tasks.values())
+        await self._save()
+        return self.dispatched - before
+
+    # --- intents
+    async def _look(self) -> None:
+        """Read on in each partition, and remember the intents that are ours to call."""
+        reader, in_thread = self._node.reader, self._node.in_thread
+        if self._node.clock.monotonic() - self._checked_s > _CHECK_INTERVAL_S:
+            await in_thread(reader.check)
+            self._checked_s = self._node.clock.monotonic()
+        for partition in range(await in_thread(lambda: reader.partitions)):
+            marks = await in_thread(partial(reader.watermarks, partition))
+            start = await self._position(partition)
+            if start < marks.low:
+                logger.warning(
+                    "partition %d was trimmed to offset %d, and looked through to %d only: effects between that still"
+                    " wait are called by nobody; tell their owners with seekpoint effects resolve",
+                    partition, marks.low, start,
+                )  # fmt: skip
+                start = self._positions[partition] = marks.low
+            while start < marks.high and len(self._due) < _BACKLOG_MAX:
+                stop = min(marks.high, start + _STEP_OFFSETS)
+                for intent in await in_thread(partial(self._intents, partition, start, stop)):
+                    self._due[partition, intent.offset] = intent
+                start = self._positions[partition] = stop
+        self.looks += 1
+
+    async def _position(self, partition: int) -> int:
+        if partition not in self._positions:
+            self._positions[partition] = await self._progress.start(partition)
+        return self._positions[partition]
+
+    def _intents(self, partition: int, start: int, stop: int) -> list[Intent]:
+        found = []
+        for batch in self._node.reader.read(partition, start, stop):
+            found += [intent for record in batch.records if (intent := self._intent(record)) is not None]
+        return found
+
+    def _intent(self, record: Record) -> Intent | None:
+        try:
+            entry = entry_of(record, self._node.reader.codec, self._node.reader.partitions)
+        except UndecodableRecord:
+            return None  # the projector makes a dead letter of it
+        body = entry.body
+        if not isinstance(body, b.EffectIntended) or body.connector is None or body.connector not in self._known:
+            return None
+        passed = self._progress.has_passed(body.connector, record.partition, record.offset)
+        if passed or not self._known[body.connector].outbox:
+            return None
+        return Intent(entry.process_id, record.partition, record.offset, body)
+
+    # --- calling
+    def _begin(self) -> None:
+        for slot, intent in self._due.items():
+            if slot not in self._tasks and self._may_look(slot):
+                task = asyncio.create_task(self._take(slot, intent), name=f"seekpoint-dispatch-{intent.body.key}")
+                self._tasks[slot] = task
+                task.add_done_callback(partial(self._over, slot))
+
+    def _over(self, slot: Slot, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(slot, None)
+
+    def _may_look(self, slot: Slot) -> bool:
+        return self._node.clock.monotonic() >= self._not_before.get(slot, 0.0)
+
+    async def _take(self, slot: Slot, intent: Intent) -> None:
+        assert intent.body.connector is not None
+        async with self._rooms[intent.body.connector]:
+            pause_s = _AGAIN_S
+            try:
+                if await self._taken(slot, intent):
+                    for table in (self._due, self._foreign, self._not_before):
+                        table.pop(slot, None)
+                    return
+                pause_s = min(pause_s, self._takeover_s / 4)
+            except Retryable as exc:
+                logger.warning("%s waits: %s", intent.body.idempotency_key, exc)
+            except Exception as exc:
+                trace = traceback_of(exc, self._node.settings)
+                logger.error("%s cannot be called: %s", intent.body.idempotency_key, trace)
+            self._not_before[slot] = self._node.clock.monotonic() + pause_s
+
+    async def _taken(self, slot: Slot, intent: Intent) -> bool:
+        """Whether there is nothing more to do for the intent."""
+        assert intent.body.connector is not None
+        connector = self._known[intent.body.connector]
+        dispatch = Dispatch(self._node, self._values, connector, intent, self._who, self._takeover_s)
+        if not await dispatch.is_due():
+            return True
+        version, claim = await dispatch.read()
+        if claim is not None and not self._stood_still(slot, version, claim):
+            return False
+        if self._is_draining or not await dispatch.claim(version, claim):
+            return False
+        if await dispatch.through():
+            self.dispatched += 1
+            return True
+        return False
+
+    def _stood_still(self, slot: Slot, version: int, claim: DispatchClaim) -> bool:
+        """Whether a claim is its holder's last word. One of our own is: we gave up what we were doing."""
+        if claim.by == self._who:
+            return True
+        now = self._node.clock.monotonic()
+        seen = self._foreign.get(slot)
+        if seen is None or seen.version != version:
+            self._foreign[slot] = _Foreign(version, now)
+            return False
+        return now - seen.since_s >= self._takeover_s
+
+    # --- progress
+    async def _save(self, offsets_min: int = 1) -> None:
+        """Keep where the next dispatcher begins: at the oldest intent that is not over."""
+        self._saved_s = self._node.clock.monotonic()
+        for partition, position in self._positions.items():
+            for connector in self._progress.of(partition):
+                oldest = min(self._offsets_due(connector, partition), default=position)
+                await self._progress.save(connector, partition, oldest, offsets_min=offsets_min)
+
+    def _offsets_due(self, connector: str, partition: int) -> list[int]:
+        return [at for (p, at), intent in self._due.items() if p == partition and intent.body.connector == connector]

@@ -1,0 +1,1 @@
+"""Effects: calls that change the outside world, and their outcomes."""

@@ -1,0 +1,127 @@
+"""Obligations: what is owed if a process is cancelled or fails: each effect's compensation, the last one first.
+
+A compensation is an effect of its own, ``undo/KEY``, with a key of its own and a bounded number of attempts. One that
+cannot be made is stuck: it stays in the state for a person to see, and the ones before it are made all the same.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from seekpoint.producers.durable.effects.effect_facts import CONNECTOR, UNDO, EffectRequest, compensation_named
+from seekpoint.producers.durable.effects.effect_runs import EffectRun
+from seekpoint.producers.durable.failures.recorded_failures import told
+from seekpoint.producers.durable.replay.call_digest import text_digest
+from seekpoint.producers.durable.replay.history_matcher import CallPlace
+from seekpoint.producers.durable.steps.retries import Retry
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.errors import EffectFailed, EffectUnknown, LimitExceeded, ObligationStuck, UnknownConnector
+from seekpoint.schemas.state.calls import Obligation
+from seekpoint.schemas.values.json_values import load
+
+if TYPE_CHECKING:
+    from seekpoint.producers.process import Process
+
+__all__ = ["COMPENSATION_RETRY", "compensate", "note_asked"]
+
+logger = logging.getLogger("seekpoint.producers")
+
+COMPENSATION_RETRY = Retry(attempts=5, backoff_s=0.5, backoff_max_s=30.0)
+
+
+async def compensate(process: Process) -> None:
+    """Make all compensations that are owed, the newest effect's first. Raises ``ObligationStuck`` if any is left."""
+    left: list[str] = []
+    cause: Exception | None = None
+    for obligation in reversed(process.written.obligations):
+        try:
+            await _pay(process, obligation)
+        except (EffectUnknown, EffectFailed, UnknownConnector) as exc:
+            logger.warning(
+                "%s: the compensation of %s is still owed: %s",
+                process.process_id,
+                obligation.key,
+                told(exc, process.node.settings),
+            )
+            left.append(obligation.key)
+            cause = cause or exc
+    if left:
+        raise ObligationStuck(
+            "compensations are still owed", process_id=process.process_id, keys=left
+        ) from cause  # fmt: skip
+
+
+def note_asked(process: Process) -> None:
+    """Write down that the agent's own code takes its effects back: it knows, and goes on, also when it runs again."""
+    _mark(process, [f"{UNDO}{obligation.key}" for obligation in process.written.obligations])
+
+
+def note_failed(process: Process) -> None:
+    """Write down that the code has failed all the same: run again, it is told of what it took back."""
+    asked = [mark for mark in process.written.patches if mark.startswith(UNDO) and not mark.endswith("/")]
+    _mark(process, [f"{mark}/" for mark in asked])
+
+
+def _mark(process: Process, marks: list[str]) -> None:
+    """As markers of changes, whose names have no slash: they say as well which way code goes that runs again."""
+    for mark in marks:
+        if mark not in process.written.patches:
+            with suppress(LimitExceeded):  # what is owed is paid, whether there is room for the mark or not
+                process.send(b.PatchMarked(mark))
+
+
+async def _pay(process: Process, obligation: Obligation) -> None:
+    effect = process.written.calls.get(obligation.key)
+    if effect is not None and effect.status == "failed":
+        await process.append(b.ObligationSettled(key=obligation.key, outcome="dropped"))
+        return
+    try:
+        if effect is not None and effect.status != "succeeded":
+            raise EffectUnknown(
+                "nobody can tell whether there is anything to take back",
+                process_id=process.process_id, key=obligation.key, status=effect.status,
+            )  # fmt: skip
+        await _run(process, obligation)
+    except (EffectUnknown, EffectFailed):
+        if obligation.status != "stuck":
+            await process.append(b.ObligationSettled(key=obligation.key, outcome="stuck"))
+        raise
+    await process.append(b.ObligationSettled(key=obligation.key, outcome="done"))
+
+
+async def _run(process: Process, obligation: Obligation) -> None:
+    told = load(obligation.arguments_json)
+    asked, output = load(told["asked"]), load(told["output"])
+    arguments, options = (asked["arguments"], asked["options"]) if isinstance(asked, dict) else (asked, {})
+    connector = obligation.name.removeprefix(CONNECTOR) if obligation.name.startswith(CONNECTOR) else None
+    key = f"{UNDO}{obligation.key}"
+    wanted = EffectRequest(
+        name=obligation.name,
+        call=None if connector else _callable(process, obligation),
+        arguments=tuple(arguments),
+        options=options,
+        arguments_json=told["asked"],
+        digest=text_digest(key, told["asked"]),
+        connector=connector,
+        compensates=obligation.key,
+        retry=COMPENSATION_RETRY,
+        handed={"output": output},
+    )
+    place = CallPlace(key, 0, process.written.calls.get(key), process.desk.main)  # it stands aside: no order binds it
+    with process.cancelling.paying():
+        await EffectRun(process, place, wanted).through()
+
+
+def _callable(process: Process, obligation: Obligation) -> Callable[..., Any]:
+    """The function: the one this run's code named, else one of that name that code here has named before."""
+    found = process.outside.owed.get(obligation.key) or compensation_named(obligation.name)
+    if callable(found):
+        return found
+    raise UnknownConnector(
+        "the compensation of an effect is not known here", process_id=process.process_id, key=obligation.key,
+        compensation=obligation.name,
+        hint="import the module that declares it (@effect(compensate=FUNCTION)), or name a connector",
+    )  # fmt: skip

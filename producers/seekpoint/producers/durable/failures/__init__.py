@@ -1,0 +1,1 @@
+"""Failures: record them, rebuild them, and decide which to try again."""

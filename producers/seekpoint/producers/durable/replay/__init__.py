@@ -1,0 +1,1 @@
+"""Match calls with their history, and hold back answers until they are due."""

@@ -1,0 +1,37 @@
+"""The digest of a call: what it was asked, exactly and by type, so that a replay can tell that it asks the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any
+
+from seekpoint.schemas.bodies import Json
+from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
+from seekpoint.schemas.values.json_values import dump
+
+__all__ = ["arguments_text", "text_digest"]
+
+
+def arguments_text(arguments: tuple[Any, ...], options: Mapping[str, Any], limits: Limits = DEFAULT_LIMITS) -> Json:
+    """The canonical text of a call's arguments: a list; with options, an object that has both.
+
+    Raises ``UnserializableValue`` or ``LimitExceeded``, with the path to the argument.
+
+    >>> arguments_text((1, 1.0, True, "1"), {})
+    '[1,1.0,true,"1"]'
+    >>> arguments_text(("order-1",), {"limit": 3})
+    '{"arguments":["order-1"],"options":{"limit":3}}'
+    """
+    if options:
+        return dump({"arguments": list(arguments), "options": dict(options)}, limits)
+    return dump(list(arguments), limits)
+
+
+def text_digest(name: str, text: Json) -> str:
+    """BLAKE2b-128 of a call's name and the canonical text of what it was asked, in hex: 32 characters."""
+    try:
+        asked = f"{name}\0{text}".encode()
+    except UnicodeEncodeError:  # a name that no entry can carry: it is refused there
+        asked = f"{name}\0{text}".encode("utf-8", "surrogatepass")
+    return blake2b(asked, digest_size=16).hexdigest()

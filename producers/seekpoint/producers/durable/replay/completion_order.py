@@ -1,0 +1,171 @@
+"""The order of answers: a recorded call is answered once what the log has before its end was asked for as well.
+
+What is remembered is answered at once, and code that runs beside it may have something of its own to do between two
+calls. Answered earlier than it was, a branch would cancel another one, or end the run, before that one came to what it
+had asked. Nobody is waited for who asks for nothing: then the code is another one, and the end of the run says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterator, Mapping
+from heapq import heapify, heappop, heappush, heapreplace
+from itertools import count
+from math import inf
+from typing import TYPE_CHECKING, TypeAlias
+
+from seekpoint.producers.durable.replay.scopes import BRANCH, parent_scope
+
+if TYPE_CHECKING:
+    from seekpoint.schemas.state.calls import Call
+
+__all__ = ["QUIET_ROUNDS", "CompletionOrder"]
+
+_Held: TypeAlias = "tuple[float, int, str | None, asyncio.Future[None]]"
+"""An answer that is held back: the seq it ended at, who came first among equals, the scope, what tells it to go."""
+
+_PATIENCE_S = 5.0
+"""How long nobody has to ask for anything before nobody is waited for any more."""
+QUIET_ROUNDS = 10
+"""Rounds of the event loop in which nobody asks for anything: whoever could ask by now has asked."""
+_ROUNDS_AFTER_ITS_NEXT = 1
+"""The same, once who was answered has asked for its next: a hundred branches of hundreds of calls have to be quick."""
+_OVER = frozenset({"succeeded", "failed"})
+_ASKS_AGAIN = frozenset({"step", "decision"})
+
+
+class CompletionOrder:
+    """What ``records`` have that a run will ask for, in the order of the log. ``read``: what it has asked for."""
+
+    def __init__(self, records: Mapping[str, Call], read: Collection[str]) -> None:
+        self._read = read
+        self._left: dict[str, list[tuple[int, str]]] = {}
+        for seq, key in sorted(_to_be_asked(records), reverse=True):
+            self._left.setdefault(parent_scope(key), []).append((seq, key))
+        self._first = sorted((left[-1][0], scope) for scope, left in self._left.items())
+        self._held: list[_Held] = []
+        self._count = count()
+        self._looks: asyncio.Handle | None = None
+        self._seen, self._quiet = 0, 0
+        self._answered: str | None = None
+        """The scope of who was answered last, until it asks for its next."""
+
+    def is_free(self, prefix: str | None) -> bool:
+        """Whether a call of the scope ``prefix`` comes before nothing and behind nobody: it is answered at once."""
+        return not self._held and (not self._first or self.is_due(inf, prefix))
+
+    def is_due(self, ended_at: float, prefix: str | None) -> bool:
+        """Whether a call of the scope ``prefix`` that ended at this seq may be answered.
+
+        Calls of one scope never wait for each other: the program orders them.
+        """
+        return self._first_of_others(prefix) >= ended_at
+
+    async def until_due(self, call: Call | None, prefix: str | None) -> None:
+        """Return once it is, and what is due before it was answered, and whoever got that has asked for more."""
+        if not self.is_free(prefix):
+            answered = asyncio.get_running_loop().create_future()
+            heappush(self._held, (_ended_at(call), next(self._count), prefix, answered))
+            if prefix is not None and prefix == self._answered:
+                self._answered = None
+                self._seen, self._quiet = len(self._read), QUIET_ROUNDS - _ROUNDS_AFTER_ITS_NEXT
+            self._look_soon()
+            await answered
+
+    def _first_of_others(self, prefix: str | None) -> float:
+        """The seq of the first call that was not asked for yet, in any scope but this."""
+        mine: list[tuple[int, str]] = []
+        while self._first:
+            seq, scope = self._first[0]
+            left = self._left[scope]
+            while left and left[-1][1] in self._read:
+                left.pop()
+            if not left:
+                heappop(self._first)
+            elif left[-1][0] != seq:
+                heapreplace(self._first, (left[-1][0], scope))
+            elif scope == prefix:
+                mine.append(heappop(self._first))
+            else:
+                break
+        found = self._first[0][0] if self._first else inf
+        for one in mine:
+            heappush(self._first, one)
+        return found
+
+    def _look_soon(self) -> None:
+        if self._looks is None:
+            self._looks = asyncio.get_running_loop().call_soon(self._look)
+
+    def _look(self) -> None:
+        """Answer who is next, once nobody asks for anything any more; wait for who has to ask before, not for ever."""
+        loop, self._looks = asyncio.get_running_loop(), None
+        self._quiet = self._quiet + 1 if self._seen == len(self._read) else 0
+        self._seen = len(self._read)
+        if self._quiet > QUIET_ROUNDS:
+            if not self._answer_next():
+                if self._held:
+                    self._looks = loop.call_later(_PATIENCE_S, self._lose_patience)
+                return
+            self._quiet = 0
+        self._look_soon()
+
+    def _answer_next(self) -> bool:
+        while self._held and self._held[0][-1].done():  # cancelled
+            heappop(self._held)
+        if self._held and self.is_due(self._held[0][0], self._held[0][2]):
+            return self._answer(heappop(self._held))
+        due = [one for one in self._held if not one[-1].done() and self.is_due(one[0], one[2])]
+        if due:  # of the scope that all others wait for
+            self._held.remove(first := min(due))
+            heapify(self._held)
+            return self._answer(first)
+        return False
+
+    def _answer(self, held: _Held) -> bool:
+        self._answered = held[2]
+        held[-1].set_result(None)
+        return True
+
+    def _lose_patience(self) -> None:
+        self._looks = None
+        if any(not one[-1].done() for one in self._held):
+            self.give_up()
+
+    def look_again(self) -> None:
+        """Something was asked for: whoever waits looks whether it was that."""
+        if isinstance(self._looks, asyncio.TimerHandle):
+            self._looks.cancel()
+            self._looks = None
+            self._look_soon()
+
+    def give_up(self) -> None:
+        """From here on everything is due."""
+        self._left, self._first = {}, []
+        self.look_again()
+        if self._held:
+            self._look_soon()
+
+
+def _ended_at(call: Call | None) -> float:
+    """Its seq; one that has not ended comes after all of them."""
+    return call.seq if call is not None and call.status in _OVER else inf
+
+
+def _to_be_asked(records: Mapping[str, Call]) -> Iterator[tuple[int, str]]:
+    """(seq, key) of what code that is as it was asks for again; nothing where all of it stands in one order."""
+    if any(BRANCH in key for key in records):
+        for key, call in records.items():
+            if call.position and _is_asked_again(records, key):
+                yield call.seq, key
+
+
+def _is_asked_again(records: Mapping[str, Call], key: str) -> bool:
+    """Whether each body that it stands in runs again, as it ran."""
+    while key := parent_scope(key)[:-1]:
+        around = records.get(key)
+        if around is not None and (
+            around.kind not in _ASKS_AGAIN or around.status in _OVER or around.attempt > 1 or around.error is not None
+        ):
+            return False
+    return True

@@ -1,0 +1,480 @@
+"""The desk: gives each call its place in the program's order, and finds what is remembered of it. Pure.
+
+    position   the number of a call in its scope: 1, 2, 3, … in program order, whatever its name
+    key        ``[turn/][scope/]name:ordinal``, ``[turn/][scope/]explicit`` or, of a content write, ``…#position``
+    scope      main code ``""``, the body of another call ``lookup:1/``, a task of its own ``~2/``, a turn ``7/``
+    record     what the state remembers of the key; None for a call that is made for the first time
+
+Strict, a recorded call must stand where it stood, be of the kind it was and ask what it asked: else
+``ReplayDivergence``, and the desk gives nothing more. Permissive, the nth equal request gets the nth answer, wherever
+it stood; what has none is made anew, and the journal says that it diverged. A record at position 0 stands aside (an
+earlier divergence, an effect that a rewind left): it answers who asks the same, and nobody has to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from seekpoint.producers.durable.failures.recorded_failures import says_undone
+from seekpoint.producers.durable.replay.completion_order import CompletionOrder
+from seekpoint.producers.durable.replay.scopes import (
+    BRANCH,
+    CURRENT,
+    WRITE,
+    Scope,
+    escaped_key,
+    escaped_name,
+    parent_scope,
+)
+from seekpoint.schemas.errors import Refused, ReplayDivergence
+from seekpoint.schemas.state.calls import turn_of
+
+if TYPE_CHECKING:
+    from seekpoint.schemas.state.calls import Call
+
+__all__ = ["CallPlace", "Difference", "HistoryMatcher"]
+
+_OVER = frozenset({"succeeded", "failed"})
+"""A call that ended: its body does not run, so what was asked inside it is never asked again."""
+
+
+class CallPlace(NamedTuple):
+    """Where a call stands, and what is remembered of it."""
+
+    key: str
+    position: int
+    record: Call | None
+    scope: Scope
+
+
+_place = tuple.__new__  # half the time of the named tuple's own
+
+
+class Difference(NamedTuple):
+    """How a call differs from the history: what ``ReplayDivergence`` and a ``Diverged`` entry say."""
+
+    key: str
+    position: int
+    kind: str
+    expected: str
+    actual: str
+    seq: int | None = None
+
+
+class HistoryMatcher:
+    """The places of one run of one process's code. ``records`` are what was remembered when it began."""
+
+    def __init__(
+        self,
+        process_id: str,
+        records: Mapping[str, Call],
+        *,
+        strict: bool = True,
+        ordered: bool = True,
+        task: asyncio.Task[object] | None = None,
+        on_difference: Callable[[Difference], object] | None = None,
+        on_call: Callable[[CallPlace], object] | None = None,
+    ) -> None:
+        self.process_id = process_id
+        self.records = records
+        self.strict = strict
+        self.divergence: ReplayDivergence | None = None
+        self._is_closed = False
+        self.main = Scope(self, "", task=task, records=records)
+        self.turn = 0
+        """The turn the main code is in; 0 before the first one."""
+        self._on_difference = on_difference
+        self._on_call = on_call
+        self._read: set[str] = set()
+        self._ended: set[str] = set()
+        self._aside = {key for key, call in records.items() if call.position == 0}
+        self._left = len(records) - len(self._aside)
+        self.order = CompletionOrder(records if strict and ordered else {}, self._read)
+        """When what is remembered may be answered."""
+        self._by_scope: dict[str, dict[int, str]] | None = None
+        self._by_request: dict[tuple[str, str], list[str]] | None = None
+        self._patches: dict[str, bool] = {}
+
+    # --- places
+    def place(self, kind: str, name: str, digest: str = "", key: str | None = None) -> CallPlace:
+        """Take the next place of the scope this code runs in. Call it synchronously, in program order.
+
+        Raises ``ReplayDivergence``, ``Refused`` for a key used before in its scope, and what ``on_call`` raises.
+        """
+        scope = self._scope()
+        if key is None:
+            escaped = escaped_name(name)
+            ordinal = scope.ordinals.get(name, 0) + 1
+            scope.ordinals[name] = ordinal
+            place = self._placed(scope, kind, f"{escaped}:{ordinal}", digest)
+        else:
+            place = self._placed(scope, kind, escaped_key(key), digest)
+        if self._on_call is not None:
+            self._on_call(place)
+        return place
+
+    def close(self) -> None:
+        """The run was cancelled: who asks on, or ends a turn, is too."""
+        self._is_closed = True
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise asyncio.CancelledError("the run was cancelled, and asks on")
+
+    def place_write(self, digest: str) -> CallPlace:
+        """The place of a content write: its key is its position.
+
+        ``Refused`` inside the body of another call: that is remembered by its result, and would not write again.
+        """
+        scope = self.check_not_in_body()
+        return self._placed(scope, "write", f"{WRITE}{scope.position + 1}", digest)
+
+    def check_not_in_body(self) -> Scope:
+        """The scope this code runs in. ``Refused`` inside the body of a call."""
+        scope = self._scope()
+        if scope.in_body:
+            raise Refused(
+                "content is not written inside the body of a step", process_id=self.process_id, scope=scope.prefix,
+                hint="return it from the step, and write it behind",
+            )  # fmt: skip
+        return scope
+
+    def _placed(self, scope: Scope, kind: str, suffix: str, digest: str) -> CallPlace:
+        if self.divergence is not None:
+            raise self.divergence
+        if scope.prefix is None:
+            self._claim_branch(scope, kind, suffix, digest)
+        key = f"{scope.prefix}{suffix}"
+        if key in scope.keys:
+            raise Refused(
+                "the key was used before in this scope: one key names one call",
+                process_id=self.process_id, key=key, hint="leave key= out, or make it unique",
+            )  # fmt: skip
+        scope.keys.add(key)
+        position = scope.position = scope.position + 1
+        if scope.lenient_below_seq is not None:
+            return self._again(scope, key, position, kind, digest)
+        if not self.records:
+            return _place(CallPlace, (key, position, None, scope))
+        if not self.strict:
+            return self._permissive(scope, key, position, kind, digest)
+        record = self.records.get(key)
+        # The common case first: a hundred thousand remembered calls are to be found in a second.
+        if record is None or record.position != position or record.digest != digest or record.kind != kind:
+            difference = self._difference(scope, key, position, kind, digest, record) if self._left or record else None
+            if difference is not None:
+                raise self._diverged(difference)
+            if record is None:
+                found = self._answer(key, kind, digest) if self._aside else None
+                return CallPlace(key, position, None, scope) if found is None else self._found(found, scope)
+        self._take(key)
+        return _place(CallPlace, (key, position, record, scope))
+
+    def _take(self, key: str) -> None:
+        if key not in self._read:
+            self._read.add(key)
+            self._left -= key not in self._aside
+            self.order.look_again()
+
+    def _found(self, key: str, scope: Scope) -> CallPlace:
+        """A record that is served though it stands elsewhere: under the key and position it has."""
+        self._take(key)
+        record = self.records[key]
+        return CallPlace(key, record.position, record, scope)
+
+    def _scope(self) -> Scope:
+        self._check_open()
+        scope = CURRENT.get()
+        while scope is not None and scope.desk is not self:
+            scope = scope.outer
+        scope = scope or self.main
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:
+            raise Refused(
+                "a call from outside of the event loop", process_id=self.process_id,
+                hint="make the function that calls it async: a plain one runs in a thread",
+            ) from None  # fmt: skip
+        if scope.task is not task:
+            scope = Scope(self, None, task=task, records=scope.records, parent=scope, outer=CURRENT.get(),
+                          lenient_below_seq=scope.lenient_below_seq)  # fmt: skip
+            CURRENT.set(scope)
+        if scope.is_over:
+            raise Refused(
+                "a call after its turn, or the call it was made in, has ended",
+                process_id=self.process_id, scope=scope.prefix, hint="await every task you start before that ends",
+            )  # fmt: skip
+        return scope
+
+    def check_is_main(self, what: str) -> None:
+        """Raise ``Refused`` unless the main code asks: no task of its own, no body of another call."""
+        self._check_open()
+        scope = CURRENT.get()
+        while scope is not None and scope.desk is not self:
+            scope = scope.outer
+        if scope is not None or asyncio.current_task() is not self.main.task:
+            raise Refused(
+                f"{what} belongs into the main code", process_id=self.process_id,
+                hint="call it neither in a step nor in a task of its own",
+            )  # fmt: skip
+
+    # --- strict
+    def _difference(
+        self, scope: Scope, key: str, position: int, kind: str, digest: str, record: Call | None
+    ) -> Difference | None:
+        if record is None:
+            stood = self._index().get(scope.prefix or "", {}).get(position)
+            return stood and self._other(stood, position, key)  # type: ignore[return-value]  # a text is never empty
+        if record.position not in (position, 0):
+            stood = self._index().get(scope.prefix or "", {}).get(position)
+            return Difference(
+                key, position, "order", stood or f"nothing at {position}", f"{key} of {record.position}", record.seq
+            )
+        if record.kind != kind:
+            return Difference(key, position, "type", record.kind, kind, record.seq)
+        if record.digest != digest:
+            reason = "prompt" if kind == "decision" else "input"
+            return Difference(key, position, reason, record.digest, digest, record.seq)
+        return None
+
+    def _other(self, stood: str, position: int, key: str) -> Difference:
+        return Difference(key, position, "order", stood, key, self.records[stood].seq)
+
+    def _diverged(self, difference: Difference) -> ReplayDivergence:
+        """Kept: code that catches it and goes on is told the same again."""
+        key, position, kind, expected, actual, seq = difference
+        self.divergence = ReplayDivergence(
+            _WORDS[kind], process_id=self.process_id, seq=seq, key=key, position=position, kind=kind,
+            expected=expected, actual=actual,
+        )  # fmt: skip
+        self.order.give_up()
+        return self.divergence
+
+    def _again(self, scope: Scope, key: str, position: int, kind: str, digest: str) -> CallPlace:
+        """In a further attempt of a body: what ended well is kept; what failed before it began is tried again.
+
+        Under a key of its own (``bad:1~``): the failure stays what it is. So does that of an effect, unless it is known
+        that nothing was done: a key of its own would hide from the world outside that it is asked twice. For the same
+        reason an effect that stands here is not asked something else: ``ReplayDivergence``.
+        """
+        below, other = scope.lenient_below_seq or 0, None
+        while (record := scope.records.get(key)) is not None:
+            alike = record.kind == kind and record.digest == digest
+            is_final = record.status != "failed" or record.seq > below
+            if alike and (is_final or (record.kind == "effect" and not says_undone(record.error or "{}"))):
+                self._take_if_known(key)
+                return CallPlace(key, record.position, record, scope)
+            if kind == "effect" and not alike and _may_have_been_done(record):
+                other = other or Difference(key, position, "input", record.digest, digest, record.seq)
+            self._take_if_known(key)
+            key += BRANCH
+        if other is not None and self.strict:
+            raise self._diverged(other)
+        if other is not None and self._on_difference is not None:
+            self._on_difference(other)
+        return CallPlace(key, position, None, scope)
+
+    def _take_if_known(self, key: str) -> None:
+        if key in self.records:
+            self._take(key)
+
+    def _index(self) -> dict[str, dict[int, str]]:
+        """Scope -> position -> key."""
+        if self._by_scope is None:
+            self._by_scope = {}
+            for key, call in self.records.items():
+                if call.position:
+                    self._by_scope.setdefault(parent_scope(key), {})[call.position] = key
+        return self._by_scope
+
+    def _claim_branch(self, scope: Scope, kind: str, suffix: str, digest: str) -> None:
+        """Which branch of the history a task is: by the order of first calls, which the program decides.
+
+        One that nothing is remembered of had not begun. If the remembered one begins otherwise, the loop may have
+        started the tasks in another order: then it is the first one left that begins alike. If none does, the
+        comparison of its first call says what differs.
+        """
+        parent = scope.parent
+        assert parent is not None
+        if parent.prefix is None:
+            self._claim_branch(parent, kind, suffix, digest)
+        number = 1
+        while (prefix := f"{parent.prefix}{BRANCH}{number}/") in parent.branches:
+            number += 1
+        if self._left and prefix in self._index() and not self._begins(prefix, kind, suffix, digest):
+            recorded = self._branches_under(parent.prefix or "")
+            left = (other for other in recorded if other not in parent.branches)
+            prefix = next((other for other in left if self._begins(other, kind, suffix, digest)), prefix)
+        scope.prefix = prefix
+        parent.branches.add(prefix)
+
+    def _branches_under(self, prefix: str) -> list[str]:
+        begin = prefix + BRANCH
+        found = [scope for scope in self._index() if scope.startswith(begin) and scope[len(begin) : -1].isdigit()]
+        return sorted(found, key=lambda scope: int(scope[len(begin) : -1]))
+
+    def _begins(self, prefix: str, kind: str, suffix: str, digest: str) -> bool:
+        record = self.records.get(prefix + suffix)
+        return record is not None and record.position == 1 and record.kind == kind and record.digest == digest
+
+    # --- permissive
+    def _permissive(self, scope: Scope, key: str, position: int, kind: str, digest: str) -> CallPlace:
+        found = self._answer(key, kind, digest)
+        if found is not None:
+            return self._found(found, scope)
+        record = self.records.get(key)
+        if (self._left or record is not None) and self._on_difference is not None:
+            strict = self._difference(scope, key, position, kind, digest, record)
+            self._on_difference(strict or Difference(key, position, "order", f"nothing at {position}", key))
+        while key in self.records:  # it stays what it is, under its key
+            key += BRANCH
+        return CallPlace(key, position, None, scope)
+
+    def _answer(self, key: str, kind: str, digest: str) -> str | None:
+        """The key of the next recorded call that asked the same; without a digest, the one of the same name."""
+        if not digest:
+            record = self.records.get(key)
+            return key if record is not None and record.kind == kind and key not in self._read else None
+        if self._by_request is None:
+            self._by_request = self._requests()
+        left = self._by_request.get((kind, digest))
+        while left:
+            if (found := left.pop(0)) not in self._read:
+                return found
+        return None
+
+    def _requests(self) -> dict[tuple[str, str], list[str]]:
+        """(kind, digest) -> keys, in the order of the program as far as the history tells it."""
+        began: dict[str, int] = {}
+        for key, call in self.records.items():
+            scope = parent_scope(key)
+            began[scope] = min(began.get(scope, call.seq), call.seq)
+        ordered = sorted(self.records.items(), key=lambda one: (began[parent_scope(one[0])], one[1].position))
+        requests: dict[tuple[str, str], list[str]] = {}
+        for key, call in ordered:
+            if not self.strict or key in self._aside:
+                requests.setdefault((call.kind, call.digest), []).append(key)
+        return requests
+
+    # --- bodies
+    def inside(
+        self, place: CallPlace, *, records: Mapping[str, Call] | None = None, lenient_below_seq: int | None = None
+    ) -> Scope:
+        """The scope ``KEY/``, which what a call's body asks counts in: ``with`` it, while the body runs.
+
+        ``lenient_below_seq``: a further attempt after a failure; ``records`` are what is remembered by now.
+        """
+        return Scope(
+            self, f"{place.key}/", task=asyncio.current_task(), parent=place.scope, outer=CURRENT.get(),
+            records=self.records if records is None else records, lenient_below_seq=lenient_below_seq, in_body=True,
+        )  # fmt: skip
+
+    def ended(self, place: CallPlace) -> None:
+        """The body of ``place`` ended in this run: what was remembered inside it is not asked for any more."""
+        if place.record is not None:
+            self._ended.add(place.key)
+
+    # --- what was not asked
+    @property
+    def is_replaying(self) -> bool:
+        """Whether anything remembered was not asked for yet."""
+        return self._left > 0
+
+    def unread(self, prefix: str = "") -> list[str]:
+        """Keys that are remembered, begin with ``prefix``, and were not asked for; in no order."""
+        if not self._left:
+            return []
+        return [
+            key
+            for key in self.records
+            if key not in self._read
+            and key not in self._aside
+            and key.startswith(prefix)
+            and not self._is_inside_an_ended_call(key)
+        ]
+
+    def _is_inside_an_ended_call(self, key: str) -> bool:
+        """Or inside one that nobody has to ask for: it stands aside, as a compensation does."""
+        while key := parent_scope(key)[:-1]:
+            record = self.records.get(key)
+            if record is None:
+                continue
+            if record.status in _OVER or key in self._ended if key in self._read else key in self._aside:
+                return True
+        return False
+
+    def check_read(self, prefix: str = "") -> None:
+        """Raise ``ReplayDivergence`` (``length``) if something remembered under ``prefix`` was never asked for."""
+        if self.divergence is not None:
+            raise self.divergence
+        left = self.unread(prefix)
+        if left and self.strict:
+            key = min(left, key=lambda one: self.records[one].seq)
+            record = self.records[key]
+            raise self._diverged(Difference(key, record.position, "length", key, "the end", record.seq))
+
+    # --- turns
+    def begin_turn(self, number: int) -> None:
+        """From here on the main code's calls are those of turn ``number``."""
+        if self.turn:  # what was started before the turns may go on
+            self.main.closed = True
+        self.turn = number
+        self.main = Scope(self, f"{number}/", task=self.main.task, records=self.records)
+        self._patches.clear()
+
+    def unread_before_turns(self) -> list[str]:
+        """What is remembered of the code before the turns, and was not asked for."""
+        return [key for key in self.unread() if not turn_of(key)]
+
+    def check_before_turns(self) -> None:
+        """Everything remembered of the code before the turns must have been asked for."""
+        if self._left and self.strict:
+            left = self.unread_before_turns()
+            if left:
+                self.check_read(min(left, key=lambda one: self.records[one].seq))
+
+    # --- patches
+    def patched(self, change: str, marked: Collection[str]) -> tuple[bool, str | None]:
+        """Whether the code after ``change`` may run here, and the marker to write first, if one is due.
+
+        A turn's marker is ``N/change`` and counts for it and all later ones; the code before the turns has its own.
+        """
+        change = escaped_name(change)
+        if change not in self._patches:
+            scope = self._scope()
+            known = any(_applies(mark, change, self.turn) for mark in marked)
+            if not known and self._left and self._has_unread(scope.prefix or ""):
+                self._patches[change] = False
+            else:
+                self._patches[change] = True
+                return True, None if known else f"{self.turn}/{change}" if self.turn else change
+        return self._patches[change], None
+
+    def _has_unread(self, prefix: str) -> bool:
+        return any(key not in self._read for key in self._index().get(prefix, {}).values())
+
+
+_WORDS = {
+    "input": "a call is asked something else than its history says",
+    "prompt": "a model is asked something else than its history says",
+    "type": "a call is of another kind than its history says",
+    "order": "another call stands here in the history",
+    "length": "the code ended before it asked for everything its history has",
+    "definition": "the agent's code is not the one this process began with",
+}
+
+
+def _may_have_been_done(record: Call) -> bool:
+    """Whether ``record`` is an effect that has, or may have, changed something outside."""
+    if record.kind != "effect" or (record.status == "failed" and says_undone(record.error or "{}")):
+        return False
+    return record.facts.get("semantics") != "observe_only"
+
+
+def _applies(mark: str, change: str, turn: int) -> bool:
+    if mark == change:
+        return turn == 0
+    number, slash, name = mark.partition("/")
+    return bool(slash) and name == change and number.isdigit() and 0 < int(number) <= turn

@@ -1,0 +1,174 @@
+"""What a whole history holds of an agent's run: every call of every turn, from the entries and not from the state.
+
+A state forgets the calls of turns that are over, and a finished process all of them. The journal does not. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING
+
+from seekpoint.producers.durable.effects.effect_facts import UNDO
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.bodies import Json
+from seekpoint.schemas.bodies.entry import Entry
+from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
+from seekpoint.schemas.errors import JournalGap, Refused
+from seekpoint.schemas.folding.fold import Verdict, advance
+from seekpoint.schemas.state.call_table import CallsDraft
+from seekpoint.schemas.state.calls import Call, Frame, turn_of
+from seekpoint.schemas.state.state import Draft, State
+
+if TYPE_CHECKING:
+    from seekpoint.consumers.recovery.process_history import Logged
+
+__all__ = ["Admission", "RecordedRun", "applied", "numbered"]
+
+
+class Admission:
+    """Which entries of one process count: not what former owners, zombies and duplicates wrote."""
+
+    def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
+        self.draft = Draft()
+        """The state after what was asked about so far."""
+        self._limits = limits
+
+    def admits(self, offset: int, entry: Entry) -> bool:
+        """Fold the next one. Raises ``JournalGap`` if the beginning is missing: nobody could tell what counts."""
+        _check_begins(self.draft, entry)
+        return advance(self.draft, offset, entry, self._limits) in _COUNTS
+
+
+def applied(history: Iterable[Logged | Entry], limits: Limits = DEFAULT_LIMITS) -> Iterator[Entry]:
+    """The entries of one process that count. Raises ``JournalGap`` if the history's beginning is missing."""
+    admission = Admission(limits)
+    return (entry for offset, entry in numbered(history) if admission.admits(offset, entry))
+
+
+_COUNTS = frozenset({Verdict.APPLIED, Verdict.CLAIM_WON, Verdict.DELIVERED})
+
+
+def numbered(history: Iterable[Logged | Entry]) -> Iterator[tuple[int, Entry]]:
+    """Each entry with its offset; bare ones as if they lay one behind the other."""
+    places = count()
+    for one in history:
+        yield (next(places), one) if isinstance(one, Entry) else (one.offset, one.entry)
+
+
+def _check_begins(draft: Draft, entry: Entry) -> None:
+    """The first claim is of epoch 0, and comes before all that an owner wrote."""
+    body = entry.body
+    is_later = body.expected_epoch > 0 if isinstance(body, b.Claim) else entry.seq is not None
+    if draft.epoch == 0 and draft.lost_claims == 0 and is_later:
+        raise JournalGap(
+            "the beginning of the history is gone: what the code asked there cannot be held against it",
+            hint="check processes that began after the last trim, or an export from before it",
+            process_id=entry.process_id, seq=entry.seq,
+        )  # fmt: skip
+
+
+@dataclass(slots=True)
+class RecordedRun:
+    """An agent's run, as far as its history tells it."""
+
+    process_id: str
+    state: State
+    """As of the end of the history, a finished process's as of right before: its content is not forgotten there."""
+    records: dict[str, Call]
+    """Every call, of turns that are over too."""
+    first_turn: int
+    """The turns before it are another process's: a fork's."""
+    first_frame: Frame | None
+    result_json: Json | None
+    """What the process finished with; None if it did not."""
+    failure: str | None
+    """The class of the exception that ended the newest run, if that is the last thing that happened."""
+    entries: list[Entry] = field(repr=False)
+
+    @classmethod
+    def of(cls, history: Iterable[Logged | Entry], limits: Limits = DEFAULT_LIMITS) -> RecordedRun:
+        """Fold a process's history. Raises ``JournalGap`` if its beginning is missing, ``Refused`` without an agent."""
+        reading = _Reading(limits)
+        for offset, entry in numbered(history):
+            reading.take(offset, entry)
+        return reading.run()
+
+    @property
+    def last_turn(self) -> int:
+        """The newest turn that is over; 0: none is."""
+        return self.state.turn
+
+    def is_over(self, turn: int) -> bool:
+        """Whether nothing more can come in ``turn`` (0: before the turns) of this history."""
+        if self.result_json is not None:
+            return True
+        if turn:
+            return turn <= self.last_turn
+        return self.last_turn > 0 or any(turn_of(key) for key in self.records)
+
+    def starting_state(self) -> State:
+        """The state a run of the whole history begins with: it remembers every call, and no turn is over yet."""
+        draft = self.state.thaw()
+        # What was taken back at the end was not, when the code came by.
+        draft.calls = CallsDraft({key: call for key, call in self.records.items() if not key.startswith(UNDO)})
+        draft.turn, draft.turn_frame = self.first_turn, self.first_frame
+        return draft.freeze()
+
+
+class _Reading:
+    """The fold of one history, and what it would forget."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._admission = Admission(limits)
+        self._draft = self._admission.draft
+        self._kept: dict[str, Call] = {}
+        self._first_turn = 0
+        self._first_frame: Frame | None = None
+        self._before_end: State | None = None
+        self._failure: str | None = None
+        self._entries: list[Entry] = []
+
+    def take(self, offset: int, entry: Entry) -> None:
+        """The next entry."""
+        body, kept = entry.body, self._about_to_go(entry.body)
+        if isinstance(body, b.Finished):
+            self._before_end = self._draft.snapshot()
+        if not self._admission.admits(offset, entry):
+            return
+        self._entries.append(entry)
+        self._kept |= kept
+        if isinstance(body, b.Rewound):
+            self._kept = {key: call for key, call in self._kept.items() if turn_of(key) <= self._draft.turn}
+        elif isinstance(body, b.Forked | b.Seeded):
+            self._first_turn, self._first_frame = self._draft.turn, self._draft.turn_frame
+        self._note_failure(body)
+
+    def _about_to_go(self, body: b.Body) -> dict[str, Call]:
+        if not isinstance(body, b.TurnEnded):
+            return {}
+        return dict(self._draft.calls.of_turn(body.number))
+
+    def _note_failure(self, body: b.Body) -> None:
+        if isinstance(body, b.ErrorRecorded) and body.call is None:
+            self._failure = body.type
+        elif not body.OWNERSHIP and not body.EXTERNAL and not isinstance(body, b.LifecycleChanged):
+            self._failure = None
+
+    def run(self) -> RecordedRun:
+        """All of it."""
+        if not self._entries:
+            raise JournalGap("the history has no entries", hint="check a process whose entries are in the log")
+        finished = self._draft.finished and self._before_end is not None
+        state = self._before_end if finished and self._before_end is not None else self._draft.snapshot()
+        process_id = self._entries[0].process_id
+        if state.agent is None:
+            raise Refused(
+                "no agent ran as the process: there is no code to hold against its history", process_id=process_id,
+                hint="a replay check is for processes that node.run(agent, ...) ran",
+            )  # fmt: skip
+        return RecordedRun(
+            process_id, state, {**self._kept, **state.calls}, self._first_turn, self._first_frame,
+            self._draft.result_json if finished else None, self._failure, self._entries,
+        )  # fmt: skip

@@ -1,0 +1,254 @@
+"""The replay check: an agent's code, run again against what a process has recorded. Nothing is done, nothing written.
+
+Whatever the code asks is answered from the history, as in a resume, but of all turns, and to the result of a process
+that is finished. The first thing it asks or gives otherwise is the divergence. A gate for new code, before it meets
+processes that are under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from seekpoint.producers.durable.decisions.prompts import first_difference
+from seekpoint.producers.durable.replay.conduct import Detail
+from seekpoint.producers.durable.replay.differences import difference_from
+from seekpoint.producers.durable.replay.recorded_run import RecordedRun
+from seekpoint.producers.durable.replay.replay_session import HistoryExhausted, ReplayMatcher, ReplaySession
+from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
+from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.errors import Cancelled, Refused, ReplayDivergence, SeekpointError
+from seekpoint.schemas.state.calls import turn_of
+from seekpoint.schemas.values.json_values import dump, load
+
+if TYPE_CHECKING:
+    from seekpoint.consumers.recovery.process_history import Logged
+    from seekpoint.producers.durable.steps.agent import Agent
+    from seekpoint.schemas.bodies import Json
+    from seekpoint.schemas.bodies.entry import Entry
+
+__all__ = ["Divergence", "ReplayCheck", "check_replay"]
+
+_TEXT_CHARACTERS_MAX = 2_000
+_SPINS = 50
+_LOOK_S = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """The first thing that differs. ``kind``: as of ``ReplayDivergence``, or ``result`` or ``error``."""
+
+    kind: str
+    key: str
+    seq: int | None
+    expected: str
+    actual: str
+    difference: str | None = None
+    """Of what a call was asked, and of results: where they first differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayCheck:
+    """What a replay check found."""
+
+    process_id: str
+    agent: str
+    version: str
+    recorded_version: str
+    calls: int
+    """How many calls were answered as recorded; content writes are calls."""
+    turns: int
+    """How many turns are over in the history."""
+    ended_at: str | None
+    """The call that the history has no answer for; None: the code ended."""
+    ended_by: str
+    """``result``, ``call``, ``cancelled`` or ``error``: how far the history goes."""
+    unreached: int
+    """Calls of the history behind one that is in doubt: not compared."""
+    divergence: Divergence | None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the code does what the history says, as far as that goes."""
+        return self.divergence is None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values: what ``seekpoint replay-check --json`` prints."""
+        return {"ok": self.ok, **asdict(self)}
+
+    def __str__(self) -> str:
+        calls = f"{self.calls} {'call' if self.calls == 1 else 'calls'} replayed"
+        found = self.divergence
+        if found is not None:
+            at = f" at {found.key}" if found.key else ""
+            differs = found.difference or f"expected {found.expected}, found {found.actual}"
+            return f"{calls}, then it differs{at} ({found.kind}): {differs}"
+        ends = {"result": "to the result", "cancelled": "until it was cancelled", "error": "to the recorded failure"}
+        end = ends.get(self.ended_by) or f"history ends at {self.ended_at}"
+        return f"{calls}, {end}" + (f"; {self.unreached} behind it not reached" if self.unreached else "")
+
+
+async def check_replay(
+    agent: Agent,
+    history: Iterable[Logged | Entry],
+    *,
+    detail: str = Detail.FULL,
+    limits: Limits = DEFAULT_LIMITS,
+    patience_s: float = 0.5,
+) -> ReplayCheck:
+    """Run ``agent`` against a process's whole ``history``: ``[one async for one in node.entries(process_id)]``.
+
+    No step, model, effect, child, sample or wait is run, nothing is written. Code between the calls runs, as it does in
+    every resume. ``detail`` is what the process ran with: a history does not tell it. Where concurrent branches are at
+    the end of their history but others have calls left, it waits ``patience_s`` for those. Raises ``JournalGap`` if the
+    history's beginning was trimmed, ``Refused`` if it is not one of this agent's.
+    """
+    run = RecordedRun.of(history, limits)
+    _check_agent(agent, run)
+    return await _Check(agent, run, Detail(detail), limits, patience_s).report()
+
+
+def _check_agent(agent: Agent, run: RecordedRun) -> None:
+    began = run.state.agent
+    assert began is not None
+    if began.name != agent.name:
+        raise Refused(
+            "the process is another agent's", process_id=run.process_id, agent=began.name, asked=agent.name,
+            hint="check it with the agent it began with",
+        )  # fmt: skip
+
+
+class _Check:
+    """One check under way."""
+
+    def __init__(self, agent: Agent, run: RecordedRun, detail: Detail, limits: Limits, patience_s: float) -> None:
+        self._agent = agent
+        self._detail = detail
+        self._run = run
+        self._limits = limits
+        self._patience_s = patience_s
+        self._process: ReplaySession | None = None
+
+    async def report(self) -> ReplayCheck:
+        """Run the code, as far as the history goes."""
+        began = self._run.state.agent
+        assert began is not None
+        if self._agent.pinned and began.definition != self._agent.definition:
+            pinned = Divergence("definition", "", None, began.definition, self._agent.definition)
+            return self._found("error", pinned)
+        code = asyncio.create_task(self._code(began.input_json))
+        try:
+            await self._settled(code)
+            return self._judged(code)
+        finally:
+            await self._end(code)
+
+    async def _code(self, input_json: Json) -> Json:
+        self._process = process = ReplaySession(self._run, self._agent, self._limits, self._detail)
+        process.begin_replay()
+        result = await self._agent.run(process, load(input_json))
+        await process.flush()
+        await process.check_read()
+        return dump(result, self._limits)
+
+    async def _settled(self, code: asyncio.Task[Json]) -> None:
+        """Return once the code ended, or all of it that is left is parked."""
+        loop = asyncio.get_running_loop()
+        asked, quiet_since, spins = -1, loop.time(), 0
+        while not code.done():
+            process, desk = self._process, self._desk
+            if process is None or desk is None or not process.is_parked or desk.asked != asked:
+                asked, quiet_since, spins = (-1 if desk is None else desk.asked), loop.time(), 0
+            elif spins >= _SPINS and (not self._may_go_on(desk) or loop.time() - quiet_since >= self._patience_s):
+                return
+            spins += 1
+            await asyncio.sleep(0 if spins < _SPINS else _LOOK_S)
+
+    @property
+    def _desk(self) -> ReplayMatcher | None:
+        desk = None if self._process is None else self._process._desk
+        return desk if isinstance(desk, ReplayMatcher) else None
+
+    def _may_go_on(self, desk: ReplayMatcher) -> bool:
+        """Whether another branch may have something to say yet."""
+        return desk.divergence is None and (self._run.result_json is not None or bool(desk.unread()))
+
+    async def _end(self, code: asyncio.Task[Json]) -> None:
+        code.cancel()
+        if self._process is not None:
+            await self._process.end()
+        await asyncio.wait({code})
+        if not code.cancelled():
+            code.exception()  # looked at
+
+    # --- the verdict
+    def _judged(self, code: asyncio.Task[Json]) -> ReplayCheck:
+        desk, error = self._desk, None
+        if code.done():
+            error = asyncio.CancelledError() if code.cancelled() else code.exception()
+        if isinstance(error, HistoryExhausted):  # the code asked in a way nobody thought of
+            return self._ended_at(error)
+        if desk is not None and desk.divergence is not None:
+            return self._found("call", self._divergence(desk.divergence))
+        if isinstance(error, ReplayDivergence):
+            return self._found("call", self._divergence(error))
+        if not code.done():
+            assert self._process is not None
+            return self._ended_at(self._process.ends[0])
+        return self._raised(error) if error is not None else self._returned(code.result())
+
+    def _divergence(self, error: ReplayDivergence) -> Divergence:
+        facts = error.facts
+        difference = facts.get("difference")
+        if difference is None:  # the code did not await the call, or there was nothing to await
+            difference = difference_from((entry.body for entry in self._run.entries), error)
+        return Divergence(
+            str(facts.get("kind", "")), str(facts.get("key", "")), facts.get("seq"),
+            _shown(str(facts.get("expected", ""))), _shown(str(facts.get("actual", ""))), difference,
+        )  # fmt: skip
+
+    def _returned(self, text: Json) -> ReplayCheck:
+        expected = self._run.result_json
+        if expected is None or expected == text:
+            return self._found("result")
+        where = first_difference(load(expected), load(text))
+        return self._found("result", Divergence("result", "", None, _shown(expected), _shown(text), where))
+
+    def _raised(self, error: BaseException) -> ReplayCheck:
+        """What the code raised of itself: right if the history says so, and has nothing behind it."""
+        told = self._process is not None and self._process.cancelling.was_told  # a task group wraps what it was told
+        if self._run.state.cancelled is not None and (told or isinstance(error, Cancelled | asyncio.CancelledError)):
+            return self._found("cancelled")
+        kind = type(error)
+        name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+        unread = [] if self._desk is None else self._desk.unread()
+        if self._run.failure == name and not unread and self._run.result_json is None:
+            return self._found("error")
+        key = min(unread, key=lambda one: self._run.records[one].seq) if unread else ""
+        seq = self._run.records[key].seq if key else None
+        expected = key or ("the result" if self._run.result_json is not None else self._run.failure or "no failure")
+        message = error.message if isinstance(error, SeekpointError) else str(error)
+        return self._found("error", Divergence("error", key, seq, expected, _shown(f"{name}: {message}")))
+
+    def _ended_at(self, end: HistoryExhausted) -> ReplayCheck:
+        turn = turn_of(end.key)
+        if not self._run.is_over(turn):
+            return self._found("call", ended_at=end.key)
+        over = "the result" if self._run.result_json is not None else f"the end of turn {turn}" if turn else "the turns"
+        return self._found("call", Divergence("length", end.key, None, over, f"{end.kind} {end.key}"), end.key)
+
+    def _found(self, ended_by: str, divergence: Divergence | None = None, ended_at: str | None = None) -> ReplayCheck:
+        run, began, desk = self._run, self._run.state.agent, self._desk
+        assert began is not None
+        return ReplayCheck(
+            process_id=run.process_id, agent=self._agent.name, version=self._agent.version,
+            recorded_version=began.version, calls=0 if desk is None else desk.answered, turns=run.last_turn,
+            ended_at=ended_at, ended_by=ended_by, divergence=divergence,
+            unreached=0 if desk is None or divergence is not None else len(desk.unread()),
+        )  # fmt: skip
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= _TEXT_CHARACTERS_MAX else f"{text[:_TEXT_CHARACTERS_MAX]}…"

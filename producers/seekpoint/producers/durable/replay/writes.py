@@ -1,0 +1,94 @@
+"""Content writes of an agent's code: remembered as its calls are, so that code which runs again writes nothing twice.
+
+Outside of an agent (``async with node.open(id)``) every write is live, and takes no place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from seekpoint.producers.durable.replay.history_matcher import CallPlace, HistoryMatcher
+from seekpoint.producers.durable.replay.replayed_content import ReplayedContent
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.config.limits import Limits
+from seekpoint.schemas.errors import ReplayDivergence
+from seekpoint.schemas.state.calls import Call, turn_of, write_digest
+from seekpoint.schemas.state.state import State
+
+if TYPE_CHECKING:
+    from seekpoint.producers.process import Acknowledged
+
+__all__ = ["Writes"]
+
+
+class Writes:
+    """The content writes of one run of an agent's code."""
+
+    def __init__(
+        self,
+        desk: HistoryMatcher,
+        live: State,
+        limits: Limits,
+        append: Callable[[b.Body], Coroutine[Any, Any, Acknowledged]],
+        acknowledged: Callable[[int], Acknowledged],
+        in_order: Callable[..., Coroutine[Any, Any, Acknowledged]],
+    ) -> None:
+        self._desk = desk
+        self._limits = limits
+        self._append = append
+        self._acknowledged = acknowledged
+        self._in_order = in_order
+        self._left = {key for key, call in desk.records.items() if call.kind == "write" and call.position}
+        self._turns = live.turn
+        self._turn_frame = live.turn_frame
+        self._live = live
+        self.view: ReplayedContent | None = None
+        if self._left or self._turns or self._turn_frame is not None:
+            self.view = ReplayedContent(live, live.start_frame, limits)
+
+    def write(self, body: Any) -> Coroutine[Any, Any, Acknowledged]:
+        """Take a place; then write ``body``, unless that was done before."""
+        place = self._desk.place_write(write_digest(body))
+        if place.record is not None:
+            return self._again(place, place.record, body)
+        return self._in_order(place, self._now, body, place.key)
+
+    async def _now(self, body: Any, key: str) -> Acknowledged:
+        done = await self._append(replace(body, call=key))
+        if self.view is not None:
+            self.view.write(body)
+        return done
+
+    def _again(self, place: CallPlace, record: Call, body: b.Body) -> Coroutine[Any, Any, Acknowledged]:
+        """At once, when the code asks: what it looks at next has it."""
+        misfit = self.view and self.view.write(body)
+        if misfit:
+            raise ReplayDivergence(
+                f"a write no longer fits where it was made: {misfit[1]}", kind="input", key=place.key, seq=record.seq,
+                process_id=self._desk.process_id,
+            )  # fmt: skip
+        self._left.discard(place.key)
+        self._settle()
+        return self._in_order(place, _done, self._acknowledged(record.seq))
+
+    def begin_turn(self, number: int) -> None:
+        """From here on the frame is that of the turn."""
+        resumed, self._turn_frame = self._turn_frame, None
+        if self.view is not None and not self._left_in(number):
+            self.view = None
+        elif self.view is not None and resumed is not None:
+            self.view = ReplayedContent(self._live, resumed, self._limits)
+        self._turns = 0
+
+    def _left_in(self, turn: int) -> bool:
+        return any(turn_of(key) == turn for key in self._left)
+
+    def _settle(self) -> None:
+        if not self._left and not self._turns and self._turn_frame is None:
+            self.view = None
+
+
+async def _done(done: Acknowledged) -> Acknowledged:
+    return done

@@ -1,0 +1,1 @@
+"""Run an agent: its steps, turns and samples."""

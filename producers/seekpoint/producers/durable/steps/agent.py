@@ -1,0 +1,112 @@
+"""An agent: the user's code with a name and a version, and a digest that changes when the code does."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import tokenize
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+from textwrap import dedent
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from seekpoint.producers.durable.steps.retries import Retry
+from seekpoint.producers.durable.steps.terms import retry_of
+from seekpoint.producers.thread_bridge import in_own_thread
+from seekpoint.schemas.errors import InvalidName, Refused
+
+if TYPE_CHECKING:
+    from seekpoint.producers.process import Process
+    from seekpoint.producers.thread_bridge import SyncProcess
+
+__all__ = ["Agent", "agent", "check_is_agent"]
+
+Run: TypeAlias = "Callable[[Process, Any], Awaitable[Any]]"
+Plain: TypeAlias = "Callable[[SyncProcess, Any], Any]"
+
+_LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING}
+_NAME_CHARACTERS_MAX = 200
+_NAMED = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
+
+
+@dataclass(frozen=True)
+class Agent:
+    """``async def run(process, input)`` with a name and a version; ``node.run`` runs it. Made by ``@agent``."""
+
+    name: str
+    version: str
+    run: Run
+    pinned: bool = False
+    """A process that began under another definition is not resumed (``ReplayDivergence``, kind ``definition``)."""
+    retry_steps: Retry | None = None
+    """How its steps and decisions without ``retry`` are tried again; None: three attempts for transient errors."""
+
+    def __call__(self, process: Process, input: Any = None) -> Awaitable[Any]:  # the word users know
+        """The code itself, as it is: for tests, and for an agent that calls another one's code."""
+        return self.run(process, input)
+
+    @cached_property
+    def definition(self) -> str:
+        """BLAKE2b-128 of the function's source without comments and layout; of its name where there is no source."""
+        return blake2b(_source_of(self.run).encode("utf-8", "replace"), digest_size=16).hexdigest()
+
+    @property
+    def needs_input(self) -> bool:
+        """Whether its function's second parameter has no default, and a name that does not begin with ``_``."""
+        try:
+            parameters = [*inspect.signature(self.run).parameters.values()]
+        except (TypeError, ValueError):  # a callable that tells nothing of itself
+            return False
+        asked = parameters[1:2]
+        return any(one.default is one.empty and one.kind in _NAMED and not one.name.startswith("_") for one in asked)
+
+
+def agent(
+    name: str, version: str | int = "1", *, pinned: bool = False, retry_steps: Retry | None = None
+) -> Callable[[Run | Plain], Agent]:
+    """Make an agent of ``async def run(process, input)``; a plain ``def`` runs in a thread, with a ``SyncProcess``.
+
+    ``version`` is yours to count; claims record it, beside a digest of the code. ``pinned``: a process that began under
+    another digest is not resumed. ``retry_steps``: the ``Retry`` of its steps and decisions that have none.
+
+    >>> @agent("greeter", version=2)
+    ... async def greeter(process, input):
+    ...     return await process.step("greet", "Hello, {}".format, input)
+    >>> greeter.name, greeter.version, len(greeter.definition)
+    ('greeter', '2', 32)
+    """
+    if type(name) is not str or not 1 <= len(name) <= _NAME_CHARACTERS_MAX or not name.isprintable():
+        raise InvalidName("an agent's name is a text of 1 to 200 printable characters", name=repr(name)[:80])
+
+    retry_of(retry_steps)
+
+    def made(run: Run | Plain) -> Agent:
+        if not callable(run):
+            raise InvalidName("an agent is made of a function", name=name, found=type(run).__name__)
+        return Agent(name, str(version), in_own_thread(run) if _is_plain(run) else cast(Run, run), pinned, retry_steps)
+
+    return made
+
+
+def check_is_agent(given: object) -> None:
+    """Raise ``Refused`` for what is no agent: a bare function, mostly."""
+    if not isinstance(given, Agent):
+        raise Refused(
+            "only an agent can be run", found=repr(given)[:80], hint="put @agent(name, version) over its function"
+        )
+
+
+def _is_plain(run: Run | Plain) -> bool:
+    """Whether it is a function that is not async. A callable object may do what it likes, and is awaited."""
+    return inspect.isroutine(run) and not inspect.iscoroutinefunction(run)
+
+
+def _source_of(run: Run) -> str:
+    try:
+        source = inspect.getsource(run)
+        tokens = tokenize.generate_tokens(io.StringIO(dedent(source)).readline)
+        return "\0".join(token.string for token in tokens if token.type not in _LAYOUT)
+    except (OSError, TypeError, tokenize.TokenError, SyntaxError):  # made by exec, or in another language
+        return f"{getattr(run, '__module__', '')}:{getattr(run, '__qualname__', type(run).__qualname__)}"

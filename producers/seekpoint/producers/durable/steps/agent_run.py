@@ -1,0 +1,275 @@
+"""Running an agent: claim its process, call its code, journal what it gave. Without any worker.
+
+created            -> running  by ``AgentStarted`` itself: a short run has few entries
+failed, stopped, … -> starting -> running
+running            -> stopped  by ``Finished`` itself, with the result
+                   -> failed   an exception, recorded; run it again to resume, or to try failed calls again
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from contextlib import AsyncExitStack, suppress
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+from seekpoint.producers.durable.decisions.prompts import first_difference
+from seekpoint.producers.durable.effects.obligations import compensate, note_failed
+from seekpoint.producers.durable.failures.recorded_failures import unwrapped
+from seekpoint.producers.durable.failures.redrive import set_aside
+from seekpoint.producers.durable.replay.differences import add_difference
+from seekpoint.producers.durable.steps.agent import Agent
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.errors import (
+    AgentMismatch,
+    BudgetExceeded,
+    Cancelled,
+    EffectDuplicate,
+    EffectFailed,
+    EffectUnknown,
+    HandleLost,
+    LimitExceeded,
+    ObligationStuck,
+    ProcessFinished,
+    Refused,
+    ReplayDivergence,
+    Retryable,
+    SeekpointError,
+    UnknownProcess,
+)
+from seekpoint.schemas.state.calls import input_digest
+from seekpoint.schemas.state.lifecycle import Lifecycle
+from seekpoint.schemas.values.json_values import dump, load
+
+if TYPE_CHECKING:
+    from seekpoint.producers.claims.opening import Opening
+    from seekpoint.producers.node import Node
+    from seekpoint.producers.process import Process
+    from seekpoint.schemas.config.limits import Limits
+    from seekpoint.schemas.state.state import State
+
+__all__ = ["RECORDED", "refuse_mismatch", "run_agent"]
+
+
+class _Recorded(StrEnum):
+    """The input a process began with."""
+
+    INPUT = "recorded"
+
+
+RECORDED: Final = _Recorded.INPUT
+"""Stands for the input the process began with: None where it has not begun."""
+
+
+async def run_agent(
+    node: Node,
+    opening: Opening,
+    process_id: str,
+    agent: Agent,
+    given: Any,
+    retry_failed: bool | Collection[str] = False,
+    new: bool | None = None,
+) -> Any:
+    """What ``Node.run`` does."""
+    async with AsyncExitStack() as stack:
+        try:
+            process = await stack.enter_async_context(opening)
+        except ProcessFinished:
+            state = (await node.recover(process_id)).state
+            refuse_mismatch(process_id, state, agent, given, node.reader.limits, new)
+            return state.result
+        return await _Run(process, agent, new).through(given, retry_failed)
+
+
+def refuse_mismatch(
+    process_id: str, state: State, agent: Agent, given: Any, limits: Limits, new: bool | None = None
+) -> None:
+    """Raise ``AgentMismatch`` where the process, finished or not, began with another agent or another input.
+
+    An input that is not given (``RECORDED``) and another version of the agent are no mismatch. Where ``new`` says so,
+    also raise what ``_refuse_unmeant`` raises.
+    """
+    _refuse_unmeant(process_id, state, new)
+    if new and given is RECORDED and agent.needs_input:
+        raise Refused(
+            "the agent needs an input, nothing was run", process_id=process_id, agent=agent.name,
+            hint="give it one, None too: --input JSON (null: None); or give the parameter of its function a default",
+        )  # fmt: skip
+    began, facts = state.agent, {"process_id": process_id, "asked": agent.name}
+    if began is None:
+        if state.finished:
+            raise AgentMismatch("the process was finished by a program, not by an agent", kind="agent", **facts)
+        return
+    if began.name != agent.name:
+        raise AgentMismatch("the process is another agent's", kind="agent", agent=began.name, **facts)
+    if given is RECORDED or input_digest(text := dump(given, limits)) == began.input_digest:
+        return
+    difference = None if began.kept_digest else first_difference(began.input, load(text))
+    raise AgentMismatch("the process began with another input", kind="input", difference=difference, **facts)
+
+
+def _refuse_unmeant(process_id: str, state: State, new: bool | None) -> None:
+    """Raise ``UnknownProcess`` or ``Refused`` where a process is to be resumed that never began (``new`` False), and
+    ``Refused`` where one is to begin that exists (True). A claim alone does not count: its owner may have died then."""
+    has_agent = state.agent is not None or state.finished
+    if new is False and not has_agent:
+        if state.epoch == 0:
+            raise UnknownProcess("no such process, nothing was started", process_id=process_id)
+        raise Refused(
+            "no agent has begun as this process", process_id=process_id,
+            hint="begin one by giving its input: seekpoint run ID --agent MODULE:FUNCTION --input JSON (null: none)",
+        )  # fmt: skip
+    if new and (has_agent or state.seq > 0):
+        run = "seekpoint run ID --agent MODULE:FUNCTION"
+        way = f"resume it: {run} --resume" if has_agent else f"begin an agent as this one: {run} --input JSON"
+        facts = {"process_id": process_id, "seq": state.seq}
+        raise Refused("the process exists, nothing was run", hint=f"use another id, or {way}", **facts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One run of an agent's code, from what is remembered to its end."""
+
+    process: Process
+    agent: Agent
+    new: bool | None
+
+    async def through(self, given: Any, retry_failed: bool | Collection[str] = False) -> Any:
+        """The result, once it is confirmed. Failed calls are set aside first, if that is asked."""
+        self._check(given)
+        cancelling = self.process.cancelling
+        if cancelling.accept() and (cancelling.is_over or not cancelling.needs_code):
+            raise cancelling.error()
+        if retry_failed and not cancelling.is_accepted:
+            await set_aside(self.process, retry_failed)
+        try:
+            text = await self._result(self._begin(given))
+            if cancelling.is_accepted:
+                raise cancelling.error()  # the code caught it and went on; the process does not
+        except asyncio.CancelledError:
+            if cancelling.ends(asyncio.current_task()):
+                raise cancelling.error() from None
+            raise
+        except Exception as exc:
+            error = unwrapped(exc)
+            if isinstance(error, ReplayDivergence):
+                await add_difference(self.process, error)
+            if cancelling.is_accepted and not isinstance(error, Cancelled | HandleLost | Retryable):
+                raise cancelling.error() from exc
+            await self._take_back(error)
+            self._note(error)
+            if error is exc:
+                raise
+            raise error from exc
+        finally:
+            self.process.end_replay()
+        await self._finish(text)
+        return load(text)
+
+    async def _result(self, asked: Any) -> b.Json:
+        process = self.process
+        result = await self._called(asked)
+        await process.children.settle()
+        await process.flush()
+        await process.check_read()
+        text = dump(result, process.limits)
+        if len(text) > process.limits.record_bytes - _ENVELOPE_BYTES:
+            raise LimitExceeded(
+                "the result is larger than an entry may be", process_id=process.process_id, bytes=len(text),
+                limit=process.limits.record_bytes,
+            )  # fmt: skip
+        return text
+
+    async def _called(self, asked: Any) -> Any:
+        """What the code gives. It has a task of its own: where the run's is cancelled, from outside, the code is told,
+        and what it asks for on its way out is refused. Written down where it was cut off, it would be in the way of
+        the run that resumes there."""
+        process, told = self.process, None
+        code = asyncio.ensure_future(self.agent.run(process, asked))
+        process.hand_over(code)
+        try:
+            while not code.done():
+                try:
+                    await asyncio.wait([code])
+                except asyncio.CancelledError as exc:
+                    told = exc
+                    process.desk.close()
+                    code.cancel(*exc.args)
+        finally:
+            process.hand_over(asyncio.current_task())
+        if told is not None:
+            raise told from None if code.cancelled() else code.exception()
+        return await code
+
+    # --- the beginning
+    def _begin(self, given: Any) -> Any:
+        """Journal what is new about this run; the input the code gets."""
+        process, written = self.process, self.process.written
+        begins = written.agent is None and process.ahead_lifecycle in _BEGINNING
+        if not begins and not process.cancelling.is_accepted:
+            self._move_up()
+        if written.agent is None:
+            text = dump(None if given is RECORDED else given, process.limits)
+            process.send(b.AgentStarted(self.agent.name, self.agent.version, self.agent.definition, text))
+        else:
+            text = written.agent.input_json
+        process.begin_replay()
+        return load(text)
+
+    def _check(self, given: Any) -> None:
+        """Again, behind the claim: the former owner may have begun meanwhile."""
+        process, began = self.process, self.process.written.agent
+        refuse_mismatch(process.process_id, process.written, self.agent, given, process.limits, self.new)
+        if began is not None and self.agent.pinned and began.definition != self.agent.definition:
+            raise ReplayDivergence(
+                "the agent is not run as it began", process_id=self.process.process_id, key="", kind="definition",
+                expected=began.definition, actual=self.agent.definition, version=self.agent.version,
+            )  # fmt: skip
+
+    # --- the end
+    async def _finish(self, text: b.Json) -> None:
+        await self.process.finish_with(text)
+
+    async def _take_back(self, error: BaseException) -> None:
+        """A run whose code failed owes what its effects did; one that can go on later owes nothing yet."""
+        failed = not isinstance(error, SeekpointError) or isinstance(error, EffectFailed | EffectDuplicate)
+        if not failed or not self.process.is_open:
+            return
+        note_failed(self.process)
+        with suppress(ObligationStuck):  # they stay in the state, and the agent's own error says more
+            await compensate(self.process)
+
+    def _note(self, error: BaseException) -> None:
+        """What the lifecycle says of it. The error itself is recorded as the process is left."""
+        process = self.process
+        if isinstance(error, HandleLost | Retryable) or not process.is_open or process.cancelling.is_accepted:
+            return
+        if isinstance(error, BudgetExceeded) and process.ahead_lifecycle is Lifecycle.SUSPENDED:
+            return
+        to = Lifecycle.AWAITING if isinstance(error, EffectUnknown) else Lifecycle.FAILED
+        with suppress(SeekpointError):
+            process.send(b.LifecycleChanged(to))
+
+    def _move_up(self) -> None:
+        for step in _WAYS_UP.get(self.process.ahead_lifecycle, ()):
+            self.process.send(b.LifecycleChanged(step))
+
+
+_ENVELOPE_BYTES = 2_048
+"""What an entry takes beside its body, and more."""
+_L = Lifecycle
+_UP = (_L.STARTING, _L.RUNNING)
+_WAYS_UP: dict[Lifecycle, tuple[Lifecycle, ...]] = {
+    _L.CREATED: _UP,
+    _L.STARTING: (_L.RUNNING,),
+    _L.SUSPENDED: (_L.RUNNING,),
+    _L.AWAITING: (_L.RUNNING,),
+    _L.STOPPING: (_L.STOPPED, *_UP),
+    _L.STOPPED: _UP,
+    _L.FAILED: _UP,
+}
+"""From where a process is to ``running``."""
+_BEGINNING = frozenset({_L.CREATED, _L.STARTING})
+"""Where ``AgentStarted`` says by itself that it runs; ``Finished`` of an agent, that it has stopped."""

@@ -1,0 +1,398 @@
+"""Steps: work that is done once and then remembered, results and failures alike.
+
+The start entry is sent and not awaited, the end entry is awaited: one acknowledgement a step. The start leaves when the
+body first waits for something; a body that never does has one entry, which says both. A step that was started and never
+ended is in doubt: whoever resumes runs it again, with the same idempotency key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
+
+from seekpoint.producers.durable.budgets.budget_calls import admit
+from seekpoint.producers.durable.failures.failed_calls import tagged
+from seekpoint.producers.durable.failures.recorded_failures import (
+    failure_text,
+    is_failure,
+    remembered_failure,
+    same_failure,
+)
+from seekpoint.producers.durable.failures.transient import retry_after_s, runs_on
+from seekpoint.producers.durable.replay.call_digest import arguments_text, text_digest
+from seekpoint.producers.durable.replay.differences import changed
+from seekpoint.producers.durable.replay.history_matcher import CallPlace
+from seekpoint.producers.durable.steps.retries import TRANSIENT, Retry
+from seekpoint.producers.durable.steps.terms import callable_of, name_of, retry_of, seconds
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.bodies import Json
+from seekpoint.schemas.errors import LimitExceeded, ReplayDivergence, UnserializableValue
+from seekpoint.schemas.state.calls import Call
+from seekpoint.schemas.values.json_values import dump, load
+
+if TYPE_CHECKING:
+    from seekpoint.producers.process import Process
+
+__all__ = [
+    "Attempts",
+    "Step",
+    "StepCalls",
+    "Work",
+    "answered",
+    "default_retry",
+    "dumped",
+    "failed",
+    "run_body",
+    "step",
+]
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+_KEY_PARAMETER = "idempotency_key"
+
+
+class StepCalls:
+    """What a process offers: ``step``."""
+
+    @overload
+    def step(
+        self, name: str, call: Callable[..., Awaitable[T]], *arguments: Any, key: str | None = None,
+        retry: Retry | None = None, timeout: float | timedelta | None = None, **options: Any,
+    ) -> Coroutine[Any, Any, T]: ...  # fmt: skip
+    @overload
+    def step(
+        self, name: str, call: Callable[..., T], *arguments: Any, key: str | None = None,
+        retry: Retry | None = None, timeout: float | timedelta | None = None, **options: Any,
+    ) -> Coroutine[Any, Any, T]: ...  # fmt: skip
+    def step(
+        self, name: str, call: Callable[..., Any], *arguments: Any, key: str | None = None,
+        retry: Retry | None = None, timeout: float | timedelta | None = None, **options: Any,
+    ) -> Coroutine[Any, Any, Any]:  # fmt: skip
+        """Run ``call(*arguments, **options)`` once; from then on what it returned or raised is remembered.
+
+        It takes its place when it is called, not when it is awaited: ``gather`` two of them and they are ``a:1`` and
+        ``a:2``. A plain function runs in a thread. ``timeout`` (seconds) is of one attempt; a thread is not stopped by
+        it. Without ``retry`` it has three attempts where each fails with an error of a connection, a time-out or a
+        server that is busy, and one for any other error; ``Retry(attempts=1)`` asks for one, ``@agent(retry_steps=)``
+        says it for all steps of an agent. A callable with a parameter ``idempotency_key`` is handed the step's.
+
+        What it returns is what a replay returns: rebuilt from the journal's text (dicts have their keys sorted).
+        Raises what ``call`` raised; ``UnserializableValue`` or ``LimitExceeded`` if its result cannot be journaled
+        (remembered too); ``StepFailed`` for an exception whose class is neither builtin nor registered
+        (``register_failure``); ``ReplayDivergence``.
+        """
+        return self.step_counted(name, call, arguments, options, {}, key, retry, timeout)
+
+    def step_counted(
+        self, name: str, call: Callable[..., Any], arguments: tuple[Any, ...], options: Mapping[str, Any],
+        counts: Mapping[str, int], key: str | None, retry: Retry | None, timeout: float | timedelta | None,
+    ) -> Coroutine[Any, Any, Any]:  # fmt: skip
+        """A step each attempt of which uses ``counts`` of a budget: what ``step`` and ``tool`` come down to."""
+        process: Process = self  # type: ignore[assignment]  # a mixin of it
+        text = arguments_text(arguments, options, process.limits)
+        digest = text_digest(name, text)
+        try:
+            place = process.desk.place("step", name, digest, key)
+        except ReplayDivergence as exc:
+            return changed(process, exc, b.StepStarted(name=name, arguments=text))
+        record = place.record
+        if record is not None:
+            if record.status == "succeeded":
+                return process.in_order(place, answered, record)
+            if record.status == "failed":
+                return process.in_order(place, failed, record, process.process_id, place)
+        work = Work(
+            name, digest, text, callable_of(call, name), arguments, options,
+            retry_of(retry, default_retry(process)), seconds(timeout), counts=counts,
+        )  # fmt: skip
+        return process.in_order(place, Attempts(process, place, work).through)
+
+
+def default_retry(process: Process) -> Retry:
+    """What a step or a decision gets that asks for nothing: its agent's, else that of transient errors."""
+    agent = process.conduct.agent
+    return TRANSIENT if agent is None or agent.retry_steps is None else agent.retry_steps
+
+
+async def answered(record: Call) -> Any:
+    """What a call that succeeded gave, fresh."""
+    return load(record.output or "null")
+
+
+async def failed(record: Call, process_id: str, place: CallPlace) -> Any:
+    """Raise what a call failed with."""
+    text = record.error or "{}"
+    error = remembered_failure(text, process_id=process_id, key=place.key, seq=record.seq)
+    raise tagged(error, place.key, place.scope, remembered=text)
+
+
+class Work(NamedTuple):
+    """What a call was asked to do, and how often. A tuple: every step makes one."""
+
+    name: str
+    digest: str
+    arguments_json: Json
+    call: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    options: Mapping[str, Any]
+    retry: Retry
+    timeout_s: float | None
+    estimate: Mapping[str, Any] | None = None
+    """What an attempt is expected to use at most, by dimension of a budget."""
+    counts: Mapping[str, int] = MappingProxyType({})
+    """What every attempt uses, whatever comes of it: tool calls, model calls."""
+
+
+@dataclass(slots=True)
+class Attempts:
+    """One call that is not remembered, or in doubt: its attempts until one ends it. As it stands, a step's."""
+
+    process: Process
+    place: CallPlace
+    work: Work
+    attempt: int = 1
+    attempts_max: int = 1
+    asked: int = 0
+    """How many calls the body of the last attempt made."""
+    began_at_us: int = 0
+    """When this attempt did, by the wall clock."""
+    is_unsaid: bool = False
+    """The start of this attempt was taken back: its end has to say it."""
+    body: dict[str, Any] = field(default_factory=dict)
+    """How the scope of the next attempt's body looks on what is remembered inside it."""
+
+    async def through(self) -> Any:
+        """The result, once its end is in the journal."""
+        process, work = self.process, self.work
+        if self.place.record is None:
+            self.attempts_max = work.retry.attempts
+        else:
+            await self._resume(self.place.record)
+        while True:
+            if process.ahead_budget is not None:
+                await admit(process, self.place, {**work.counts, **(work.estimate or {})})
+            began = self._start()
+            try:
+                text = await self._succeed(await self._call(), began)
+            except Exception as exc:
+                if not is_failure(exc):
+                    raise
+                await self._fail(exc, began)
+            else:
+                process.desk.ended(self.place)
+                return load(text)
+
+    async def _succeed(self, value: Any, began: float) -> Json:
+        """Record what the body gave; its text."""
+        text = dumped(value, self.place.key, self.process)
+        await self._end("succeeded", began, output=text)
+        return text
+
+    async def _resume(self, known: Call) -> None:
+        """A step in doubt goes on counting; what it still had to wait before its next attempt, it waits."""
+        self.attempt = known.attempt + 1
+        before = known.facts.get("attempts_before", 0)  # of a call that was set aside: it has all its attempts again
+        self.attempts_max = max(self.attempt, before + self.work.retry.attempts)
+        due_us = known.facts.get("retry_at_us") if known.error is not None else None
+        if due_us is not None:
+            await self._wait((due_us - self.process.clock.now_us()) / 1_000_000)
+        if known.attempt > 1 or known.error is not None:
+            self.body = {"lenient_below_seq": known.seq}
+
+    async def _wait(self, wait_s: float) -> None:
+        """Never longer than the retry may ask for, whatever the wall clock says."""
+        await self.process.clock.sleep(min(max(wait_s, 0.0), 2 * self.work.retry.backoff_max_s))
+
+    def _start(self) -> float:
+        process, work = self.process, self.work
+        self.began_at_us = process.clock.now_us()
+        began = process.clock.monotonic()
+        reserves = process.ahead_budget is not None and (work.estimate or work.counts)  # the next call has to see that
+        if reserves or not process.hold(self.place.key, self._started, len(work.arguments_json)):
+            process.send(self._started())
+        return began
+
+    def _started(self) -> b.StepStarted:
+        return b.StepStarted(key=self.place.key, attempt=self.attempt, **self._beginning())
+
+    def _beginning(self) -> dict[str, Any]:
+        """What the start says, wherever it says it."""
+        place, work = self.place, self.work
+        return {
+            "position": place.position, "name": work.name, "digest": work.digest, "arguments": work.arguments_json,
+            "idempotency_key": self.process.idempotency_key(place.key), "started_at_us": self.began_at_us,
+            "estimate": self._estimate(),
+        }  # fmt: skip
+
+    def _estimate(self) -> Json | None:
+        work = self.work
+        return dump({**work.counts, **(work.estimate or {})}) if work.estimate or work.counts else None
+
+    async def _call(self) -> Any:
+        process, place, work = self.process, self.place, self.work
+        options = work.options
+        if _KEY_PARAMETER not in options and _takes_key(work.call):
+            options = {**options, _KEY_PARAMETER: process.idempotency_key(place.key)}
+        self.asked = 0
+        with process.desk.inside(place, **self.body) as scope:
+            try:
+                value = await run_body(
+                    process, work.call, work.arguments, options, work.timeout_s, place.key, self._whole
+                )
+            finally:
+                self.asked = scope.position
+        if place.record is not None and not self.body:
+            await process.check_read(f"{place.key}/")
+        return value
+
+    async def _whole(self, answer: Any) -> Any:
+        """What the call gave, as it is."""
+        return answer
+
+    async def _end(self, outcome: str, began: float, **more: Any) -> int:
+        process, counts = self.process, self.work.counts
+        now_us, duration_s = process.clock.now_us(), process.clock.monotonic() - began
+        self.is_unsaid = process.take_back(self.place.key) or self.is_unsaid
+        if self.is_unsaid:
+            more |= self._beginning()
+        ended = b.StepEnded(
+            key=self.place.key, attempt=self.attempt, outcome=outcome, ended_at_us=now_us,
+            duration_us=max(0, round(duration_s * 1_000_000)), usage=dump(dict(counts)) if counts else None, **more,
+        )  # fmt: skip
+        seq = (await process.append(ended)).seq
+        self.is_unsaid = False
+        return seq
+
+    async def _fail(self, error: Exception, began: float) -> None:
+        """Record it; return if there is another attempt, else raise what a replay will raise."""
+        process, retry = self.process, self.work.retry
+        if not (self.attempt < self.attempts_max and retry.is_retryable(error)):
+            text = failure_text(error, process.node.settings, process.limits)
+            await self._end("failed", began, error=text)
+            process.desk.ended(self.place)
+            key, settings = self.place.key, process.node.settings
+            again = same_failure(error, text, settings, process_id=process.process_id, key=key)
+            raise tagged(again, key, self.place.scope)
+        wait_s = retry.wait_s(self.attempt, random.random(), retry_after_s(error))
+        due_us = process.clock.now_us() + round(wait_s * 1_000_000)
+        seq = await self._end(
+            "retry",
+            began,
+            error=failure_text(error, process.node.settings, process.limits, retryable=True),
+            retry_at_us=due_us,
+        )
+        if self.asked:
+            self.body = {"records": process.written.calls, "lenient_below_seq": seq}
+        await self._wait(wait_s)
+        self.attempt += 1
+
+
+def dumped(value: Any, key: str, process: Process) -> Json:
+    """The text of a call's result. Raises ``UnserializableValue`` or ``LimitExceeded``, which name the call."""
+    try:
+        return dump(value, process.limits)
+    except (UnserializableValue, LimitExceeded) as exc:
+        facts = {**exc.facts, "process_id": process.process_id, "key": key}
+        raise type(exc)(f"the result of {key}: {exc.message}", hint=exc.hint, **facts) from exc
+
+
+def _takes_key(call: Callable[..., Any]) -> bool:
+    code = getattr(call, "__code__", None)
+    if code is not None and not hasattr(call, "__wrapped__"):  # a signature costs twenty microseconds
+        return _KEY_PARAMETER in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    try:
+        return _KEY_PARAMETER in inspect.signature(call).parameters
+    except (TypeError, ValueError):  # a callable that does not tell, as some of C's
+        return False
+
+
+async def run_body(
+    process: Process,
+    call: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    options: Mapping[str, Any],
+    timeout_s: float | None,
+    key: str,
+    whole: Callable[[Any], Awaitable[Any]] | None = None,
+) -> Any:
+    """Await an async callable; run a plain one in a thread of the node's. ``TimeoutError`` after ``timeout_s``.
+
+    ``whole`` makes of what it gave what is kept, in the same time and place.
+    """
+    if timeout_s is None:
+        return await _called(process, call, arguments, options, whole)
+    try:
+        async with process.clock.timeout(timeout_s):
+            return await _called(process, call, arguments, options, whole)
+    except TimeoutError as exc:
+        if exc.args or not isinstance(exc.__cause__, asyncio.CancelledError):
+            raise  # the callable's own
+        late = TimeoutError(f"{key} took longer than {timeout_s} s")
+        raise (late if _is_async(call) else runs_on(late)) from exc
+
+
+async def _called(
+    process: Process,
+    call: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    options: Mapping[str, Any],
+    whole: Callable[[Any], Awaitable[Any]] | None,
+) -> Any:
+    if _is_async(call):
+        found = await call(*arguments, **options)
+    else:
+        found = await process.node.in_body_thread(partial(call, *arguments, **options))
+        found = await found if inspect.isawaitable(found) else found
+    return found if whole is None else await whole(found)
+
+
+def _is_async(call: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(getattr(call, "__call__", None))  # noqa: B004
+
+
+class Step(Generic[P, T]):
+    """A function that is a step wherever it is called: ``await look_up(process, "4711")``. Made by ``@step``."""
+
+    def __init__(self, call: Callable[P, Any], name: str, retry: Retry | None, timeout: Any) -> None:
+        self.call = call
+        """The function itself, for tests."""
+        self.name = name
+        self._retry = retry
+        self._timeout = timeout
+        self.__doc__ = call.__doc__
+
+    def __call__(self, process: Process, *arguments: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
+        """The step of ``process``; ``key=`` is the step's."""
+        more: dict[str, Any] = {"retry": self._retry, "timeout": self._timeout, **options}
+        return process.step(self.name, self.call, *arguments, **more)
+
+
+def step(
+    name: str | None = None, *, retry: Retry | None = None, timeout: float | timedelta | None = None
+) -> _Decorator:
+    """Make a step of a function; its name is the function's unless given.
+
+    ``@step(retry=Retry(attempts=3))`` over ``async def look_up(order)``; then ``await look_up(process, "4711")``.
+    """
+    return _Decorator(name, retry, timeout)
+
+
+class _Decorator:
+    def __init__(self, name: str | None, retry: Retry | None, timeout: Any) -> None:
+        self._given = (name, retry, timeout)
+
+    @overload
+    def __call__(self, call: Callable[P, Coroutine[Any, Any, T]]) -> Step[P, T]: ...
+    @overload
+    def __call__(self, call: Callable[P, T]) -> Step[P, T]: ...
+    def __call__(self, call: Callable[..., Any]) -> Step[..., Any]:
+        name, retry, timeout = self._given
+        return Step(call, name or name_of(call), retry, timeout)

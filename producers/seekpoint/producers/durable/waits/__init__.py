@@ -1,0 +1,1 @@
+"""Wait: gates, timers, mail, child processes and shared values."""

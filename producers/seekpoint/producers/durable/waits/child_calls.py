@@ -1,0 +1,262 @@
+"""Children: other processes that an agent starts, each with a life, a journal and an owner of its own.
+
+    ChildSpawned, acknowledged -> the child runs on this node -> ChildEnded: its result, or what it failed with
+
+A parent that is run again spawns again: a child that was left behind is resumed, one that ended meanwhile, wherever, is
+answered from what it left. Children end before the turn, or the run, that spawned them; a parent's cancel is theirs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from functools import cached_property
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from seekpoint.producers.durable.failures.failed_calls import tagged
+from seekpoint.producers.durable.failures.recorded_failures import (
+    failure_text,
+    is_failure,
+    remembered_failure,
+    same_failure,
+    told,
+)
+from seekpoint.producers.durable.replay.call_digest import text_digest
+from seekpoint.producers.durable.replay.history_matcher import CallPlace
+from seekpoint.producers.durable.steps.agent import check_is_agent
+from seekpoint.producers.durable.waits.shared_values import check_ownable
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.errors import (
+    AlreadyOpen,
+    Cancelled,
+    ClaimLost,
+    Fenced,
+    OwnerAlive,
+    Refused,
+    ReplayDivergence,
+    Retryable,
+    SeekpointError,
+)
+from seekpoint.schemas.state.calls import Call
+from seekpoint.schemas.values.json_values import dump, load
+
+if TYPE_CHECKING:
+    from seekpoint.producers.durable.steps.agent import Agent
+    from seekpoint.producers.process import Process
+
+__all__ = ["Child", "ChildCalls", "Children"]
+
+logger = logging.getLogger("seekpoint.producers")
+
+_WAIT_S = 5.0
+"""A child that somebody else seems to run is looked at again so often."""
+
+
+class ChildCalls:
+    """What a process offers: ``spawn``."""
+
+    @cached_property
+    def children(self) -> Children:
+        """The children this run has spawned."""
+        return Children(self)  # type: ignore[arg-type]  # a mixin of it
+
+    def spawn(self, agent: Agent, child_id: str, input: Any = None, *, key: str | None = None) -> Child:
+        """Run ``agent`` as the process ``child_id``, beside this code; ``await child.result()`` for what it gives.
+
+        It begins once that is journaled here. Ids are for ever: make them of this process's own. Awaited or not, it
+        ends before the turn or the run does; where this run fails, it is left as it stands and resumed with it.
+        Raises ``ReplayDivergence``, ``UnserializableValue``, ``Refused`` for an id that is this process's own.
+        """
+        process: Process = self  # type: ignore[assignment]  # a mixin of it
+        check_is_agent(agent)
+        if child_id == process.process_id:
+            raise Refused("a process is not its own child", process_id=child_id)
+        check_ownable(child_id)
+        text = dump(input, process.limits)
+        digest = text_digest(agent.name, f"{child_id}\0{text}")
+        try:
+            place = process.desk.place("child", agent.name, digest, key)
+        except ReplayDivergence as exc:  # nothing to await: the run that it ends says where it differs
+            exc.asks = exc.asks or b.ChildSpawned(name=agent.name, child_id=child_id, input=text)
+            raise
+        child = Child(process, place, agent, child_id, text)
+        if place.record is None:
+            child.begin(
+                b.ChildSpawned(
+                    key=place.key, position=place.position, name=agent.name, digest=digest, child_id=child_id,
+                    agent=agent.name, version=agent.version, input=text,
+                )
+            )  # fmt: skip
+        elif place.record.status == "started":
+            child.begin(None)
+        return child
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """How a child ended."""
+
+    outcome: str
+    text: b.Json
+    error: Exception | None = None
+
+
+class Child:
+    """A child process, as its parent has it."""
+
+    def __init__(self, process: Process, place: CallPlace, agent: Agent, child_id: str, input_json: b.Json) -> None:
+        self.child_id = child_id
+        """The id of its process."""
+        self.key = place.key
+        self._process = process
+        self._place = place
+        self._agent = agent
+        self._input = load(input_json)
+        self._task: asyncio.Task[_End] | None = None
+
+    def result(self) -> Coroutine[Any, Any, Any]:
+        """What its agent returned, once it has; the parent is ``awaiting`` meanwhile.
+
+        Raises what the agent raised, now and in every run that follows; ``Cancelled`` if the child was cancelled (its
+        ``process_id`` is the child's), or the parent is.
+        """
+        record = self._place.record
+        if self._task is None and record is not None:
+            return self._process.in_order(self._place, _remembered, self._process, self._place, record)
+        return self._process.in_order(self._place, self._result)
+
+    async def _result(self) -> Any:
+        task = self._task
+        assert task is not None
+        await self._process.waiting.until(lambda: task.done() or None)
+        end = task.result()
+        if end.outcome == "succeeded":
+            return load(end.text)
+        facts = {"process_id": self._process.process_id, "key": self.key}
+        if end.error is None:
+            raise tagged(remembered_failure(end.text, **facts), self.key, self._place.scope, remembered=end.text)
+        error = same_failure(end.error, end.text, self._process.node.settings, **facts)
+        raise tagged(error, self.key, self._place.scope)
+
+    @property
+    def _is_set_aside(self) -> bool:
+        """Whether it failed before, and its parent was told to try again what failed."""
+        record = self._place.record
+        return record is not None and bool(record.facts.get("set_aside"))
+
+    # --- its run
+    def begin(self, spawned: b.ChildSpawned | None) -> None:
+        """Run it beside the code; ``spawned`` is journaled first, if it was not."""
+        sent = None if spawned is None else self._process.sent(spawned)
+        self._task = asyncio.create_task(self._through(sent), name=f"seekpoint-child-{self.child_id}")
+        self._task.add_done_callback(self._process.waiting.look_again)
+        self._process.children.add(self.key, self.child_id, self._task)
+
+    async def _through(self, sent: asyncio.Future[int] | None) -> _End:
+        if sent is not None:
+            await sent
+        if self._process.cancelling.is_accepted and not self._process.cancelling.is_paying:
+            await self._process.children.pass_on(self.key, self.child_id)
+        end = await self._run()
+        succeeded = end.outcome == "succeeded"
+        await self._process.append(
+            b.ChildEnded(
+                key=self.key, outcome=end.outcome, result=end.text if succeeded else "null",
+                error=None if succeeded else end.text,
+            )
+        )  # fmt: skip
+        return end
+
+    async def _run(self) -> _End:
+        """Until it has ended, here or wherever else it is run. Raises what is no end of it: then it is in doubt."""
+        node, limits = self._process.node, self._process.limits
+        while True:
+            try:
+                result = await node.run(
+                    self._agent, self.child_id, self._input, wait_s=_WAIT_S, retry_failed=self._is_set_aside
+                )
+                return _End("succeeded", dump(result, limits))
+            except (OwnerAlive, AlreadyOpen, ClaimLost, Fenced) as exc:
+                logger.info(
+                    "%s waits: its child %s is run by another: %s", self._process.process_id, self.child_id, exc
+                )
+                self._process.check()
+                await asyncio.sleep(0.05 if isinstance(exc, AlreadyOpen) else 0)
+            except Exception as exc:
+                if isinstance(exc, Retryable) or not (is_failure(exc) or isinstance(exc, Cancelled)):
+                    raise
+                return _End("failed", failure_text(exc, node.settings, limits), exc)
+
+
+async def _remembered(process: Process, place: CallPlace, record: Call) -> Any:
+    if record.status == "succeeded":
+        return load(record.output or "null")
+    facts = {"process_id": process.process_id, "key": place.key, "seq": record.seq}
+    text = record.error or "{}"
+    raise tagged(remembered_failure(text, **facts), place.key, place.scope, remembered=text)
+
+
+class Children:
+    """The children that run beside the code of one process."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._running: dict[str, tuple[str, asyncio.Task[_End]]] = {}
+
+    def add(self, key: str, child_id: str, task: asyncio.Task[_End]) -> None:
+        """One more."""
+        self._running[key] = child_id, task
+
+    async def settle(self, prefix: str = "") -> None:
+        """Wait for those whose key begins with ``prefix``, whether anybody asked for their results or not."""
+        for key in [key for key in self._running if key.startswith(prefix)]:
+            child_id, task = self._running[key]
+            await self._process.waiting.until(lambda task=task: task.done() or None)  # type: ignore[misc]  # mypy cannot infer it
+            end = task.result()
+            if end.outcome == "failed":
+                logger.info("%s: its child %s failed: %s", self._process.process_id, child_id, end.text[:200])
+            del self._running[key]
+
+    async def cancel(self) -> None:
+        """Pass a cancel on to all that have not ended, and wait until they have."""
+        for key, call in self._process.written.calls.items():
+            if call.kind == "child" and call.status == "started":
+                await self.pass_on(key, call.facts["child_id"])
+        left = [task for _, task in self._running.values()]
+        if left:
+            await asyncio.wait(left)
+        for task in left:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                said = told(error, self._process.node.settings)
+                logger.warning("%s: a child did not end: %s", self._process.process_id, said)
+
+    async def pass_on(self, key: str, child_id: str) -> None:
+        """Ask one to stop; however often it is asked, it is one request."""
+        name = f"{self._process.idempotency_key(key)}\0cancel"
+        body = b.CancelRequested(f"its parent {self._process.process_id} was cancelled")
+        await self._process.node.tell(child_id, body, entry_id=blake2b(name.encode(), digest_size=16).digest())
+
+    def abandon(self) -> list[asyncio.Task[_End]]:
+        """The run is over: they are released as they stand. The tasks that are ending."""
+        ending = [task for _, task in self._running.values() if not task.done()]
+        for task in ending:
+            task.cancel()
+        for _, task in self._running.values():
+            task.add_done_callback(_look)
+        self._running.clear()
+        return ending
+
+    async def leave(self) -> None:
+        """The same, once they are."""
+        ending = self.abandon()
+        if ending:
+            await asyncio.wait(ending)
+
+
+def _look(task: asyncio.Task[_End]) -> None:
+    """Nobody asks any more: what it raised is looked at, so that nobody complains."""
+    if not task.cancelled() and isinstance(error := task.exception(), SeekpointError):
+        logger.info("a child was left: %s", error)

@@ -1,0 +1,178 @@
+"""Gates: where the code waits for a signal, or for a person's yes or no.
+
+A signal called as the gate is, or by the gate's key, answers it; it may have come first. One name may be used many
+times: each gate takes one signal, in the order of the log. The entry that closes a gate names the signal (rule O1).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
+
+from seekpoint.producers.durable.replay.call_digest import text_digest
+from seekpoint.producers.durable.replay.differences import changed
+from seekpoint.producers.durable.replay.history_matcher import CallPlace
+from seekpoint.producers.durable.waits.timer_calls import microseconds
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.bodies import Json
+from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.errors import LimitExceeded, ReplayDivergence
+from seekpoint.schemas.state.state import MailItem
+from seekpoint.schemas.values.json_values import dump, load
+
+if TYPE_CHECKING:
+    from seekpoint.producers.process import Process
+
+__all__ = ["GateAnswer", "GateCalls", "verdict_of", "verdict_payload"]
+
+
+logger = logging.getLogger("seekpoint.producers")
+
+
+class GateAnswer(NamedTuple):
+    """How a gate was answered. True only if somebody said yes; ``approved`` says the same.
+
+    ``outcome`` is approved, denied, signalled (a signal that is neither) or timed_out; ``payload`` what the signal
+    carried (``{"left_out": TYPE}`` of one that no entry has room for); ``actor`` who sent it; ``reason`` why, where
+    that was said.
+    """
+
+    outcome: str
+    payload: Any = None
+    actor: str | None = None
+    reason: str | None = None
+
+    def __bool__(self) -> bool:
+        return self.approved
+
+    @property
+    def approved(self) -> bool:
+        """Whether somebody said yes."""
+        return self.outcome == "approved"
+
+    @property
+    def denied(self) -> bool:
+        """Whether somebody said no."""
+        return self.outcome == "denied"
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether nobody answered in time."""
+        return self.outcome == "timed_out"
+
+
+class GateCalls:
+    """What a process offers: ``gate``."""
+
+    def gate(
+        self, name: str, *, timeout: float | timedelta | None = None, prompt: Any = None, key: str | None = None
+    ) -> Coroutine[Any, Any, GateAnswer]:
+        """Wait for a signal called ``name``, from anywhere; ``node.approve`` and ``seekpoint approve`` send one.
+
+        ``prompt`` is what a person is shown (any value), and part of what is asked: code that asks something else does
+        not get the answer. ``timeout`` (seconds) counts from when the gate was first opened, also through a crash: what
+        is in the log by then counts. A signal that carries ``True``, ``False`` or ``{"approved": …}`` says yes or no.
+        The process is ``awaiting`` meanwhile. Raises ``Cancelled``, ``ReplayDivergence``.
+        """
+        process: Process = self  # type: ignore[assignment]  # a mixin of it
+        timeout_us = None if timeout is None else microseconds(timeout, "a gate's timeout")
+        text = dump(prompt, process.limits)
+        digest = text_digest(name, text)
+        try:
+            place = process.desk.place("gate", name, digest, key)
+        except ReplayDivergence as exc:
+            return changed(process, exc, b.GateOpened(name=name, prompt=text))
+        record = place.record
+        if record is not None:
+            if record.status == "succeeded":
+                return process.in_order(place, _answered, record.output or "{}")
+            return process.in_order(place, _Gate(process, place, name, record.facts.get("deadline_us")).through)
+        deadline_us = None if timeout_us is None else process.clock.now_us() + timeout_us
+        opened = b.GateOpened(
+            key=place.key, position=place.position, name=name, digest=digest, deadline_us=deadline_us, prompt=text
+        )
+        return process.in_order(place, _Gate(process, place, name, deadline_us).through, opened)
+
+
+def verdict_payload(is_approved: bool, reason: str | None) -> dict[str, Any]:
+    """The payload of a signal that says yes or no."""
+    return {"approved": is_approved} if reason is None else {"approved": is_approved, "reason": reason}
+
+
+async def _answered(text: Json) -> GateAnswer:
+    return _answer(text)
+
+
+def _answer(text: Json) -> GateAnswer:
+    told = orjson.loads(text)
+    return GateAnswer(told["outcome"], load(told["payload"]), told["actor"], told["reason"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Gate:
+    """One open gate."""
+
+    process: Process
+    place: CallPlace
+    name: str
+    deadline_us: int | None
+
+    async def through(self, opened: b.GateOpened | None = None) -> GateAnswer:
+        """Its answer, once that is journaled; that it is open is journaled before it waits."""
+        waiting = self.process.waiting
+        with waiting.in_queue(self.name, self.place.key):
+            if opened is not None and self._signal() is None:
+                await self.process.append(opened)
+            elif opened is not None:
+                self.process.send(opened)
+            item = await waiting.until(self._signal, self.deadline_us)
+            closed, done = self._close(item)
+        await done
+        answer = {"outcome": closed.outcome, "payload": closed.payload, "actor": closed.actor, "reason": closed.reason}
+        return _answer(orjson.dumps(answer).decode())
+
+    def _close(self, item: MailItem | None) -> tuple[b.GateResolved, asyncio.Future[int]]:
+        """Takes the signal out of the mailbox, before anybody else looks.
+
+        A payload that just fitted a signal may not fit here: it is left out, or no run would ever get beyond it.
+        """
+        closed = self._resolved(item)
+        try:
+            return closed, self.process.sent(closed)
+        except LimitExceeded as exc:
+            if item is None:
+                raise
+            logger.warning("%s: the payload for %s is left out: %s", self.process.process_id, self.place.key, exc)
+            closed = replace(closed, payload=dump({"left_out": type(item.payload).__name__}), reason=None)
+            return closed, self.process.sent(closed)
+
+    def _signal(self) -> MailItem | None:
+        """The oldest signal for this gate: by its key; by its name if no gate of that name was opened before it."""
+        queue = self.process.waiting.queues.get(self.name)
+        names = {self.place.key} if queue and queue[0] != self.place.key else {self.place.key, self.name}
+        signals = (item for item in self.process.waiting.mail if item.kind == b.Signal.KIND)
+        return next((item for item in signals if item.name in names), None)
+
+    def _resolved(self, item: MailItem | None) -> b.GateResolved:
+        if item is None:
+            return b.GateResolved(key=self.place.key, outcome="timed_out")
+        outcome, reason = verdict_of(item.payload)
+        return b.GateResolved(
+            key=self.place.key, outcome=outcome, external_id=item.id, payload=item.payload_json, actor=item.actor,
+            reason=reason,
+        )  # fmt: skip
+
+
+def verdict_of(payload: Any) -> tuple[str, str | None]:
+    """Return what a signal says (``approved``, ``denied``, ``signalled``: something else), and why."""
+    said, reason = payload, None
+    if isinstance(payload, dict):
+        said, reason = payload.get("approved"), payload.get("reason")
+    outcome = "signalled" if type(said) is not bool else "approved" if said else "denied"
+    return outcome, reason if isinstance(reason, str) and outcome != "signalled" else None

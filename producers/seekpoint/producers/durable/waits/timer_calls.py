@@ -1,0 +1,94 @@
+"""Timers: a moment that is written down before it is waited for. It comes after restarts too, never early, never later
+for a crash in between; until then it costs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from seekpoint.producers.durable.replay.call_digest import text_digest
+from seekpoint.producers.durable.replay.history_matcher import CallPlace
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.errors import Refused
+
+if TYPE_CHECKING:
+    from seekpoint.producers.process import Process
+
+__all__ = ["TimerCalls", "microseconds", "moment_of"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SPAN_US_MAX = 3_155_760_000_000_000
+"""A hundred years: what is longer is a mistake in the unit."""
+
+
+class TimerCalls:
+    """What a process offers: ``sleep`` and ``sleep_until``."""
+
+    def sleep(self, span: float | timedelta, *, key: str | None = None) -> Coroutine[Any, Any, None]:
+        """Go on after ``span`` (seconds, or a timedelta) has passed since this call was first made.
+
+        The moment is journaled before the wait. The process is ``awaiting`` meanwhile. Raises ``Cancelled``.
+        """
+        process: Process = self  # type: ignore[assignment]  # a mixin of it
+        span_us = microseconds(span, "sleep()")
+        return _timer(process, "sleep", str(span_us), process.clock.now_us() + span_us, key)
+
+    def sleep_until(self, when: datetime, *, key: str | None = None) -> Coroutine[Any, Any, None]:
+        """Go on at ``when``, which names its zone; at once if that has passed. Compute it from ``await now()``."""
+        process: Process = self  # type: ignore[assignment]  # a mixin of it
+        if not isinstance(when, datetime) or when.utcoffset() is None:
+            raise Refused(
+                "sleep_until() needs a moment that names its zone", process_id=process.process_id, when=repr(when)[:80],
+                hint="datetime(..., tzinfo=timezone.utc), or await process.now() plus a timedelta",
+            )  # fmt: skip
+        due_us = (when - _EPOCH) // timedelta(microseconds=1)
+        return _timer(process, "sleep_until", str(due_us), due_us, key)
+
+
+def moment_of(time_us: int) -> datetime:
+    """The moment so many microseconds after 1970, in UTC."""
+    return _EPOCH + timedelta(microseconds=time_us)
+
+
+def microseconds(span: float | timedelta, what: str) -> int:
+    """A span of time in microseconds, rounded up, not below 0. ``Refused``: none, or over a hundred years."""
+    if isinstance(span, timedelta):
+        span_us = span // timedelta(microseconds=1)
+    elif isinstance(span, int | float) and not isinstance(span, bool) and abs(span) * 1_000_000 <= _SPAN_US_MAX:
+        span_us = -int(-span * 1_000_000 // 1)
+    else:
+        span_us = _SPAN_US_MAX + 1
+    if span_us > _SPAN_US_MAX:
+        raise Refused(f"{what} needs a span of time: seconds, or a timedelta", span=repr(span)[:80])
+    return max(span_us, 0)
+
+
+def _timer(process: Process, name: str, asked: str, due_us: int, key: str | None) -> Coroutine[Any, Any, None]:
+    digest = text_digest(name, asked)
+    place = process.desk.place("timer", name, digest, key)
+    if place.record is not None:
+        if place.record.status == "succeeded":
+            return process.in_order(place, _fired)
+        return process.in_order(place, _wait, process, place, place.record.facts["fires_at_us"])
+    return process.in_order(place, _set, process, place, name, digest, due_us)
+
+
+async def _fired() -> None:
+    """It fired in an earlier run."""
+
+
+async def _set(process: Process, place: CallPlace, name: str, digest: str, due_us: int) -> None:
+    body = b.TimerSet(key=place.key, position=place.position, name=name, digest=digest, fires_at_us=due_us)
+    if due_us <= process.clock.now_us():
+        process.send(body)
+    else:
+        await process.append(body)
+    await _wait(process, place, due_us)
+
+
+async def _wait(process: Process, place: CallPlace, due_us: int) -> None:
+    """It is over when it has fired and that is journaled: who dies in between waits, not at all, and says it again."""
+    if process.clock.now_us() < due_us:
+        await process.waiting.until(lambda: None, due_us)
+    await process.append(b.TimerFired(key=place.key, fired_at_us=max(process.clock.now_us(), due_us)))

@@ -1,0 +1,1 @@
+"""The tail: follow the partitions that a node works in."""

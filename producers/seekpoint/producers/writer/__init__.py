@@ -1,0 +1,1 @@
+"""The writer: an owner's handle, the outbox, confirmation and healing."""

@@ -1,0 +1,166 @@
+"""Confirmation (rule O4): seeing what the fold makes of what was acknowledged, once the tailer has read so far.
+
+Everyone who waits in a partition is served by the one lane that follows it. Failing to read is not being fenced: it
+only makes those wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from concurrent.futures import Executor
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+from seekpoint.consumers.recovery.stable_end import refusal
+from seekpoint.producers.tail.partition_tail import PartitionTail
+from seekpoint.producers.tail.tailer import Tailer
+from seekpoint.producers.writer.handle import Handle
+from seekpoint.schemas.errors import ConfirmTimeout, SeekpointError, TransactionOpen
+from seekpoint.schemas.log.log_ports import LogReader
+
+__all__ = ["Confirmer"]
+
+logger = logging.getLogger("seekpoint.producers")
+
+_IDLE_READ_S = 30.0
+"""A lane is read so often though nobody asks: what it has not read could be trimmed."""
+
+
+class Confirmer:
+    """Confirms the open processes of one node. ``start`` before use, ``close`` after."""
+
+    def __init__(
+        self,
+        reader: LogReader,
+        executor: Executor,
+        handles: Callable[[], Iterable[Handle]],
+        tailer: Tailer,
+        interval_s: float,
+        timeout_s: float,
+    ) -> None:
+        self._reader = reader
+        self._executor = executor
+        self._handles = handles
+        self._tailer = tailer
+        self._interval_s = interval_s
+        self._timeout_s = timeout_s
+        self._rounds: asyncio.Task[None] | None = None
+        self._under_way: dict[int, asyncio.Task[None]] = {}
+
+    def start(self) -> None:
+        """Begin the rounds: whatever was acknowledged is confirmed, or its owner fenced, within the interval."""
+        self._rounds = asyncio.create_task(self._go_round(), name="seekpoint-confirm")
+
+    async def close(self) -> None:
+        """End the rounds."""
+        tasks = [task for task in (self._rounds, *self._under_way.values()) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def lane_of(self, handle: Handle) -> PartitionTail:
+        """The lane that ``handle`` listens to, from its opening until it is let go; so long the lane stays."""
+        return self._tailer.lane_from(handle.partition, handle.position)
+
+    async def through(self, handle: Handle, position: int) -> None:
+        """Return once the partition is folded below ``position`` for ``handle``.
+
+        The handle may be closed then (fenced, or the log is wrong): the caller looks. Raises ``ConfirmTimeout`` after
+        ``confirm_timeout_s``.
+        """
+        if handle.position >= position or not handle.is_open:
+            return
+        lane = self.lane_of(handle)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._tailer.through(lane, position)
+        except TimeoutError as exc:
+            raise await self._late(lane.partition, position, process_id=handle.process_id) from exc
+        except SeekpointError as exc:
+            handle.fail(exc)
+            return
+        if handle.is_open and handle.position < position:
+            lane.bring(handle)
+
+    async def to_end(self, handle: Handle) -> None:
+        """Fold whatever is in the partition now (new mail, other claims)."""
+        loop = asyncio.get_running_loop()
+        marks = await loop.run_in_executor(self._executor, self._reader.watermarks, handle.partition)
+        await self.through(handle, marks.high)
+
+    @asynccontextmanager
+    async def watching(self, handle: Handle) -> AsyncIterator[None]:
+        """While inside, what comes of the partition is folded as soon as it comes."""
+        lane = self.lane_of(handle)
+        self._tailer.watch(lane, 1)
+        try:
+            yield
+        finally:
+            self._tailer.watch(lane, -1)
+
+    async def _go_round(self) -> None:
+        """Half the interval between rounds: an entry is at most one interval old when its owner knows.
+
+        Each partition has rounds of its own: one that cannot be read keeps no other's owner from being told.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(self._interval_s / 2)
+            due: dict[int, list[Handle]] = {}
+            idle: dict[int, Handle] = {}
+            for handle in self._handles():
+                if handle.unconfirmed is not None:
+                    due.setdefault(handle.partition, []).append(handle)
+                elif loop.time() - self.lane_of(handle).read_at > _IDLE_READ_S:
+                    idle[handle.partition] = handle
+            for partition, wanted in due.items():
+                self._begin(partition, partial(self._confirm, wanted))
+            for partition, handle in idle.items():
+                self._begin(partition, partial(self._read_idly, handle))
+
+    def _begin(self, partition: int, work: Callable[[], Coroutine[None, None, None]]) -> None:
+        if (under_way := self._under_way.get(partition)) is None or under_way.done():
+            self._under_way[partition] = asyncio.create_task(work(), name="seekpoint-round")
+
+    async def _confirm(self, wanted: list[Handle]) -> None:
+        """One wait for all of them, then a look at each."""
+        through = max(handle.unconfirmed or 0 for handle in wanted) + 1
+        lane = self.lane_of(wanted[0])
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._tailer.through(lane, through)
+        except TimeoutError:
+            logger.warning("confirmation waits: %s", await self._late(lane.partition, through))
+            return
+        except SeekpointError as exc:
+            for handle in wanted:
+                handle.fail(exc)
+            return
+        for handle in wanted:
+            if handle.is_open and handle.unconfirmed is not None:
+                self.lane_of(handle).bring(handle)
+
+    async def _read_idly(self, handle: Handle) -> None:
+        try:
+            await self.to_end(handle)
+        except SeekpointError as exc:
+            logger.info("partition %d is not read: %s", handle.partition, exc)
+
+    async def why_late(self, partition: int, position: int) -> TransactionOpen | None:
+        """The error that names what hides everything below ``position``, if it is an open transaction."""
+        try:
+            ask = self._reader.extent
+            extent = await asyncio.get_running_loop().run_in_executor(self._executor, ask, partition)
+        except SeekpointError:
+            return None
+        return refusal(extent, partition) if extent.high < position <= extent.end else None
+
+    async def _late(self, partition: int, position: int, **facts: str) -> ConfirmTimeout:
+        why = await self.why_late(partition, position)
+        facts_of_it: dict[str, Any] = {"partition": partition, "offset": position - 1, **facts}
+        if why is None:
+            return ConfirmTimeout("the partition could not be read in time", **facts_of_it)
+        return ConfirmTimeout(why.message, hint=why.hint, hidden_from=why.offset, end=why.end, **facts_of_it)

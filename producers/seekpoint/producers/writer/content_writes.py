@@ -1,0 +1,110 @@
+"""What an agent may write into its process: context, conversation, lifecycle, entries of its own.
+
+Each call takes its place when it is made and returns, awaited, once its entry is acknowledged by Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from seekpoint.producers.durable.failures.failed_calls import unfollowed_calls
+from seekpoint.producers.durable.failures.recorded_failures import TEXT_CHARACTERS_MAX, error_name
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.errors import LimitExceeded, UnserializableValue
+from seekpoint.schemas.values.json_values import dump
+
+if TYPE_CHECKING:
+    from seekpoint.producers.process import Acknowledged, Process
+
+__all__ = ["ContentWrites"]
+
+_FAILED_MAX = 100
+"""Of so many calls an entry says that an exception is their failure."""
+
+Written: TypeAlias = "Coroutine[Any, Any, Acknowledged]"
+
+
+class ContentWrites:
+    """The content calls of a process."""
+
+    @property
+    def _target(self) -> Process:
+        return self  # type: ignore[return-value]  # a mixin of it
+
+    # --- context
+    def update(self, key: str, value: Any) -> Written:
+        """Set one context value."""
+        return self._target.write(b.ContextUpdated(_key(key), dump(value, self._target.limits)))
+
+    def update_many(self, values: Mapping[str, Any]) -> Written:
+        """Set several context values in one entry: all or none. Together they are one value of the journal's limits."""
+        limits = self._target.limits
+        if len(values) > limits.items:
+            raise LimitExceeded(
+                "more context values in one entry than any reader takes",
+                process_id=self._target.process_id, items=len(values), limit=limits.items,
+            )  # fmt: skip
+        return self._target.write(
+            b.ContextUpdatedMany({_key(key): dump(value, limits) for key, value in values.items()})
+        )
+
+    def delete(self, key: str) -> Written:
+        """Remove one context value; one that is not there is no error."""
+        return self._target.write(b.ContextDeleted(_key(key)))
+
+    def patch(self, patch: Mapping[str, Any]) -> Written:
+        """Change the context by an RFC 7386 merge patch: None removes, objects merge, everything else replaces."""
+        return self._target.write(b.ContextPatched(dump(dict(patch), self._target.limits)))
+
+    def clear(self) -> Written:
+        """Remove all context values."""
+        return self._target.write(b.ContextCleared())
+
+    # --- conversation
+    def say(
+        self,
+        role: str,
+        content: str | Sequence[Any] | Mapping[str, Any] | None = None,
+        *,
+        tool_calls: Sequence[Mapping[str, Any]] | None = None,
+        tool_call_id: str | None = None,
+        name: str | None = None,
+    ) -> Written:
+        """Add a message. ``content`` is text, structured parts, or None where the message only calls tools."""
+        limits = self._target.limits
+        text = content if isinstance(content, str) or content is None else None
+        parts = None if isinstance(content, str) or content is None else dump(content, limits)
+        calls = None if tool_calls is None else dump(list(tool_calls), limits)
+        return self._target.write(b.MessageSaid(role, text, parts, calls, tool_call_id, name))
+
+    # --- life
+    def transition(self, to: str, reason: str | None = None) -> Written:
+        """Move to another lifecycle state. Raises ``IllegalTransition`` for a step that does not exist."""
+        said = None if reason is None else self._target.node.settings.scrub(reason)
+        return self._target.write(b.LifecycleChanged(str(to), said))
+
+    def suspend(self, reason: str | None = None) -> Written:
+        """Stop by request: ``suspended``, until a transition back to ``running``."""
+        return self.transition("suspended", reason)
+
+    def record(self, kind: str, payload: Any = None) -> Written:
+        """Write an entry of your own ``kind``; the fold keeps nothing of it but its kind."""
+        return self._target.write(b.Custom(_key(kind), dump(payload, self._target.limits)))
+
+    def record_error(self, error: BaseException, trace: str | None = None, where: str | None = None) -> Written:
+        """Write down an exception; ``where`` names the line of your code it came from. The state keeps the newest one.
+
+        Secrets of the settings are masked in its texts.
+        """
+        settings = self._target.node.settings
+        told, at = (None if text is None else settings.excerpt(text, TEXT_CHARACTERS_MAX) for text in (trace, where))
+        name, said = error_name(error, settings), settings.excerpt(str(error), TEXT_CHARACTERS_MAX)
+        failed = unfollowed_calls(error, self._target.written.calls)[:_FAILED_MAX]
+        return self._target.write(b.ErrorRecorded(name, said, told, at, failed=dump(failed) if failed else None))
+
+
+def _key(key: str) -> str:
+    if type(key) is not str:
+        raise UnserializableValue("a key is text", path="$", found=type(key).__name__)
+    return key

@@ -1,0 +1,89 @@
+"""External entries: what anybody may tell a process. They only fill its mailbox (rule O1)."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Executor
+from typing import Any
+
+from seekpoint.producers.durable.waits.shared_values import SHARED_PREFIX
+from seekpoint.producers.writer.outbox import Outbox
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.bodies.entry import Entry, new_id
+from seekpoint.schemas.errors import Refused, Retryable, UndecodableRecord
+from seekpoint.schemas.log.log_ports import LogReader
+from seekpoint.schemas.log.partition import partition_of
+from seekpoint.schemas.values.clock import now_us
+from seekpoint.schemas.values.json_values import dump
+from seekpoint.schemas.values.process_ids import named_process_key
+from seekpoint.schemas.wire.codec import encode_within
+
+__all__ = ["Externals"]
+
+_ATTEMPTS = 3
+
+
+class Externals:
+    """Sends signals and requests for one node."""
+
+    def __init__(self, reader: LogReader, executor: Executor, outbox: Outbox) -> None:
+        self._reader = reader
+        self._executor = executor
+        self._outbox = outbox
+
+    async def signal(
+        self, process_id: str, name: str, payload: Any, actor: str | None, signal_id: bytes | None
+    ) -> bytes:
+        """Append a signal; its id."""
+        body = b.Signal(name, dump(payload, self._reader.limits))
+        return await self.send(process_id, body, actor, signal_id)
+
+    async def cancel(self, process_id: str, reason: str | None, actor: str | None) -> bytes:
+        """Append a request to stop; its id."""
+        return await self.send(process_id, b.CancelRequested(reason), actor)
+
+    async def send(
+        self, process_id: str, body: b.Body, actor: str | None = None, entry_id: bytes | None = None
+    ) -> bytes:
+        """Append any external entry, once however often Kafka has to be asked; its id."""
+        sent_id = entry_id or new_id()
+        await self.append(process_id, body, actor, sent_id)
+        return sent_id
+
+    async def append(self, process_id: str, body: b.Body, actor: str | None, entry_id: bytes) -> int:
+        """The same; its offset. A shared value takes no other entry than being set, and only it takes that."""
+        key = named_process_key(process_id)
+        if isinstance(body, b.SharedSet) != process_id.startswith(SHARED_PREFIX):
+            raise Refused(
+                "a shared value is set, and nothing else is", process_id=process_id, kind=body.KIND,
+                hint="node.shared(NAME).set(...), or seekpoint shared set NAME; a process needs another id",
+            )  # fmt: skip
+        entry = Entry(entry_id, process_id, None, 0, None, None, now_us(), actor, None, None, body)
+        value = encode_within(entry, key, self._reader.limits)
+        partition = partition_of(key, self._reader.partitions)
+        began = (await self._run(self._reader.watermarks, partition)).high
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                return await self._outbox.push_external(partition, key, value)
+            except Retryable:
+                # In doubt: whoever retries first reads from where it began, so that one signal is one entry.
+                landed: int | None = await self._run(self._landed, partition, key, began, entry.id)
+                if landed is not None:
+                    return landed
+                if attempt == _ATTEMPTS:
+                    raise
+        raise AssertionError("an append is answered, or raises")
+
+    def _landed(self, partition: int, key: bytes, began: int, entry_id: bytes) -> int | None:
+        high = self._reader.watermarks(partition).high
+        for batch in self._reader.read(partition, began, high, {key}):
+            for record in batch.records:
+                try:
+                    if self._reader.codec.decode(record.value).id == entry_id:
+                        return record.offset
+                except UndecodableRecord:
+                    continue
+        return None
+
+    async def _run(self, call: Any, *arguments: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, call, *arguments)

@@ -1,0 +1,98 @@
+"""Rule O5: a handle whose appends are in doubt claims its process again, and sends what did not land.
+
+The new claim names the old one and the first seq that was never acknowledged. If the fold accepts it, no foreign claim
+came between: what landed is taken from the fold, the rest is sent again under the new epoch. Else the handle is fenced.
+The agent notices a delay, or one typed error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from seekpoint.producers.durable.failures.recorded_failures import told, traceback_of
+from seekpoint.producers.writer.confirmer import Confirmer
+from seekpoint.producers.writer.handle import Handle, HandleStatus
+from seekpoint.producers.writer.identity import Identity
+from seekpoint.producers.writer.outbox import Outbox
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.bodies.entry import Entry, new_id
+from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.errors import AppendTimeout, ConfirmTimeout, Retryable, SeekpointError
+from seekpoint.schemas.wire.codec import encode
+
+__all__ = ["Healer"]
+
+logger = logging.getLogger("seekpoint.producers")
+
+_RETRY_S = 0.2
+
+
+class Healer:
+    """Heals the handles of one node."""
+
+    def __init__(self, outbox: Outbox, confirmer: Confirmer, identity: Identity, settings: Settings) -> None:
+        self._outbox = outbox
+        self._confirmer = confirmer
+        self._identity = identity
+        self._settings = settings
+        self._tasks: dict[Handle, asyncio.Task[None]] = {}
+
+    def begin(self, handle: Handle, reason: SeekpointError) -> None:
+        """Heal ``handle`` in the background, unless that is under way."""
+        if handle not in self._tasks:
+            task = asyncio.create_task(self._heal(handle, reason), name=f"seekpoint-heal-{handle.process_id}")
+            self._tasks[handle] = task
+            task.add_done_callback(lambda _: self._tasks.pop(handle, None))
+
+    async def close(self) -> None:
+        """Give up what is under way."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _heal(self, handle: Handle, reason: SeekpointError) -> None:
+        try:
+            async with asyncio.timeout(self._settings.heal_timeout_s):
+                while not await self._claim_again(handle):  # noqa: ASYNC110  # Kafka gives no event to wait for
+                    await asyncio.sleep(_RETRY_S)
+        except TimeoutError:
+            error = AppendTimeout(
+                "Kafka did not acknowledge in time, nor while healing",
+                process_id=handle.process_id, last_seq=handle.acknowledged_seq,
+                unacknowledged=len(handle.pending), reason=reason.message,
+            )  # fmt: skip
+            handle.fail(error)
+        except SeekpointError as exc:
+            handle.fail(exc)
+        except Exception as exc:
+            logger.error("healing failed: %s", traceback_of(exc, self._settings))
+            handle.fail(SeekpointError(f"healing failed: {told(exc, self._settings)}", process_id=handle.process_id))
+
+    async def _claim_again(self, handle: Handle) -> bool:
+        claim_id = new_id()
+        handle.healing_claims.add(claim_id)
+        claim = b.Claim(
+            expected_epoch=handle.epoch,
+            node_id=self._identity.node_id,
+            boot_id=self._identity.boot_id,
+            old_claim_id=handle.claim_id,
+            abandon_from_seq=handle.acknowledged_seq + 1,
+        )
+        entry = Entry(claim_id, handle.process_id, None, 0, None, handle.last_offset, 0, None, None, None, claim)
+        try:
+            offset = await self._outbox.push_external(handle.partition, handle.key, encode(entry))
+            await self._confirmer.through(handle, offset + 1)
+        except ConfirmTimeout:
+            return False
+        except Retryable as exc:
+            logger.warning("process %s claims again: %s", handle.process_id, exc)
+            return False
+        if handle.status is not HandleStatus.HEALING:
+            return True
+        again = handle.heal()
+        logger.info("process %s healed: epoch %s, %s entries sent again", handle.process_id, handle.epoch, len(again))
+        for pending in again:
+            self._outbox.push(pending)
+        return True

@@ -1,0 +1,39 @@
+"""An invocation: one piece of work an agent does, from its trigger to its result."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from seekpoint.producers.durable.failures.recorded_failures import told
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.values.json_values import dump
+
+if TYPE_CHECKING:
+    from seekpoint.producers.process import Process
+
+__all__ = ["Invocation"]
+
+
+class Invocation:
+    """The work under way. Set ``result`` to what it gave; its duration is monotonic."""
+
+    def __init__(self, process: Process, trigger: str, payload: Any) -> None:
+        self.trigger = trigger
+        self.payload = payload
+        self.result: Any = None
+        self._process = process
+        self._began = 0
+
+    async def begin(self) -> None:
+        """Write the trigger and the start."""
+        await self._process.write(b.InvocationTriggered(self.trigger, dump(self.payload, self._process.limits)))
+        await self._process.write(b.InvocationStarted())
+        self._began = time.monotonic_ns()
+
+    async def end(self, outcome: str, error: BaseException | None = None) -> None:
+        """Write the result."""
+        text = None if error is None else told(error, self._process.node.settings)
+        duration_us = (time.monotonic_ns() - self._began) // 1_000
+        result = dump(self.result, self._process.limits)
+        await self._process.write(b.InvocationEnded(outcome, duration_us, result, text))

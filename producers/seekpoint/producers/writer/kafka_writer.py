@@ -1,0 +1,216 @@
+"""The writing half of the log on Kafka: one idempotent producer an appender. Only this module knows the client.
+
+librdkafka never expires a message here (``message.timeout.ms=0``): a message that expires is skipped and later ones are
+written, which is a hole in a process. The node has a deadline of its own and retires the appender as a whole.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+
+from seekpoint.consumers.kafka.kafka_errors import CLOCK, REFUSES, translated
+from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.errors import AppendRefused, InvalidSetting, JournalUnavailable, SeekpointError
+from seekpoint.schemas.log.log_ports import Delivery, Outgoing
+
+__all__ = ["KafkaAppender", "KafkaWriter"]
+
+logger = logging.getLogger("seekpoint.producers")
+client_logger = logging.getLogger("seekpoint.librdkafka")
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Not: the gapless guarantee is experimental (the fault tests are what it stands on here); a broker that has just
+    started hands out no producer ids yet (the client asks again by itself)."""
+    text = record.getMessage()
+    return "enable.gapless.guarantee" not in text and not (
+        "Coordinator load in progress" in text and "retrying" in text
+    )
+
+
+client_logger.addFilter(_is_news)
+
+OPEN_RECORDS_MAX, OPEN_BYTES_MAX = 50_000, 256 * 1024 * 1024
+"""What may be under way in one appender; beyond it callers wait. Below librdkafka's own limits, which never fill."""
+
+MESSAGE_BYTES_MAX = 67_108_864
+"""More than the journal's limits allow, which are checked before; the client's own 1,000,000 is less."""
+
+GUARANTEED = {
+    "acks": "all",
+    "enable.idempotence": True,
+    "enable.gapless.guarantee": True,
+    "message.timeout.ms": 0,
+}
+"""What the journal's promises rest on; settings may not change them."""
+
+_POLL_S = 0.1
+_ASK_S = 2.0
+_CLOCK_SETTINGS = ("message.timestamp.after.max.ms", "message.timestamp.before.max.ms")
+
+
+class KafkaWriter:
+    """Makes appenders for the journal of ``settings``."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def appender(self, deliver: Callable[[Sequence[Delivery]], None]) -> KafkaAppender:
+        """A new producer and its polling thread. ``InvalidSetting`` if librdkafka refuses its configuration."""
+        return KafkaAppender(self._settings, deliver)
+
+
+class KafkaAppender:
+    """One idempotent producer. Ends (every open record answered with an error) at its first failed record."""
+
+    def __init__(self, settings: Settings, deliver: Callable[[Sequence[Delivery]], None]) -> None:
+        self._settings = settings
+        self._topic = settings.topic_name("journal")
+        self._deliver = deliver
+        self._answered: list[tuple[Delivery, int]] = []
+        self._open_records = self._open_bytes = 0
+        self._lock = threading.Lock()
+        self._retired = False
+        self._refused: AppendRefused | None = None
+        self._stop = threading.Event()
+        self._producer = _producer(settings)
+        self._poller = threading.Thread(target=self._poll, name="seekpoint-appender", daemon=True)
+        self._poller.start()
+
+    def send(self, records: Sequence[Outgoing]) -> int:
+        """Hand records to librdkafka, at most up to the bounds of what may be under way; how many were taken."""
+        taken = self._reserve(records)
+        by_partition: dict[int, list[dict[str, Any]]] = {}
+        for record in records[:taken]:
+            size = len(record.key) + len(record.value)
+            message = {
+                "key": record.key,
+                "value": record.value,
+                "callback": partial(self._on_delivery, record.token, size),
+            }
+            by_partition.setdefault(record.partition, []).append(message)
+        for partition, messages in by_partition.items():
+            self._produce(partition, messages)
+        return taken
+
+    def _reserve(self, records: Sequence[Outgoing]) -> int:
+        """How many of ``records`` fit under the bounds; they count as under way from here on."""
+        taken = 0
+        with self._lock:
+            for record in records:
+                full = self._open_records >= OPEN_RECORDS_MAX or self._open_bytes >= OPEN_BYTES_MAX
+                if full or self._retired:
+                    break
+                self._open_records += 1
+                self._open_bytes += len(record.key) + len(record.value)
+                taken += 1
+        return taken
+
+    def _produce(self, partition: int, messages: list[dict[str, Any]]) -> None:
+        """One call a partition: a batch's messages cannot name partitions of their own (confluent-kafka 2.16)."""
+        reason = None
+        try:
+            queued = self._producer.produce_batch(self._topic, messages, partition=partition)
+        except (KafkaException, BufferError) as exc:
+            queued, reason = 0, self._settings.scrub(str(exc))
+        if queued == len(messages):
+            return
+        for message in messages:  # a refusal ends the appender, as any failed record does
+            refused = message.get("_error") or (reason if queued == 0 else None)
+            if refused is not None:
+                lost = self._refusal(refused)
+                token, size = message["callback"].args
+                self._done(size)
+                self._deliver([Delivery(token, -1, lost)])
+
+    def _refusal(self, refused: object) -> SeekpointError:
+        if isinstance(refused, KafkaError):
+            return self._failure(refused)
+        return JournalUnavailable(f"the producer refused a record: {self._settings.scrub(str(refused))}")
+
+    def _on_delivery(self, token: object, size: int, error: KafkaError | None, message: Any) -> None:
+        failure = None if error is None else self._failure(error)
+        self._answered.append((Delivery(token, message.offset() if failure is None else -1, failure), size))
+
+    def _failure(self, error: KafkaError) -> SeekpointError:
+        """What became of a record that is not acknowledged; ``AppendRefused`` if it would be refused again."""
+        name = error.name()
+        if name not in REFUSES:
+            return translated(name, error.str(), self._settings)
+        if self._refused is None:
+            limits = _clock_limits(self._settings, self._topic) if name == CLOCK else {}
+            found = translated(name, error.str(), self._settings, topic=self._topic, **limits)
+            self._refused = AppendRefused(found.message, hint=found.hint, **found.facts)
+        return self._refused
+
+    def _done(self, size: int, records: int = 1) -> None:
+        with self._lock:
+            self._open_records -= records
+            self._open_bytes -= size
+
+    def _poll(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._producer.poll(_POLL_S)
+            except KafkaException as exc:  # a fatal error is raised here too; the deliveries carry it
+                logger.warning("the producer failed: %s", self._settings.scrub(str(exc)))
+                self._stop.wait(_POLL_S)
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        if self._answered:
+            answered, self._answered = self._answered, []
+            self._done(sum(size for _, size in answered), len(answered))
+            self._deliver([delivery for delivery, _ in answered])
+
+    def retire(self, drain_s: float) -> None:
+        """Wait ``drain_s`` for what is on its way, purge the rest, answer everything, end the thread."""
+        with self._lock:
+            if self._retired:
+                return
+            self._retired = True
+        deadline = time.monotonic() + drain_s
+        while self._open_records > 0 and time.monotonic() < deadline and self._poller.is_alive():
+            time.sleep(0.005)
+        self._producer.purge(in_queue=True, in_flight=True, blocking=True)
+        deadline = time.monotonic() + 5.0
+        while self._open_records > 0 and time.monotonic() < deadline:
+            time.sleep(0.005)
+        self._stop.set()
+        self._poller.join(timeout=5.0)
+
+
+def _clock_limits(settings: Settings, topic: str) -> dict[str, str]:
+    """How far a record's time may be from the broker's clock, as the topic has it; nothing where that is not told."""
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    try:
+        config: dict[str, Any] = {**settings.admin_config(), "logger": client_logger}
+        client = AdminClient(config)
+        [asked] = client.describe_configs([resource], request_timeout=_ASK_S).values()
+        found = asked.result(_ASK_S)
+    except (KafkaException, TimeoutError):
+        return {}
+    return {name.replace(".", "_"): found[name].value for name in _CLOCK_SETTINGS if name in found}
+
+
+def _producer(settings: Settings) -> Producer:
+    config = {
+        **settings.producer_config(),
+        **GUARANTEED,
+        "message.max.bytes": MESSAGE_BYTES_MAX,
+        "queue.buffering.max.messages": 2 * OPEN_RECORDS_MAX,
+        "queue.buffering.max.kbytes": 4 * OPEN_BYTES_MAX // 1024,
+        "logger": client_logger,
+    }
+    try:
+        return Producer(config)
+    except KafkaException as exc:
+        raise InvalidSetting(f"librdkafka refuses a setting: {settings.scrub(str(exc))}") from exc

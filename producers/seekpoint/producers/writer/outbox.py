@@ -1,0 +1,274 @@
+"""What leaves a node: entries of all its processes, in one batch a tick of the event loop, through one appender.
+
+The outbox watches the deadline. An append that fails, or is not acknowledged within ``append_timeout_s``, ends the
+appender as a whole (rule O5): ``on_failing`` is told at once, so that handles with something on its way keep what they
+are given; ``on_retired`` once the appender is drained and everything it had is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from dataclasses import dataclass
+
+from seekpoint.producers.durable.failures.recorded_failures import told, traceback_of
+from seekpoint.producers.writer.handle import HandleStatus, Pending
+from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.errors import AppendTimeout, HandleClosed, JournalUnavailable, SeekpointError
+from seekpoint.schemas.log.log_ports import Appender, Delivery, LogWriter, Outgoing
+
+__all__ = ["Outbox", "Shipment"]
+
+logger = logging.getLogger("seekpoint.producers")
+
+_PAUSE_S, _PAUSE_MAX_S = 0.1, 5.0
+"""Between appenders that fail one after the other: doubled each time, up to the second."""
+
+
+@dataclass(slots=True, eq=False)
+class Shipment:
+    """What was handed to the appender in one tick; the deadline counts from then."""
+
+    sent_at: float
+    open: int
+
+
+@dataclass(slots=True, eq=False)
+class _External:
+    """An external entry (claim, signal) on its way."""
+
+    future: asyncio.Future[int]
+    shipment: Shipment | None = None
+
+
+class Outbox:
+    """Sends for one node, from one event loop. ``start`` before use, ``close`` after."""
+
+    def __init__(
+        self,
+        writer: LogWriter,
+        settings: Settings,
+        on_failing: Callable[[], None],
+        on_retired: Callable[[SeekpointError], Coroutine[None, None, None]],
+    ) -> None:
+        self._writer = writer
+        self._settings = settings
+        self._on_failing = on_failing
+        self._on_retired = on_retired
+        self._queue: list[Outgoing] = []
+        self._shipments: deque[Shipment] = deque()
+        self._unanswered: set[_External] = set()
+        self._flush_scheduled = False
+        self._retiring: asyncio.Task[None] | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._appender: Appender | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
+        self._closing = asyncio.Event()
+        self._failures = 0
+        """Appenders that failed, one after the other, without an entry acknowledged in between."""
+
+    def start(self) -> None:
+        """Make the appender; from now on entries leave."""
+        self._loop = asyncio.get_running_loop()
+        self._appender = self._new_appender()
+        self._watch = asyncio.create_task(self._watch_deadline(), name="seekpoint-outbox")
+
+    async def close(self) -> None:
+        """Let what is on its way arrive for the drain time, then give up the appender. Nobody is left waiting."""
+        self._closed = True
+        self._closing.set()
+        if self._watch is not None:
+            self._watch.cancel()
+        if self._retiring is not None:
+            await asyncio.gather(self._retiring, return_exceptions=True)
+        try:
+            if self._appender is not None:
+                await asyncio.to_thread(self._appender.retire, self._settings.producer_drain_s)
+        finally:
+            self._appender = None
+            self._queue = []  # the owners' belong to handles, which are told by the node
+            self._answer_all(_closed())
+
+    # --- sending
+    def push(self, pending: Pending) -> None:
+        """Send an owner's entry with this tick's batch. One of a healing handle stays with its handle."""
+        if pending.handle.status is not HandleStatus.HEALING:
+            self._queue.append(Outgoing(pending.handle.partition, pending.handle.key, pending.value, pending))
+            if not self._flush_scheduled:
+                self._schedule()
+
+    def push_external(self, partition: int, key: bytes, value: bytes) -> asyncio.Future[int]:
+        """Send an external entry; its offset, or why it may not have landed. ``HandleClosed`` after the close."""
+        assert self._loop is not None
+        if self._closed:
+            raise _closed()
+        item = _External(self._loop.create_future())
+        self._unanswered.add(item)
+        self._queue.append(Outgoing(partition, key, value, item))
+        self._schedule()
+        return item.future
+
+    def _schedule(self) -> None:
+        if not self._flush_scheduled and self._loop is not None:
+            self._flush_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_scheduled = False
+        if not self._queue or self._appender is None:
+            return
+        assert self._loop is not None
+        records, self._queue = self._queue, []
+        try:
+            taken = self._appender.send(records)
+        except Exception as exc:  # what it took is not known: the appender is given up, and owners claim again
+            failure = _unexpected(exc, self._settings)
+            self._give_back(records, failure)
+            self.retire(failure)
+            return
+        if taken < len(records):  # the appender is full: the rest leaves when deliveries make room
+            self._queue = records[taken:]
+            del records[taken:]
+        if records:
+            shipment = Shipment(self._loop.time(), taken)
+            for record in records:
+                record.token.shipment = shipment  # type: ignore[attr-defined]  # every token here has a place for it
+            self._shipments.append(shipment)
+
+    # --- deliveries
+    def _new_appender(self) -> Appender:
+        loop = self._loop
+        assert loop is not None
+
+        def deliver(deliveries: Sequence[Delivery]) -> None:
+            loop.call_soon_threadsafe(self._delivered, deliveries)
+
+        return self._writer.appender(deliver)
+
+    def _delivered(self, deliveries: Sequence[Delivery]) -> None:
+        failure: SeekpointError | None = None
+        for item, offset, error in deliveries:
+            if item.shipment is not None:  # type: ignore[attr-defined]
+                item.shipment.open -= 1  # type: ignore[attr-defined]
+            if error is None:
+                self._failures = 0
+            failure = failure or error  # the first says why; what follows it was only purged
+            if isinstance(item, Pending):
+                if error is None:
+                    item.handle.acknowledge(item, offset)
+                item.failure = error
+            else:
+                self._answer(item, offset, error)
+        while self._shipments and self._shipments[0].open <= 0:
+            self._shipments.popleft()
+        if self._queue:
+            self._schedule()
+        if failure is not None:
+            self.retire(failure)
+
+    # --- the deadline
+    async def _watch_deadline(self) -> None:
+        assert self._loop is not None
+        while True:
+            await asyncio.sleep(min(0.25, self._settings.append_timeout_s / 4))
+            oldest = self._shipments[0].sent_at if self._shipments else self._loop.time()
+            if self._loop.time() - oldest > self._settings.append_timeout_s:
+                self.retire(
+                    AppendTimeout("Kafka did not acknowledge in time", append_timeout_s=self._settings.append_timeout_s)
+                )
+
+    def retire(self, reason: SeekpointError) -> None:
+        """Give up the present appender and go on with a new one. One at a time; a second reason changes nothing."""
+        if not self._closed and (self._retiring is None or self._retiring.done()):
+            self._retiring = asyncio.create_task(self._retire(reason), name="seekpoint-retire")
+
+    async def _retire(self, reason: SeekpointError) -> None:
+        logger.warning("the appender is retired, handles in doubt claim again: %s", reason)
+        old, self._appender = self._appender, None
+        self._on_failing()
+        # What is queued of handles in doubt stays with them; external entries wait for the new appender.
+        self._queue = [record for record in self._queue if not _in_doubt(record.token)]
+        await self._drain(old)
+        lost = JournalUnavailable("the appender ended before an acknowledgement came", reason=reason.message)
+        self._answer_all(lost, but={record.token for record in self._queue})
+        self._shipments.clear()
+        await self._pause(reason)
+        await self._replace()
+        self._schedule()
+        await self._on_retired(reason)
+
+    async def _drain(self, old: Appender | None) -> None:
+        """Have it answer what it had. One that cannot is left to itself."""
+        try:
+            if old is not None:
+                await asyncio.to_thread(old.retire, self._settings.producer_drain_s)
+        except Exception as exc:
+            logger.error("an appender could not be retired\n%s", traceback_of(exc, self._settings))
+
+    async def _replace(self) -> None:
+        """Make the next appender. While that fails everybody who waits for it is told why."""
+        while not self._closed:
+            try:
+                self._appender = self._new_appender()
+                return
+            except Exception as exc:
+                failure = exc if isinstance(exc, SeekpointError) else _unexpected(exc, self._settings)
+                self._on_failing()
+                waiting, self._queue = self._queue, []
+                self._give_back(waiting, failure)
+                await self._on_retired(failure)
+                await self._pause(failure)
+
+    async def _pause(self, reason: SeekpointError) -> None:
+        """What Kafka refuses at once it is likely to refuse again: each appender in a row that fails waits longer for
+        the next. A deadline that passed was wait enough."""
+        if isinstance(reason, AppendTimeout):
+            return
+        self._failures += 1
+        if self._failures > 1:
+            pause_s = min(_PAUSE_MAX_S, _PAUSE_S * 2.0 ** (self._failures - 2))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), pause_s)
+
+    # --- who waits for an external entry
+    def _give_back(self, records: Sequence[Outgoing], failure: SeekpointError) -> None:
+        """Tell who waits for an external entry; owners' entries stay with their handles, which claim again."""
+        for record in records:
+            if isinstance(record.token, Pending):
+                record.token.failure = failure
+            else:
+                self._answer(record.token, -1, failure)
+
+    def _answer_all(self, failure: SeekpointError, but: Collection[object] = ()) -> None:
+        """Tell everybody whom no appender will answer any more."""
+        for item in self._unanswered.difference(but):
+            self._answer(item, -1, failure)
+
+    def _answer(self, item: object, offset: int, error: SeekpointError | None) -> None:
+        assert isinstance(item, _External)
+        self._unanswered.discard(item)
+        if not item.future.done():
+            item.future.set_result(offset) if error is None else item.future.set_exception(error)
+
+
+def _closed() -> HandleClosed:
+    return HandleClosed("the node was closed before the entry left", hint="use a node that is open")
+
+
+def _unexpected(error: Exception, settings: Settings) -> SeekpointError:
+    """The error of everybody whose entry left when the program failed. It keeps its cause, and the log the stack."""
+    logger.error("sending failed unexpectedly\n%s", traceback_of(error, settings))
+    failure = SeekpointError(
+        f"sending failed unexpectedly, the entry may be in the log: {told(error, settings)}",
+        hint="open the process again: the claim finds out what landed; if it fails again, report it",
+    )
+    failure.__cause__ = error
+    return failure
+
+
+def _in_doubt(item: object) -> bool:
+    return isinstance(item, Pending) and item.handle.status is not HandleStatus.OPEN

@@ -1,0 +1,400 @@
+"""What an entry can say of a call: what an agent's code asks of its process, and what came of it.
+
+A call has a start, which is sent and not awaited, and an end, which is. What is known at once has one entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+
+from seekpoint.schemas.bodies.body import Body, Json
+from seekpoint.schemas.dataclass import dataclass
+
+__all__ = [
+    "AgentStarted",
+    "BudgetNoted",
+    "BudgetSet",
+    "CallsSetAside",
+    "CancelAccepted",
+    "ChildEnded",
+    "ChildSpawned",
+    "ContentBatch",
+    "DecisionMade",
+    "DecisionStarted",
+    "Diverged",
+    "EffectIntended",
+    "EffectSettled",
+    "EffectVerdict",
+    "GateOpened",
+    "GateResolved",
+    "ObligationRegistered",
+    "ObligationSettled",
+    "PatchMarked",
+    "Sampled",
+    "SharedSet",
+    "StepEnded",
+    "StepStarted",
+    "TimerFired",
+    "TimerSet",
+    "TurnEnded",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentStarted(Body):
+    """An agent's code begins to run as the process."""
+
+    KIND = "agent_started"
+    agent: str = ""
+    version: str = ""
+    definition: str = ""
+    input: Json = "null"
+
+
+@dataclass(frozen=True, slots=True)
+class StepStarted(Body):
+    """A step begins; sent, not awaited."""
+
+    KIND = "step_started"
+    key: str = ""
+    position: int = 0
+    name: str = ""
+    digest: str = ""
+    arguments: Json = "null"
+    attempt: int = 1
+    idempotency_key: str = ""
+    started_at_us: int = 0
+    estimate: Json | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepEnded(Body):
+    """An attempt of a step ended: it succeeded, failed for good, or is tried again.
+
+    One that ended before its start had left says both: it has a ``position``, and ``began`` is the start it stands for.
+    """
+
+    KIND = "step_ended"
+    key: str = ""
+    attempt: int = 1
+    outcome: str = ""
+    output: Json = "null"
+    error: Json | None = None
+    retry_at_us: int | None = None
+    ended_at_us: int = 0
+    duration_us: int = 0
+    usage: Json | None = None
+    cost_usd: str | None = None
+    position: int | None = None
+    name: str | None = None
+    digest: str | None = None
+    arguments: Json | None = None
+    idempotency_key: str | None = None
+    started_at_us: int | None = None
+    estimate: Json | None = None
+
+    @property
+    def began(self) -> StepStarted | None:
+        """The start that has no entry of its own; None where it has one."""
+        if self.position is None:
+            return None
+        return StepStarted(
+            key=self.key,
+            position=self.position,
+            name=self.name or "",
+            digest=self.digest or "",
+            arguments=self.arguments or "null",
+            attempt=self.attempt,
+            idempotency_key=self.idempotency_key or "",
+            started_at_us=self.started_at_us or 0,
+            estimate=self.estimate,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionStarted(Body):
+    """A model is asked; sent, not awaited."""
+
+    KIND = "decision_started"
+    key: str = ""
+    position: int = 0
+    name: str = ""
+    digest: str = ""
+    request: Json = "null"
+    shared_with: str | None = None
+    shared_messages: int = 0
+    policy: str | None = None
+    attempt: int = 1
+    started_at_us: int = 0
+    estimate: Json | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionMade(Body):
+    """A model answered, or an attempt to ask it failed."""
+
+    KIND = "decision_made"
+    key: str = ""
+    attempt: int = 1
+    outcome: str = ""
+    response: Json = "null"
+    tool_calls: Json | None = None
+    error: Json | None = None
+    retry_at_us: int | None = None
+    model: str | None = None
+    usage: Json | None = None
+    cost_usd: str | None = None
+    ended_at_us: int = 0
+    duration_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled(Body):
+    """A value the code cannot compute again: a time, a random number, something read."""
+
+    KIND = "sampled"
+    key: str = ""
+    position: int = 0
+    name: str = ""
+    digest: str = ""
+    value: Json = "null"
+
+
+@dataclass(frozen=True, slots=True)
+class TimerSet(Body):
+    """The code sleeps until a time."""
+
+    KIND = "timer_set"
+    key: str = ""
+    position: int = 0
+    name: str = ""
+    digest: str = ""
+    fires_at_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired(Body):
+    """The time has come."""
+
+    KIND = "timer_fired"
+    key: str = ""
+    fired_at_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GateOpened(Body):
+    """The code waits for a signal or a person's answer."""
+
+    KIND = "gate_opened"
+    key: str = ""
+    position: int = 0
+    name: str = ""
+    digest: str = ""
+    deadline_us: int | None = None
+    prompt: Json = "null"
+
+
+@dataclass(frozen=True, slots=True)
+class GateResolved(Body):
+    """The code goes on: it was answered, or the time is over."""
+
+    KIND = "gate_resolved"
+    key: str = ""
+    outcome: str = ""
+    external_id: bytes | None = None
+    payload: Json = "null"
+    actor: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChildSpawned(Body):
+    """The code starts another process."""
+
+    KIND = "child_spawned"
+    key: str = ""
+    position: int = 0
+    name: str = ""
+    digest: str = ""
+    child_id: str = ""
+    agent: str = ""
+    version: str = ""
+    input: Json = "null"
+
+
+@dataclass(frozen=True, slots=True)
+class ChildEnded(Body):
+    """The result of a child was taken in."""
+
+    KIND = "child_ended"
+    key: str = ""
+    outcome: str = ""
+    result: Json = "null"
+    error: Json | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EffectIntended(Body):
+    """Something outside is about to be changed; confirmed before the call."""
+
+    KIND = "effect_intended"
+    key: str = ""
+    position: int = 0
+    name: str = ""
+    digest: str = ""
+    semantics: str = ""
+    connector: str | None = None
+    business_key: str | None = None
+    idempotency_key: str = ""
+    arguments: Json = "null"
+    attempt: int = 1
+    compensates: str | None = None
+    irreversible: bool = False
+    started_at_us: int = 0
+    estimate: Json | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EffectSettled(Body):
+    """What became of an effect, as far as its owner knows."""
+
+    KIND = "effect_settled"
+    key: str = ""
+    attempt: int = 1
+    outcome: str = ""
+    output: Json = "null"
+    error: Json | None = None
+    settled_by: str = "call"
+    external_id: bytes | None = None
+    ended_at_us: int = 0
+    duration_us: int = 0
+    usage: Json | None = None
+    cost_usd: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EffectVerdict(Body):
+    """Somebody else tells what became of an effect: a person, a dispatcher."""
+
+    KIND = "effect_verdict"
+    EXTERNAL = True
+    key: str = ""
+    outcome: str = ""
+    output: Json = "null"
+    error: Json | None = None
+    reason: str | None = None
+    idempotency_key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ObligationRegistered(Body):
+    """An effect has to be undone should the process be cancelled or fail."""
+
+    KIND = "obligation_registered"
+    key: str = ""
+    name: str = ""
+    arguments: Json = "null"
+
+
+@dataclass(frozen=True, slots=True)
+class ObligationSettled(Body):
+    """An effect was undone, need not be undone any more, or could not be."""
+
+    KIND = "obligation_settled"
+    key: str = ""
+    outcome: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelAccepted(Body):
+    """The code is told to stop."""
+
+    KIND = "cancel_accepted"
+    external_id: bytes | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CallsSetAside(Body):
+    """Calls that failed are to be made again: what they failed with does not answer the code any more."""
+
+    KIND = "calls_set_aside"
+    keys: Json = "[]"
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PatchMarked(Body):
+    """From here on the process runs the changed code."""
+
+    KIND = "patch_marked"
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Diverged(Body):
+    """The code asked something else than it had; it was allowed to go on."""
+
+    KIND = "diverged"
+    key: str = ""
+    position: int = 0
+    kind: str = ""
+    expected: Json = "null"
+    actual: Json = "null"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnded(Body):
+    """A turn of the agent's loop is done; its calls leave the state."""
+
+    KIND = "turn_ended"
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetSet(Body):
+    """What the process may use."""
+
+    KIND = "budget_set"
+    limits: Json = "{}"
+    day_limits: Json = "{}"
+    warn_at: str = "0.8"
+    on_exceed: str = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetNoted(Body):
+    """A budget was nearly used up, used up, raised, or given back."""
+
+    KIND = "budget_noted"
+    kind: str = ""
+    dimension: str = ""
+    scope: str = "run"
+    key: str | None = None
+    amount: str = "0"
+    limit: str = "0"
+    actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ContentBatch(Body):
+    """All that a turn or an invocation changed in context and conversation."""
+
+    KIND = "content_batch"
+    cleared: bool = False
+    values: Mapping[str, Json] = field(default_factory=dict)
+    deleted: Json = "[]"
+    messages: Json = "[]"
+    call: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SharedSet(Body):
+    """Somebody sets a shared value; log order decides. Its process is called ``shared:NAME``, and nobody's."""
+
+    KIND = "shared_set"
+    EXTERNAL = True
+    name: str = ""
+    expected_version: int = -1
+    value: Json = "null"

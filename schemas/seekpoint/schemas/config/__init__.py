@@ -1,0 +1,1 @@
+"""Settings, limits, secrets, and the private files that hold them."""

@@ -1,0 +1,72 @@
+"""Profiles of Kafka clusters in ``seekpoint.toml``, for what works on two at once: a replay.
+
+    [clusters.prod]
+    bootstrap_servers = "kafka-1:9093"
+    security.protocol = "SASL_SSL"            # any setting of librdkafka, as in [kafka]
+    sasl.password.file = "/run/secrets/kafka"
+
+    [clusters.staging]
+    bootstrap_servers = "kafka-staging:9092"
+    staging = true                            # only into such a one anything is replayed
+
+The cluster of the settings themselves is called ``default``; it is never a staging one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from seekpoint.schemas.config.setting_sources import read_clusters
+from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.config.settings_file import find_settings_file
+from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.errors import InvalidSetting
+
+__all__ = ["DEFAULT_CLUSTER", "Cluster", "cluster_of", "load_clusters"]
+
+DEFAULT_CLUSTER = "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """One profile. ``settings`` say where the cluster is and who one is there; their journal means nothing."""
+
+    name: str
+    settings: Settings
+    is_staging: bool = False
+
+
+def load_clusters(path: str | Path | None = None, environ: Mapping[str, str] | None = None) -> dict[str, Cluster]:
+    """All profiles of the settings file that ``Settings.load`` would read, and ``default``. ``InvalidSetting``."""
+    environ = os.environ if environ is None else environ
+    file = find_settings_file(path, environ)
+    clusters = {name: _cluster(name, table, file.path) for name, table in read_clusters(file).items()} if file else {}
+    default = Cluster(name=DEFAULT_CLUSTER, settings=Settings.load(path, environ))
+    return {DEFAULT_CLUSTER: default, **clusters}
+
+
+def cluster_of(clusters: Mapping[str, Cluster], name: str) -> Cluster:
+    """The profile ``name``. Raises ``InvalidSetting`` naming those there are."""
+    if name in clusters:
+        return clusters[name]
+    raise InvalidSetting(
+        f"there is no cluster {name}",
+        known=", ".join(sorted(clusters)),
+        hint=f"describe it in seekpoint.toml: [clusters.{name}] bootstrap_servers = ...",
+    )
+
+
+def _cluster(name: str, table: Mapping[str, Any], file: Path) -> Cluster:
+    if name == DEFAULT_CLUSTER:
+        raise InvalidSetting("default is the cluster of the settings themselves", hint="give the profile another name")
+    own = {each: value for each, value in table.items() if each in ("bootstrap_servers", "staging", "start_timeout_s")}
+    if "bootstrap_servers" not in own:
+        raise InvalidSetting(f"cluster {name} in {file} has no bootstrap_servers", cluster=name)
+    staging = own.pop("staging", False)
+    if type(staging) is not bool:
+        raise InvalidSetting(f"staging of cluster {name} is true or false", found=str(staging)[:50])
+    kafka = {each: value for each, value in table.items() if each not in own and each != "staging"}
+    return Cluster(name=name, settings=Settings(redis_url=None, kafka=kafka, **own), is_staging=staging)

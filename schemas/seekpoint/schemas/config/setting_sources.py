@@ -1,0 +1,202 @@
+"""Where settings are written: the environment and ``seekpoint.toml``, each read into field -> value.
+
+A name nobody knows is an error that names the nearest one: a misspelt setting must not silently be a default.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from seekpoint.schemas.config.client_options import REFUSED, option_text
+from seekpoint.schemas.config.secrets import read_secret_file, read_secret_files
+from seekpoint.schemas.config.setting_types import FORMS
+from seekpoint.schemas.config.settings_file import CONFIG_VARIABLE, SettingsFile, check_unnamed
+from seekpoint.schemas.errors import InvalidSetting
+
+__all__ = [
+    "CONFIG_VARIABLE",
+    "PREFIX",
+    "read_clusters",
+    "read_environment",
+    "read_file",
+    "unknown_setting",
+    "variable",
+]
+
+PREFIX = "SEEKPOINT_"
+
+_NO_SETTINGS = frozenset({CONFIG_VARIABLE, "SEEKPOINT_HOME", "SEEKPOINT_DEBUG"})
+"""Variables of the prefix that say how to find the settings, or are the command line's own."""
+
+_GROUP_PREFIXES = (
+    ("KAFKA_PRODUCER_", "kafka_producer", "."),
+    ("KAFKA_CONSUMER_", "kafka_consumer", "."),
+    ("KAFKA_ADMIN_", "kafka_admin", "."),
+    ("KAFKA_", "kafka", "."),
+    ("REDIS_", "redis", "_"),
+    ("TOPIC_", "topic", "."),
+)
+"""Longest first. A name in the environment stands for a field before it stands for an option: SEEKPOINT_REDIS_URL."""
+
+_KUBERNETES = re.compile(r"SEEKPOINT_(?:\w+_)?(?:SERVICE_(?:HOST|PORT(?:_\w+)?)|PORT_\d+_(?:TCP|UDP|SCTP)(?:_\w+)?)")
+"""Kubernetes sets these in every pod beside a service named ``seekpoint…``; they are nobody's settings."""
+
+_TOML_NAMES = (*FORMS, "redis_url_file", "kafka", "kafka.producer", "kafka.consumer", "kafka.admin", "redis", "topic")
+
+Layer = dict[str, Any]
+
+
+def variable(field: str) -> str:
+    """The environment variable of a setting.
+
+    >>> variable("redis_url")
+    'SEEKPOINT_REDIS_URL'
+    """
+    return PREFIX + field.upper()
+
+
+def read_environment(environ: Mapping[str, str]) -> Layer:
+    """What ``SEEKPOINT_…`` says: field -> value, options by group. Raises ``InvalidSetting`` naming the variable."""
+    layer: Layer = {}
+    for name, text in environ.items():
+        if name.startswith(PREFIX) and name not in _NO_SETTINGS and not _set_by_kubernetes(name, text):
+            _read_variable(layer, name, text, environ)
+    for group in REFUSED.keys() & layer.keys():
+        layer[group] = read_secret_files(layer[group], f"{variable(group)}_…")
+    return layer
+
+
+def read_file(file: SettingsFile) -> Layer:
+    """What a settings file says. Raises ``InvalidSetting`` with the path when it cannot be read, or is wrong.
+
+    One that nobody named may not set everything: see ``settings_file``.
+    """
+    content = _content(file.path)
+    if not file.is_named:
+        check_unnamed(file.path, _options(content))
+    return _read_tables(content, file.path)
+
+
+def read_clusters(file: SettingsFile) -> dict[str, Layer]:
+    """The tables ``[clusters.NAME]`` of a settings file: options by their dotted names. Raises as ``read_file``."""
+    tables = _content(file.path).get("clusters", {})
+    if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
+        raise InvalidSetting(f"clusters in {file.path} must be tables", hint="write [clusters.NAME]")
+    profiles = {name: dict(_flat(table, "")) for name, table in tables.items()}
+    if not file.is_named:
+        check_unnamed(file.path, _profile_options(profiles))
+    return profiles
+
+
+def _content(path: Path) -> dict[str, Any]:
+    import tomllib  # only where a file is: it costs 5 ms
+
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except OSError as exc:
+        raise InvalidSetting(f"{path} cannot be read: {exc.strerror}", setting=CONFIG_VARIABLE, path=str(path)) from exc
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as exc:
+        raise InvalidSetting(f"{path} is not TOML: {exc}", path=str(path), hint="see docs/settings.md") from None
+
+
+def unknown_setting(name: str, known: Iterable[str], where: str) -> InvalidSetting:
+    """The error for a setting nobody knows, naming the nearest one that exists."""
+    from difflib import get_close_matches
+
+    # Without the prefix, which would make any two variables look alike.
+    spellings = {each.removeprefix(PREFIX).lower(): each for each in known}
+    near = get_close_matches(name.removeprefix(PREFIX).lower(), spellings, n=1)
+    hint = f"did you mean {spellings[near[0]]}?" if near else "see docs/settings.md for all of them"
+    return InvalidSetting(f"there is no setting {name}", where=where, hint=hint)
+
+
+def _set_by_kubernetes(name: str, text: str) -> bool:
+    if name.endswith("_PORT") and text.startswith(("tcp://", "udp://", "sctp://")):
+        return True
+    return _KUBERNETES.fullmatch(name) is not None
+
+
+def _read_variable(layer: Layer, name: str, text: str, environ: Mapping[str, str]) -> None:
+    rest = name.removeprefix(PREFIX)
+    field = rest.lower()
+    if rest.isupper() and field in FORMS:
+        if f"{name}_FILE" in environ and field == "redis_url":
+            raise InvalidSetting(f"both {name} and {name}_FILE are set", setting=name, hint="keep one of them")
+        layer[field] = FORMS[field].read(name, text)
+    elif name == "SEEKPOINT_REDIS_URL_FILE":
+        layer["redis_url"] = FORMS["redis_url"].read(name, read_secret_file(text, name))
+    else:
+        group, option = _option(name, rest)
+        layer.setdefault(group, {})[option] = text
+
+
+def _option(name: str, rest: str) -> tuple[str, str]:
+    for prefix, group, separator in _GROUP_PREFIXES:
+        option = rest.removeprefix(prefix)
+        if option != rest and option and rest.isupper() and f"{option}_" not in ("PRODUCER_", "CONSUMER_", "ADMIN_"):
+            return group, option.lower().replace("_", separator)
+    known = [*map(variable, FORMS), CONFIG_VARIABLE, "SEEKPOINT_REDIS_URL_FILE"]
+    raise unknown_setting(name, known, "the environment")
+
+
+def _read_tables(content: Mapping[str, Any], path: Path) -> Layer:
+    layer: Layer = {}
+    for name, value in content.items():
+        if name in FORMS:
+            layer[name] = FORMS[name].read(f"{name} in {path}", value) if isinstance(value, str) else value
+            FORMS[name].checked(f"{name} in {path}", layer[name])
+        elif name in ("kafka", "redis", "topic"):
+            _read_group(layer, name, value, path)
+        elif name == "redis_url_file" and isinstance(value, str) and "redis_url" not in content:
+            layer["redis_url"] = FORMS["redis_url"].read(name, read_secret_file(value, f"{name} in {path}"))
+        elif name != "clusters":  # other clusters' profiles: see clusters.py
+            raise unknown_setting(name, _TOML_NAMES, str(path))
+    return layer
+
+
+def _read_group(layer: Layer, group: str, table: Any, path: Path) -> None:
+    if not isinstance(table, dict):
+        raise InvalidSetting(f"{group.replace('_', '.')} in {path} must be a table", setting=group)
+    if group == "kafka":
+        own = {name: value for name, value in table.items() if name in ("producer", "consumer", "admin")}
+        table = {name: value for name, value in table.items() if name not in own}
+        for name, value in own.items():
+            _read_group(layer, f"kafka_{name}", value, path)
+    flat = {name: option_text(f"{group} {name} in {path}", value) for name, value in _flat(table, "")}
+    layer[group] = read_secret_files(flat, f"{group} in {path}")
+
+
+def _options(content: Mapping[str, Any]) -> Iterable[tuple[str, str, Any]]:
+    """(group, name, value) of all that a file sets for its own cluster; "" for what is in no group."""
+    for group, value in content.items():
+        if group in ("kafka", "redis", "topic") and isinstance(value, dict):
+            for name, inner in _flat(value, ""):
+                # [kafka.producer] batch.size, which nests as deep as a dotted name does
+                yield group, _without_client(name) if group == "kafka" else name, inner
+        elif group != "clusters":
+            yield "", group, value
+
+
+def _without_client(name: str) -> str:
+    client, _, rest = name.partition(".")
+    return rest if client in ("producer", "consumer", "admin") else name
+
+
+def _profile_options(profiles: Mapping[str, Layer]) -> Iterable[tuple[str, str, Any]]:
+    for profile, table in profiles.items():
+        for name, value in table.items():
+            if name not in ("bootstrap_servers", "staging", "start_timeout_s"):
+                yield f"clusters.{profile}", name, value
+
+
+def _flat(table: Mapping[str, Any], prefix: str) -> Iterable[tuple[str, Any]]:
+    """``{"sasl": {"password": x}}``, as TOML reads an unquoted ``sasl.password``, as ``("sasl.password", x)``."""
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value

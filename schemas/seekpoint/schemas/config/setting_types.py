@@ -1,0 +1,136 @@
+"""The form of each setting: what a value must look like, and how to read it from text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from math import inf
+
+from seekpoint.schemas.config.secrets import MASK, mask_url
+from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.errors import InvalidSetting
+
+__all__ = ["FORMS", "Form", "read_switch"]
+
+
+def _show(value: object) -> str:
+    return repr(mask_url(value) if isinstance(value, str) else value)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a setting's value must look like."""
+
+    expected: str
+    """For the message: "a number of seconds above 0"."""
+    fits: Callable[[object], bool]
+    parse: Callable[[str], object]
+    show: Callable[[object], str] = _show
+    """How a wrong value may be printed."""
+
+    def checked(self, setting: str, value: object) -> object:
+        """``value``, if it fits. Raises ``InvalidSetting`` with the setting, the value and the expected form."""
+        if self.fits(value):
+            return value
+        raise self._misfit(setting, value)
+
+    def read(self, setting: str, text: str) -> object:
+        """The value written as ``text``. Raises ``InvalidSetting`` as ``checked`` does."""
+        try:
+            value = self.parse(text)
+        except ValueError:
+            raise self._misfit(setting, text) from None
+        if self.fits(value):
+            return value
+        raise self._misfit(setting, text)
+
+    def _misfit(self, setting: str, value: object) -> InvalidSetting:
+        return InvalidSetting(f"{setting} must be {self.expected}", setting=setting, value=self.show(value))
+
+
+def _whole(low: int, high: int) -> Form:
+    return Form(
+        f"a whole number from {low} to {high}",
+        lambda value: type(value) is int and low <= value <= high,
+        int,
+    )
+
+
+def _number(what: str, fits: Callable[[float], bool]) -> Form:
+    return Form(what, lambda value: type(value) in (int, float) and fits(value), float)  # type: ignore[arg-type]
+
+
+def _text(expected: str, pattern: str) -> Form:
+    legal = re.compile(pattern)
+    return Form(expected, lambda value: isinstance(value, str) and legal.fullmatch(value) is not None, str.strip)
+
+
+def _or_none(form: Form, show: Callable[[object], str] = _show) -> Form:
+    return Form(
+        f"{form.expected}, or none",
+        lambda value: value is None or form.fits(value),
+        lambda text: None if text.strip().lower() in ("", "none") else form.parse(text),
+        show,
+    )
+
+
+def _show_url(value: object) -> str:
+    # A text that is no URL may be anything, a bare password too.
+    return mask_url(value) if isinstance(value, str) and re.match(r"(redis|rediss|unix)://", value) else MASK
+
+
+def read_switch(text: str) -> bool:
+    """What ``text`` says. ``ValueError`` if it is neither yes nor no."""
+    word = text.strip().lower()
+    if word not in _SWITCH:
+        raise ValueError(text)
+    return _SWITCH[word]
+
+
+_SWITCH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+
+
+def _is_modules(value: object) -> bool:
+    return isinstance(value, tuple | list) and all(isinstance(one, str) and _MODULE.fullmatch(one) for one in value)
+
+
+_MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+_SECONDS = _number("a number of seconds above 0", lambda value: 0 < value < inf)
+_BROKER = r"(?:[A-Za-z_]+://)?(?:\[[0-9A-Fa-f:.%]+\]|[^\s,:/@\[\]]+)(?::\d{1,5})?"
+
+FORMS: Mapping[str, Form] = {
+    "journal": _text(
+        "1 to 200 of the characters a-z A-Z 0-9 . _ -, but not . or ..", r"(?!\.\.?\Z)[a-zA-Z0-9._-]{1,200}"
+    ),
+    "bootstrap_servers": _text("HOST:PORT, or several with commas", rf"{_BROKER}(?:\s*,\s*{_BROKER})*"),
+    "redis_url": _or_none(
+        _text("redis://HOST:PORT/DB, rediss://… or unix://…", r"(?:redis|rediss|unix)://\S*"), _show_url
+    ),
+    "partitions": _whole(1, 10_000),
+    "replication_factor": _or_none(_whole(1, 32_767)),
+    "node_id": _or_none(_text("1 to 200 visible characters", r"[^\s\x00-\x1f\x7f]{1,200}")),
+    "append_timeout_s": _SECONDS,
+    "heal_timeout_s": _SECONDS,
+    "confirm_interval_s": _SECONDS,
+    "confirm_timeout_s": _SECONDS,
+    "owner_timeout_s": _SECONDS,
+    "heartbeat_interval_s": _SECONDS,
+    "producer_drain_s": _SECONDS,
+    "linger_ms": _number("a number of milliseconds from 0 to 900000", lambda value: 0 <= value <= 900_000),
+    "dead_letters_max": _whole(1, 1_000_000_000),
+    "dead_letter_window_s": _SECONDS,
+    "recover_concurrency_max": _whole(1, 10_000),
+    "start_timeout_s": _SECONDS,
+    "transaction_wait_s": _SECONDS,
+    "checkpoint_age_max_s": _SECONDS,
+    "checkpoint_bytes_min": _whole(0, 1_000_000_000),
+    "finished_content_s": _number("a number of seconds from 0", lambda value: 0 <= value < inf),
+    "effects": Form("real or recorded", lambda value: value in ("real", "recorded"), str.strip),
+    "checkpoint_after_invocation": Form("true or false", lambda value: type(value) is bool, read_switch),
+    "folds": Form(
+        "names of Python modules, with commas",
+        _is_modules,
+        lambda text: tuple(part.strip() for part in text.split(",") if part.strip()),
+    ),
+}
+"""The form of each setting that is not a group of options."""

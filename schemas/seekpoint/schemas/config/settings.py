@@ -1,0 +1,194 @@
+"""The settings of a journal and of the nodes that use it: keyword arguments, environment, ``seekpoint.toml``, defaults.
+
+Kafka's and Redis' own settings pass through (``ClientOptions``), all but those a guarantee rests on.
+docs/settings.md has the table.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seekpoint.schemas.config.client_options import REFUSED, ClientOptions, check_redis_url, typed_redis_options
+from seekpoint.schemas.config.secrets import longest_spelling, mask_url, scrub, scrub_value, url_secrets
+from seekpoint.schemas.config.setting_sources import read_environment, read_file, unknown_setting
+from seekpoint.schemas.config.setting_types import FORMS
+from seekpoint.schemas.config.settings_file import check_redirection, find_settings_file
+from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.errors import InvalidName, InvalidSetting
+
+__all__ = ["TOPICS", "Settings"]
+
+TOPICS = ("journal", "checkpoints", "schemas", "nodes", "deadletters", "inbox", "recover", "recovered")
+"""What a journal's topics are for; each is named ``NAME.`` and one of these."""
+
+
+def _options() -> Any:
+    return field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Settings:
+    """Where a journal is and how a node behaves. Checked when made; printed without secrets; picklable.
+
+    ``Settings(...)`` takes keywords only; ``Settings.load()`` also reads the environment and ``seekpoint.toml``.
+    ``dataclasses.replace`` gives a checked copy. Raises ``InvalidSetting`` naming the setting and what it must be.
+
+    >>> Settings(journal="fleet").topic_name("journal")
+    'fleet.journal'
+    """
+
+    journal: str = "seekpoint"
+    bootstrap_servers: str = "127.0.0.1:9092"
+    redis_url: str | None = "redis://127.0.0.1:6379/0"
+    partitions: int = 8
+    replication_factor: int | None = None
+    node_id: str | None = None
+    append_timeout_s: float = 120.0
+    heal_timeout_s: float = 120.0
+    confirm_interval_s: float = 5.0
+    confirm_timeout_s: float = 30.0
+    owner_timeout_s: float = 15.0
+    heartbeat_interval_s: float = 3.0
+    producer_drain_s: float = 1.0
+    linger_ms: float = 0.0
+    dead_letters_max: int = 100
+    dead_letter_window_s: float = 60.0
+    recover_concurrency_max: int = 4
+    start_timeout_s: float = 15.0
+    transaction_wait_s: float = 5.0
+    checkpoint_age_max_s: float = 30.0
+    checkpoint_bytes_min: int = 16_384
+    checkpoint_after_invocation: bool = False
+    finished_content_s: float = 604_800.0
+    effects: str = "real"
+    folds: tuple[str, ...] = ()
+    kafka: Mapping[str, str] = _options()
+    kafka_producer: Mapping[str, str] = _options()
+    kafka_consumer: Mapping[str, str] = _options()
+    kafka_admin: Mapping[str, str] = _options()
+    redis: Mapping[str, str] = _options()
+    topic: Mapping[str, str] = _options()
+
+    if not TYPE_CHECKING:
+
+        def __new__(cls, **given: Any) -> Settings:
+            # Before the generated __init__, whose TypeError for a misspelt name would not name the nearest one.
+            _check_names(given)
+            return object.__new__(cls)
+
+    def __post_init__(self) -> None:
+        for name, form in FORMS.items():
+            form.checked(name, getattr(self, name))
+        object.__setattr__(self, "folds", tuple(self.folds))
+        for group in REFUSED:
+            given = getattr(self, group)
+            if not isinstance(given, Mapping):
+                raise InvalidSetting(f"{group} must be a mapping of names to values", setting=group)
+            checked = isinstance(given, ClientOptions) and given.group == group
+            object.__setattr__(self, group, given if checked else ClientOptions(group, given))
+        typed_redis_options(self.redis)
+        check_redis_url(self.redis_url)
+        if self.heartbeat_interval_s >= self.owner_timeout_s:
+            raise InvalidSetting(
+                "heartbeat_interval_s must be below owner_timeout_s, or every owner looks dead",
+                heartbeat_interval_s=self.heartbeat_interval_s,
+                owner_timeout_s=self.owner_timeout_s,
+            )
+
+    @classmethod
+    def load(
+        cls, path: str | Path | None = None, environ: Mapping[str, str] | None = None, **overrides: Any
+    ) -> Settings:
+        """The settings as given: keyword before environment before ``seekpoint.toml`` before default.
+
+        ``path`` is the file, else ``SEEKPOINT_CONFIG``, else ``seekpoint.toml`` in the working directory if there is
+        one: that one may not set everything (docs/settings.md). ``environ`` is ``os.environ`` unless given. Options
+        (``kafka`` and so on) are merged name by name.
+        """
+        environ = os.environ if environ is None else environ
+        _check_names(overrides)
+        file = find_settings_file(path, environ)
+        written = read_file(file) if file else {}
+        outside = _merge(read_environment(environ), overrides)
+        if file and not file.is_named:
+            check_redirection(file.path, written, outside)
+        return cls(**_merge(written, outside))
+
+    def topic_name(self, topic: str) -> str:
+        """The name of one of the journal's topics (``TOPICS``). Raises ``InvalidName`` for anything else."""
+        if topic not in TOPICS:
+            raise InvalidName(f"a journal has no topic {topic!r}", topic=topic, hint=f"one of {', '.join(TOPICS)}")
+        return f"{self.journal}.{topic}"
+
+    def producer_config(self) -> dict[str, str | int | float | bool]:
+        """librdkafka's settings for a producer: the user's, then ours. Its maker adds what guarantees rest on."""
+        return {**self.kafka, **self.kafka_producer, **self._ours(), "linger.ms": self.linger_ms}
+
+    def consumer_config(self) -> dict[str, str | int | float | bool]:
+        """librdkafka's settings for a consumer: the user's, then ours. Its maker adds what guarantees rest on."""
+        return {**self.kafka, **self.kafka_consumer, **self._ours()}
+
+    def admin_config(self) -> dict[str, str | int | float | bool]:
+        """librdkafka's settings for an admin client: the user's, then ours."""
+        return {**self.kafka, **self.kafka_admin, **self._ours()}
+
+    def redis_config(self) -> dict[str, str | int | float | bool]:
+        """redis-py's keyword settings beside ``redis_url``: the user's, typed."""
+        return typed_redis_options(self.redis)
+
+    def secrets(self) -> frozenset[str]:
+        """The secret values: passwords, keys, tokens, and what stands for one in ``redis_url``."""
+        found = set(url_secrets(self.redis_url or ""))
+        for group in REFUSED:
+            options = getattr(self, group)
+            found.update(options.secrets())
+        return frozenset(found - {""})
+
+    def scrub(self, text: str) -> str:
+        """Return ``text`` without any of the secrets: for messages of others before they are shown or written."""
+        return scrub(text, self.secrets())
+
+    def scrub_value(self, value: Any) -> Any:
+        """Return ``value`` with the secrets masked in all texts, bytes and numbers inside it."""
+        return scrub_value(value, self.secrets())
+
+    def excerpt(self, text: str, characters_max: int) -> str:
+        """Return the beginning of ``text`` without any of the secrets, as UTF-8 can carry it.
+
+        It is scrubbed before it is cut: half a secret would not be found any more.
+        """
+        secrets = self.secrets()
+        cut = text[: 16 * characters_max]
+        found = scrub(cut, secrets)
+        if len(cut) < len(text):
+            found = found[: max(0, len(found) - longest_spelling(secrets))]
+        return found[:characters_max].encode("utf-8", "replace").decode()
+
+    def _ours(self) -> dict[str, str | int | float | bool]:
+        named = {} if self.node_id is None else {"client.id": self.node_id}
+        return {**named, "bootstrap.servers": self.bootstrap_servers}
+
+    def __repr__(self) -> str:
+        shown = {each.name: getattr(self, each.name) for each in fields(self)}
+        if self.redis_url is not None:
+            shown["redis_url"] = mask_url(self.redis_url)
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
+
+def _check_names(given: Mapping[str, Any]) -> None:
+    for name in given.keys() - FORMS.keys() - REFUSED.keys():
+        raise unknown_setting(name, [*FORMS, *REFUSED], "a keyword argument")
+
+
+def _merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Later layers win; options are merged name by name."""
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        for name, value in layer.items():
+            both = name in REFUSED and isinstance(value, Mapping)
+            merged[name] = {**merged.get(name, {}), **ClientOptions(name, value)} if both else value
+    return merged

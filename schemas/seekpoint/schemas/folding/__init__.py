@@ -1,0 +1,1 @@
+"""The fold and its rules: how each entry changes the state of its process."""

@@ -1,0 +1,150 @@
+"""How a call begins, and how an attempt of it ends: what the rules of all kinds of calls are made of.
+
+Each gives None, or why it does not fit and leaves the draft as it was.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.config.limits import Limits
+from seekpoint.schemas.folding.charges import NO_AMOUNTS, charge, reserve
+from seekpoint.schemas.folding.content_rules import Misfit, too_big
+from seekpoint.schemas.state.calls import IN_DOUBT, Call
+from seekpoint.schemas.state.process_budget import Budget
+from seekpoint.schemas.state.state import Draft
+from seekpoint.schemas.state.state_sizes import call_width, item_width
+
+__all__ = ["begin_call", "charge_end", "close_call", "end_attempt", "illegal", "put_call", "take_mail", "whole_attempt"]
+
+
+def illegal(detail: str) -> Misfit:
+    """The misfit of a body that does not fit its call."""
+    return "illegal_call", detail
+
+
+def begin_call(draft: Draft, body: Any, limits: Limits, kind: str, status: str, facts: dict[str, Any]) -> Misfit:
+    """A call's first attempt, or its next one. A second start of what is answered does not fit."""
+    attempt = getattr(body, "attempt", 1)
+    misfit = _may_begin(draft, kind, body.key, body.position, body.digest, attempt)
+    if misfit is not None:
+        return misfit
+    call = Call(kind, body.position, body.digest, status, attempt, draft.seq + 1, None, None, _facts(facts))
+    try:
+        budget = reserve(draft.budget, body)
+    except NO_AMOUNTS:
+        return illegal("an estimate has amounts by dimension")
+    misfit = put_call(draft, body.key, call, limits)
+    if misfit is None and budget is not None:
+        draft.budget = budget
+    return misfit
+
+
+def _may_begin(draft: Draft, kind: str, key: str, position: int, digest: str, attempt: int) -> Misfit:
+    if not key or position < 0 or attempt < 1:
+        return illegal("a call has a key, a position and an attempt")
+    old = draft.calls.get(key)
+    if old is not None and not _begins_again(old, kind, digest, attempt):
+        return illegal(f"{key[:80]} does not begin again so")
+    if kind in _COUNTED and attempt != (1 if old is None else old.attempt + 1):
+        return illegal(f"attempt {attempt} of {key[:80]} is not the next one")
+    return None
+
+
+_COUNTED = ("step", "decision")
+"""Calls each attempt of which is journaled. An effect's may have been a former owner's, and count for nobody."""
+
+
+def _begins_again(old: Call, kind: str, digest: str, attempt: int) -> bool:
+    is_open = old.status == "started" or old.status in IN_DOUBT
+    return old.kind == kind and old.digest == digest and is_open and attempt > old.attempt
+
+
+def _facts(facts: dict[str, Any]) -> b.Json | None:
+    kept = {name: value for name, value in facts.items() if value is not None}
+    return orjson.dumps(kept).decode() if kept else None
+
+
+def end_attempt(draft: Draft, body: Any, kind: str, output: str, limits: Limits) -> Misfit:
+    """The end of an attempt: ``outcome`` succeeded, failed, or retry."""
+    old = draft.calls.get(body.key)
+    if old is None or old.kind != kind or old.status != "started" or old.attempt != body.attempt:
+        return illegal(f"{body.key[:80]} is not under way so")
+    if old.error is not None:
+        return illegal(f"{body.key[:80]} waits for its next attempt")  # this one has ended: once
+    return charge_end(draft, body, _ended(old, body, output, draft.seq + 1), limits, draft.budget)
+
+
+def _ended(call: Call, body: Any, output: str, seq: int) -> Call | None:
+    """``call`` once its attempt ended; None for an outcome that no call has."""
+    if body.outcome == "succeeded":
+        return Call(call.kind, call.position, call.digest, "succeeded", call.attempt, seq, output)
+    if body.outcome == "failed":
+        return call._replace(status="failed", seq=seq, error=body.error, detail=None)
+    if body.outcome == "retry":
+        facts = _facts({"retry_at_us": body.retry_at_us})
+        return call._replace(seq=seq, error=body.error or "null", detail=facts)
+    return None
+
+
+def whole_attempt(draft: Draft, body: b.StepEnded, limits: Limits) -> Misfit:
+    """An attempt whose start and end are one entry: what two would have done, or nothing."""
+    position, digest = body.position, body.digest or ""
+    assert position is not None
+    misfit = _may_begin(draft, "step", body.key, position, digest, body.attempt)
+    if misfit is not None:
+        return misfit
+    try:
+        budget = reserve(draft.budget, body)
+    except NO_AMOUNTS:
+        return illegal("an estimate has amounts by dimension")
+    call = Call("step", position, digest, "started", body.attempt, draft.seq + 1)
+    ended = _ended(call, body, body.output, draft.seq + 1)
+    return charge_end(draft, body, ended, limits, budget or draft.budget)
+
+
+def close_call(
+    draft: Draft, key: str, kind: str, status: str, output: b.Json, error: b.Json | None, limits: Limits
+) -> Misfit:
+    """The end of a call that has one attempt."""
+    old = draft.calls.get(key)
+    if old is None or old.kind != kind or old.status != "started":
+        return illegal(f"{key[:80]} is not under way so")
+    return put_call(draft, key, old._replace(status=status, seq=draft.seq + 1, output=output, error=error), limits)
+
+
+def charge_end(draft: Draft, body: Any, call: Call | None, limits: Limits, budget: Budget | None) -> Misfit:
+    """Put ``call``, which ended, and charge what it used on ``budget``."""
+    if call is None:
+        return illegal(f"no call ends {body.outcome[:40]}")
+    try:
+        budget = budget and charge(budget, body, call)
+    except NO_AMOUNTS:
+        return illegal("a usage has amounts by name")
+    misfit = put_call(draft, body.key, call, limits)
+    if misfit is None:
+        draft.budget = budget
+    return misfit
+
+
+def put_call(draft: Draft, key: str, call: Call, limits: Limits) -> Misfit:
+    """Put ``call`` under ``key`` if the state has room for it."""
+    grown = draft.content_bytes + call_width(key, call)
+    old = draft.calls.get(key)
+    if old is not None:
+        grown -= call_width(key, old)
+    misfit = too_big(grown, limits)
+    if misfit is None:
+        draft.calls.put(key, call)
+        draft.content_bytes = grown
+    return misfit
+
+
+def take_mail(draft: Draft, external_id: bytes | None) -> None:
+    """Take what an owner's entry names out of the mailbox."""
+    item = None if external_id is None else draft.mailbox.pop(external_id, None)
+    if item is not None:
+        draft.mailbox_bytes -= item_width(item)

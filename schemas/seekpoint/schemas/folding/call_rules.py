@@ -1,0 +1,303 @@
+"""What an owner's entries do to the table of calls, to turns and budgets of their process.
+
+A start makes its call or begins its next attempt; an end ends the attempt it names; anything else does not fit. Like
+the rules of content, each gives None, or why the body does not fit and leaves the draft as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import orjson
+
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.config.limits import Limits
+from seekpoint.schemas.folding.attempt_rules import (
+    begin_call,
+    close_call,
+    end_attempt,
+    illegal,
+    put_call,
+    take_mail,
+    whole_attempt,
+)
+from seekpoint.schemas.folding.charges import NO_AMOUNTS
+from seekpoint.schemas.folding.content_rules import Misfit, Rule, too_big
+from seekpoint.schemas.folding.effect_rules import EFFECT_RULES
+from seekpoint.schemas.state.calls import AgentRun, Call, write_digest, write_position
+from seekpoint.schemas.state.lifecycle import Lifecycle
+from seekpoint.schemas.state.process_budget import Budget, amount_of, amounts_in
+from seekpoint.schemas.state.state import Draft, frame_of
+from seekpoint.schemas.state.state_parts import mail_row
+from seekpoint.schemas.state.state_sizes import call_width, frame_width, text_width
+
+__all__ = ["CALL_RULES", "note_write"]
+
+
+# --- steps, decisions, samples ----------------------------------------------------------------------------------------
+def _start_step(draft: Draft, body: b.StepStarted, limits: Limits) -> Misfit:
+    return begin_call(draft, body, limits, "step", "started", {})
+
+
+def _end_step(draft: Draft, body: b.StepEnded, limits: Limits) -> Misfit:
+    if body.position is None:
+        return end_attempt(draft, body, "step", body.output, limits)
+    return whole_attempt(draft, body, limits)
+
+
+def _start_decision(draft: Draft, body: b.DecisionStarted, limits: Limits) -> Misfit:
+    return begin_call(draft, body, limits, "decision", "started", {"policy": body.policy})
+
+
+def _end_decision(draft: Draft, body: b.DecisionMade, limits: Limits) -> Misfit:
+    return end_attempt(draft, body, "decision", body.response, limits)
+
+
+def _sample(draft: Draft, body: b.Sampled, limits: Limits) -> Misfit:
+    if not body.key or body.key in draft.calls or body.position < 1:
+        return illegal(f"{body.key[:80]} was sampled before")
+    call = Call("sample", body.position, body.digest, "succeeded", 1, draft.seq + 1, body.value)
+    return put_call(draft, body.key, call, limits)
+
+
+# --- timers, gates, mail, children ------------------------------------------------------------------------------------
+def _set_timer(draft: Draft, body: b.TimerSet, limits: Limits) -> Misfit:
+    return begin_call(draft, body, limits, "timer", "started", {"fires_at_us": body.fires_at_us})
+
+
+def _fire_timer(draft: Draft, body: b.TimerFired, limits: Limits) -> Misfit:
+    call = draft.calls.get(body.key)
+    due = None if call is None else call.facts.get("fires_at_us")
+    if type(due) is int and body.fired_at_us < due:
+        return illegal(f"{body.key[:80]} is not due yet")
+    return close_call(draft, body.key, "timer", "succeeded", "null", None, limits)
+
+
+def _open_gate(draft: Draft, body: b.GateOpened, limits: Limits) -> Misfit:
+    facts = {"name": body.name, "deadline_us": body.deadline_us}
+    if body.prompt != "null":
+        facts["prompt"] = body.prompt
+    return begin_call(draft, body, limits, "gate", "started", facts)
+
+
+def _resolve_gate(draft: Draft, body: b.GateResolved, limits: Limits) -> Misfit:
+    if body.outcome not in ("approved", "denied", "signalled", "timed_out"):
+        return illegal(f"no gate is {body.outcome[:40]}")
+    answer = {"outcome": body.outcome, "payload": body.payload, "actor": body.actor, "reason": body.reason}
+    text = orjson.dumps(answer).decode()
+    misfit = close_call(draft, body.key, "gate", "succeeded", text, None, limits)
+    if misfit is None:
+        take_mail(draft, body.external_id)
+    return misfit
+
+
+def _receive(draft: Draft, body: b.Received, limits: Limits) -> Misfit:
+    """Mail leaves the mailbox; the call of an agent's code that took it remembers it, whole."""
+    misfit = None if body.key is None else _remember_mail(draft, body.key, body, limits)
+    if misfit is None:
+        take_mail(draft, body.external_id)
+    return misfit
+
+
+def _remember_mail(draft: Draft, key: str, body: b.Received, limits: Limits) -> Misfit:
+    item = draft.mailbox.get(body.external_id)
+    if not key or key in draft.calls or body.position < 1:
+        return illegal(f"{key[:80]} received before")
+    if item is None and body.external_id != b.NIL_ID:
+        return illegal(f"{key[:80]} receives what is not in the mailbox")
+    text = "null" if item is None else orjson.dumps(mail_row(item)).decode()
+    call = Call("receive", body.position, body.digest, "succeeded", 1, draft.seq + 1, text)
+    return put_call(draft, key, call, limits)
+
+
+def _spawn(draft: Draft, body: b.ChildSpawned, limits: Limits) -> Misfit:
+    facts = {"child_id": body.child_id, "agent": body.agent, "version": body.version}
+    return begin_call(draft, body, limits, "child", "started", facts)
+
+
+def _end_child(draft: Draft, body: b.ChildEnded, limits: Limits) -> Misfit:
+    if body.outcome not in ("succeeded", "failed"):
+        return illegal(f"no child ends {body.outcome[:40]}")
+    return close_call(draft, body.key, "child", body.outcome, body.result, body.error, limits)
+
+
+# --- failed calls -----------------------------------------------------------------------------------------------------
+def _set_aside(draft: Draft, body: b.CallsSetAside, limits: Limits) -> Misfit:
+    """They are as after an attempt that is tried again. All of them fit, or none is changed."""
+    try:
+        keys = orjson.loads(body.keys)
+    except orjson.JSONDecodeError as exc:
+        return illegal(f"no list of keys: {exc}")
+    if type(keys) is not list or not keys or not all(type(key) is str for key in keys) or len({*keys}) < len(keys):
+        return illegal("the keys are texts, each once")
+    aside: dict[str, Call] = {}
+    for key in keys:
+        call = draft.calls.get(key)
+        if call is None or call.status != "failed" or call.kind not in _MADE_AGAIN:
+            return illegal(f"{key[:80]} is no step, decision or child that failed")
+        aside[key] = _made_again(call, draft.seq + 1)
+    grown = draft.content_bytes + sum(
+        call_width(key, call) - call_width(key, draft.calls[key]) for key, call in aside.items()
+    )
+    misfit = too_big(grown, limits)
+    if misfit is None:
+        for key, call in aside.items():
+            draft.calls.put(key, call)
+        draft.content_bytes = grown
+    return misfit
+
+
+_MADE_AGAIN = frozenset({"step", "decision", "child"})
+"""An effect is not among them: what may be done about it is decided by what is known of it, not by a wish."""
+
+
+def _made_again(call: Call, seq: int) -> Call:
+    if call.kind == "child":
+        detail = orjson.dumps({**call.facts, "set_aside": True}).decode()
+        return call._replace(status="started", seq=seq, output=None, error=None, detail=detail)
+    detail = orjson.dumps({"attempts_before": call.attempt}).decode()
+    return call._replace(status="started", seq=seq, error=call.error or "null", detail=detail)
+
+
+# --- the run ----------------------------------------------------------------------------------------------------------
+def _start_agent(draft: Draft, body: b.AgentStarted, limits: Limits) -> Misfit:
+    """A process that begins so is running: one entry, not three."""
+    if draft.agent is not None:
+        return illegal("an agent runs as the process already")
+    frame = draft.start_frame or frame_of(draft)  # a fork's code runs from where its parent's began
+    grown = draft.content_bytes + text_width(body.input) + frame_width(frame) - frame_width(draft.start_frame)
+    misfit = too_big(grown, limits)
+    if misfit is None:
+        draft.agent = AgentRun(body.agent[:200], body.version[:200], body.definition[:200], body.input)
+        draft.start_frame, draft.content_bytes = frame, grown
+        if draft.lifecycle in _BEGINNING:
+            draft.lifecycle = Lifecycle.RUNNING
+    return misfit
+
+
+_BEGINNING = frozenset({Lifecycle.CREATED, Lifecycle.STARTING})
+
+
+def _end_turn(draft: Draft, body: b.TurnEnded, limits: Limits) -> Misfit:
+    """The turn's calls leave the state, but effects of which nobody knows whether they happened."""
+    if body.number != draft.turn + 1:
+        return illegal(f"turn {draft.turn + 1} has to end next")
+    frame, made = frame_of(draft), draft.calls.of_turn(body.number)
+    stays = {key: call for key, call in made.items() if _stays(call)}
+    grown = draft.content_bytes + frame_width(frame) - frame_width(draft.turn_frame)
+    grown -= sum(call_width(key, call) for key, call in made.items() if key not in stays)
+    misfit = too_big(grown, limits)
+    if misfit is None:
+        draft.calls.end_turn(body.number, stays)
+        draft.turn, draft.turn_frame, draft.content_bytes = body.number, frame, grown
+    return misfit
+
+
+def _stays(call: Call) -> bool:
+    return call.kind == "effect" and call.status not in ("succeeded", "failed")
+
+
+def _accept_cancel(draft: Draft, body: b.CancelAccepted, limits: Limits) -> Misfit:
+    if draft.cancelled is None:
+        draft.cancelled = (body.reason or "")[:200]
+    take_mail(draft, body.external_id)
+    return None
+
+
+def _mark_patch(draft: Draft, body: b.PatchMarked, limits: Limits) -> Misfit:
+    if body.id in draft.patches:
+        return None
+    grown = draft.content_bytes + text_width(body.id) + 1
+    misfit = too_big(grown, limits)
+    if misfit is None:
+        draft.patches, draft.content_bytes = (*draft.patches, body.id), grown
+    return misfit
+
+
+def _diverge(draft: Draft, body: b.Diverged, limits: Limits) -> Misfit:
+    return None
+
+
+# --- budgets ----------------------------------------------------------------------------------------------------------
+_ACTIONS = ("pause", "fail", "escalate")
+
+
+def _set_budget(draft: Draft, body: b.BudgetSet, limits: Limits) -> Misfit:
+    """New limits; what was used stays used."""
+    try:
+        warn_at = amount_of(body.warn_at)
+        if body.on_exceed not in _ACTIONS or warn_at > 1:
+            raise ValueError("no such budget")
+        whole, day = amounts_in(body.limits), amounts_in(body.day_limits)
+    except NO_AMOUNTS as exc:
+        return illegal(f"no such budget: {exc}")
+    budget = draft.budget or Budget()
+    draft.budget = replace(budget, limits=whole, day_limits=day, warn_at=warn_at, on_exceed=body.on_exceed, noted=())
+    return None
+
+
+def _note_budget(draft: Draft, body: b.BudgetNoted, limits: Limits) -> Misfit:
+    budget = draft.budget
+    if budget is None:
+        return illegal("there is no budget")
+    if body.kind == "raised":
+        try:
+            raised = amounts_in(orjson.dumps({body.dimension: body.limit}).decode())
+        except NO_AMOUNTS as exc:
+            return illegal(f"no such limit: {exc}")
+        if body.scope == "day":
+            budget = replace(budget, noted=(), day_limits={**budget.day_limits, **raised})
+        else:
+            budget = replace(budget, noted=(), limits={**budget.limits, **raised})
+    elif body.kind == "refunded" and body.key is not None:
+        budget = budget.reserve(body.key, {})
+    else:
+        note = f"{body.kind} {body.dimension} {body.scope}"[:80]
+        budget = replace(budget, noted=tuple(dict.fromkeys((*budget.noted[-31:], note))))
+    draft.budget = budget
+    return None
+
+
+# --- content writes ---------------------------------------------------------------------------------------------------
+def note_write(draft: Draft, key: str, body: b.Body, limits: Limits, write: Rule) -> Misfit:
+    """Apply a content write of an agent's code and remember it by its place."""
+    position = write_position(key)
+    if position is None or position < 1 or key in draft.calls:
+        return illegal(f"{key[:80]} is no place of a write")
+    call = Call("write", position, write_digest(body), "succeeded", 1, draft.seq + 1)
+    width = call_width(key, call)
+    misfit = too_big(draft.content_bytes + width, limits)
+    if misfit is None:
+        draft.content_bytes += width
+        misfit = write(draft, body, limits)
+        if misfit is None:
+            draft.calls.put(key, call)
+        else:
+            draft.content_bytes -= width
+    return misfit
+
+
+CALL_RULES: Mapping[type[b.Body], Rule] = {
+    b.AgentStarted: _start_agent,
+    b.StepStarted: _start_step,
+    b.StepEnded: _end_step,
+    b.DecisionStarted: _start_decision,
+    b.DecisionMade: _end_decision,
+    b.Sampled: _sample,
+    b.TimerSet: _set_timer,
+    b.TimerFired: _fire_timer,
+    b.GateOpened: _open_gate,
+    b.GateResolved: _resolve_gate,
+    b.Received: _receive,
+    b.ChildSpawned: _spawn,
+    b.ChildEnded: _end_child,
+    b.CallsSetAside: _set_aside,
+    b.CancelAccepted: _accept_cancel,
+    b.PatchMarked: _mark_patch,
+    b.Diverged: _diverge,
+    b.TurnEnded: _end_turn,
+    b.BudgetSet: _set_budget,
+    b.BudgetNoted: _note_budget,
+    **EFFECT_RULES,
+}

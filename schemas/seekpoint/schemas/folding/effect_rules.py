@@ -1,0 +1,89 @@
+"""What an owner's entries do to effects, and to what is owed for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.config.limits import Limits
+from seekpoint.schemas.folding.attempt_rules import begin_call, charge_end, illegal, take_mail
+from seekpoint.schemas.folding.content_rules import Misfit, Rule, too_big
+from seekpoint.schemas.state.calls import Call, Obligation
+from seekpoint.schemas.state.state import Draft
+from seekpoint.schemas.state.state_sizes import obligation_width
+
+__all__ = ["EFFECT_RULES", "open_effect"]
+
+_SEMANTICS = ("idempotent", "at_most_once", "observe_only")
+_OUTCOMES = ("succeeded", "failed", "unknown", "stuck")
+_SETTLERS = ("call", "reconciler", "evidence", "person", "dispatcher")
+
+
+def _intend(draft: Draft, body: b.EffectIntended, limits: Limits) -> Misfit:
+    if body.semantics not in _SEMANTICS:
+        return illegal(f"no effect is {body.semantics[:40]}")
+    facts = {
+        "semantics": body.semantics, "connector": body.connector, "business_key": body.business_key,
+        "idempotency_key": body.idempotency_key, "epoch": draft.epoch, "name": body.name,
+        "compensates": body.compensates, "irreversible": body.irreversible or None,
+    }  # fmt: skip
+    return begin_call(draft, body, limits, "effect", "pending", facts)
+
+
+def _settle(draft: Draft, body: b.EffectSettled, limits: Limits) -> Misfit:
+    old = open_effect(draft, body.key)
+    if old is None or body.outcome not in _OUTCOMES or body.settled_by not in _SETTLERS:
+        return illegal(f"{body.key[:80]} is no effect in doubt")
+    if body.settled_by == "call" and body.attempt != old.attempt:
+        return illegal(f"attempt {body.attempt} of {body.key[:80]} is not the present one")
+    call = old._replace(
+        status=body.outcome, seq=draft.seq + 1,
+        output=body.output if body.outcome == "succeeded" else None,
+        error=body.error,  # of one that succeeded too: an output that could not be journaled
+    )  # fmt: skip
+    misfit = charge_end(draft, body, call, limits, draft.budget)
+    if misfit is None:
+        take_mail(draft, body.external_id)
+    return misfit
+
+
+def open_effect(draft: Draft, key: str) -> Call | None:
+    """The effect ``key`` if it is not settled: pending, unknown, inherited, or stuck until a person tells."""
+    call = draft.calls.get(key)
+    return call if call is not None and call.kind == "effect" and call.status not in ("succeeded", "failed") else None
+
+
+def _owe(draft: Draft, body: b.ObligationRegistered, limits: Limits) -> Misfit:
+    call = draft.calls.get(body.key)
+    if call is None or call.kind != "effect" or any(one.key == body.key for one in draft.obligations):
+        return illegal(f"{body.key[:80]} is no effect that has to be undone")
+    return _oblige(draft, (*draft.obligations, Obligation(body.key, body.name, body.arguments)), limits)
+
+
+def _pay(draft: Draft, body: b.ObligationSettled, limits: Limits) -> Misfit:
+    found = [one for one in draft.obligations if one.key == body.key]
+    if not found or body.outcome not in ("done", "dropped", "stuck"):
+        return illegal(f"{body.key[:80]} is nothing that has to be undone")
+    if body.outcome == "stuck":
+        rest = tuple(replace(one, status="stuck") if one.key == body.key else one for one in draft.obligations)
+    else:
+        rest = tuple(one for one in draft.obligations if one.key != body.key)
+    return _oblige(draft, rest, limits)
+
+
+def _oblige(draft: Draft, obligations: tuple[Obligation, ...], limits: Limits) -> Misfit:
+    grown = draft.content_bytes + sum(map(obligation_width, obligations))
+    grown -= sum(map(obligation_width, draft.obligations))
+    misfit = too_big(grown, limits)
+    if misfit is None:
+        draft.obligations, draft.content_bytes = obligations, grown
+    return misfit
+
+
+EFFECT_RULES: Mapping[type[b.Body], Rule] = {
+    b.EffectIntended: _intend,
+    b.EffectSettled: _settle,
+    b.ObligationRegistered: _owe,
+    b.ObligationSettled: _pay,
+}

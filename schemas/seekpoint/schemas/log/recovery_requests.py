@@ -1,0 +1,178 @@
+"""Requests for a recovery and their answers: what travels through ``NAME.recover`` and ``NAME.recovered``.
+
+They are messages of a service, not entries: a journal's history never rests on them. Framed like entries (``C3 01``,
+CRC-64-AVRO fingerprint, Avro body), but their schemas are not registered in ``NAME.schemas``: there, a request that
+somebody writes into the journal's topic would stop its readers instead of becoming a dead letter. They ship as
+``.avsc`` files. Readers trust nothing: every length is checked, all bytes are consumed, each failure is one
+``UndecodableRecord``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from seekpoint.schemas.bodies.entry import process_key
+from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
+from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.errors import InvalidName, UndecodableRecord, UnserializableValue
+from seekpoint.schemas.wire import avro_primitives as avro
+from seekpoint.schemas.wire.avro_primitives import Get, Put, optional_get, optional_put
+
+__all__ = [
+    "ANSWER_FINGERPRINT",
+    "REQUEST_FINGERPRINT",
+    "RecoveryAnswer",
+    "RecoveryRequest",
+    "decode_answer",
+    "decode_request",
+    "encode_answer",
+    "encode_request",
+]
+
+REQUEST_FINGERPRINT = bytes.fromhex("af1e3cf07ba9bd43")
+ANSWER_FINGERPRINT = bytes.fromhex("6633d5e8ba35a07e")
+"""CRC-64-AVRO of the schemas' parsing canonical forms, little-endian; a test compares them with fastavro's."""
+
+_MAGIC = b"\xc3\x01"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryRequest:
+    """Somebody asks for the state of a process, now or at one point in its past. Times are microseconds since 1970."""
+
+    id: bytes
+    """16 bytes; the same when it is sent again."""
+    process_id: str
+    at_seq: int | None = None
+    at_offset: int | None = None
+    at_time: int | None = None
+    must_be_current: bool = False
+    """Whether an error is wanted where an open transaction hides the end of the partition, not an old state."""
+    deadline: int
+    """By the asker's clock; nobody waits for an answer after it."""
+    reply_partition: int | None = None
+    """Where in ``NAME.recovered`` the answer belongs; None: in the partition this request came in."""
+    ts: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryAnswer:
+    """What became of a request: a state with its report, or an error. It may come more than once."""
+
+    id: bytes
+    """The request's."""
+    process_id: str
+    report: str | None = None
+    """JSON of ``Report.to_dict()``; None if the recovery failed."""
+    hash: str | None = None
+    state: str | None = None
+    """JSON of the whole state (``State.from_bytes``); None if it does not fit into a record, or there is none."""
+    place: str | None = None
+    """Where a state that does not fit was made ready."""
+    error: str | None = None
+    """The class of the error; None if there is a state."""
+    message: str = ""
+    hint: str = ""
+    facts: str = "{}"
+    """JSON of the error's facts."""
+    answered_by: str = ""
+    ts: int
+
+
+_Form = tuple[tuple[str, Put, Get], ...]
+_Message = TypeVar("_Message", RecoveryRequest, RecoveryAnswer)
+
+_ID = (avro.put_id, avro.get_id)
+_TEXT = (avro.put_text, avro.get_text)
+_LONG = (avro.put_long, avro.get_long)
+_FLAG = (avro.put_bool, avro.get_bool)
+_OPTIONAL_TEXT = (optional_put(avro.put_text), optional_get(avro.get_text))
+_OPTIONAL_LONG = (optional_put(avro.put_long), optional_get(avro.get_long))
+
+
+def _form(names: Iterable[tuple[str, tuple[Put, Get]]]) -> _Form:
+    return tuple((name, put, get) for name, (put, get) in names)
+
+
+_REQUEST = _form(
+    [
+        ("id", _ID),
+        ("process_id", _TEXT),
+        ("at_seq", _OPTIONAL_LONG),
+        ("at_offset", _OPTIONAL_LONG),
+        ("at_time", _OPTIONAL_LONG),
+        ("must_be_current", _FLAG),
+        ("deadline", _LONG),
+        ("reply_partition", _OPTIONAL_LONG),
+        ("ts", _LONG),
+    ]
+)
+_ANSWER = _form(
+    [
+        ("id", _ID),
+        ("process_id", _TEXT),
+        ("report", _OPTIONAL_TEXT),
+        ("hash", _OPTIONAL_TEXT),
+        ("state", _OPTIONAL_TEXT),
+        ("place", _OPTIONAL_TEXT),
+        ("error", _OPTIONAL_TEXT),
+        ("message", _TEXT),
+        ("hint", _TEXT),
+        ("facts", _TEXT),
+        ("answered_by", _TEXT),
+        ("ts", _LONG),
+    ]
+)
+
+
+def encode_request(request: RecoveryRequest) -> bytes:
+    """``request`` in single-object encoding. Raises ``InvalidName``, ``UnserializableValue``."""
+    return _encode(request, REQUEST_FINGERPRINT, _REQUEST)
+
+
+def encode_answer(answer: RecoveryAnswer) -> bytes:
+    """``answer`` in single-object encoding. The caller checks its size. Raises as ``encode_request`` does."""
+    return _encode(answer, ANSWER_FINGERPRINT, _ANSWER)
+
+
+def decode_request(data: bytes | None, limits: Limits = DEFAULT_LIMITS) -> RecoveryRequest:
+    """The request in ``data``. ``UndecodableRecord`` for anything else."""
+    return _decode(data, REQUEST_FINGERPRINT, _REQUEST, RecoveryRequest, limits)
+
+
+def decode_answer(data: bytes | None, limits: Limits = DEFAULT_LIMITS) -> RecoveryAnswer:
+    """The answer in ``data``. ``UndecodableRecord`` for anything else."""
+    return _decode(data, ANSWER_FINGERPRINT, _ANSWER, RecoveryAnswer, limits)
+
+
+def _encode(message: RecoveryRequest | RecoveryAnswer, fingerprint: bytes, form: _Form) -> bytes:
+    process_key(message.process_id)
+    out = bytearray(_MAGIC + fingerprint)
+    try:
+        for name, put, _ in form:
+            put(out, getattr(message, name))
+    except ValueError as exc:
+        raise UnserializableValue(f"it cannot be written: {exc}", process_id=message.process_id) from exc
+    return bytes(out)
+
+
+def _decode(data: bytes | None, fingerprint: bytes, form: _Form, kind: type[_Message], limits: Limits) -> _Message:
+    if data is None:
+        raise UndecodableRecord("a record without a value")
+    if len(data) > limits.record_bytes:
+        raise UndecodableRecord("larger than the journal's record limit", bytes=len(data))
+    header = _MAGIC + fingerprint
+    if not data.startswith(header):
+        raise UndecodableRecord(f"no {kind.__name__}: it starts otherwise", found=data[: len(header)].hex())
+    values: dict[str, Any] = {}
+    at = len(header)
+    try:
+        for name, _, get in form:
+            values[name], at = get(data, at)
+        process_key(values["process_id"])
+    except (ValueError, IndexError, InvalidName) as exc:
+        raise UndecodableRecord(f"no {kind.__name__}: {exc or type(exc).__name__}") from exc
+    if at != len(data):
+        raise UndecodableRecord(f"no {kind.__name__}: bytes are left over")
+    return kind(**values)

@@ -1,0 +1,1 @@
+"""The state of one process and the values it is made of."""

@@ -1,0 +1,103 @@
+"""A conversation: an immutable sequence that grows at its end for the price of one append."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, overload
+
+from seekpoint.schemas.bodies import Json, MessageSaid
+from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.values.json_values import load
+
+__all__ = ["Conversation", "Message"]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message. Structured values are kept as JSON text and decoded anew each time they are asked for."""
+
+    role: str
+    text: str | None = None
+    parts_json: Json | None = None
+    tool_calls_json: Json | None = None
+    tool_call_id: str | None = None
+    name: str | None = None
+
+    @property
+    def content(self) -> Any:
+        """The text, or the structured content; None where the message only calls tools."""
+        return self.text if self.parts_json is None else load(self.parts_json)
+
+    @property
+    def tool_calls(self) -> Any:
+        """The list of tool calls as it was said, a fresh copy; None where there is none."""
+        return None if self.tool_calls_json is None else load(self.tool_calls_json)
+
+
+class Conversation(Sequence[Message]):
+    """The messages so far. ``append`` gives a new conversation and leaves this one as it was.
+
+    Conversations share one list and know their own length, so appending to the newest is O(1) however long it is (as
+    slices of Go do), and so is appending to an older one what came there next anyway; anything else copies. What is
+    kept is the entries' bodies: a ``Message`` is made when it is looked at, which spares the fold two microseconds.
+    """
+
+    __slots__ = ("_said", "_size")
+
+    def __init__(self, said: Iterable[MessageSaid] = ()) -> None:
+        self._said = list(said)
+        self._size = len(self._said)
+
+    def append(self, said: MessageSaid) -> Conversation:
+        """This conversation and one message more. Safe from any thread: of two that append at once, one copies."""
+        shared, size = self._said, self._size
+        if len(shared) == size:
+            shared.append(said)
+        # Whoever came first, by an append or at any time before, has this place in the list.
+        if shared[size] is not said and shared[size] != said:
+            shared = [*shared[:size], said]
+        grown = _new(Conversation)
+        grown._said = shared
+        grown._size = size + 1
+        return grown
+
+    def bodies(self) -> Iterator[MessageSaid]:
+        """The messages as they were said, without a copy."""
+        return islice(self._said, self._size)
+
+    def newest(self, count: int) -> Sequence[MessageSaid]:
+        """The last ``count`` messages as they were said; costs what they cost, not what the conversation does."""
+        return self._said[max(self._size - count, 0) : self._size]
+
+    @overload
+    def __getitem__(self, at: int) -> Message: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Message]: ...
+    def __getitem__(self, at: int | slice) -> Message | Sequence[Message]:
+        if isinstance(at, slice):
+            return [_message(self._said[index]) for index in range(*at.indices(self._size))]
+        if not -self._size <= at < self._size:
+            raise IndexError("the conversation has no such message")
+        return _message(self._said[at if at >= 0 else at + self._size])
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[Message]:
+        return map(_message, self.bodies())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Conversation | list | tuple) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]  # it compares equal to lists, so it hashes as they do: not
+
+    def __repr__(self) -> str:
+        return f"Conversation({list(self)!r})"
+
+
+_new = object.__new__
+
+
+def _message(said: MessageSaid) -> Message:
+    return Message(said.role, said.content, said.parts, said.tool_calls, said.tool_call_id, said.name)

@@ -1,0 +1,144 @@
+"""What a process may use and has used: exact decimals by dimension, for the run and for the newest UTC day.
+
+A call's start reserves its estimate; its end frees that and charges what was used. Each is one entry with one seq, so
+nothing is ever charged twice, and every recovery finds the same sums. What an end does not tell is charged as it was
+estimated: unknown is not free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field, replace
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from seekpoint.schemas.bodies.body import Json
+from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.values.decimals import EXACT, decimal_in, plain_text
+from seekpoint.schemas.values.json_values import load
+
+__all__ = ["DIMENSIONS", "Budget", "amount_of", "amounts_in"]
+
+DIMENSIONS = ("usd", "tokens", "tool_calls", "model_calls", "irreversible_effects", "wall_s")
+Amounts = Mapping[str, Decimal]
+_DAY_US = 86_400_000_000
+_ZERO = Decimal(0)
+_AMOUNT_MAX = decimal_in("1E+15")
+_TOTAL_MAX = decimal_in("1E+40")
+"""More than 2**64 amounts come to: what was written as a sum is read as one."""
+_EXPONENT_MIN = -12
+_AMOUNT_CHARS_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Limits, what was used, and what is reserved for calls under way."""
+
+    limits: Amounts = field(default_factory=dict)
+    day_limits: Amounts = field(default_factory=dict)
+    warn_at: Decimal = decimal_in("0.8")
+    on_exceed: str = "fail"
+    spent: Amounts = field(default_factory=dict)
+    day: int = 0
+    """The UTC day of ``day_spent``, counted from 1970."""
+    day_spent: Amounts = field(default_factory=dict)
+    reserved: Mapping[str, Amounts] = field(default_factory=dict)
+    """By the key of the call that is under way."""
+    noted: tuple[str, ...] = ()
+    """What was told already: ``warned usd run``; one of a day ends with its number."""
+
+    def reserve(self, key: str, estimate: Amounts) -> Budget:
+        """Keep ``estimate`` for the call ``key``, in place of what was kept for it."""
+        others = {one: kept for one, kept in self.reserved.items() if one != key}
+        return replace(self, reserved={**others, key: estimate} if estimate else others)
+
+    def charge(self, key: str, used: Amounts, at_us: int, *, is_last: bool = True) -> Budget:
+        """Charge ``used`` and free what was kept for ``key``; where ``used`` does not tell, what was kept is charged.
+
+        ``is_last``: no further attempt follows; else the reservation stays for it.
+        """
+        kept = self.reserved.get(key, {})
+        amounts = {**kept, **used} if is_last else used
+        charged = replace(self, spent=_sum(self.spent, amounts))
+        day = at_us // _DAY_US
+        if day > self.day:
+            charged = replace(charged, day=day, day_spent=dict(amounts))
+        elif day == self.day:
+            charged = replace(charged, day_spent=_sum(self.day_spent, amounts))
+        if not is_last or key not in self.reserved:
+            return charged
+        return replace(charged, reserved={one: rest for one, rest in self.reserved.items() if one != key})
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values; ``from_json`` gives the budget back."""
+        return {
+            "limits": _texts(self.limits),
+            "day_limits": _texts(self.day_limits),
+            "warn_at": plain_text(self.warn_at),
+            "on_exceed": self.on_exceed,
+            "spent": _texts(self.spent),
+            "day": self.day,
+            "day_spent": _texts(self.day_spent),
+            "reserved": {key: _texts(kept) for key, kept in self.reserved.items()},
+            "noted": list(self.noted),
+        }
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Budget:
+        """What ``to_json`` gave. ``ValueError``, ``TypeError`` or ``LookupError`` if it is none."""
+        if type(found["day"]) is not int or type(found["on_exceed"]) is not str:
+            raise TypeError("a budget has a day and what to do")
+        return cls(
+            limits=_amounts(found["limits"]),
+            day_limits=_amounts(found["day_limits"]),
+            warn_at=amount_of(found["warn_at"]),
+            on_exceed=found["on_exceed"],
+            spent=_amounts(found["spent"], _TOTAL_MAX),
+            day=found["day"],
+            day_spent=_amounts(found["day_spent"], _TOTAL_MAX),
+            reserved={str(key): _amounts(kept) for key, kept in found["reserved"].items()},
+            noted=tuple(map(str, found["noted"])),
+        )
+
+
+def amounts_in(text: Json | None) -> dict[str, Decimal]:
+    """The amounts by dimension in a body's JSON text. ``ValueError`` for what is no such object; {} for None."""
+    return {} if text is None else _amounts(load(text))
+
+
+def amount_of(value: Any) -> Decimal:
+    """The amount that a decimal text or a whole number says. ``ValueError`` if it says none: texts that differ in no
+    reader, since they stand in states."""
+    return _amount(value, _AMOUNT_MAX)
+
+
+def _amounts(found: Any, highest: Decimal = _AMOUNT_MAX) -> dict[str, Decimal]:
+    if type(found) is not dict:
+        raise ValueError("amounts are an object by dimension")
+    unknown = found.keys() - set(DIMENSIONS)
+    if unknown:
+        raise ValueError(f"{min(map(str, unknown))} is no dimension of a budget")
+    return {name: _amount(value, highest) for name, value in found.items() if value is not None}
+
+
+def _amount(value: Any, highest: Decimal) -> Decimal:
+    """Bounded, so that sums stay exact and short in every reader."""
+    if type(value) not in (str, int, Decimal):
+        raise ValueError(f"an amount is a decimal text or a whole number, not {type(value).__name__}")
+    try:
+        if type(value) is str and len(value) > _AMOUNT_CHARS_MAX:
+            raise InvalidOperation
+        amount = decimal_in(value)
+    except InvalidOperation:
+        raise ValueError("an amount is a decimal") from None
+    if not amount.is_finite() or not 0 <= amount <= highest or int(amount.as_tuple().exponent) < _EXPONENT_MIN:
+        raise ValueError("an amount is between 0 and 10^15, with at most twelve decimals")
+    return amount
+
+
+def _sum(spent: Amounts, more: Amounts) -> dict[str, Decimal]:
+    return {name: EXACT.add(spent.get(name, _ZERO), more.get(name, _ZERO)) for name in {**spent, **more}}
+
+
+def _texts(amounts: Amounts) -> dict[str, str]:
+    return {name: plain_text(amount) for name, amount in amounts.items()}

@@ -1,0 +1,96 @@
+"""The parts of a state that are more than one value: frozen, handed out as they are."""
+
+from __future__ import annotations
+
+from types import NoneType
+from typing import Any
+
+from seekpoint.schemas.bodies import Json
+from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.values.json_values import load
+
+__all__ = ["Degraded", "InvocationState", "Lineage", "MailItem", "mail_item", "mail_row"]
+
+
+@dataclass(frozen=True, slots=True)
+class Degraded:
+    """Why a person has to look.
+
+    ``gap``: owner entries are missing. All else is a body that does not fit: ``illegal_transition``,
+    ``illegal_invocation``, ``illegal_patch``, ``illegal_content``, ``illegal_call``, ``state_limit``.
+    """
+
+    reason: str
+    expected_seq: int
+    found_seq: int
+    detail: str = ""
+    earlier: Degraded | None = None
+    """A gap's only: what the process was degraded for before. An owner that heals the gap does not heal this."""
+
+
+@dataclass(frozen=True, slots=True)
+class InvocationState:
+    """The invocation that is under way."""
+
+    trigger: str
+    payload_json: Json
+    started: bool = False
+
+    @property
+    def payload(self) -> Any:
+        """What the trigger carried, a fresh copy."""
+        return load(self.payload_json)
+
+
+@dataclass(frozen=True, slots=True)
+class MailItem:
+    """An external entry that waits for the owner."""
+
+    id: bytes
+    kind: str
+    name: str
+    payload_json: Json
+    actor: str | None
+
+    @property
+    def payload(self) -> Any:
+        """What was sent, a fresh copy."""
+        return load(self.payload_json)
+
+
+def mail_row(item: MailItem) -> list[str | None]:
+    """``item`` as a short list of texts: id in hex, kind, name, payload, actor."""
+    return [item.id.hex(), item.kind, item.name, item.payload_json, item.actor]
+
+
+def mail_item(row: Any) -> MailItem:
+    """The item of a row. ``TypeError`` or ``ValueError`` if it is none."""
+    id_hex, kind, name, payload_json, actor = row
+    if any(type(text) is not str for text in (id_hex, kind, name, payload_json)) or type(actor) not in (str, NoneType):
+        raise TypeError("a row of mail has texts")
+    entry_id = bytes.fromhex(id_hex)
+    if len(entry_id) != 16:
+        raise ValueError("an id has 16 bytes")
+    return MailItem(entry_id, kind, name, payload_json, actor)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The newest exception that left the process's code."""
+
+    seq: int
+    """Of its entry: ``seekpoint log ID`` shows it with its traceback."""
+    type: str
+    message: str
+    where: str | None
+    """File, line, function and source line of the user's code it came from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """Where the content came from: the process that was forked, the seq that was last rewound to, how often."""
+
+    parent_id: str | None = None
+    parent_seq: int | None = None
+    rewound_to_seq: int | None = None
+    rewinds: int = 0

@@ -1,0 +1,1 @@
+"""Values of users: exact JSON text, decimals, times and ids."""

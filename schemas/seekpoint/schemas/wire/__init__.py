@@ -1,0 +1,1 @@
+"""Entries as bytes: Avro encoding and decoding, writer schemas, compatibility with older releases."""

@@ -1,0 +1,61 @@
+"""What each release wrote, kept for ever: its schema, entries of every body, a history and the state it folds to.
+
+``scripts/golden RELEASE`` writes the file of a release; none is ever changed afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from importlib import resources
+from typing import Any
+
+from seekpoint.schemas.bodies.entry import Entry
+from seekpoint.schemas.dataclass import dataclass
+
+__all__ = ["Golden", "entry_values", "load_goldens"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Golden:
+    """One release, as its JSON file holds it. Records are in hex, ids too."""
+
+    release: str
+    format: int
+    fold_version: int
+    fingerprint: str
+    schema: Mapping[str, Any]
+    entries: Sequence[Mapping[str, Any]]
+    """``{"record": hex, "values": …}``: at least one of each body."""
+    history: Sequence[str]
+    """Records of one process, at offsets 0, 1, 2, …"""
+    state: str
+    """What ``State.to_bytes`` gave behind them."""
+    hash: str
+    content_hash: str
+
+    def to_json(self) -> str:
+        """The file's text."""
+        return json.dumps(asdict(self), indent=1, ensure_ascii=True) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Golden:
+        """The inverse of ``to_json``."""
+        return cls(**json.loads(text))
+
+
+def load_goldens() -> list[Golden]:
+    """All releases, oldest file name first."""
+    folder = resources.files("seekpoint.schemas") / "golden"
+    files = sorted((file for file in folder.iterdir() if file.name.endswith(".json")), key=lambda file: file.name)
+    return [Golden.from_json(file.read_text(encoding="utf-8")) for file in files]
+
+
+def entry_values(entry: Entry) -> dict[str, Any]:
+    """An entry as JSON values, field by field, its body as [kind, fields]; bytes in hex."""
+    return {**_jsonable(entry._asdict()), "body": [entry.kind, _jsonable(asdict(entry.body))]}
+
+
+def _jsonable(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value.hex() if isinstance(value, bytes) else value for name, value in values.items()}

@@ -1,0 +1,170 @@
+"""What the demo is played with: made-up cases, real runs, the scripted model, and what outsiders write down."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seekpoint.console.demo.cases import support_cases
+from seekpoint.console.demo.outside_ledger import (
+    AppendOnlyFile,
+    BilledCall,
+    Ended,
+    FileTail,
+    Receipt,
+    read_calls,
+    read_notes,
+)
+from seekpoint.console.demo.runs import read_runs
+from seekpoint.console.demo.scripted_model import ScriptedModel
+from seekpoint.console.demo.transcripts import Transcript, digest, load_transcripts, save_transcripts
+from seekpoint.producers import Node
+from seekpoint.schemas.errors import OperatorRequired, Refused
+
+
+def test_the_cases_are_the_same_every_time() -> None:
+    """Twenty-four cases, told apart by their names, with tool calls in each."""
+    cases = support_cases()
+    assert cases == support_cases()
+    assert len({case.case for case in cases}) == 24
+    assert all(any(line.tool_calls for line in case.lines) for case in cases)
+
+
+def test_transcripts_survive_the_way_to_the_nodes(tmp_path: Path) -> None:
+    """What a node reads is what was written down for it."""
+    cases = support_cases(3)
+    save_transcripts(tmp_path / "cases.jsonl", cases)
+    assert load_transcripts(tmp_path / "cases.jsonl") == cases
+
+
+async def test_the_model_is_deterministic_by_case_and_turn() -> None:
+    """The same conversation gets the same answer, after the same time, from any node."""
+    case = support_cases(1)[0]
+    bills: list[BilledCall] = []
+    one, other = (ScriptedModel(name, bills.append, (0.0, 0.001)) for name in ("node-1", "node-2"))
+    for at, line in enumerate(case.lines):
+        if line.by_model:
+            first, second = await one.answer(case, case.lines[:at]), await other.answer(case, case.lines[:at])
+            assert first.line == second.line == line
+            assert first.call_id != second.call_id
+    durations = {(bill.turn, one.duration_s(bill.digest), other.duration_s(bill.digest)) for bill in bills}
+    assert len(durations) == case.model_calls
+    assert {bill.turn for bill in bills} == set(range(1, case.model_calls + 1))
+
+
+async def test_a_call_that_never_ends_is_on_the_bill() -> None:
+    """The model is paid when it is asked, not when it is heard."""
+    case = support_cases(1)[0]
+    bills: list[BilledCall] = []
+    model = ScriptedModel("node-1", bills.append, (60.0, 60.0))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await model.answer(case, case.lines[:1])
+    assert [(bill.case, bill.turn, bill.digest) for bill in bills] == [(case.case, 1, digest(case.lines[:1]))]
+
+
+async def test_a_conversation_has_one_digest_in_the_script_and_in_the_journal() -> None:
+    """So the bill proves that a node asked with the conversation that really was."""
+    case = support_cases(1)[0]
+    async with Node.in_memory() as node, node.open(case.case) as process:
+        for at, line in enumerate(case.lines):
+            assert digest(process.state.conversation) == digest(case.lines[:at])
+            await process.say(
+                line.role, line.content, tool_calls=line.tool_calls, tool_call_id=line.tool_call_id, name=line.name
+            )
+
+
+# --- what outsiders write down ----------------------------------------------------------------------------------------
+def _receipt(seq: int) -> Receipt:
+    return Receipt(case="case-01", node="node-1", at=1.5, seq=seq, offset=seq, kind="message_said", call_id="x")
+
+
+def test_what_is_written_down_is_read_back(tmp_path: Path) -> None:
+    """Calls and notes, each once, as they come."""
+    bill, notes = AppendOnlyFile(tmp_path / "bill"), AppendOnlyFile(tmp_path / "notes")
+    call = BilledCall(call_id="x", case="case-01", turn=1, digest="d", node="node-1", pid=7, at=0.5)
+    ended = Ended(case="case-01", node="node-1", at=2.0, how="finished")
+    bill.bill(call)
+    tail = FileTail(tmp_path / "notes")
+    notes.note(_receipt(1))
+    assert read_calls(FileTail(tmp_path / "bill")) == [call]
+    assert read_notes([tail]) == [_receipt(1)]
+    notes.note(ended)
+    assert read_notes([tail]) == [ended]
+    assert read_notes([tail, FileTail(tmp_path / "not there yet")]) == []
+    bill.close()
+    notes.close()
+    notes.close()
+
+
+def test_a_line_that_was_cut_off_is_not_read(tmp_path: Path) -> None:
+    """A node that dies while it writes has written nothing; a whole line that is no JSON is loud."""
+    path = tmp_path / "notes"
+    path.write_bytes(b'{"what": "ended", "no')
+    tail = FileTail(path)
+    assert tail.read() == []
+    path.write_bytes(b'{"what": "ended", "no\n')
+    with pytest.raises(OperatorRequired, match="damaged"):
+        tail.read()
+
+
+# --- real runs --------------------------------------------------------------------------------------------------------
+MESSAGES: list[dict[str, Any]] = [
+    {"role": "system", "content": "You are an agent."},
+    {"role": "user", "content": "Book a flight."},
+    {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "function": {"name": "find"}}]},
+    {"role": "tool", "content": "[]", "tool_call_id": "c", "name": "find"},
+    {"role": "assistant", "content": "There is none."},
+]
+RUN = {"run_id": "airline-1", "task_id": 3, "messages": MESSAGES}
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_a_run_becomes_a_case(tmp_path: Path, packed: bool) -> None:
+    """Every message is kept as it was; each of the assistant's is a model call."""
+    text = (json.dumps(RUN) + "\n").encode()
+    path = tmp_path / "runs"
+    path.write_bytes(gzip.compress(text) if packed else text)
+    [case] = read_runs(path)
+    assert isinstance(case, Transcript)
+    assert (case.case, case.model_calls, case.facts) == ("airline-1", 2, {"run_id": "airline-1", "task_id": 3})
+    assert [(line.role, line.content, line.tool_calls, line.tool_call_id, line.name) for line in case.lines] == [
+        (said["role"], said["content"], said.get("tool_calls"), said.get("tool_call_id"), said.get("name"))
+        for said in MESSAGES
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "no run"),
+        ("[]", "no run"),
+        ('{"run_id": "a"}', "no run"),
+        ('{"run_id": "", "messages": []}', "no run"),
+        ('{"run_id": "a", "messages": [{"role": "user", "content": 7}]}', "no run"),
+        ('{"run_id": "a", "messages": [{"role": "user", "content": "hello"}]}', "no message of an assistant"),
+        (f"{json.dumps(RUN)}\n{json.dumps(RUN)}", "the run_id of another"),
+    ],
+)
+def test_a_file_that_holds_no_runs_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    """In one line that names the file and what is wanted."""
+    path = tmp_path / "runs.jsonl"
+    path.write_text(text)
+    with pytest.raises(Refused, match=said) as refused:
+        read_runs(path)
+    assert refused.value.facts["file"] == str(path)
+
+
+@pytest.mark.parametrize("content", [None, gzip.compress(b"x" * 100)[:-20]])
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, content: bytes | None) -> None:
+    """Missing, or cut off."""
+    path = tmp_path / "runs.jsonl.gz"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(Refused, match="cannot be read"):
+        read_runs(path)

@@ -1,0 +1,335 @@
+"""How states, entries, audits and dead letters are shown: the pure part of the commands."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import orjson
+import pytest
+
+from owners import Owner
+from seekpoint.compose import TopicFinding
+from seekpoint.console.commands.dlq import hex_lines, letter_facts, place_of
+from seekpoint.console.commands.log import Chosen
+from seekpoint.console.commands.topics import grouped
+from seekpoint.console.render.entry_lines import HEADER, entry_facts, entry_line
+from seekpoint.console.render.output import aligned
+from seekpoint.console.render.states import (
+    PROCESS_COLUMNS,
+    WIDE_PROCESS_COLUMNS,
+    process_facts,
+    process_row,
+    report_lines,
+    state_facts,
+    state_lines,
+    wide_process_row,
+)
+from seekpoint.consumers import DeadLetter, Recovered, Recoverer
+from seekpoint.consumers.recovery.process_history import Logged, history
+from seekpoint.producers import Node, Process, agent
+from seekpoint.schemas import MemoryLog, bodies
+from seekpoint.schemas.bodies import BODIES, Custom, Signal
+from seekpoint.schemas.bodies.entry import Entry, new_id
+from seekpoint.schemas.folding.fold import Verdict, advance
+from seekpoint.schemas.folds import UserFold, only
+from seekpoint.schemas.state.state import Draft
+
+NIL = bytes(16)
+
+
+@pytest.fixture
+def log() -> MemoryLog:
+    return MemoryLog(partitions=4)
+
+
+@pytest.fixture
+def owner(log: MemoryLog) -> Owner:
+    return Owner(log.append, log.partitions, "case-17")
+
+
+def entry(body: bodies.Body, seq: int | None = 1) -> Entry:
+    return Entry(NIL, "case-17", seq, 1, None, None, 0, None, None, None, body)
+
+
+def shown(body: bodies.Body, verdict: Verdict | None = Verdict.APPLIED) -> str:
+    """The line of an entry, from its kind on."""
+    line = entry_line(entry_facts(Logged(7, 0, entry(body)), 0, verdict))
+    return line[line.index(body.KIND) + 20 :].strip()
+
+
+# --- states -----------------------------------------------------------------------------------------------------------
+def test_a_process_is_one_row(log: MemoryLog, owner: Owner) -> None:
+    """Its owner, its epoch, where it is, and what is wrong with it."""
+    owner.claim("node-a")
+    owner.update("status", '"checking"')
+    state = Recoverer(log).recover("case-17").state
+    lines = aligned(PROCESS_COLUMNS, [process_row(process_facts("case-17", owner.partition, state))])
+    assert lines[1].split() == [
+        *("case-17", "created", "node-a", "0", "s", "1", "context_updated"),
+    ]
+    wide = aligned(WIDE_PROCESS_COLUMNS, [wide_process_row(process_facts("case-17", owner.partition, state))])
+    assert wide[1].split() == [*lines[1].split(), "1", "0", "1", "0"]
+
+
+@pytest.mark.parametrize(("ending", "condition"), [("gap", "degraded"), ("finish", "finished")])
+def test_a_process_in_a_special_condition_says_so(log: MemoryLog, owner: Owner, ending: str, condition: str) -> None:
+    """Degraded, or finished."""
+    owner.claim()
+    if ending == "gap":
+        owner.seq += 1
+        owner.update("a", "1")
+    else:
+        owner.own(bodies.Finished('{"refund": 12}'))
+    facts = process_facts("case-17", 0, Recoverer(log).recover("case-17").state)
+    assert condition in process_row(facts)
+    assert bool(facts[condition])
+
+
+def test_a_state_is_shown_whole(log: MemoryLog, owner: Owner) -> None:
+    """Context, conversation, mailbox; and all of it as JSON that a JSON library takes."""
+    owner.claim("node-a")
+    owner.update("sum", '{"$decimal":"12.50"}')
+    owner.own(bodies.MessageSaid("user", "Where is it?"))
+    owner.own(bodies.MessageSaid("assistant", None, None, '[{"id":"c1","name":"lookup"}]'))
+    owner.own(bodies.MessageSaid("tool", None, '{"state":"shipped"}', None, "c1", "lookup"))
+    owner.external(Signal("approve", '{"by":"ann"}'))
+    facts = state_facts("case-17", Recoverer(log).recover("case-17"))
+    text = "\n".join(state_lines(facts))
+    assert text.startswith("case-17: created, owned by node-a, seq 4, epoch 1, offset 5, last kind signal\n")
+    assert '  sum = {"$decimal":"12.50"}' in text
+    assert "  user: Where is it?\n" in text
+    assert '  assistant: calls [{"id":"c1","name":"lookup"}]\n' in text
+    assert '  tool lookup: {"state":"shipped"} (for c1)\n' in text
+    assert '  signal approve: {"by":"ann"}' in text
+    assert orjson.loads(orjson.dumps(facts)) == facts
+    assert facts["report"]["entries_applied"] == 5
+
+
+def test_a_degraded_state_says_what_is_missing(log: MemoryLog, owner: Owner) -> None:
+    """The seqs, and what was left out since."""
+    owner.claim()
+    owner.seq += 2
+    owner.update("a", "1")
+    lines = state_lines(state_facts("case-17", Recoverer(log).recover("case-17")))
+    assert lines[1:3] == ["degraded: gap (expected seq 1, found 3)", "noticed: 1 abandoned entries"]
+
+
+def test_a_finished_state_shows_its_result(log: MemoryLog, owner: Owner) -> None:
+    """The gravestone's one value."""
+    owner.claim()
+    owner.own(bodies.Finished('{"refund":12}'))
+    facts = state_facts("case-17", Recoverer(log).recover("case-17"))
+    assert facts["result"] == {"refund": 12}
+    assert 'result  {"refund":12}' in state_lines(facts)
+
+
+def _count(value: int, kind: str, payload: object) -> int:
+    return value + 1
+
+
+def test_a_state_names_the_first_call_in_doubt(log: MemoryLog, owner: Owner) -> None:
+    """In the order they began, not of their names; the recovery's report too."""
+    owner.claim()
+    for position, key in enumerate(("zebra:1", "apple:1", "done:1"), 1):
+        owner.own(bodies.StepStarted(key, position, key[:-2], "d" * 32))
+    owner.own(bodies.StepEnded("done:1", 1, "succeeded", "1"))
+    found = Recoverer(log).recover("case-17")
+    facts = state_facts("case-17", found)
+    assert (facts["first_in_doubt"], facts["in_doubt"]) == ("zebra:1", ["zebra:1", "apple:1"])
+    assert "in doubt: zebra:1 and 1 more, without an outcome: a resume goes on there" in state_lines(facts)
+    assert found.report.to_dict()["first_in_doubt"] == "zebra:1"
+    assert "in doubt    zebra:1" in report_lines(found.report, found.state)
+    owner.own(bodies.StepEnded("zebra:1", 1, "succeeded", "1"))
+    owner.own(bodies.StepEnded("apple:1", 1, "succeeded", "1"))
+    assert Recoverer(log).recover("case-17").report.first_in_doubt is None
+
+
+@agent("asking")
+async def asking(process: Process, given: Any) -> bool:
+    """Asks a person."""
+    return (await process.gate("refund")).approved
+
+
+async def recoveries(node: Node, process_id: str) -> AsyncIterator[Recovered]:
+    """Recover again and again, with a moment for others in between."""
+    while True:
+        await asyncio.sleep(0)
+        yield await node.recover(process_id, missing_ok=True)
+
+
+async def test_a_gate_that_waits_is_not_in_doubt() -> None:
+    """Nothing happened that anybody could doubt: a person is asked."""
+    async with Node.in_memory() as node:
+        running = asyncio.create_task(node.run(asking, "case-17", None))
+        async for found in recoveries(node, "case-17"):
+            if found.state.waits_for:
+                break
+        facts = state_facts("case-17", found)
+        assert (facts["in_doubt"], facts["first_in_doubt"], facts["waits_for"]) == ([], None, {"refund:1": "gate"})
+        assert "waits for: gate refund:1" in state_lines(facts)
+        await node.approve("case-17", "refund")
+        assert await running is True
+
+
+def test_folds_are_shown_with_what_is_wrong_with_them(log: MemoryLog, owner: Owner) -> None:
+    """A value of somebody else's fold as of when it is; what is not current here, with the reason."""
+    owner.claim()
+    owner.own(Custom("note", "1"))
+    with only(UserFold("count", 1, "0", _count), UserFold("theirs", 2, "0", _count)):
+        found = Recoverer(log).recover("case-17")
+        assert "  count = 1" in state_lines(state_facts("case-17", found))
+    with only(UserFold("count", 2, "0", _count)):
+        facts = state_facts("case-17", found)
+    orjson.dumps(facts)
+    assert facts["folds"]["theirs"]["value"] == 1
+    lines = "\n".join(state_lines(facts))
+    assert "count = (what is kept of the fold is not current: it is of version 1, not 2)" in lines
+    assert "theirs = 1 (not registered here; as of 1 of 1 custom entries)" in lines
+
+
+def test_a_report_says_what_the_recovery_cost(log: MemoryLog, owner: Owner) -> None:
+    """And names poison, where there was some."""
+    owner.claim()
+    owner.update("a", "1")
+    owner.raw(b"junk")
+    found = Recoverer(log).recover("case-17")
+    text = "\n".join(report_lines(found.report, found.state))
+    assert "tier        scan" in text
+    assert "scanned     3 entries" in text
+    assert "applied     1 entry\n" in text
+    assert f"hash        {found.state.hash}" in text
+    assert "poison      1 record: seekpoint dlq ls" in text
+
+
+# --- entries ----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: body.KIND)
+def test_every_kind_has_a_line_and_an_object(body: type[bodies.Body]) -> None:
+    """Also with nothing but defaults in it; the object is JSON."""
+    facts = entry_facts(Logged(0, 0, entry(body())), 0, Verdict.APPLIED)
+    assert entry_line(facts).split()[4] == body.KIND
+    assert orjson.loads(orjson.dumps(facts)) == facts
+
+
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        (bodies.Claim(2, "node-a", "b", True), "by node-a, expects epoch 2, accepts the loss"),
+        (bodies.Claim(2, "n", "b", False, NIL, 5), "by n, expects epoch 2, abandons seq 5 and on"),
+        (bodies.ContextUpdated("status", '"checking"'), 'status = "checking"'),
+        (bodies.ContextUpdatedMany({"b": "2", "a": "[1]"}), "a = [1], b = 2"),
+        (bodies.MessageSaid("user", "hi"), "user: hi"),
+        (bodies.MessageSaid("assistant", "so", None, '[{"id":"1"}]'), 'assistant: so calls [{"id":"1"}]'),
+        (bodies.LifecycleChanged("running"), "to running"),
+        (bodies.LifecycleChanged("failed", "no money"), "to failed: no money"),
+        (bodies.ErrorRecorded("ValueError", "boom", "Traceback ..."), "ValueError: boom"),
+        (Custom("billing", '{"usd":0.02}'), 'billing: {"usd":0.02}'),
+        (bodies.Forked("case-1", 4, "{}"), "from case-1 at seq 4"),
+        (bodies.Released(), ""),
+    ],
+    ids=lambda value: value.KIND if isinstance(value, bodies.Body) else None,
+)
+def test_an_entry_is_said_in_a_few_words(body: bodies.Body, what: str) -> None:
+    """What matters of it, whatever its fields are called."""
+    assert shown(body) == what
+
+
+def test_what_did_not_count_is_marked() -> None:
+    """An entry that was applied needs no word; one that was not says why."""
+    body = bodies.ContextDeleted("x")
+    assert shown(body, Verdict.APPLIED) == "x"
+    assert shown(body, Verdict.STALE) == "x  [stale]"
+    assert shown(body, Verdict.CLAIM_LOST) == "x  [claim lost]"
+    assert shown(body, None) == "x"
+
+
+def test_columns_stand_under_their_titles() -> None:
+    """Kinds begin where the header's word does."""
+    line = entry_line(entry_facts(Logged(7, 0, entry(bodies.ContextDeleted("x"))), 0, None))
+    assert line.index("context_deleted") == HEADER.index("kind")
+    assert "1970-01-01T00:00:00.000Z" in line
+
+
+def test_a_time_beyond_the_calendar_is_still_shown() -> None:
+    """A clock gone wild must not hide the entry."""
+    assert f"{2**62} ms" in entry_line(entry_facts(Logged(7, 2**62, entry(bodies.Released())), 0, None))
+
+
+def test_ids_are_shown_as_people_read_them() -> None:
+    """And JSON texts as what they say."""
+    facts = entry_facts(Logged(7, 0, entry(bodies.Received(new_id()))), 3, Verdict.APPLIED)
+    assert len(facts["body"]["external_id"]) == 36
+    assert facts["partition"] == 3
+    assert facts["verdict"] == "applied"
+    assert entry_facts(Logged(7, 0, entry(Signal("a", '{"b":1}'))), 3, None)["body"]["payload"] == {"b": 1}
+
+
+def chosen(log: MemoryLog, *options: object) -> list[int]:
+    """Offsets of what ``Chosen`` lets through."""
+    wanted = Chosen(*options)  # type: ignore[arg-type]
+    draft = Draft()
+    found = []
+    for batch in history(Recoverer(log), "case-17"):
+        found += wanted.of([(one, advance(draft, one.offset, one.entry)) for one in batch])
+    return [logged.offset for logged, _ in found]
+
+
+def test_entries_are_chosen_by_seq_kind_and_number(log: MemoryLog, owner: Owner) -> None:
+    """From a seq on, with the external entries behind it; a custom entry's own kind counts too."""
+    owner.claim()  # 0
+    owner.update("a", "1")  # 1
+    owner.external(Signal("x"))  # 2
+    owner.own(Custom("billing"))  # 3
+    owner.external(Signal("y"))  # 4
+    assert chosen(log, None, None, None) == [0, 1, 2, 3, 4]
+    assert chosen(log, 2, None, None) == [3, 4]
+    assert chosen(log, None, frozenset({"signal"}), None) == [2, 4]
+    assert chosen(log, None, frozenset({"billing"}), None) == [3]
+    assert chosen(log, None, frozenset({"custom", "claim"}), None) == [0, 3]
+    assert chosen(log, 1, None, 2) == [1, 2]
+    assert chosen(log, 9, None, None) == []
+
+
+# --- audits and dead letters ------------------------------------------------------------------------------------------
+def finding(topic: str, severity: str = "warning", advice: str = "do it") -> TopicFinding:
+    return TopicFinding(topic=topic, setting="s", expected="1", found="2", severity=severity, advice=advice)  # type: ignore[arg-type]
+
+
+def test_what_is_alike_for_several_topics_is_one_row() -> None:
+    """Errors first; a command for one topic names it, one for several stands for each."""
+    rows = grouped(
+        [
+            finding("a", advice="kafka-configs --alter --topic a --add-config s=1"),
+            finding("b", advice="kafka-configs --alter --topic b --add-config s=1"),
+            finding("c", "error", "kafka-configs --alter --topic c --add-config s=1"),
+        ]
+    )
+    assert [row[:2] for row in rows] == [["error", "c"], ["warning", "2 topics"]]
+    assert rows[0][-1] == "kafka-configs --alter --topic c --add-config s=1"
+    assert rows[1][-1] == "kafka-configs --alter --topic TOPIC --add-config s=1"
+
+
+def test_a_dead_letter_keeps_its_bytes() -> None:
+    """In base64 for programs, in hex for people."""
+    letter = DeadLetter(
+        topic="fleet.journal",
+        partition=1,
+        offset=4,
+        timestamp_ms=0,
+        key=b"k",
+        value=b"\x00\xff",
+        error="x",
+        seen_at="t",
+    )
+    facts = letter_facts(letter)
+    assert (facts["place"], facts["key"], facts["value"]) == ("fleet.journal:1:4", "aw==", "AP8=")
+    assert hex_lines(b"\x00\xffA") == [f"0000  {'00 ff 41':<47}  ..A"]
+    assert len(hex_lines(bytes(5_000))) == 4_096 // 16 + 1
+    assert hex_lines(bytes(5_000))[-1] == "and 904 bytes more: --json has them all"
+
+
+def test_a_place_is_typed_whole_or_without_its_topic() -> None:
+    """The journal's own topic is meant where none is named."""
+    assert place_of("other.journal:1:4", "fleet.journal") == "other.journal:1:4"
+    assert place_of("1:4", "fleet.journal") == "fleet.journal:1:4"

@@ -1,0 +1,159 @@
+"""A process that somebody had recovered is saved, though its cadence would wait."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from owners import Owner
+from seekpoint.compose import create_topics
+from seekpoint.consumers import Projector, Tier, View
+from seekpoint.consumers.checkpoints.cadence import Cadence
+from seekpoint.consumers.checkpoints.requested_checkpoints import RequestedCheckpoints
+from seekpoint.consumers.recovery.recovery import Recovery
+from seekpoint.consumers.recovery_service.exchange import MemoryExchange
+from seekpoint.consumers.recovery_service.kept_states import KeptStates
+from seekpoint.consumers.recovery_service.recovery_service import RecoveryService
+from seekpoint.consumers.view.memory_view import MemoryView
+from seekpoint.producers import Node
+from seekpoint.schemas.config.limits import Limits
+from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.errors import CheckpointTimeout, JournalUnavailable
+from seekpoint.schemas.log.memory_log import MemoryLog
+from seekpoint.schemas.log.recovery_requests import RecoveryRequest, encode_request
+
+ID = bytes(range(16))
+
+
+def ask(exchange: MemoryExchange, process_id: str, **fields: int) -> None:
+    request = RecoveryRequest(id=ID, process_id=process_id, deadline=1, ts=1, **fields)  # type: ignore[arg-type]  # only points
+    exchange.send("recover", 0, process_id.encode(), encode_request(request))
+
+
+@pytest.fixture
+def wishes() -> Iterator[tuple[RequestedCheckpoints, MemoryExchange]]:
+    """Of a log of one partition with two entries."""
+    log, exchange = MemoryLog(partitions=1), MemoryExchange(1)
+    owner = Owner(log.append, 1, "case-17")
+    owner.claim()
+    owner.update("a", "1")
+    made = RequestedCheckpoints(exchange, log)
+    yield made, exchange
+    made.close()
+
+
+def test_who_is_asked_for_is_wanted_as_of_then(wishes: tuple[RequestedCheckpoints, MemoryExchange]) -> None:
+    """Once, with the journal's end; not for a point in the past, and not for junk."""
+    made, exchange = wishes
+    made.follow([0])
+    made.look()
+    assert made.take(0) == {}
+    ask(exchange, "case-17")
+    ask(exchange, "case-18", at_seq=1)
+    exchange.send("recover", 0, b"case-19", b"junk")
+    made.look()
+    assert made.take(0) == {b"case-17": 2}
+    assert made.take(0) == {}
+    made.look()
+    assert made.take(0) == {}
+
+
+def test_who_was_asked_for_while_the_partition_changed_hands_is_wanted(
+    wishes: tuple[RequestedCheckpoints, MemoryExchange],
+) -> None:
+    """The first look goes back a little; a partition that is somebody else's now is not looked at."""
+    made, exchange = wishes
+    ask(exchange, "case-17")
+    made.follow([0])
+    made.look()
+    assert made.take(0) == {b"case-17": 2}
+    made.follow([])
+    ask(exchange, "case-18")
+    made.look()
+    assert made.take(0) == {}
+
+
+def test_requests_that_cannot_be_read_stop_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    """A journal whose projector may not read them: a warning, and the cadence goes on."""
+
+    class Refused(MemoryExchange):
+        def end(self, *_: object) -> int:
+            raise JournalUnavailable("authorization failed")
+
+    made = RequestedCheckpoints(Refused(1), MemoryLog(partitions=1))
+    made.follow([0])
+    made.start()
+    deadline = time.monotonic() + 60
+    while not caplog.messages and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert "authorization failed" in caplog.text
+    assert made.take(0) == {}
+    made.close()
+
+
+async def test_what_no_projector_saves_is_no_checkpoint() -> None:
+    """The worker that waits for it says so; a view without the state is no place for it."""
+    log = MemoryLog(partitions=1)
+    owner = Owner(log.append, 1, "case-17")
+    owner.claim()
+    recovery = Recovery.in_memory(log)
+    found = await recovery.recover("case-17")
+    view = View(MemoryView(1))
+    kept = KeptStates(recovery, Settings(), view=view, checkpoint_timeout_s=0.1, view_timeout_s=0.1)
+    with pytest.raises(CheckpointTimeout):
+        await kept.checkpointed("case-17", found.state.offset)
+    assert await kept.in_view("case-17", found) is None
+    assert await KeptStates(recovery, Settings(redis_url=None)).in_view("case-17", found) is None
+    await kept.close()
+    recovery.close()
+
+
+@pytest.mark.cluster
+async def test_a_process_that_is_recovered_on_demand_is_checkpointed(settings: Settings) -> None:
+    """Owned by somebody else, and far below its cadence: nothing but the request has it saved. Nothing is written into
+    its journal. The next recovery reads nothing."""
+    await create_topics(settings)
+    projector = Projector.connect(settings, cadence=Cadence(bytes_min=1_000_000, age_max_s=3600.0))
+    running = asyncio.create_task(projector.run())
+    async with Node.connect(settings) as owner, RecoveryService(settings) as service, Node.connect(settings) as asker:
+        answering = asyncio.create_task(service.run())
+        async with owner.open("case-1") as process:
+            await process.update("a", 1)
+            found = await asker.request_recovery("case-1")
+            async with asyncio.timeout(60):
+                while service.figures.checkpoints == 0:  # noqa: ASYNC110  # it has no event
+                    await asyncio.sleep(0.05)
+            saved = await asker.recover("case-1", tier=Tier.CHECKPOINT)
+            assert (saved.state.hash, saved.report.entries_scanned) == (found.hash, 0)
+            assert (await owner.recover("case-1")).state.mailbox == {}
+            assert not running.done(), running
+        answering.cancel()
+    projector.stop()
+    await running
+
+
+@pytest.mark.cluster
+async def test_a_state_too_large_for_an_answer_is_ready_in_the_view(settings: Settings) -> None:
+    """Hash and place come back; the view has the state of that hash. A past one has no place."""
+    await create_topics(settings, limits=Limits(record_bytes=20_000))
+    projector = Projector.connect(settings)
+    running = asyncio.create_task(projector.run())
+    async with Node.connect(settings) as node, RecoveryService(settings) as service:
+        answering = asyncio.create_task(service.run())
+        async with node.open("case-1") as process:
+            for number in range(4):
+                await process.update(f"text {number}", "x" * 9_000)
+        found = await node.request_recovery("case-1")
+        assert (found.state, found.place) == (None, "view:case-1")
+        async with View.connect(settings) as view:
+            viewed = await view.get("case-1")
+        assert viewed is not None
+        assert viewed.state.hash == found.hash
+        past = await node.request_recovery("case-1", at_seq=4)
+        assert (past.state, past.place) == (None, None)
+        answering.cancel()
+    projector.stop()
+    await running

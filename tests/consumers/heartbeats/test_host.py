@@ -1,0 +1,120 @@
+"""Who has died on this host: told only where it is certain."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seekpoint.consumers.heartbeats import host
+from seekpoint.consumers.heartbeats.host import HostProcess, has_died, this_process
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
+
+
+@pytest.fixture
+def other() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as popen:
+        yield popen
+        popen.kill()
+
+
+def named(popen: subprocess.Popen[bytes]) -> HostProcess:
+    """As its own heartbeat would name it."""
+    mine, seen = this_process(), host._seen(popen.pid)
+    assert mine is not None
+    assert seen is not None
+    return replace(mine, pid=popen.pid, started=seen[1])
+
+
+def state_of(popen: subprocess.Popen[bytes]) -> str:
+    return Path(f"/proc/{popen.pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_a_process_that_was_killed_has_died(other: subprocess.Popen[bytes]) -> None:
+    """At once: as a zombie, and once nobody knows it any more. Before, stopped too, it lives."""
+    process = named(other)
+    assert not has_died(process)
+    other.send_signal(signal.SIGSTOP)
+    while state_of(other) != "T":
+        pass
+    assert not has_died(process)
+    other.kill()
+    while state_of(other) != "Z":
+        pass
+    assert has_died(process)
+    other.wait()
+    assert has_died(process)
+
+
+@pytest.mark.parametrize("pid", [1 << 31, 1 << 70])
+def test_of_a_number_that_no_process_has_nothing_is_told(pid: int) -> None:
+    """Anybody may have written the heartbeat: it stops nobody from opening a process."""
+    mine = this_process()
+    assert mine is not None
+    assert not has_died(replace(mine, pid=pid))
+
+
+def test_an_id_that_is_used_again_is_another_process(other: subprocess.Popen[bytes]) -> None:
+    """It started at another time."""
+    process = named(other)
+    assert has_died(replace(process, started=process.started - 1))
+
+
+def test_who_asks_lives() -> None:
+    """And each process names itself, also one that was forked."""
+    mine = this_process()
+    assert mine is not None
+    assert mine.pid == os.getpid()
+    assert not has_died(mine)
+    forked = "import os; t(); print(os.wait() if os.fork() else t().pid == os.getpid() != os.getppid(), flush=True)"
+    code = f"from seekpoint.consumers.heartbeats.host import this_process as t; {forked}"
+    assert "True" in subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+
+
+@pytest.mark.parametrize("elsewhere", [{"host": "other boot"}, {"namespaces": "pid:[1] time:[1]"}])
+def test_a_process_of_another_host_or_namespace_is_not_judged(
+    other: subprocess.Popen[bytes], elsewhere: dict[str, Any]
+) -> None:
+    """Its id says nothing here."""
+    process = replace(named(other), **elsewhere)
+    other.kill()
+    other.wait()
+    assert not has_died(process)
+
+
+def test_a_system_that_does_not_tell_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No /proc, or another namespace's: a heartbeat names no process, and none is judged."""
+    mine = this_process()
+    assert mine is not None
+    monkeypatch.setattr(host, "_here", lambda pid: None)
+    assert this_process() is None
+    assert not has_died(replace(mine, pid=2**22 + 1))
+    assert not has_died(None)
+
+
+def test_a_process_that_is_hidden_has_not_died(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A /proc may be mounted so that it shows a user nothing of others."""
+    mine = this_process()
+    monkeypatch.setattr(host, "_seen", lambda pid: None)
+    assert not has_died(mine)
+
+
+@pytest.mark.parametrize("failure", [OSError(24, "Too many open files"), PermissionError(13, "denied")])
+def test_a_process_that_cannot_look_itself_up_says_nothing(monkeypatch: pytest.MonkeyPatch, failure: OSError) -> None:
+    """Its heartbeat goes out without the fact, and it judges nobody."""
+    mine = this_process()
+
+    def fails(path: Path) -> bytes:
+        raise failure
+
+    monkeypatch.setattr(Path, "read_bytes", fails)
+    assert this_process() is None
+    assert not has_died(mine)

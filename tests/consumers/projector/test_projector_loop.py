@@ -1,0 +1,334 @@
+"""The projector's loop over a group played by hand: what it does when the group goes on behind its back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import wait
+from threading import Event, Timer
+from typing import Any
+
+import pytest
+
+from owners import Owner
+from projection_bench import write_saves
+from projection_world import Inline
+from seekpoint.consumers.checkpoints.checkpoint_writer import CommitFailed, Positions, Save
+from seekpoint.consumers.checkpoints.memory_checkpoints import MemoryCheckpoints
+from seekpoint.consumers.kafka.kafka_group import Fetched
+from seekpoint.consumers.projector.projection_source import ProjectionSource
+from seekpoint.consumers.projector.projector_loop import ProjectorLoop
+from seekpoint.consumers.view.memory_view import MemoryView
+from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.errors import JournalGap
+from seekpoint.schemas.log.memory_log import MemoryLog
+
+
+class Group:
+    """A group of one partition, whose generation may rise before its member hears of it."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        on_assigned: Callable[[Sequence[int], object], None],
+        on_revoked: Callable[[bool], None],
+    ) -> None:
+        self.log: MemoryLog
+        self.generation = 0
+        self.position: int | None = None
+        self.on_assigned, self.on_revoked = on_assigned, on_revoked
+
+    def assign(self) -> None:
+        """Give the partition to the member, under a new generation."""
+        self.generation += 1
+        self.on_assigned([0], self.membership())
+
+    def membership(self) -> object:
+        return ("member", self.generation)
+
+    def poll(self, count: int, timeout_s: float) -> list[Fetched]:
+        high = self.log.watermarks(0).high
+        if self.position is None or self.position >= high:
+            return []
+        records = [record for batch in self.log.read(0, self.position, high) for record in batch.records]
+        self.position = high
+        return [Fetched(0, records, high, 0)]
+
+    def read(self, positions: Mapping[int, int]) -> None:
+        self.position = positions[0]
+
+    def hints(self, partitions: Sequence[int]) -> dict[int, int]:
+        return dict.fromkeys(partitions, 0)
+
+    def end(self, partition: int) -> int:
+        return self.log.watermarks(partition).high
+
+    def close(self) -> None:
+        self.position = None
+
+
+class Broker:
+    """Takes a transaction if its member is of the group's newest generation: the partitions are not its business."""
+
+    def __init__(self) -> None:
+        self.group: Group
+        self.kept = MemoryCheckpoints(1)
+        self.refused = 0
+        self.begun, self.may_end = Event(), Event()
+        self.may_end.set()
+
+    def commit(self, saves: Sequence[Save], membership: object) -> Positions:
+        self.begun.set()
+        assert self.may_end.wait(60)
+        if membership != self.group.membership():
+            self.refused += 1
+            raise CommitFailed("an old generation", decided=True)
+        return write_saves(self.kept, saves)
+
+    def settle(self) -> None:
+        """Nothing is ever open."""
+
+
+class Bench:
+    """A loop with its group, its broker and a log with one process."""
+
+    def __init__(self) -> None:
+        self.log, self.broker, self.view = MemoryLog(partitions=1), Broker(), MemoryView(1)
+        self.owner = Owner(self.log.append, 1, "case-17")
+        self.owner.claim()
+        self.loop = ProjectorLoop(Settings(), lambda pool: self.source)
+        self.group: Group = self.loop._group  # type: ignore[assignment]
+        self.group.log, self.broker.group = self.log, self.group
+        self.loop.is_forcing = True
+
+    @property
+    def source(self) -> ProjectionSource:
+        return ProjectionSource(
+            log=self.log,
+            topic_id=self.log.topic_id,
+            view=self.view,
+            checkpoints=self.broker.kept,
+            writer=self.broker,
+            writes=Inline(),
+            on_poison=lambda record, error: None,
+        )
+
+    def idle(self) -> None:
+        """A turn after a second in which nothing came."""
+        for progress in self.loop._progress.values():
+            progress.looked_at_s = progress.applied_at_s = 0.0
+        self.loop.turn()
+
+    def turns(self) -> None:
+        """As many as it takes to prepare, project and save; each transaction ends within its turn."""
+        for _ in range(8):
+            self.turns_beside(1)
+            if self.loop.assignment is not None:
+                wait([self.loop._transactions.submit(int)])  # the one before it has ended
+
+    def turns_beside(self, count: int = 8) -> None:
+        """Turns that wait for no transaction."""
+        for _ in range(count):
+            self.loop._save_at_s = 0.0
+            for progress in self.loop._progress.values():
+                progress.retry_at_s = 0.0
+            self.loop.turn()
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    monkeypatch.setattr("seekpoint.consumers.projector.projector_loop.KafkaGroup", Group)
+    return Bench()
+
+
+def test_what_was_read_under_an_older_membership_is_not_saved_under_a_newer(bench: Bench) -> None:
+    """P5: the broker looks at member and generation only; a new one says nothing of who has the partition now."""
+    bench.group.assign()
+    bench.turns()
+    assert (bench.broker.kept.end(0), bench.broker.refused) == (2, 0)
+    bench.owner.update("n", "1")
+    bench.group.generation += 1
+    bench.turns()
+    assert bench.broker.kept.end(0) == 2
+    assert bench.broker.refused > 0
+    bench.group.on_revoked(False)
+    bench.group.assign()
+    bench.turns()
+    assert bench.broker.kept.end(0) == 4
+    bench.loop.close()
+
+
+def test_a_view_that_is_flushed_while_nothing_arrives_is_made_anew(bench: Bench) -> None:
+    """Nobody writes, so no write is refused: it is looked at. One that is down is no reason to begin anew."""
+    bench.group.assign()
+    bench.turns()
+    projection = bench.loop.projections[0]
+    bench.view.down()
+    bench.idle()
+    assert projection.is_ready
+    bench.view.up()
+    bench.view.flush()
+    bench.idle()
+    bench.turns()
+    assert bench.view.see(0, b"case-17").state is not None
+    bench.loop.close()
+
+
+def test_nothing_is_under_way_once_partitions_are_revoked(bench: Bench) -> None:
+    """What is due is saved before; of what is lost already, nothing is."""
+    bench.group.assign()
+    bench.turns()
+    for is_lost in (False, True):
+        before = bench.broker.kept.end(0)
+        bench.owner.update("n", "1")
+        bench.loop.is_forcing = False
+        bench.turns()
+        bench.loop.is_forcing = True
+        bench.group.on_revoked(is_lost)
+        assert bench.broker.kept.end(0) == (before if is_lost else before + 2)
+        assert bench.loop.projections == {}
+        bench.group.assign()
+        bench.turns()
+    bench.loop.close()
+
+
+def a_slow_transaction(bench: Bench) -> None:
+    """It is begun, and does not end before the broker is told."""
+    bench.group.assign()
+    bench.turns()
+    bench.owner.update("n", "1")
+    bench.broker.begun.clear()
+    bench.broker.may_end.clear()
+    bench.loop.turn()
+    assert bench.broker.begun.wait(60)
+
+
+def test_projecting_goes_on_beside_a_transaction(bench: Bench) -> None:
+    """What is folded meanwhile is in the view at once, and stays dirty when the transaction has ended."""
+    a_slow_transaction(bench)
+    bench.loop.is_forcing = False
+    before = bench.broker.kept.end(0)
+    bench.owner.update("n", "2")
+    bench.turns_beside()
+    state = bench.view.see(0, b"case-17").state
+    assert state is not None
+    assert state.context == {"n": 2}
+    assert bench.broker.kept.end(0) == before
+    bench.broker.may_end.set()
+    bench.turns()
+    assert bench.broker.kept.end(0) == before + 2
+    assert bench.loop.projections[0].dirty.keys() == {b"case-17"}
+    bench.loop.close()
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_transaction_ends_before_the_partitions_are_given_up(bench: Bench, is_lost: bool) -> None:
+    """The callback waits for it, however long: it never outlives the assignment it was begun under."""
+    a_slow_transaction(bench)
+    before = bench.broker.kept.end(0)
+    Timer(0.05, bench.broker.may_end.set).start()
+    bench.group.on_revoked(is_lost)
+    assert bench.broker.kept.end(0) == before + 2
+    assert bench.loop.projections == {}
+    bench.loop.close()
+
+
+def test_nothing_is_prepared_beside_a_transaction(bench: Bench) -> None:
+    """P1: what is saved would be read without the checkpoints that are on their way."""
+    a_slow_transaction(bench)
+    projection = bench.loop.projections[0]
+    projection.reload(anew=True)
+    bench.turns_beside()
+    assert not projection.is_ready
+    bench.broker.may_end.set()
+    bench.turns()
+    assert projection.is_ready
+    assert projection.floor == bench.log.watermarks(0).high
+    bench.loop.close()
+
+
+def test_a_call_of_the_view_has_a_thousand_entries_at_most(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many arrive at once: a call holds up everybody else's."""
+    spans: list[tuple[int, int]] = []
+    write = bench.view.write
+
+    def watched(partition: int, token: str, position: int, applied: int, *rest: Any) -> bool:
+        spans.append((position, applied + 1))
+        return write(partition, token, position, applied, *rest)
+
+    monkeypatch.setattr(bench.view, "write", watched)
+    for number in range(2_500):
+        bench.owner.update("n", str(number))
+    bench.group.assign()
+    bench.turns()
+    assert spans == [(0, 1_000), (1_000, 2_000), (2_000, 2_501)]
+    bench.loop.close()
+
+
+def test_what_is_trimmed_while_it_is_read_stops_no_partition(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether entries are missing is for the newest floor to say; it stands for what was trimmed."""
+    bench.group.assign()
+    bench.turns()
+
+    def project(*_: object) -> bool:
+        monkeypatch.undo()
+        raise JournalGap("trimmed", low=1, high=2)
+
+    monkeypatch.setattr(bench.loop.projections[0], "project", project)
+    bench.owner.update("n", "1")
+    bench.turns()
+    assert bench.loop.stopped == {}
+    meta = bench.view.meta(0)
+    assert meta is not None
+    assert meta.applied == 1
+    bench.loop.close()
+
+
+def test_a_few_records_wait_for_more_and_nothing_else_does(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One at a time they cost twenty times as much each. Not where there are many, nor where anybody waits."""
+    waited: list[float] = []
+    monkeypatch.setattr("seekpoint.consumers.projector.projector_loop.time.sleep", waited.append)
+    bench.group.assign()
+    bench.turns()
+    bench.loop.is_forcing = False
+    bench.loop.turn()
+    waited.clear()
+    bench.owner.update("n", "1")
+    bench.loop.turn()  # it comes at once
+    assert waited == []
+    bench.owner.update("n", "2")
+    bench.loop.turn()
+    assert waited == [0.01]
+    bench.loop.turn()
+    bench.loop.turn()  # nothing came before this one
+    assert len(waited) == 2
+    for number in range(60):
+        bench.owner.update("n", str(number))
+    bench.loop.turn()
+    bench.loop.turn()
+    assert len(waited) == 2, "there were many"
+    bench.owner.update("n", "3")
+    bench.loop.turn()
+    bench.loop.is_forcing = True
+    bench.loop.turn()
+    assert len(waited) == 2, "somebody waits"
+    bench.loop.close()
+
+
+def test_a_partition_stops_at_a_process_of_which_nothing_whole_is_left(bench: Bench) -> None:
+    """Row and checkpoint are damaged, its head is not, and the log is trimmed: it is not read over and over."""
+    bench.group.assign()
+    bench.turns()
+    bench.group.on_revoked(False)
+    kept, key = bench.broker.kept, b"case-17"
+    at, value = next((at, value) for at, name, value in kept.records(0, 0, kept.end(0)) if name == key)
+    assert value is not None
+    kept.corrupt(0, at, value.replace(b"running", b"stopped").replace(b"created", b"stopped"))
+    bench.log.trim(0, bench.log.watermarks(0).high)
+    bench.view.damage(0, key)
+    bench.owner.update("n", "1")
+    bench.loop._caches.clear()
+    bench.loop.is_forcing = False
+    bench.group.assign()
+    bench.turns()
+    assert isinstance(bench.loop.stopped.get(0), JournalGap)
+    bench.loop.close()

@@ -1,0 +1,224 @@
+"""P8: what a projection folds on and saves rests on checkpoints and the log, whatever somebody puts into the view."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from owners import Owner
+from projection_bench import TOPIC, Bench
+from seekpoint.consumers.checkpoints.cadence import Cadence
+from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Checkpoint
+from seekpoint.consumers.projector.state_cache import StateCache
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.errors import JournalGap
+from seekpoint.schemas.folds import UserFold, only
+from seekpoint.schemas.state.state import State
+
+KEY = b"case-17"
+
+
+def forged(state: State | None, **values: str) -> State:
+    """The same state with other values."""
+    assert state is not None
+    draft = state.thaw()
+    draft.values_json = {**draft.values_json, **values}
+    return draft.freeze()
+
+
+def saved(bench: Bench, key: bytes = KEY) -> State:
+    """The newest checkpoint's state."""
+    records = bench.kept.records(0, 0, bench.kept.end(0))
+    values = [value for _, name, value in records if name == key and value is not None]
+    return Checkpoint.from_bytes(values[-1]).verified(key.decode(), TOPIC)
+
+
+def viewed(bench: Bench, key: bytes = KEY) -> State:
+    """What the view has, which is whole."""
+    seen = bench.view.see(0, key)
+    assert seen.state is not None
+    return seen.state
+
+
+@pytest.fixture
+def kept(bench: Bench) -> Bench:
+    """Two processes that are in the view and in checkpoints; one projector has gone."""
+    other = Owner(bench.log.append, 1, "case-18")
+    other.claim()
+    other.update("n", "8")
+    projection = bench.projection()
+    assert bench.project(projection)
+    assert bench.save(projection) == 2
+    return bench
+
+
+def test_a_value_that_somebody_changed_is_neither_folded_on_nor_saved(kept: Bench) -> None:
+    """HSET of one value, with a hash that fits: the next projector makes the state anew and says so."""
+    kept.view.forge(0, KEY, forged(viewed(kept), n="1000000"))
+    kept.owner.update("m", "1")
+    projection = kept.projection()
+    assert kept.project(projection)
+    assert viewed(kept).context == {"n": 2, "m": 1}
+    kept.save(projection)
+    assert saved(kept).context == {"n": 2, "m": 1}
+    assert kept.damages == [KEY]
+
+
+def test_what_is_in_no_checkpoint_yet_is_the_logs_to_say(bench: Bench) -> None:
+    """A projector dies with unsaved entries, and the view is changed before the next one begins."""
+    assert bench.project(bench.projection())
+    bench.view.forge(0, KEY, forged(viewed(bench), n="1000000"))
+    projection = bench.projection()
+    assert bench.save(projection) == 1
+    assert saved(bench).context == {"n": 2}
+    assert viewed(bench).context == {"n": 2}
+    assert bench.damages == [KEY]
+
+
+def test_an_offset_that_somebody_lowered_does_not_hide_what_is_unsaved(bench: Bench) -> None:
+    """The floor never passes an entry that is in no checkpoint, though the view denies the process."""
+    assert bench.project(bench.projection())
+    bench.view.forge(0, KEY, None)
+    projection = bench.projection()
+    assert bench.save(projection) == 1
+    assert bench.floor == projection.position
+    assert saved(bench) == viewed(bench)
+
+
+def test_a_damaged_row_is_made_anew_and_its_neighbour_left_alone(kept: Bench) -> None:
+    """No view is given up for it, and no partition stops."""
+    token = kept.view.meta(0)
+    kept.view.damage(0, KEY)
+    kept.owner.update("m", "1")
+    assert kept.project(kept.projection())
+    assert viewed(kept).context == {"n": 2, "m": 1}
+    assert kept.damages == [KEY]
+    meta = kept.view.meta(0)
+    assert token is not None
+    assert meta is not None
+    assert meta.token == token.token
+
+
+def test_a_process_that_was_removed_does_not_begin_anew(kept: Bench) -> None:
+    """Its next entry is no forgery, and a claim that expects no owner is lost as in the log."""
+    kept.view.forge(0, KEY, None)
+    kept.owner.update("m", "1")
+    kept.owner.external(b.Claim(0, "node-b", "boot"))
+    projection = kept.projection()
+    assert kept.project(projection)
+    assert kept.poison == []
+    kept.save(projection)
+    assert (saved(kept).context, saved(kept).epoch) == ({"n": 2, "m": 1}, 1)
+
+
+def test_a_process_that_somebody_made_up_is_none(kept: Bench) -> None:
+    """A row under a name that the log does not know: its first entry finds an empty state."""
+    kept.view.forge(0, b"case-19", forged(viewed(kept), n="9"))
+    third = Owner(kept.log.append, 1, "case-19")
+    third.claim()
+    third.update("mine", "1")
+    assert kept.project(kept.projection())
+    assert viewed(kept, b"case-19").context == {"mine": 1}
+
+
+def test_a_state_that_left_the_cache_is_compared_when_it_comes_back(bench: Bench) -> None:
+    """It is in no checkpoint: its digest is remembered."""
+    projection = bench.projection()
+    projection.cache = StateCache(states_max=1)
+    assert projection._states is not None
+    projection._states._cache = projection.cache
+    projection.cache.begin(projection._token, projection.position)
+    other = Owner(bench.log.append, 1, "case-18")
+    other.claim()
+    assert bench.project(projection)
+    other.update("n", "1")
+    assert bench.project(projection)
+    assert KEY not in projection.cache
+    bench.view.forge(0, KEY, forged(viewed(bench), n="1000000"))
+    bench.owner.update("m", "1")
+    assert bench.project(projection)
+    assert viewed(bench).context == {"n": 2, "m": 1}
+    assert bench.damages == [KEY]
+
+
+def test_a_checkpoint_that_is_damaged_is_written_anew_from_the_log(kept: Bench) -> None:
+    """The whole log is there: the view is not needed."""
+    position = next(at for at, key, _ in kept.kept.records(0, 0, kept.kept.end(0)) if key == KEY)
+    kept.kept.corrupt(0, position, b"junk")
+    kept.view.forge(0, KEY, forged(viewed(kept), n="1000000"))
+    projection = kept.projection()
+    kept.save(projection, force=False)
+    assert saved(kept).context == {"n": 2}
+
+
+def test_a_state_that_nothing_proves_is_never_saved(kept: Bench) -> None:
+    """Checkpoint damaged, log trimmed: the view goes on, the floor stays, the neighbour is saved."""
+    floor = kept.floor
+    assert floor is not None
+    kept.log.trim(0, floor)
+    position = next(at for at, key, _ in kept.kept.records(0, 0, kept.kept.end(0)) if key == KEY)
+    kept.kept.corrupt(0, position, b"junk")
+    kept.owner.update("m", "1")
+    Owner(kept.log.append, 1, "case-20").claim()
+    projection = kept.projection(cadence=Cadence(bytes_min=1, age_max_s=0.0))
+    assert kept.project(projection)
+    assert viewed(kept).context == {"n": 2, "m": 1}
+    for force in (False, True):
+        kept.save(projection, force=force)
+    assert kept.floor == floor
+    records = kept.kept.records(0, position + 1, kept.kept.end(0))
+    assert {key for _, key, _ in records} - {b"case-18", FLOOR_KEY} == {b"case-20"}
+
+
+@pytest.mark.parametrize("has_more", [False, True])
+def test_a_state_that_nothing_proves_is_not_saved_by_the_next_assignment_either(kept: Bench, has_more: bool) -> None:
+    """A projection that is prepared again goes on with what the former one remembered: all in it is proven."""
+    assert kept.floor is not None
+    kept.log.trim(0, kept.floor)
+    position = next(at for at, key, _ in kept.kept.records(0, 0, kept.kept.end(0)) if key == KEY)
+    kept.kept.corrupt(0, position, b"junk")
+    kept.view.forge(0, KEY, forged(viewed(kept), n="1000000"))
+    kept.owner.update("m", "1")
+    first = kept.projection()
+    assert kept.project(first)
+    second = kept.projection(cache=first.cache)
+    if has_more:
+        kept.owner.update("m", "2")
+        assert kept.project(second)
+    kept.save(second)
+    assert KEY not in {key for _, key, _ in kept.kept.records(0, position + 1, kept.kept.end(0))}
+
+
+def test_a_process_of_which_nothing_whole_is_left_stops_its_partition(kept: Bench) -> None:
+    """Checkpoint and row damaged, log trimmed: a person has to look."""
+    assert kept.floor is not None
+    kept.log.trim(0, kept.floor)
+    position = next(at for at, key, _ in kept.kept.records(0, 0, kept.kept.end(0)) if key == KEY)
+    kept.kept.corrupt(0, position, b"junk")
+    kept.view.damage(0, KEY)
+    kept.owner.update("m", "1")
+    with pytest.raises(JournalGap, match="checkpoint and view are damaged"):
+        kept.project(kept.projection())
+
+
+def _count(value: int, kind: str, payload: Any) -> int:
+    return value + 1
+
+
+def test_a_folds_result_that_somebody_changed_is_not_saved(bench: Bench) -> None:
+    """It is in no hash of a state, but in the digest of a checkpoint; and it is no damage of the process."""
+    with only(UserFold("count", 1, "0", _count)):
+        bench.owner.own(b.Custom("note", "1"))
+        projection = bench.projection()
+        assert bench.project(projection)
+        bench.save(projection)
+        draft = viewed(bench).thaw()
+        draft.folds = {name: one._replace(value_json="999") for name, one in draft.folds.items()}
+        bench.view.forge(0, KEY, draft.freeze())
+        bench.owner.own(b.Custom("note", "1"))
+        projection = bench.projection()
+        assert bench.project(projection)
+        bench.save(projection)
+        assert saved(bench).folded("count") == 2
+        assert bench.damages == []

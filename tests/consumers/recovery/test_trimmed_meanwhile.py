@@ -1,0 +1,155 @@
+"""A log that is trimmed while somebody reads it: what was found before does not say that anything is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+
+import pytest
+
+from kept_process import Kept, begin
+from seekpoint.consumers import Tier
+from seekpoint.consumers.recovery.absence_proof import prove
+from seekpoint.consumers.recovery.process_history import history
+from seekpoint.consumers.recovery.verification import verify, verify_all
+from seekpoint.schemas.errors import JournalGap
+from seekpoint.schemas.log.log_ports import Batch
+
+
+def trimming(kept: Kept, monkeypatch: pytest.MonkeyPatch, reads: int = 1) -> Callable[[], bool]:
+    """At the so manieth read of the log a newer floor is published, and the log trimmed to it; whether it was."""
+    read, left = kept.log.read, iter(range(reads - 1, -1, -1))
+    done = False
+
+    def trimmed(partition: int, start: int, stop: int, keys: Collection[bytes] | None = None) -> Iterator[Batch]:
+        nonlocal done
+        if not next(left):
+            monkeypatch.undo()
+            high = kept.log.watermarks(partition).high
+            kept.save()
+            kept.owner.update("k", "5")
+            kept.log.trim(partition, high)
+            done = True
+        return read(partition, start, stop, keys)
+
+    monkeypatch.setattr(kept.log, "read", trimmed)
+    return lambda: done
+
+
+@pytest.mark.parametrize("tier", [None, Tier.CHECKPOINT])
+@pytest.mark.parametrize("is_bulk", [False, True])
+def test_a_log_that_is_trimmed_meanwhile_is_no_gap(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch, tier: Tier | None, is_bulk: bool
+) -> None:
+    """A recovery took its floor; a newer one is published, and the log trimmed to it, before the tail was read."""
+    begin(kept)
+    kept.save()
+    kept.owner.update("k", "4")
+    trimming(kept, monkeypatch)
+    if is_bulk:
+        found = kept.recoverer.recover_partition(kept.partition, ["case-17"], tier=tier)["case-17"]
+    else:
+        found = kept.recoverer.recover("case-17", tier=tier)
+    assert found.state.context == {"k": 5}
+    assert (found.report.tier, found.report.seek_point) == (Tier.CHECKPOINT, 5)
+
+
+def test_a_proof_of_absence_is_made_from_the_newer_floor(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It took its floor, and the log was trimmed before it read from there."""
+    begin(kept)
+    kept.save()
+    kept.owner.update("k", "4")
+    stop = kept.log.watermarks(kept.partition).high
+    trimming(kept, monkeypatch)
+    proof = prove(kept.recoverer, kept.partition, stop)
+    assert proof is not None
+    assert (proof.tier, proof.start, proof.log_start) == (Tier.CHECKPOINT, stop, stop)
+    assert proof.is_saved(b"case-17")
+    assert not proof.is_saved(b"nobody")
+
+
+def test_a_proof_of_absence_where_no_newer_floor_stands_for_what_is_gone_is_none(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody trimmed a log that has no floor: nothing is proven, and nobody waits for one."""
+    begin(kept)
+    read = kept.log.read
+
+    def trimmed(partition: int, start: int, stop: int, keys: Collection[bytes] | None = None) -> Iterator[Batch]:
+        kept.log.trim(partition, 2)
+        return read(partition, start, stop, keys)
+
+    monkeypatch.setattr(kept.log, "read", trimmed)
+    assert prove(kept.recoverer, kept.partition, 4) is None
+
+
+def test_a_gap_that_no_trim_made_is_one(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever read it again for ever would never say that the log lost entries."""
+    begin(kept)
+
+    def gone(partition: int, start: int, stop: int, keys: Collection[bytes] | None = None) -> Iterator[Batch]:
+        raise JournalGap("history is gone", low=0, high=4)
+
+    monkeypatch.setattr(kept.log, "read", gone)
+    with pytest.raises(JournalGap):
+        prove(kept.recoverer, kept.partition, 4)
+
+
+@pytest.mark.parametrize("reads", [1, 2, 3])
+def test_what_a_trim_takes_from_a_verification_is_told(kept: Kept, monkeypatch: pytest.MonkeyPatch, reads: int) -> None:
+    """The log is trimmed before the scan, between scan and audit, or after both: the ways that are left agree."""
+    begin(kept)
+    kept.save()
+    kept.owner.update("k", "4")
+    done = trimming(kept, monkeypatch, reads)
+    found = verify(kept.recoverer, "case-17")
+    assert done()
+    gone = {1: {"scan", "audit"}, 2: {"audit"}, 3: set[str]()}[reads]
+    assert found.hashes.keys() & {"scan", "audit"} == {"scan", "audit"} - gone
+    assert found.agrees
+    assert {way: found.missing[way] for way in gone} == dict.fromkeys(gone, "the log was trimmed: it begins at 5")
+
+
+@pytest.mark.parametrize("reads", [1, 2])
+def test_a_verification_of_all_goes_on_where_the_log_is_trimmed(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch, reads: int
+) -> None:
+    """Before the one read of the partition each is found by its checkpoint; after it nothing is missing but that."""
+    begin(kept)
+    kept.save()
+    kept.owner.update("k", "4")
+    done = trimming(kept, monkeypatch, reads)
+    [found] = [one for one in verify_all(kept.recoverer) if one.process_id == "case-17"]
+    assert done()
+    assert found.agrees
+    assert ("scan" in found.hashes) is (reads == 2)
+
+
+def test_the_entries_of_a_log_that_is_trimmed_meanwhile_are_those_that_are_left(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if it had been trimmed before."""
+    begin(kept)
+    trimming(kept, monkeypatch)
+    [[logged]] = list(history(kept.recoverer, "case-17"))
+    assert (logged.offset, logged.entry.seq) == (4, 4)
+
+
+def test_entries_that_were_asked_for_and_are_trimmed_meanwhile_are_a_gap(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if the log had been trimmed before."""
+    begin(kept)
+    trimming(kept, monkeypatch)
+    with pytest.raises(JournalGap, match="entries that were asked for"):
+        list(history(kept.recoverer, "case-17", from_seq=2))
+
+
+def test_who_follows_too_slowly_is_told_of_the_gap(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some entries were given already: those that come next are gone, and must not be passed over."""
+    begin(kept)
+    entries = history(kept.recoverer, "case-17", follow=True)
+    assert (len(next(entries)), next(entries)) == (4, [])
+    kept.owner.update("k", "4")
+    trimming(kept, monkeypatch)
+    with pytest.raises(JournalGap):
+        next(entries)

@@ -1,0 +1,304 @@
+"""From a request to its answer and back, without Kafka."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import orjson
+import pytest
+
+from owners import Owner
+from seekpoint.consumers.projector.progress_health import ProgressHealth
+from seekpoint.consumers.recovery.recovery import Recovery
+from seekpoint.consumers.recovery_service import recovery_service
+from seekpoint.consumers.recovery_service.answering import Answering, is_now, open_answer, point_of
+from seekpoint.consumers.recovery_service.exchange import MemoryExchange
+from seekpoint.consumers.recovery_service.open_requests import OpenRequests, RequestAudit
+from seekpoint.consumers.recovery_service.recovery_service import RecoveryService
+from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
+from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.errors import (
+    JournalGap,
+    JournalUnavailable,
+    RequestTimeout,
+    SeekpointError,
+    UndecodableRecord,
+    UnknownPoint,
+    UnknownProcess,
+)
+from seekpoint.schemas.log.log_ports import Record
+from seekpoint.schemas.log.memory_log import MemoryLog
+from seekpoint.schemas.log.recovery_requests import RecoveryAnswer, RecoveryRequest, encode_answer, encode_request
+
+NOW = 1_000_000
+ID = bytes(range(16))
+
+
+def request(process_id: str = "case-17", **fields: Any) -> RecoveryRequest:
+    return RecoveryRequest(**{"id": ID, "process_id": process_id, "deadline": NOW + 1, "ts": NOW, **fields})
+
+
+def answering(log: MemoryLog, limits: Limits = DEFAULT_LIMITS, **how: Any) -> Answering:
+    return Answering(Recovery.in_memory(log), limits, "node-1", clock=lambda: NOW, **how)
+
+
+@pytest.fixture
+def worked(owner: Owner) -> Owner:
+    owner.claim("node-a")
+    owner.update("a", "1")
+    owner.update("a", "2")
+    return owner
+
+
+async def test_an_answer_is_the_state_and_its_report(log: MemoryLog, worked: Owner) -> None:
+    """The same as a recovery of one's own."""
+    answer = await answering(log).answer(request())
+    found, own = open_answer(answer), await Recovery.in_memory(log).recover("case-17")
+    assert (answer.id, found.answered_by) == (ID, "node-1")
+    assert found.state == own.state
+    assert found.hash == own.state.hash
+    assert (found.report["tier"], found.report["entries_applied"]) == ("scan", 2)
+
+
+async def test_a_point_in_the_past_is_asked_for(log: MemoryLog, worked: Owner) -> None:
+    """By seq, by offset, by time."""
+    by_seq = open_answer(await answering(log).answer(request(at_seq=1)))
+    by_offset = open_answer(await answering(log).answer(request(at_offset=1)))
+    assert by_seq.state is not None
+    assert by_seq.state.context == {"a": 1}
+    assert by_offset.hash == by_seq.hash
+    with pytest.raises(UnknownPoint):
+        open_answer(await answering(log).answer(request(at_time=1)))
+
+
+async def test_an_error_is_raised_as_it_was_there(log: MemoryLog) -> None:
+    """Its class, message, hint and facts; and who met it."""
+    with pytest.raises(UnknownProcess) as caught:
+        open_answer(await answering(log).answer(request("nobody")))
+    assert (caught.value.process_id, caught.value.answered_by) == ("nobody", "node-1")
+    assert caught.value.hint == UnknownProcess.hint
+
+
+async def test_facts_of_an_error_come_along(log: MemoryLog, worked: Owner) -> None:
+    """As far as JSON carries them."""
+    log.trim(worked.partition, 1)
+    with pytest.raises(JournalGap) as caught:
+        open_answer(await answering(log).answer(request()))
+    assert caught.value.low == 1
+
+
+async def test_a_request_that_is_too_late_costs_nothing(log: MemoryLog, worked: Owner) -> None:
+    """Nobody waits: it is answered without a recovery."""
+    late = await answering(log).answer(request("nobody", deadline=NOW))
+    assert late.error == "RequestTimeout"
+    with pytest.raises(RequestTimeout):
+        open_answer(late)
+
+
+async def test_whatever_goes_wrong_is_an_answer(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request never stops the worker."""
+    made = answering(log)
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError("what")
+
+    monkeypatch.setattr(made._recovery, "recover", broken)
+    with pytest.raises(SeekpointError, match="unexpected ZeroDivisionError: what"):
+        open_answer(await made.answer(request()))
+
+
+async def test_a_state_that_does_not_fit_is_made_ready_elsewhere(log: MemoryLog, worked: Owner) -> None:
+    """Up to the record limit it comes along, one byte beyond it does not."""
+    whole = await answering(log).answer(request())
+    size = len(encode_answer(whole)) + len("case-17")
+    asked = []
+
+    async def make_ready(process_id: str, found: Any) -> str:
+        asked.append((process_id, found.state.hash))
+        return "view"
+
+    duration = orjson.loads(whole.report or "")["duration_s"]
+    assert duration > 0
+    room = Limits(record_bytes=size + 40)
+    assert (await answering(log, room, make_ready=make_ready).answer(request())).state is not None
+    tight = Limits(record_bytes=size - 200)
+    found = open_answer(await answering(log, tight, make_ready=make_ready).answer(request()))
+    assert (found.state, found.place, found.hash) == (None, "view", whole.hash)
+    assert asked == [("case-17", whole.hash)]
+    past = open_answer(await answering(log, tight, make_ready=make_ready).answer(request(at_seq=2)))
+    assert (past.state, past.place, past.hash) == (None, None, whole.hash)  # what is kept is kept as of now
+    assert open_answer(await answering(log, tight).answer(request())).place is None
+
+
+async def test_an_answer_that_lies_is_refused(log: MemoryLog, worked: Owner) -> None:
+    """Another state than its hash, neither state nor error, facts that are no object."""
+    answer = await answering(log).answer(request())
+    for lie in (
+        replace(answer, hash="0" * 32),
+        replace(answer, hash=None),
+        replace(answer, report="[]"),
+        RecoveryAnswer(id=ID, process_id="p", error="UnknownProcess", facts="{", ts=0),
+    ):
+        with pytest.raises(UndecodableRecord):
+            open_answer(lie)
+
+
+@pytest.mark.parametrize("name", ["Nonsense", "Any", "__all__", "annotations"])
+def test_an_error_of_a_newer_version_is_one_of_ours(name: str) -> None:
+    """Of the base class, with its name; never something else that the module holds."""
+    with pytest.raises(SeekpointError, match=f"{name}: what"):
+        open_answer(RecoveryAnswer(id=ID, process_id="p", error=name, message="what", ts=0))
+
+
+def test_a_point_is_checked_before_it_is_sent() -> None:
+    """As a recovery of one's own checks it."""
+    assert point_of(at_seq=None, at_offset=None, at_time=datetime(1970, 1, 1, 0, 0, 1, 5, UTC))["at_time"] == 1_000_005
+    assert point_of(at_seq=None, at_offset=None, at_time=1.5)["at_time"] == 1_500_000
+    with pytest.raises(UnknownPoint):
+        point_of(at_seq=0, at_offset=None, at_time=None)
+    assert is_now(request())
+    assert not is_now(request(at_offset=0))
+
+
+# --- the worker, without Faust ----------------------------------------------------------------------------------------
+def message(offset: int) -> Any:
+    return SimpleNamespace(partition=0, offset=offset, timestamp=1.0, key=b"k", value=b"v")
+
+
+async def test_requests_that_faust_passed_over_are_served_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In order, read by ourselves; what was served is not served again."""
+    service = RecoveryService(Settings())
+    exchange, served = MemoryExchange(), []
+    for number in range(5):
+        exchange.send("recover", 0, b"k", b"%d" % number)
+
+    async def serve(record: Record) -> None:
+        served.append(record.offset)
+        service._next[record.partition] = record.offset + 1
+
+    monkeypatch.setattr(service, "_exchange", exchange)
+    monkeypatch.setattr(service, "_serve", serve)
+    monkeypatch.setattr(service, "_committed", lambda _: 1)
+    for offset in (0, 3, 2, 4):
+        await service._take(message(offset))
+    assert served == [1, 2, 3, 4]
+    assert service.figures.passed_over == 2
+    await service.close()
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_health_is_progress() -> None:
+    """Red once something waited for thirty seconds and nothing was done; not to hear of the lag is red too."""
+    clock = Clock()
+    health = ProgressHealth(30.0, clock)
+    for now, lag, well in ((29.0, 5, True), (31.0, 5, False)):
+        clock.now = now
+        health.observe(lag)
+        assert health.is_well is well
+    health.progress()
+    assert health.is_well
+    clock.now = 90.0
+    assert not health.is_well
+    health.observe(0)
+    assert health.is_well
+    assert health.lag == 0
+
+
+def test_open_requests_are_those_without_an_answer() -> None:
+    """Each id once, however often it is asked and answered; late ones are told once."""
+    open_requests = OpenRequests(remembered_max=3)
+    for request_id in (b"a", b"b", b"a"):
+        open_requests.asked(request_id, 10)
+    open_requests.answered(b"a")
+    open_requests.asked(b"a", 10)
+    assert len(open_requests) == 1
+    assert open_requests.expire(10) == []
+    assert open_requests.expire(11) == [b"b"]
+    assert open_requests.expire(12) == []
+    for number in range(9):
+        open_requests.asked(bytes([number]), 10)
+    assert len(open_requests) == 3
+
+
+@pytest.mark.parametrize("failures", [1, 99])
+async def test_a_start_that_kafka_refuses_for_a_moment_is_tried_again(
+    failures: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within ``start_timeout_s``; then it is a typed error, not one of Faust's."""
+    service, starts = RecoveryService(Settings(start_timeout_s=0.03)), []
+
+    class App:
+        async def start(self) -> None:
+            starts.append(self)
+            if len(starts) <= failures:
+                raise RuntimeError("all brokers are fenced")
+
+        async def stop(self) -> None:
+            raise RuntimeError("it never started")
+
+    monkeypatch.setattr(service, "_make_app", lambda _: App())
+    monkeypatch.setattr(recovery_service, "_RETRY_S", 0.01)
+    if failures == 1:
+        await service._join({})
+        assert len(starts) == 2
+    else:
+        with pytest.raises(JournalUnavailable, match="all brokers are fenced"):
+            await service._join({})
+        assert len(starts) > 1
+    await service.close()
+
+
+def test_the_audit_follows_both_topics() -> None:
+    """From where they ended at its first look; junk is passed over."""
+    exchange = MemoryExchange(partitions=2)
+    exchange.send("recover", 0, b"case-17", encode_request(request(id=bytes(16))))
+    audit = RequestAudit(exchange)
+    audit.read()
+    other = bytes(15) + b"x"
+    for value in (b"junk", encode_request(request()), encode_request(request(id=other))):
+        exchange.send("recover", 1, b"case-17", value)
+    exchange.send("recovered", 0, b"case-17", encode_answer(RecoveryAnswer(id=ID, process_id="case-17", ts=0)))
+    exchange.send("recovered", 0, b"case-17", b"")
+    audit.read()
+    assert len(audit.requests) == 1
+    assert audit.requests.expire(NOW + 2) == [other]
+
+
+async def test_a_worker_that_stands_joins_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that stopped silently is started anew; not while a recovery takes long, and not at every look."""
+    service, joined = RecoveryService(Settings(), stall_max_s=10.0), []
+    clock = Clock()
+    service.health = ProgressHealth(10.0, clock)
+
+    async def join(_: Any) -> None:
+        joined.append(clock.now)
+        service._joined_at = time.monotonic()
+
+    async def leave() -> None:
+        """There is no app."""
+
+    monkeypatch.setattr(service, "_config", {}, raising=False)
+    monkeypatch.setattr(service, "_join", join)
+    monkeypatch.setattr(service, "_leave", leave)
+    service._joined_at = -1e9
+    await service._join_again_if_it_stands()
+    assert not joined
+    clock.now = 11.0
+    service._serving = True
+    await service._join_again_if_it_stands()
+    assert not joined
+    service._serving = False
+    await service._join_again_if_it_stands()
+    await service._join_again_if_it_stands()
+    assert joined == [11.0]
+    await service.close()

@@ -1,0 +1,133 @@
+"""Usage as the common model APIs tell it, and what it costs by the user's own table."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from decimal import Decimal
+from types import SimpleNamespace
+
+import pytest
+
+import seekpoint.producers as door
+from seekpoint.producers.durable.decisions.prices import Price, Prices
+from seekpoint.producers.durable.decisions.usage import Usage, model_in, usage_in
+from seekpoint.schemas.errors import InvalidSetting
+
+CHAT = {
+    "model": "gpt-x-2026",
+    "usage": {
+        "prompt_tokens": 100,
+        "completion_tokens": 20,
+        "prompt_tokens_details": {"cached_tokens": 60},
+        "completion_tokens_details": {"reasoning_tokens": 5},
+    },
+}
+ANTHROPIC = {
+    "model": "claude-x",
+    "usage": {"input_tokens": 40, "output_tokens": 20, "cache_read_input_tokens": 60, "cache_creation_input_tokens": 7},
+}
+
+
+def test_cached_tokens_of_a_chat_completion_are_part_of_the_prompt() -> None:
+    """OpenAI counts them inside prompt_tokens; here they are told apart, so that each has its own price."""
+    assert usage_in(CHAT) == Usage(40, 20, 60, None, 5)
+
+
+def test_the_responses_api_is_read_as_well() -> None:
+    """Its names are Anthropic's, its meaning is OpenAI's: the details tell which."""
+    answer = {"usage": {"input_tokens": 10, "output_tokens": 2, "input_tokens_details": {"cached_tokens": 4}}}
+    assert usage_in(answer) == Usage(6, 2, 4)
+
+
+def test_an_anthropic_message_tells_caches_beside_the_input() -> None:
+    """Nothing is subtracted."""
+    assert usage_in(ANTHROPIC) == Usage(40, 20, 60, 7)
+
+
+def test_the_objects_of_the_clients_are_read_like_dicts() -> None:
+    """Attributes count as fields."""
+    answer = SimpleNamespace(model="m", usage=SimpleNamespace(prompt_tokens=3, completion_tokens=4))
+    assert usage_in(answer) == Usage(3, 4)
+    assert model_in(answer) == "m"
+
+
+@pytest.mark.parametrize("answer", [None, "text", {}, {"usage": None}, {"usage": {}}, [], [{"delta": "a"}]])
+def test_what_is_not_told_is_not_zero(answer: object) -> None:
+    """Unknown is None."""
+    usage = usage_in(answer)
+    assert usage is None or usage == Usage()
+    assert usage is None or usage.total_tokens is None
+
+
+def test_a_stream_tells_running_totals() -> None:
+    """The newest count of each kind wins."""
+    events = [
+        {"type": "message_start", "message": {"model": "claude-x", "usage": {"input_tokens": 9, "output_tokens": 1}}},
+        {"type": "content_block_delta"},
+        {"type": "message_delta", "usage": {"output_tokens": 15}},
+    ]
+    assert usage_in(events) == Usage(9, 15)
+    assert model_in(events) == "claude-x"
+
+
+def test_a_usage_comes_back_from_the_journal() -> None:
+    """What was known is known, what was not is not."""
+    assert Usage.from_dict(Usage(1, None, 0).to_dict()) == Usage(1, None, 0)
+    with pytest.raises(ValueError, match="count of tokens"):
+        Usage.from_dict({"input_tokens": -1})
+
+
+def test_every_kind_of_token_has_its_price() -> None:
+    """Exact decimals, a million tokens each."""
+    prices = Prices({"claude-x": {"input": "3", "output": "15", "cached": "0.3", "cache_write": "3.75"}})
+    million = 1_000_000
+    assert prices.cost("claude-x", Usage(million, million, million, million)) == Decimal("22.05")
+    assert prices.cost("claude-x", Usage(1, 0)) == Decimal("0.000003")
+
+
+def test_a_cached_token_without_a_price_costs_what_input_costs() -> None:
+    """Rather too much than too little."""
+    assert Price(Decimal(2), Decimal(4)).cost(Usage(0, 0, 500_000, 500_000)) == Decimal(2)
+
+
+def test_the_longest_pattern_prices_a_model() -> None:
+    """An exact name first."""
+    table = {"a*": {"input": 1, "output": 0}, "a-b*": {"input": 2, "output": 0}, "a-b-c": {"input": 3, "output": 0}}
+    costs = [Prices(table).cost(name, Usage(1_000_000, 0)) for name in ("a-x", "a-b-x", "a-b-c", "b", None)]
+    assert costs == [1, 2, 3, None, None]
+
+
+def test_what_prices_are_made_of_is_at_the_door_and_loads_nothing_else() -> None:
+    """``node.prices`` is public, so its types are; what a node of a fleet never needs stays unloaded."""
+    assert {"Price", "Prices", "Usage"} <= set(door.__all__)
+    assert (door.Price, door.Prices, door.Usage) == (Price, Prices, Usage)
+    later = {"seekpoint.producers.sync", "seekpoint.producers.testing", "seekpoint.schemas.log.memory_log", "faust"}
+    script = f"import sys; from seekpoint.producers import Prices, Usage; print(sorted({later} & sys.modules.keys()))"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
+
+
+def test_an_unknown_usage_has_no_cost() -> None:
+    """None, never 0."""
+    prices = Prices({"*": {"input": 1, "output": 1}})
+    assert prices.cost("m", None) is None
+    assert prices.cost("m", Usage(1)) is None
+
+
+@pytest.mark.parametrize(
+    "price",
+    [
+        {"input": 0.15, "output": "1"},
+        {"input": "-1", "output": "1"},
+        {"input": "much", "output": "1"},
+        {"input": "NaN", "output": "1"},
+        {"input": True, "output": "1"},
+        {"input": "1"},
+        {"input": "1", "output": "1", "ouput": "2"},
+    ],
+)
+def test_what_is_no_price_is_refused(price: dict[str, object]) -> None:
+    """A float is not exact; a misspelt part would cost nothing."""
+    with pytest.raises(InvalidSetting):
+        Prices({"m": price})

@@ -1,0 +1,89 @@
+"""A skim reads of an entry what its owner needs, and nothing that decoding would refuse."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from entry_examples import IDS, any_body, any_entry, own
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.bodies.entry import Entry
+from seekpoint.schemas.config.limits import Limits
+from seekpoint.schemas.wire.codec import Codec, encode
+from wire import decode_or_none
+
+OWNED = st.builds(
+    Entry,
+    id=IDS,
+    process_id=st.just("case-17"),
+    seq=st.integers(0, 1 << 26),
+    epoch=st.integers(0, 63),
+    claim_id=IDS,
+    prev_offset=st.none() | st.integers(0, 1 << 54),
+    ts=st.integers(0, 1 << 54),
+    actor=st.none(),
+    caused_by=st.none(),
+    correlation_id=st.none(),
+    body=any_body(),
+)
+"""Entries in the form that nearly all of an owner have."""
+
+
+def agree(data: bytes, key: bytes) -> bool:
+    """Whether the skim gave something; then it has to be what decoding gives."""
+    owned, entry = Codec().skim(data, key), decode_or_none(data)
+    if owned is not None:
+        assert entry is not None
+        assert owned == (entry.seq, entry.epoch, entry.claim_id, entry.body)
+        assert entry.process_id.encode() == key
+    return owned is not None
+
+
+@given(OWNED)
+@settings(deadline=None)
+def test_a_skim_says_of_an_owners_entry_what_decoding_says(entry: Entry) -> None:
+    """In its usual form it is skimmed, whatever its body; under another key it is not."""
+    assert agree(encode(entry), b"case-17")
+    assert not agree(encode(entry), b"case-18")
+
+
+@given(st.one_of(any_entry(), OWNED), st.data())
+@settings(max_examples=300, deadline=None)
+def test_a_skim_never_takes_what_decoding_refuses(entry: Entry, data: st.DataObject) -> None:
+    """Flipped bits, truncated and trailing bytes: the skim gives nothing, or what decoding gives."""
+    broken = bytearray(encode(entry))
+    for _ in range(data.draw(st.integers(0, 3))):
+        broken[data.draw(st.integers(0, len(broken) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    agree(bytes(broken), entry.process_id.encode())
+    agree(bytes(broken[: data.draw(st.integers(0, len(broken)))]), entry.process_id.encode())
+    agree(bytes(broken) + b"\0", entry.process_id.encode())
+
+
+def test_a_skim_agrees_about_every_flipped_bit() -> None:
+    """A number that became negative, a branch that is none, another's id: whichever bit it is."""
+    entry = own(1, b.MessageSaid("user", "x"))
+    data, key = encode(entry), entry.process_id.encode()
+    assert agree(data, key)
+    for at in range(len(data)):
+        for bit in range(8):
+            broken = bytearray(data)
+            broken[at] ^= 1 << bit
+            agree(bytes(broken), key)
+
+
+@pytest.mark.parametrize("ts", [0, 1, 63, 64, -1, 1 << 20, (1 << 48) - 1, 1 << 48, (1 << 55) - 1, 1 << 55, -(1 << 60)])
+def test_a_time_stamp_may_have_any_number_of_bytes(ts: int) -> None:
+    """Those of our age have eight."""
+    entry = own(1, b.MessageSaid("user", "x"))._replace(ts=ts)
+    assert decode_or_none(encode(entry)) == entry
+
+
+def test_a_skim_knows_the_limits() -> None:
+    """What is larger than a record may be, or nested deeper, is left to decoding, which refuses it."""
+    large = encode(own(1, b.MessageSaid("user", "x" * 2_000)))
+    deep = encode(own(1, b.ContextUpdated("a", "[" * 70 + "]" * 70)))
+    key = own(1, b.MessageSaid()).process_id.encode()
+    assert Codec().skim(large, key) is not None
+    assert Codec(Limits(record_bytes=1_000)).skim(large, key) is None
+    assert Codec().skim(deep, key) is None

@@ -1,0 +1,227 @@
+"""What an owner may say of its calls, rule by rule: what does not fit leaves nothing behind."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from entry_examples import an_id, external, own
+from owned import after, fits, folded
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.state.state import State
+
+STEP = b.StepStarted(key="a:1", position=1, name="a", digest="d")
+EFFECT = b.EffectIntended(key="pay:1", position=2, name="pay", digest="e", semantics="idempotent")
+GATE, CHILD = b.GateOpened(key="g:1", position=1, name="ok"), b.ChildSpawned(key="c:1", position=1, child_id="other")
+
+
+def spent(state: State) -> dict[str, Decimal]:
+    """What the run has used."""
+    assert state.budget is not None
+    return dict(state.budget.spent)
+
+
+# --- beginnings -------------------------------------------------------------------------------------------------------
+def test_a_key_stays_a_call_of_its_kind() -> None:
+    """A step's next attempt is no decision, with the same digest and attempt."""
+    assert not fits(after(STEP), b.DecisionStarted(key="a:1", position=1, digest="d", attempt=2))
+
+
+def test_an_intent_comes_once() -> None:
+    """Who intends again says so by a higher attempt."""
+    state = after(EFFECT, replace(EFFECT, attempt=3))
+    for attempt in (1, 2, 3):
+        assert not fits(state, replace(EFFECT, attempt=attempt))
+    assert fits(state, replace(EFFECT, attempt=7))
+
+
+@pytest.mark.parametrize("body", [replace(STEP, key=""), replace(STEP, position=-1), b.TimerSet(key="", position=1)])
+def test_a_call_has_a_key_and_a_position(body: b.Body) -> None:
+    """There is no other way to find it again."""
+    assert not fits(after(), body)
+
+
+def test_a_step_of_one_entry_fits_where_two_would() -> None:
+    """Its start is looked at as if it had an entry."""
+    whole = b.StepEnded(key="a:1", outcome="succeeded", output="1", position=1, digest="d")
+    assert after(whole).calls["a:1"].output == "1"
+    assert not fits(after(whole), whole)
+    assert not fits(after(), replace(whole, attempt=2))
+    assert not fits(after(), replace(whole, outcome="lost"))
+    assert not fits(after(), replace(whole, estimate='{"apples":1}'))
+
+
+FAILED = b.StepEnded(key="f:1", outcome="failed", error='{"type":"KeyError"}', position=1, digest="d")
+
+
+def test_failed_calls_are_set_aside_all_or_none() -> None:
+    """Steps, decisions and children that failed; each is under way again, and keeps what its next attempt needs."""
+    state = after(STEP, FAILED, CHILD, b.ChildEnded("c:1", "failed", error="{}"))
+    aside = after(b.CallsSetAside('["f:1","c:1"]'), start=state)
+    assert [aside.calls[key].status for key in ("f:1", "c:1")] == ["started", "started"]
+    assert aside.calls["c:1"].facts["child_id"] == "other"
+    again = after(replace(FAILED, attempt=2, outcome="succeeded", error=None), start=aside)
+    assert again.calls["f:1"].status == "succeeded"
+    assert fits(aside, b.ChildEnded("c:1", "succeeded", "1"))
+    for keys in ("[]", "{}", "no", "[1]", '["f:1","f:1"]', '["f:1","a:1"]', '["f:1","none"]'):
+        assert not fits(state, b.CallsSetAside(keys))
+
+
+def test_an_effect_is_not_set_aside() -> None:
+    """What may be done about it is decided by what is known of it."""
+    assert not fits(after(EFFECT, b.EffectSettled("pay:1", outcome="failed")), b.CallsSetAside('["pay:1"]'))
+
+
+LIMITS = b.BudgetSet('{"usd":"5"}', '{"tokens":100}')
+_DONE = b.StepEnded(key="a:1", outcome="succeeded", output="1")
+_BEFORE = [(), (LIMITS,), (STEP,), (LIMITS, replace(STEP, estimate='{"usd":"1"}')), (STEP, _DONE)]
+_BEFORE += [(LIMITS, STEP, b.StepEnded("a:1", 1, "retry", retry_at_us=7)), (b.GateOpened(key="a:1", position=1),)]
+
+
+@given(
+    st.sampled_from([after(*bodies) for bodies in _BEFORE]),
+    st.builds(
+        b.StepEnded,
+        key=st.sampled_from(["a:1", "a:1", "1/b:1", ""]),
+        attempt=st.sampled_from([1, 1, 2, 2, 3, 0, -1]),
+        outcome=st.sampled_from(["succeeded", "succeeded", "failed", "retry", "lost"]),
+        output=st.sampled_from(["1", '"é"', "null"]),
+        error=st.sampled_from([None, '{"type":"E"}']),
+        retry_at_us=st.none() | st.integers(0, 9),
+        ended_at_us=st.integers(-1, 9),
+        duration_us=st.integers(-1, 9),
+        usage=st.sampled_from([None, None, '{"tool_calls":1}', '{"tokens":1}', "[]", '{"tokens":"many"}']),
+        position=st.sampled_from([0, 1, 1, 2, -1]),
+        digest=st.sampled_from(["d", "d", "d", "e", None, ""]),
+        estimate=st.sampled_from([None, '{"usd":"2"}', '{"usd":"2"}', '{"apples":1}', "{}", "[]", '{"usd":"-1"}']),
+    ),
+)
+@example(after(LIMITS), replace(_DONE, position=1, digest="d", estimate='{"usd":"2"}'))
+@settings(max_examples=600)
+def test_a_step_of_one_entry_does_what_two_would(state: State, whole: b.StepEnded) -> None:
+    """Whatever it says, and whoever wrote it: both fit and leave the same behind, or neither does."""
+    start, end = whole.began, replace(whole, position=None, digest=None, estimate=None)
+    assert start is not None
+    both = fits(state, start) and fits(after(start, start=state), end)
+    assert fits(state, whole) == both
+    if both:
+        one, two = after(whole, start=state), after(start, end, start=state)
+        assert one.calls[whole.key] == two.calls[whole.key]._replace(seq=one.seq)
+        assert (one.budget, one.content_bytes) == (two.budget, two.content_bytes)
+
+
+# --- waits ------------------------------------------------------------------------------------------------------------
+def test_gates_and_children_end_in_the_ways_there_are() -> None:
+    """And a call is ended by an entry of its own kind."""
+    state = after(GATE, CHILD, STEP)
+    for gate in (b.GateResolved("g:1", "lost"), b.GateResolved("c:1", "approved"), b.GateResolved("a:1", "approved")):
+        assert not fits(state, gate)
+    for child in (b.ChildEnded("c:1", "lost"), b.ChildEnded("g:1", "succeeded"), b.ChildEnded("a:1", "failed")):
+        assert not fits(state, child)
+    assert not fits(state, b.TimerFired("g:1", 9))
+
+
+# --- effects and what is owed for them --------------------------------------------------------------------------------
+def test_an_effect_has_semantics_that_readers_know() -> None:
+    """What may be done with it in doubt depends on them."""
+    assert not fits(after(), replace(EFFECT, semantics="perhaps"))
+
+
+@pytest.mark.parametrize("outcome", ["failed", "unknown", "stuck"])
+def test_only_an_effect_that_succeeded_has_an_output(outcome: str) -> None:
+    """Whatever its entry says."""
+    assert after(EFFECT, b.EffectSettled("pay:1", 1, outcome, "1")).calls["pay:1"].output is None
+    assert not fits(after(EFFECT), b.EffectSettled("pay:1", 1, "lost"))
+
+
+def test_evidence_leaves_the_mailbox_with_the_entry_that_settles() -> None:
+    """It is taken once."""
+    told = folded(external(b.EffectVerdict("pay:1", "succeeded", "1"), 70), start=after(EFFECT))
+    assert told.mailbox
+    settled = b.EffectSettled("pay:1", 1, "succeeded", "1", settled_by="person", external_id=an_id(70))
+    assert not after(settled, start=told).mailbox
+
+
+def test_an_effect_is_owed_for_once_and_until_it_is_settled() -> None:
+    """Nothing else is; what is stuck stays, so that a person sees it."""
+    undo = b.ObligationRegistered("pay:1", "undo")
+    assert not fits(after(STEP), b.ObligationRegistered("a:1", "undo"))
+    assert not fits(after(EFFECT), b.ObligationSettled("pay:1", "done"))
+    state = after(EFFECT, undo)
+    assert not fits(state, undo)
+    assert not fits(state, b.ObligationSettled("pay:1", "perhaps"))
+    stuck = after(b.ObligationSettled("pay:1", "stuck"), start=state)
+    assert [one.status for one in stuck.obligations] == ["stuck"]
+    assert after(b.ObligationSettled("pay:1", "done"), start=stuck).obligations == ()
+
+
+# --- the run ----------------------------------------------------------------------------------------------------------
+def test_one_agent_runs_as_a_process() -> None:
+    """A second start is somebody's mistake."""
+    assert not fits(after(b.AgentStarted("one", "1", "d")), b.AgentStarted("one", "1", "d"))
+
+
+def test_the_first_reason_of_a_cancel_stays() -> None:
+    """Later requests are taken out of the mailbox all the same."""
+    assert after(b.CancelAccepted(None, "first"), b.CancelAccepted(None, "second")).cancelled == "first"
+
+
+def test_a_patch_is_marked_once() -> None:
+    """However often its marker is written."""
+    assert after(b.PatchMarked("p"), b.PatchMarked("p"), b.PatchMarked("q")).patches == ("p", "q")
+
+
+def test_a_write_has_a_place_of_its_own() -> None:
+    """One that does not fit takes neither place nor room."""
+    state = after(b.ContextUpdated("a", "1", "#1"))
+    assert not fits(state, b.ContextUpdated("a", "2", "#1"))
+    assert not fits(state, b.ContextUpdated("a", "2", "#0"))
+    lost = folded(own(state.seq + 1, b.LifecycleChanged("awaiting", call="#2")), start=state)
+    assert lost.degraded is not None
+    assert (lost.content_bytes, set(lost.calls)) == (state.content_bytes, {"#1"})
+
+
+# --- budgets ----------------------------------------------------------------------------------------------------------
+def test_what_a_call_used_is_charged() -> None:
+    """Tokens of all sorts, a cost, the call itself; a new limit forgets nothing of it."""
+    usage = '{"input_tokens":1,"output_tokens":2,"cached_tokens":4,"cache_write_tokens":8}'
+    made = b.DecisionMade("m:1", 1, "succeeded", "1", usage=usage, cost_usd="0.5")
+    state = after(LIMITS, b.DecisionStarted(key="m:1", position=1, digest="d"), made)
+    expected = {"tokens": Decimal(15), "usd": Decimal("0.5"), "model_calls": Decimal(1), "wall_s": Decimal(0)}
+    assert spent(state) == expected
+    assert spent(after(b.BudgetSet('{"usd":"9"}'), start=state)) == expected
+    assert not fits(state, b.BudgetSet('{"usd":"9"}', on_exceed="shrug"))
+
+
+def test_what_is_reserved_is_freed_by_the_last_attempt() -> None:
+    """Or by a refund; one that is tried again keeps it."""
+    start = replace(STEP, estimate='{"usd":"1"}')
+    state = after(LIMITS, start, b.StepEnded("a:1", 1, "retry"))
+    assert state.budget is not None
+    assert set(state.budget.reserved) == {"a:1"}
+    for last in (b.BudgetNoted("refunded", "usd", key="a:1"), replace(STEP, attempt=2, estimate="{}")):
+        freed = after(last, start=state).budget
+        assert freed is not None
+        assert not freed.reserved
+
+
+def test_an_irreversible_effect_is_counted_unless_it_failed() -> None:
+    """What never happened is not there to be counted."""
+    intent = replace(EFFECT, irreversible=True)
+    for outcome, count in (("succeeded", 1), ("failed", 0)):
+        state = after(LIMITS, intent, b.EffectSettled("pay:1", 1, outcome))
+        assert spent(state)["irreversible_effects"] == count
+
+
+def test_a_limit_is_raised_where_it_is_meant() -> None:
+    """For the run, or for the day."""
+    raised = b.BudgetNoted("raised", "tokens", limit="200")
+    for scope, whole, day in (("run", 200, 100), ("day", None, 200)):
+        budget = after(LIMITS, replace(raised, scope=scope)).budget
+        assert budget is not None
+        assert budget.limits.get("tokens") == whole
+        assert budget.day_limits["tokens"] == day

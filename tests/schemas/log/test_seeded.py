@@ -1,0 +1,185 @@
+"""A seed: the first entry of a replayed process carries its state, and those after it fold as if it had lived there."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from histories import Step, steps, write_history
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.bodies.entry import Entry, new_id
+from seekpoint.schemas.config.limits import Limits
+from seekpoint.schemas.errors import NewerFormat, UndecodableRecord
+from seekpoint.schemas.folding.fold import Verdict, advance, fold
+from seekpoint.schemas.log.manifest import FORMAT, MANIFEST_KEY, Manifest, newest_schemas, schema_key
+from seekpoint.schemas.log.memory_log import MemoryLog
+from seekpoint.schemas.state.state import Draft, State, new_state
+from seekpoint.schemas.values.json_values import dump
+from seekpoint.schemas.wire.codec import SCHEMA_FINGERPRINT, Codec, encode, schema_json
+
+
+def seeded(state: State, process_id: str = "case-17") -> Entry:
+    text = state.to_bytes().decode()
+    return Entry(new_id(), process_id, None, 0, None, None, 0, None, None, None, b.Seeded(text))
+
+
+def external(body: b.Body) -> Entry:
+    return Entry(new_id(), "case-17", None, 0, None, None, 0, None, None, None, body)
+
+
+def own(seq: int, claim: Entry, body: b.Body, epoch: int = 1) -> Entry:
+    return Entry(new_id(), "case-17", seq, epoch, claim.id, None, 0, None, None, None, body)
+
+
+def entries_of(history: list[Step], process_id: str) -> list[Entry]:
+    log, codec, found = MemoryLog(1), Codec(), []
+    write_history(history, log.append, 1)
+    for batch in log.read(0, 0, log.watermarks(0).high):
+        for record in batch.records:
+            try:
+                entry = codec.decode(record.value)
+            except UndecodableRecord:
+                continue
+            if entry.process_id == process_id and record.key == process_id.encode():
+                found.append(entry)
+    return found
+
+
+@given(steps(), st.integers(0, 40))
+def test_a_slice_behind_a_seed_folds_as_the_whole_history(history: list[Step], cut: int) -> None:
+    """Wherever it is cut, whatever happens after it: the hashes are equal, offsets are the new log's."""
+    entries = entries_of(history, "case-17")
+    cut = min(cut, len(entries))
+    before = new_state()
+    for offset, entry in enumerate(entries[:cut]):
+        before = fold(before, offset, entry)
+    whole, slice_ = before, fold(new_state(), 100, seeded(before))
+    assert slice_.hash == before.hash
+    assert (slice_.offset, slice_.first_offset) == (100, 100)
+    for offset, entry in enumerate(entries[cut:]):
+        whole, slice_ = fold(whole, 1_000 + offset, entry), fold(slice_, 1_000 + offset, entry)
+        assert slice_.hash == whole.hash
+
+
+def test_a_seed_after_anything_else_is_forged() -> None:
+    """Or anybody could take a process with its history: after a claim, a signal, another seed, even a lost claim."""
+    claim = external(b.Claim(0, "node", "boot"))
+    other = fold(fold(new_state(), 0, claim), 1, own(1, claim, b.ContextUpdated("a", "1")))
+    for first in (claim, external(b.Signal("go", "1")), seeded(other), external(b.Claim(7, "n", "b"))):
+        draft = Draft()
+        advance(draft, 5, first)
+        kept = draft.snapshot()
+        assert advance(draft, 6, seeded(other)) is Verdict.FORGED
+        assert draft.snapshot().hash == kept.hash
+        assert draft.forged_entries == kept.forged_entries + 1
+
+
+def test_a_seed_read_twice_is_skipped() -> None:
+    """By its offset, as any entry."""
+    draft = Draft()
+    assert advance(draft, 5, seeded(new_state())) is Verdict.APPLIED
+    assert advance(draft, 5, seeded(new_state())) is Verdict.SKIPPED
+
+
+@pytest.mark.parametrize("text", ["", "{}", "no JSON", "[1]", '{"fold_version":0}', "\ud800"])
+def test_what_is_no_state_is_forged(text: str) -> None:
+    """And nothing of it stays."""
+    draft = Draft()
+    assert advance(draft, 0, external(b.Seeded(text))) is Verdict.FORGED
+    assert draft.snapshot().hash == new_state().hash
+
+
+def test_a_seed_with_a_text_that_may_not_be_loaded_is_forged() -> None:
+    """Its values are as untrusted as any: depth and form are checked before anybody decodes them."""
+    draft = new_state().thaw()
+    draft.values_json = {"deep": "[" * 100 + "]" * 100}
+    target = Draft()
+    assert advance(target, 0, seeded(draft.freeze())) is Verdict.FORGED
+    assert target.values_json == {}
+
+
+NEWER_FOLD = external(b.Seeded(new_state().to_bytes().decode().replace('"fold_version":1', '"fold_version":99')))
+NEWER_SCHEMA = json.dumps({**json.loads(schema_json()), "format": 2})
+
+
+def test_a_seed_of_a_newer_fold_that_nobody_announced_is_forged() -> None:
+    """Anybody can write a number: it must not stop whoever reads the partition."""
+    codec = Codec(refresh=lambda: {SCHEMA_FINGERPRINT: schema_json(), b"junk....": "no schema"})
+    entry = codec.decode(encode(NEWER_FOLD))
+    draft = Draft()
+    assert advance(draft, 0, entry) is Verdict.FORGED
+    assert draft.snapshot().hash == new_state().hash
+    assert Codec().decode(encode(NEWER_FOLD)) == entry
+
+
+def test_a_seed_of_a_newer_fold_that_a_newer_format_announced_stops_the_reader() -> None:
+    """It is not skipped: what follows would be folded on nothing. The schemas are read again before that is said."""
+    with pytest.raises(NewerFormat):
+        Codec(refresh=lambda: {SCHEMA_FINGERPRINT: NEWER_SCHEMA}).decode(encode(NEWER_FOLD))
+    with pytest.raises(NewerFormat):
+        Codec(schemas={}, refresh=lambda: {b"another.": NEWER_SCHEMA}).decode(encode(NEWER_FOLD))
+
+
+def test_a_seed_of_this_fold_costs_no_look_at_the_schemas() -> None:
+    """They are asked only where a version is unknown."""
+    Codec(refresh=lambda: pytest.fail("asked")).decode(encode(seeded(new_state())))
+
+
+def test_a_raised_manifest_stops_whoever_reads_the_schemas_again() -> None:
+    """Also of a journal whose newer schema has the bytes of this one."""
+    manifest = Manifest(journal="j", format=FORMAT + 1, partitions=1, topic_ids={}, limits=Limits())
+    with pytest.raises(NewerFormat):
+        newest_schemas({MANIFEST_KEY: manifest.to_bytes()})
+    old = replace(manifest, format=FORMAT).to_bytes()
+    assert newest_schemas({MANIFEST_KEY: old, schema_key(SCHEMA_FINGERPRINT): b"{}"}) == {SCHEMA_FINGERPRINT: "{}"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("seq", 2**62), ("epoch", 2**64 - 1), ("epoch", -1), ("shared", [2**63, "1"]), ("forgotten", {"a:1": -1})],
+    ids=lambda each: str(each)[:12],
+)
+def test_a_seed_whose_counts_are_none_is_forged(name: str, value: object) -> None:
+    """They would be counted up beyond what JSON carries, which ends whoever keeps the state."""
+    whole = json.loads(new_state().to_bytes())
+    whole["ownership"][name] = value
+    assert advance(Draft(), 0, external(b.Seeded(json.dumps(whole)))) is Verdict.FORGED
+
+
+@pytest.mark.parametrize("part", ["result", "agent", "obligations", "shared"])
+def test_a_seed_is_looked_at_to_its_last_text(part: str) -> None:
+    """A value that cannot be loaded is refused wherever it stands, not when somebody asks for it."""
+    bad = '{"$nope":"1"}'
+    made = {
+        "result": bad,
+        "agent": ["a", "1", "d", bad],
+        "obligations": [["e:1", "undo", bad, "open"]],
+        "shared": [1, bad],
+    }
+    whole = json.loads(new_state().to_bytes())
+    whole["ownership"][part] = made[part]
+    assert advance(Draft(), 0, external(b.Seeded(json.dumps(whole)))) is Verdict.FORGED
+
+
+def test_a_seed_beyond_the_limits_of_its_journal_is_forged() -> None:
+    """Those of the journal, not of a default: it could not be kept."""
+    state = fold(fold(new_state(), 0, external(b.Claim(0, "n", "b"))), 1, external(b.Signal("x", "[[[1]]]")))
+    assert advance(Draft(), 0, seeded(state), Limits(depth=2)) is Verdict.FORGED
+    assert advance(Draft(), 0, seeded(state), Limits(depth=3)) is Verdict.APPLIED
+    draft = new_state().thaw()
+    draft.values_json = {"large": dump("x" * 1_000)}
+    large = State.from_bytes(draft.freeze().to_bytes())
+    assert advance(Draft(), 0, seeded(large), Limits(state_bytes=999)) is Verdict.FORGED
+
+
+def test_a_seed_is_ownership_and_no_entry_of_the_agent() -> None:
+    """It is not what last happened: that is what the state says."""
+    claim = external(b.Claim(0, "node", "boot"))
+    before = fold(fold(new_state(), 0, claim), 1, own(1, claim, b.Custom("note", "1")))
+    after = fold(new_state(), 9, Codec().decode(encode(seeded(before))))
+    assert after.last_kind == "custom"
+    assert (after.epoch, after.owner, after.seq) == (1, claim.id, 1)

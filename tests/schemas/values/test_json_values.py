@@ -1,0 +1,184 @@
+"""Dynamic values: written exactly, read back as they were, and patched."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Context, Decimal, localcontext
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+
+from any_values import values
+from seekpoint.schemas.errors import LimitExceeded, UndecodableRecord
+from seekpoint.schemas.values.json_values import check, digest, dump, load, merge_patch
+
+
+def same(left: Any, right: Any) -> bool:
+    """Equal, and of equal types all the way down; -0.0 is not 0.0, a fold is not a fold, 1.10 is not 1.1."""
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
+    if isinstance(left, list | tuple):
+        return len(left) == len(right) and all(map(same, left, right))
+    if isinstance(left, set | frozenset):
+        return len(left) == len(right) and all(any(same(a, b) for b in right) for a in left)
+    return left == right if isinstance(left, int) else repr(left) == repr(right)
+
+
+def shuffled(value: Any) -> Any:
+    """The same value with every dict and set built in another order."""
+    if type(value) is dict:
+        return {key: shuffled(value[key]) for key in reversed(list(value))}
+    if type(value) in (list, tuple, set, frozenset):
+        items = [shuffled(item) for item in value]
+        return type(value)(items[::-1] if isinstance(value, set | frozenset) else items)
+    return value
+
+
+class TestExact:
+    @given(values)
+    def test_every_value_comes_back_as_itself(self, value: Any) -> None:
+        """load(dump(v)) is v, of the same types all the way down."""
+        assert same(load(dump(value)), value)
+
+    @given(values)
+    def test_the_text_is_json_that_the_check_accepts(self, value: Any) -> None:
+        """What dump writes, any JSON reader reads and every reader's check lets pass."""
+        text = dump(value)
+        json.loads(text)
+        check(text)
+
+    @given(values)
+    def test_the_text_does_not_depend_on_the_order_of_dicts_and_sets(self, value: Any) -> None:
+        """Equal values have equal texts and equal digests."""
+        assert dump(shuffled(value)) == dump(value)
+        assert digest(shuffled(value)) == digest(value)
+
+    @given(values)
+    def test_loading_and_dumping_again_gives_the_same_text(self, value: Any) -> None:
+        """The text is canonical: it is its own fixed point."""
+        text = dump(value)
+        assert dump(load(text)) == text
+
+    def test_equal_values_of_unequal_types_stay_apart(self) -> None:
+        """1, 1.0, True, "1", Decimal 1, b"1", (1,), [1], {1}: nine texts, nine digests."""
+        apart = [1, 1.0, True, "1", Decimal(1), b"1", (1,), [1], {1}, frozenset({1}), -0.0, 0.0, 0, None, "", [], {}]
+        assert len({dump(value) for value in apart}) == len(apart)
+        assert len({digest(value) for value in apart}) == len(apart)
+
+    @pytest.mark.parametrize(
+        ("value", "text"),
+        [
+            (None, "null"),
+            (True, "true"),
+            ("é\n", '"é\\n"'),
+            (2**53 - 1, "9007199254740991"),
+            (2**53, '{"$int":"9007199254740992"}'),
+            (-(2**53), '{"$int":"-9007199254740992"}'),
+            (1.0, "1.0"),
+            (-0.0, "-0.0"),
+            (Decimal("1.10"), '{"$decimal":"1.10"}'),
+            (b"\x00\xff", '{"$bytes":"AP8="}'),
+            ((1, (2,)), '{"$tuple":[1,{"$tuple":[2]}]}'),
+            ({3, 1, 2}, '{"$set":[1,2,3]}'),
+            (frozenset({"b", "a"}), '{"$frozenset":["a","b"]}'),
+            (datetime(2026, 1, 2, 3, 4, 5, 6), '{"$datetime":"2026-01-02T03:04:05.000006"}'),
+            (datetime(2026, 1, 2, tzinfo=UTC), '{"$datetime":"2026-01-02T00:00:00+00:00"}'),
+            (datetime(2026, 10, 25, 2, 30, fold=1), '{"$datetime":"2026-10-25T02:30:00[fold=1]"}'),
+            (date(2026, 1, 2), '{"$date":"2026-01-02"}'),
+            (time(3, 4), '{"$time":"03:04:00"}'),
+            (timedelta(seconds=-1.5), '{"$timedelta":"-1.500000"}'),
+            (UUID(int=1), '{"$uuid":"00000000-0000-0000-0000-000000000001"}'),
+            ({"b": 1, "a": 2}, '{"a":2,"b":1}'),
+            ({"$int": "1"}, '{"$object":{"$int":"1"}}'),
+            ({"$object": {"$int": "1"}}, '{"$object":{"$object":{"$object":{"$int":"1"}}}}'),
+            ({"$int": "1", "b": 2}, '{"$int":"1","b":2}'),
+        ],
+    )
+    def test_the_text_of_a_value_is_fixed(self, value: Any, text: str) -> None:
+        """These texts are in journals already: they never change."""
+        assert dump(value) == text
+        assert same(load(text), value)
+
+    @pytest.mark.parametrize("value", [10**4095, -(10**4094), Decimal("9" * 4096)], ids=["int", "negative", "decimal"])
+    def test_the_longest_numbers_come_back(self, value: Any) -> None:
+        """Up to 4096 characters."""
+        assert same(load(dump(value)), value)
+
+    @pytest.mark.parametrize(
+        "value", [10**4096, -(10**4095), 1 << 100_000, Decimal("9" * 4097)], ids=["int", "negative", "huge", "decimal"]
+    )
+    def test_longer_numbers_are_refused_before_they_cost_anything(self, value: Any) -> None:
+        """Reading a number costs the square of its length."""
+        with pytest.raises(LimitExceeded, match=r"\$\.n"):
+            dump({"n": value})
+
+    def test_neither_the_decimal_context_nor_the_limit_of_int_texts_changes_a_text(self) -> None:
+        """Both belong to the program; the journal is read by others."""
+        value = [Decimal("1E+9"), 10**4000]
+        text = dump(value)
+        digits = sys.get_int_max_str_digits()
+        sys.set_int_max_str_digits(640)
+        try:
+            with localcontext(Context(prec=2, capitals=0, Emax=3, Emin=-3, traps=[])):
+                assert dump(value) == text
+                assert same(load(text), value)
+                with pytest.raises(UndecodableRecord):
+                    load('{"$decimal":"1E+9999999999999999999"}')
+        finally:
+            sys.set_int_max_str_digits(digits)
+
+
+RFC_7386 = [
+    ({"a": "b"}, {"a": "c"}, {"a": "c"}),
+    ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
+    ({"a": "b"}, {"a": None}, {}),
+    ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
+    ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
+    ({"a": "c"}, {"a": ["b"]}, {"a": ["b"]}),
+    ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
+    ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
+    (["a", "b"], ["c", "d"], ["c", "d"]),
+    ({"a": "b"}, ["c"], ["c"]),
+    ({"a": "foo"}, None, None),
+    ({"a": "foo"}, "bar", "bar"),
+    ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
+    ([1, 2], {"a": "b", "c": None}, {"a": "b"}),
+    ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+]
+
+
+class TestMergePatch:
+    @pytest.mark.parametrize(("target", "patch", "result"), RFC_7386)
+    def test_the_table_of_the_rfc_holds(self, target: Any, patch: Any, result: Any) -> None:
+        """RFC 7386, appendix A, all fifteen rows."""
+        assert merge_patch(target, patch) == result
+
+    @given(values, values)
+    def test_neither_argument_is_changed(self, target: Any, patch: Any) -> None:
+        """The result is a value of its own."""
+        before = dump(target), dump(patch)
+        merge_patch(target, patch)
+        assert (dump(target), dump(patch)) == before
+
+    @given(values, values)
+    def test_a_patch_applied_twice_is_a_patch_applied_once(self, target: Any, patch: Any) -> None:
+        """Merge patches are idempotent."""
+        once = merge_patch(target, patch)
+        assert same(merge_patch(once, patch), once)
+
+    def test_a_tagged_value_is_replaced_whole(self) -> None:
+        """A Decimal, a tuple or a set is a scalar to a patch, whatever its text looks like."""
+        target = {"price": Decimal("1.10"), "pair": (1, 2), "tags": {"a"}}
+        patch = load(dump({"price": Decimal("2"), "pair": {"x": 1}, "tags": None}))
+        assert merge_patch(target, patch) == {"price": Decimal(2), "pair": {"x": 1}}
+
+
+def test_a_digest_is_sixteen_bytes_of_the_text_in_hex() -> None:
+    """Anybody can compute it from what the journal holds: b2sum -l 128."""
+    assert digest(None) == "941dffce4e4308ceb33e87326003257d"
