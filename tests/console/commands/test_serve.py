@@ -19,7 +19,7 @@ from agents import environment, until
 from seekpoint.console.commands.serve import recovery_families
 from seekpoint.console.services.health_port import HealthPort
 from seekpoint.console.services.projector_health import ProjectorHealth, projector_families
-from seekpoint.consumers.projector.progress_health import ProgressHealth
+from seekpoint.consumers.heartbeats.progress_health import ProgressHealth
 from seekpoint.consumers.projector.projector_loop import Lag
 from seekpoint.consumers.recovery_service.recovery_service import RecoveryService
 from seekpoint.producers import Node

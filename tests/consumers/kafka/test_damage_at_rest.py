@@ -18,9 +18,9 @@ from seekpoint.compose.topic_admin import read_newest
 from seekpoint.console.demo.journal_reading import read_journal
 from seekpoint.consumers import Recovery, Tier
 from seekpoint.consumers.kafka.kafka_reader import KafkaReader
-from seekpoint.consumers.kafka.kafka_replay import KafkaTopic
 from seekpoint.consumers.projector.projector import Projector
 from seekpoint.consumers.staging.copy.whole import whole
+from seekpoint.consumers.staging.kafka_replay import KafkaTopic
 from seekpoint.consumers.staging.replay_ports import OffsetRange
 from seekpoint.consumers.view.redis_view import RedisView
 from seekpoint.producers import Node

@@ -96,7 +96,7 @@ async def test_verify_notices_a_reader_that_folds_otherwise(
     owner.claim()
     owner.update("k", "1")
     owner.update("k", "2")
-    from seekpoint.consumers.recovery import scan
+    from seekpoint.consumers.log_reading import scan
     from seekpoint.schemas.folding.fold import advance
 
     def forgetful(draft: object, offset: int, entry: object, limits: object) -> object:

@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from owners import Owner
-from seekpoint.consumers.projector.progress_health import ProgressHealth
+from seekpoint.consumers.heartbeats.progress_health import ProgressHealth
 from seekpoint.consumers.recovery.recovery import Recovery
 from seekpoint.consumers.recovery_service import recovery_service
 from seekpoint.consumers.recovery_service.answering import Answering, is_now, open_answer, point_of

@@ -19,10 +19,10 @@ from confluent_kafka.admin import AdminClient
 
 from agents import until
 from seekpoint.compose import LocalCluster
-from seekpoint.consumers.kafka.kafka_replay import AUDIT_TOPIC, KafkaTopic
 from seekpoint.consumers.staging import Pace, Plan, Replay, Selection
 from seekpoint.consumers.staging.copy.headers import Origin
 from seekpoint.consumers.staging.copy.memory_topic import MemoryTopic
+from seekpoint.consumers.staging.kafka_replay import AUDIT_TOPIC, KafkaTopic
 from seekpoint.schemas.errors import JournalUnavailable, ReplayRefused
 from staging_world import StagingWorld, without_origin
 

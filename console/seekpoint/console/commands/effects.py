@@ -210,7 +210,7 @@ def _every_effect(target: CommandTarget, process_id: str | None) -> Iterator[dic
 
 def _histories(target: CommandTarget, partition: int, stop: int) -> dict[str, EffectHistory]:
     """Read a partition once: the effects of each of its processes."""
-    from seekpoint.consumers.recovery.scan import entry_of
+    from seekpoint.consumers.log_reading.scan import entry_of
     from seekpoint.producers.durable.effects.effect_history import EffectHistory
     from seekpoint.schemas.errors import UndecodableRecord
 

@@ -111,7 +111,7 @@ def _saved(target: CommandTarget, source: str) -> Mapping[bytes, bytes]:
         return saved_records(Path(source).read_bytes())
     if "/" not in source and not source.endswith(".spk"):
         raise InvalidName("there is no such file", file=source, hint="name a file, a capture (.spk) or CLUSTER/TOPIC")
-    from seekpoint.consumers.kafka.kafka_replay import open_source
+    from seekpoint.consumers.staging.kafka_replay import open_source
     from seekpoint.schemas.config.cluster_profiles import DEFAULT_CLUSTER, Cluster, load_clusters
 
     own = Cluster(name=DEFAULT_CLUSTER, settings=target.settings)

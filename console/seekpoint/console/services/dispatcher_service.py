@@ -16,7 +16,7 @@ import typer
 from seekpoint.console.render.output import clean, counted, say, warn
 from seekpoint.console.services.imported import imported
 from seekpoint.console.services.stopping import on_stop
-from seekpoint.consumers.projector.progress_health import ProgressHealth
+from seekpoint.consumers.heartbeats.progress_health import ProgressHealth
 from seekpoint.producers import Connector, Connectors, Dispatcher, Node
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from seekpoint.consumers.projector.progress_health import STALL_MAX_S, ProgressHealth
+from seekpoint.consumers.heartbeats.progress_health import STALL_MAX_S, ProgressHealth
 
 if TYPE_CHECKING:
     from prometheus_client import Metric

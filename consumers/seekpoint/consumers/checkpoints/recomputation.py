@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any, NamedTuple, cast
 
 from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Checkpoint, CheckpointReader
-from seekpoint.consumers.recovery.scan import scan
+from seekpoint.consumers.log_reading.scan import scan
 from seekpoint.schemas.errors import CheckpointDiffers, JournalMismatch
 from seekpoint.schemas.log.log_ports import Batch, LogReader
 from seekpoint.schemas.state.state import Draft, State

@@ -13,8 +13,8 @@ from typing import Protocol
 
 from seekpoint.consumers.checkpoints.checkpoint import Checkpoint, CheckpointReader, Floor, Partition, read_partition
 from seekpoint.consumers.checkpoints.recomputation import Expected, recompute
-from seekpoint.consumers.recovery.leader_epochs import untrue
-from seekpoint.consumers.recovery.scan import entry_of
+from seekpoint.consumers.log_reading.leader_epochs import untrue
+from seekpoint.consumers.log_reading.scan import entry_of
 from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import JournalMismatch, UndecodableRecord
 from seekpoint.schemas.log.log_ports import LogReader, Record

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
+from seekpoint.consumers.kafka.topic_reader import TopicReader
 from seekpoint.schemas.log.log_ports import Record
 from seekpoint.schemas.log.partition import partition_of
-
-if TYPE_CHECKING:
-    from seekpoint.consumers.kafka.kafka_reader import KafkaReader
 
 __all__ = ["KafkaTable", "newest_of"]
 
@@ -18,7 +15,7 @@ __all__ = ["KafkaTable", "newest_of"]
 class KafkaTable:
     """A compacted topic: the newest value of each key. Thread safe; blocks."""
 
-    def __init__(self, reader: KafkaReader, name: str) -> None:
+    def __init__(self, reader: TopicReader, name: str) -> None:
         self._reader = reader
         self._name = name
         self._topic = reader.settings.topic_name(name)

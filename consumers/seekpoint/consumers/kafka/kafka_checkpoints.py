@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from seekpoint.consumers.kafka.topic_reader import TopicReader
 from seekpoint.schemas.errors import LogTruncated
-
-if TYPE_CHECKING:
-    from seekpoint.consumers.kafka.kafka_reader import KafkaReader
 
 __all__ = ["KafkaCheckpoints"]
 
@@ -20,7 +17,7 @@ class KafkaCheckpoints:
     ``JournalMismatch`` if the topic is not the manifest's.
     """
 
-    def __init__(self, reader: KafkaReader) -> None:
+    def __init__(self, reader: TopicReader) -> None:
         self._reader = reader
         self._topic = reader.settings.topic_name("checkpoints")
 

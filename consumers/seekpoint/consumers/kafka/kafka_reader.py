@@ -26,7 +26,7 @@ from seekpoint.consumers.kafka.kafka_pool import ENDS, POINTS, KafkaPool, Pooled
 from seekpoint.consumers.kafka.kafka_tail import KafkaTail
 from seekpoint.consumers.kafka.kafka_topics import KafkaTopics
 from seekpoint.consumers.kafka.messages import Patience, ascend, belongs, disorder, landmark_of, offset_of, record_of
-from seekpoint.consumers.recovery.stable_end import refusal
+from seekpoint.consumers.log_reading.stable_end import refusal
 from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import JournalGap, JournalMismatch, JournalUnavailable, LogTruncated, SeekpointError

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seekpoint.consumers.checkpoints.cadence import asks_for_checkpoint
-from seekpoint.consumers.recovery.scan import entry_of
+from seekpoint.consumers.log_reading.scan import entry_of
 from seekpoint.consumers.view.view_store import Change
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import UndecodableRecord

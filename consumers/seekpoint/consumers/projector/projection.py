@@ -17,17 +17,17 @@ from concurrent.futures import Future
 from seekpoint.consumers.checkpoints.cadence import Dirty
 from seekpoint.consumers.checkpoints.checkpoint import Floor
 from seekpoint.consumers.checkpoints.checkpoint_inventory import CheckpointInventory, read_saved
-from seekpoint.consumers.checkpoints.checkpoint_scheduler import CheckpointScheduler
 from seekpoint.consumers.checkpoints.checkpoint_writer import Save
+from seekpoint.consumers.log_reading.leader_epochs import Epochs, stands, untrue
 from seekpoint.consumers.projector.batch_fold import Poison, fold_batch
+from seekpoint.consumers.projector.checkpoint_scheduler import CheckpointScheduler
+from seekpoint.consumers.projector.finished_contents import FinishedContents
 from seekpoint.consumers.projector.projection_source import ProjectionSource
 from seekpoint.consumers.projector.proven_states import ProvenStates
 from seekpoint.consumers.projector.state_cache import StateCache
 from seekpoint.consumers.projector.view_evidence import Overtaken
 from seekpoint.consumers.projector.view_rebuild import rebuild
 from seekpoint.consumers.recovery.fold_renewal import renew_folds
-from seekpoint.consumers.recovery.leader_epochs import Epochs, stands, untrue
-from seekpoint.consumers.view.finished_contents import FinishedContents
 from seekpoint.consumers.view.view_store import Change, Loaded, Pointer, ViewMeta
 from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import JournalGap, JournalMismatch, LogTruncated, SeekpointError, ViewUnavailable

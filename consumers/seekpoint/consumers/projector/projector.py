@@ -129,12 +129,12 @@ class Projector:
             self._ended.set_result(None)
 
     def _loop(self) -> None:
-        from seekpoint.consumers.checkpoints.requested_checkpoints import RequestedCheckpoints
         from seekpoint.consumers.kafka.kafka_reader import KafkaReader
         from seekpoint.consumers.kafka.kafka_transactions import KafkaTransactions
         from seekpoint.consumers.projector.projection_source import ProjectionSource
         from seekpoint.consumers.projector.projector_loop import ProjectorLoop
         from seekpoint.consumers.recovery_service.exchange import KafkaExchange
+        from seekpoint.consumers.recovery_service.requested_checkpoints import RequestedCheckpoints
         from seekpoint.consumers.view.redis_view import RedisView
 
         with contextlib.ExitStack() as stack:

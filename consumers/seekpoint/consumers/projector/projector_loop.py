@@ -10,13 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from seekpoint.consumers.checkpoints.checkpoint_writer import Save
-from seekpoint.consumers.checkpoints.requested_checkpoints import CheckpointRequests
 from seekpoint.consumers.kafka.kafka_group import Fetched, KafkaGroup
 from seekpoint.consumers.projector.assignment import Assignment
 from seekpoint.consumers.projector.projection import PartitionProjection
 from seekpoint.consumers.projector.projection_source import ProjectionSource
 from seekpoint.consumers.projector.proven_states import NothingProven
 from seekpoint.consumers.projector.state_cache import StateCache
+from seekpoint.consumers.recovery_service.requested_checkpoints import CheckpointRequests
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import JournalGap, OperatorRequired, Retryable, SeekpointError

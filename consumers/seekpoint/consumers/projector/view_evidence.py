@@ -13,9 +13,9 @@ from itertools import islice
 from seekpoint.consumers.checkpoints.checkpoint import Checkpoint, Saved
 from seekpoint.consumers.checkpoints.checkpoint_inventory import CheckpointInventory, read_saved
 from seekpoint.consumers.checkpoints.checkpoint_writer import Save
+from seekpoint.consumers.log_reading.leader_epochs import untrue
+from seekpoint.consumers.log_reading.scan import scan
 from seekpoint.consumers.projector.projection_source import ProjectionSource
-from seekpoint.consumers.recovery.leader_epochs import untrue
-from seekpoint.consumers.recovery.scan import scan
 from seekpoint.schemas.errors import JournalGap, JournalMismatch, JournalUnavailable
 from seekpoint.schemas.state.state import Draft, State
 

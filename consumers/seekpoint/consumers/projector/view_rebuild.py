@@ -6,8 +6,8 @@ import logging
 from collections.abc import Iterator
 
 from seekpoint.consumers.checkpoints.checkpoint_inventory import CheckpointInventory, saved_states
+from seekpoint.consumers.log_reading.scan import scan
 from seekpoint.consumers.projector.projection_source import ProjectionSource
-from seekpoint.consumers.recovery.scan import scan
 from seekpoint.consumers.view.view_store import Pointer
 from seekpoint.schemas.errors import JournalGap
 from seekpoint.schemas.state.state import Draft, State

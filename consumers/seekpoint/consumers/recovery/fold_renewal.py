@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from seekpoint.consumers.recovery.scan import scan
+from seekpoint.consumers.log_reading.scan import scan
 from seekpoint.schemas.folds import stale_folds
 from seekpoint.schemas.log.log_ports import LogReader
 from seekpoint.schemas.state.state import Draft, State

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator
 from typing import NamedTuple
 
+from seekpoint.consumers.log_reading.scan import entry_of
 from seekpoint.consumers.recovery.recoverer import Recoverer
-from seekpoint.consumers.recovery.scan import entry_of
 from seekpoint.schemas.bodies import Custom
 from seekpoint.schemas.bodies.entry import Entry, process_key
 from seekpoint.schemas.errors import JournalGap, UndecodableRecord, UnknownProcess

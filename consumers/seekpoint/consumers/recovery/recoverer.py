@@ -15,14 +15,14 @@ from contextlib import suppress
 from typing import Any
 
 from seekpoint.consumers.checkpoints.checkpoint import CheckpointReader, seek_point
+from seekpoint.consumers.log_reading.scan import Cost, scan, scan_all
+from seekpoint.consumers.log_reading.stable_end import StableEnds, hidden_note, refusal
 from seekpoint.consumers.recovery.base_finder import Base, BaseFinder, Search, Unusable, Way, checkpoint_of
 from seekpoint.consumers.recovery.bulk_recovery import Bulk
 from seekpoint.consumers.recovery.dead_letters import DeadLetters
 from seekpoint.consumers.recovery.fold_renewal import fold_reason
 from seekpoint.consumers.recovery.points import NOW, Point, timestamp_ms
 from seekpoint.consumers.recovery.recovery_report import LastCheckpoint, Recovered, Report
-from seekpoint.consumers.recovery.scan import Cost, scan, scan_all
-from seekpoint.consumers.recovery.stable_end import StableEnds, hidden_note, refusal
 from seekpoint.consumers.recovery.tiers import Tier
 from seekpoint.consumers.view.view_store import ViewStore
 from seekpoint.schemas.bodies.entry import process_key

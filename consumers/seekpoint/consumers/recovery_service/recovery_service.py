@@ -21,8 +21,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from seekpoint.consumers.heartbeats.progress_health import STALL_MAX_S, ProgressHealth
 from seekpoint.consumers.kafka.faust_settings import faust_config
-from seekpoint.consumers.projector.progress_health import STALL_MAX_S, ProgressHealth
 from seekpoint.consumers.recovery.dead_letters import DeadLetters
 from seekpoint.consumers.recovery.recovery import Recovery
 from seekpoint.consumers.recovery_service.answering import Answering, MakeReady, is_now

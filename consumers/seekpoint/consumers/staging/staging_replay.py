@@ -105,7 +105,7 @@ class Replay:
         cluster without a profile, ``ReplayRefused`` for a file that is there already, unless ``overwrite``, and for a
         topic to be overwritten.
         """
-        from seekpoint.consumers.kafka.kafka_replay import (  # Kafka's client, for who replays on it
+        from seekpoint.consumers.staging.kafka_replay import (  # Kafka's client, for who replays on it
             open_source,
             open_target,
         )

@@ -5,7 +5,7 @@ What the recovery read is skipped by the fold, so nothing is folded twice and no
 
 from __future__ import annotations
 
-from seekpoint.consumers.recovery.scan import entry_of
+from seekpoint.consumers.log_reading.scan import entry_of
 from seekpoint.schemas.bodies.entry import process_key
 from seekpoint.schemas.errors import SeekpointError, UndecodableRecord
 from seekpoint.schemas.folding.fold import advance

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
-from seekpoint.consumers.recovery.stable_end import refusal
+from seekpoint.consumers.log_reading.stable_end import refusal
 from seekpoint.producers.tail.partition_tail import PartitionTail
 from seekpoint.producers.tail.tailer import Tailer
 from seekpoint.producers.writer.handle import Handle

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Any
 
-from seekpoint.consumers.recovery.scan import entry_of
+from seekpoint.consumers.log_reading.scan import entry_of
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry, process_key
 from seekpoint.schemas.dataclass import dataclass

@@ -19,7 +19,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias
 
-from seekpoint.consumers.recovery.scan import entry_of
+from seekpoint.consumers.log_reading.scan import entry_of
 from seekpoint.producers.durable.dispatch.dispatch_progress import DispatchProgress
 from seekpoint.producers.durable.dispatch.dispatches import Dispatch, DispatchClaim, Intent
 from seekpoint.producers.durable.effects.connectors import Connectors, connectors

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from seekpoint.consumers.recovery.scan import entry_of
+from seekpoint.consumers.log_reading.scan import entry_of
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import process_key
 from seekpoint.schemas.errors import UndecodableRecord

@@ -8,9 +8,9 @@ from typing import Any
 
 from seekpoint.consumers.kafka.kafka_client import Consumer, TopicPartition
 from seekpoint.consumers.kafka.kafka_errors import END_OF_PARTITION, OUT_OF_RANGE, passes
-from seekpoint.consumers.kafka.kafka_replay_errors import TopicErrors
 from seekpoint.consumers.kafka.kafka_settings import LOGGED
 from seekpoint.consumers.kafka.messages import disorder
+from seekpoint.consumers.staging.kafka_replay_errors import TopicErrors
 from seekpoint.consumers.staging.replay_ports import OffsetRange
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import JournalGap

@@ -12,11 +12,11 @@ from owners import Owner
 from seekpoint.compose import create_topics
 from seekpoint.consumers import Projector, Tier, View
 from seekpoint.consumers.checkpoints.cadence import Cadence
-from seekpoint.consumers.checkpoints.requested_checkpoints import RequestedCheckpoints
 from seekpoint.consumers.recovery.recovery import Recovery
 from seekpoint.consumers.recovery_service.exchange import MemoryExchange
 from seekpoint.consumers.recovery_service.kept_states import KeptStates
 from seekpoint.consumers.recovery_service.recovery_service import RecoveryService
+from seekpoint.consumers.recovery_service.requested_checkpoints import RequestedCheckpoints
 from seekpoint.consumers.view.memory_view import MemoryView
 from seekpoint.producers import Node
 from seekpoint.schemas.config.limits import Limits

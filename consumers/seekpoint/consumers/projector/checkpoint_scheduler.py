@@ -9,8 +9,8 @@ from seekpoint.consumers.checkpoints.checkpoint import Checkpoint, Floor
 from seekpoint.consumers.checkpoints.checkpoint_inventory import CheckpointInventory
 from seekpoint.consumers.checkpoints.checkpoint_writer import Save
 from seekpoint.consumers.checkpoints.dirty_set import DirtySet
+from seekpoint.consumers.log_reading.leader_epochs import Epochs
 from seekpoint.consumers.projector.projection_source import ProjectionSource
-from seekpoint.consumers.recovery.leader_epochs import Epochs
 from seekpoint.consumers.view.view_store import Change
 from seekpoint.schemas.state.state import State
 

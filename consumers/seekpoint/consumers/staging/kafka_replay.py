@@ -25,15 +25,15 @@ from seekpoint.consumers.kafka.kafka_client import (
     TopicPartition,
 )
 from seekpoint.consumers.kafka.kafka_reader import KafkaReader
-from seekpoint.consumers.kafka.kafka_replay_errors import TopicErrors
-from seekpoint.consumers.kafka.kafka_replay_reading import KafkaReading
-from seekpoint.consumers.kafka.kafka_replay_sender import KafkaSender
 from seekpoint.consumers.kafka.kafka_settings import LOGGED
 from seekpoint.consumers.recovery.points import Point
 from seekpoint.consumers.recovery.recoverer import Recoverer
 from seekpoint.consumers.staging.capture.capture_file import CaptureFile
 from seekpoint.consumers.staging.capture.capture_target import CaptureTarget
 from seekpoint.consumers.staging.copy.whole import whole
+from seekpoint.consumers.staging.kafka_replay_errors import TopicErrors
+from seekpoint.consumers.staging.kafka_replay_reading import KafkaReading
+from seekpoint.consumers.staging.kafka_replay_sender import KafkaSender
 from seekpoint.consumers.staging.places import RecordLocation
 from seekpoint.consumers.staging.replay_ports import OffsetRange, ReplaySource, ReplayTarget, ReplayTopicFacts
 from seekpoint.schemas.config.cluster_profiles import Cluster, cluster_of

@@ -14,10 +14,10 @@ from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Checkpoint, Fl
 from seekpoint.consumers.checkpoints.checkpoint_writer import Positions, Save
 from seekpoint.consumers.checkpoints.memory_checkpoints import MemoryCheckpoints
 from seekpoint.consumers.checkpoints.trimming import Trim
+from seekpoint.consumers.log_reading.leader_epochs import Epochs, stands, untrue
 from seekpoint.consumers.projector.assignment import Assignment
 from seekpoint.consumers.projector.projection import PartitionProjection
 from seekpoint.consumers.projector.projection_source import ProjectionSource
-from seekpoint.consumers.recovery.leader_epochs import Epochs, stands, untrue
 from seekpoint.consumers.recovery.recoverer import Recoverer
 from seekpoint.consumers.recovery.tiers import Tier
 from seekpoint.consumers.view.memory_view import MemoryView

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from seekpoint.consumers.kafka.kafka_client import KafkaException, Producer
-from seekpoint.consumers.kafka.kafka_replay_errors import TopicErrors
+from seekpoint.consumers.staging.kafka_replay_errors import TopicErrors
 from seekpoint.consumers.staging.replay_ports import OnDelivery
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import ReplayRefused, SeekpointError

@@ -1,0 +1,1 @@
+"""Read the log: decode and fold entries, find the readable end, detect a truncated log."""
