@@ -16,6 +16,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from seekpoint.producers.durable.content.invocation import Invocation
 from seekpoint.producers.durable.decisions.prices import Price, Prices
 from seekpoint.producers.durable.decisions.usage import Usage
 from seekpoint.producers.durable.effects.connectors import Connector, Connectors, NotDone, Reconciled, connectors
@@ -33,12 +34,11 @@ from seekpoint.producers.durable.waits.shared_values import ProcessShared, Share
 from seekpoint.producers.node import Node
 from seekpoint.producers.process import Acknowledged, Process
 from seekpoint.producers.writer.clocks import Clock, SystemClock, VirtualClock
-from seekpoint.producers.writer.invocation import Invocation
 
 if TYPE_CHECKING:
     from seekpoint.producers import testing
-    from seekpoint.producers.durable.dispatch.dispatcher import Dispatcher
-    from seekpoint.producers.durable.replay.replay_check import Divergence, ReplayCheck, check_replay
+    from seekpoint.producers.dispatch.dispatcher import Dispatcher
+    from seekpoint.producers.replay_check import Divergence, ReplayCheck, check_replay
     from seekpoint.producers.sync import SyncNode, SyncProcess
 
 __all__ = [
@@ -85,12 +85,12 @@ __all__ = [
 ]
 
 _LATER = {
-    "Dispatcher": "durable.dispatch.dispatcher",
-    "Divergence": "durable.replay.replay_check",
-    "ReplayCheck": "durable.replay.replay_check",
+    "Dispatcher": "dispatch.dispatcher",
+    "Divergence": "replay_check",
+    "ReplayCheck": "replay_check",
     "SyncNode": "sync",
     "SyncProcess": "sync",
-    "check_replay": "durable.replay.replay_check",
+    "check_replay": "replay_check",
     "testing": "testing",
 }
 """What a node of a fleet never loads, and where it is: loaded when first asked for."""

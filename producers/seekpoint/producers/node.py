@@ -17,27 +17,27 @@ from seekpoint.consumers.recovery.process_history import Logged
 from seekpoint.consumers.recovery.threads import Threads
 from seekpoint.consumers.recovery_service.answering import Answered
 from seekpoint.consumers.recovery_service.exchange import KafkaExchange
+from seekpoint.producers.agent_run import RECORDED, refuse_mismatch, run_agent
 from seekpoint.producers.claims.heartbeater import Heartbeater
-from seekpoint.producers.claims.opening import Opener, Opening, OpenRequest
 from seekpoint.producers.durable.decisions.prices import Prices
 from seekpoint.producers.durable.replay.conduct import Detail, ReplayMode, conduct_of
 from seekpoint.producers.durable.steps.agent import Agent, check_is_agent
-from seekpoint.producers.durable.steps.agent_run import RECORDED, refuse_mismatch, run_agent
 from seekpoint.producers.durable.waits.followed_values import ValueFollower
 from seekpoint.producers.durable.waits.gate_answers import gate_to_answer
 from seekpoint.producers.durable.waits.gate_calls import verdict_payload
 from seekpoint.producers.durable.waits.shared_values import Shared
+from seekpoint.producers.embedded_projector import EmbeddedProjector
+from seekpoint.producers.opening import Opener, Opening, OpenRequest
+from seekpoint.producers.recovery_client import Requests
 from seekpoint.producers.tail.tailer import Tailer
 from seekpoint.producers.writer.clocks import Clock, SystemClock
 from seekpoint.producers.writer.closing import Closing
 from seekpoint.producers.writer.confirmer import Confirmer
-from seekpoint.producers.writer.embedded_projector import EmbeddedProjector
 from seekpoint.producers.writer.externals import Externals
 from seekpoint.producers.writer.handle import Cause, Handle, HandleStatus
 from seekpoint.producers.writer.healing import Healer
 from seekpoint.producers.writer.identity import Identity
 from seekpoint.producers.writer.outbox import Outbox
-from seekpoint.producers.writer.recovery_client import Requests
 from seekpoint.schemas.bodies import Body, EffectVerdict
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import HandleClosed, ProcessFinished, Refused, SeekpointError

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from seekpoint.consumers import Recovery, Report
 from seekpoint.consumers.checkpoints.cadence import CHECKPOINT_REQUEST
 from seekpoint.consumers.recovery.recovery_report import LastCheckpoint
+from seekpoint.producers.durable.content.content_calls import ContentWrites
+from seekpoint.producers.durable.content.invocation import Invocation
 from seekpoint.producers.durable.effects.effect_calls import EffectCalls
 from seekpoint.producers.durable.effects.kept_effects import content_to_rewind_to
 from seekpoint.producers.durable.replay.conduct import RunOptions
 from seekpoint.producers.durable.replay.memory import Memory
 from seekpoint.producers.writer.confirmer import Confirmer
-from seekpoint.producers.writer.content_writes import ContentWrites
 from seekpoint.producers.writer.handle import Cause, Handle, HandleStatus
-from seekpoint.producers.writer.invocation import Invocation
 from seekpoint.producers.writer.outbox import Outbox
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import new_id

@@ -20,8 +20,8 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from seekpoint.producers.agent_run import RECORDED
 from seekpoint.producers.durable.steps.agent import Agent
-from seekpoint.producers.durable.steps.agent_run import RECORDED
 from seekpoint.producers.node import Node
 from seekpoint.producers.thread_bridge import (
     LEAVE_S,
@@ -39,7 +39,7 @@ from seekpoint.schemas.errors import HandleClosed, Refused
 
 if TYPE_CHECKING:
     from seekpoint.consumers import Recovered
-    from seekpoint.producers.claims.opening import Opening
+    from seekpoint.producers.opening import Opening
     from seekpoint.producers.process import Process
     from seekpoint.schemas.log.memory_log import MemoryLog
 

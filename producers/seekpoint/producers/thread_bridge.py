@@ -25,11 +25,11 @@ from seekpoint.schemas.errors import HandleClosed, Refused
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from seekpoint.producers.durable.content.invocation import Invocation
     from seekpoint.producers.durable.steps.retries import Retry
     from seekpoint.producers.durable.steps.turn_calls import Turn
     from seekpoint.producers.durable.waits.gate_calls import GateAnswer
     from seekpoint.producers.process import Process
-    from seekpoint.producers.writer.invocation import Invocation
     from seekpoint.schemas.state.state import State
 
 __all__ = ["SyncProcess", "SyncProxy", "ThreadBridge", "bridge", "in_own_thread"]

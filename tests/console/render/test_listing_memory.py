@@ -20,9 +20,9 @@ from seekpoint.consumers import Recoverer
 from seekpoint.consumers.recovery.dead_letters import DeadLetter, DeadLetters
 from seekpoint.consumers.recovery.verification import Verification
 from seekpoint.consumers.view.view_store import Page, ViewMeta, summary_of
-from seekpoint.producers.durable.waits.shared_values import SHARED_PREFIX
 from seekpoint.schemas import MemoryLog, Settings
 from seekpoint.schemas import bodies as b
+from seekpoint.schemas.folding.fold import SHARED_PREFIX
 from seekpoint.schemas.log.log_ports import Watermarks
 from seekpoint.schemas.log.memory_log import MemoryTable
 from seekpoint.schemas.state.state import State

@@ -88,7 +88,7 @@ async def test_a_heartbeat_that_cannot_be_withdrawn_keeps_nobody(monkeypatch: py
 
 async def test_a_dispatcher_that_cannot_keep_its_progress_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next one begins where progress was last kept: it looks through a little more, and calls nothing twice."""
-    monkeypatch.setattr("seekpoint.producers.durable.dispatch.dispatcher._SAVE_S", 0.05)
+    monkeypatch.setattr("seekpoint.producers.dispatch.dispatcher._SAVE_S", 0.05)
     known = Connectors()
     known.register(Connector("bank", str, outbox=True))
     async with Node.in_memory(**FAST) as node:

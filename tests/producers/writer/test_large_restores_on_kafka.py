@@ -14,7 +14,7 @@ from seekpoint.consumers import Projector, Recovery, Tier
 from seekpoint.consumers.kafka.kafka_reader import KafkaReader
 from seekpoint.consumers.staging import Plan, Replay, Selection
 from seekpoint.producers import Node
-from seekpoint.producers.writer.importing import import_process
+from seekpoint.producers.importing import import_process
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.cluster_profiles import Cluster
 from seekpoint.schemas.config.settings import Settings

@@ -11,8 +11,8 @@ import pytest
 
 import seekpoint.consumers
 import seekpoint.producers
+from seekpoint.producers.embedded_projector import EmbeddedProjector
 from seekpoint.producers.tail.tail_follower import Follower
-from seekpoint.producers.writer.embedded_projector import EmbeddedProjector
 from seekpoint.producers.writer.healing import Healer
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import JournalUnavailable, NewerFormat, SeekpointError

@@ -160,7 +160,7 @@ def import_(
     Under its own id or another one, which nobody used there.
     """
     from seekpoint.consumers.staging.capture.process_file import ProcessFile
-    from seekpoint.producers.writer.importing import import_process
+    from seekpoint.producers.importing import import_process
 
     settings, entries = target.require_kafka(), ProcessFile(file).entries
     found = with_node(settings, lambda node: import_process(node, entries, as_id))

@@ -99,7 +99,7 @@ def run(
 
 
 def _json(text: str | None) -> Any:
-    from seekpoint.producers.durable.steps.agent_run import RECORDED
+    from seekpoint.producers.agent_run import RECORDED
     from seekpoint.schemas.errors import UnserializableValue
     from seekpoint.schemas.values.json_values import load
 

@@ -68,7 +68,7 @@ def set_(
 
 def ls(target: CommandTarget, json: AsJson = False) -> None:
     """List the journal's shared values, by partition and name. Reads the whole log."""
-    from seekpoint.producers.durable.waits.shared_values import SHARED_PREFIX
+    from seekpoint.schemas.folding.fold import SHARED_PREFIX
 
     found = (
         _facts(process_id.removeprefix(SHARED_PREFIX), state)

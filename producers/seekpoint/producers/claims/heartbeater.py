@@ -12,9 +12,9 @@ from concurrent.futures import Executor
 
 from seekpoint.consumers.heartbeats.host import this_process
 from seekpoint.consumers.heartbeats.liveness import Heartbeat, Heartbeats, Liveness
-from seekpoint.producers.durable.failures.recorded_failures import traceback_of
 from seekpoint.producers.writer.handle import Handle
 from seekpoint.producers.writer.identity import Identity
+from seekpoint.schemas.config.error_texts import traceback_of
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.log.log_ports import LogReader

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Protocol
 
-from seekpoint.producers.claims.proven_absence import Absence
+from seekpoint.producers.tail.proven_absence import Absence
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.log.log_ports import Landmark, Record
 from seekpoint.schemas.log.tail import TailBatch

@@ -6,11 +6,11 @@ import asyncio
 from concurrent.futures import Executor
 from typing import Any
 
-from seekpoint.producers.durable.waits.shared_values import SHARED_PREFIX
 from seekpoint.producers.writer.outbox import Outbox
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry, new_id
 from seekpoint.schemas.errors import Refused, Retryable, UndecodableRecord
+from seekpoint.schemas.folding.fold import SHARED_PREFIX
 from seekpoint.schemas.log.log_ports import LogReader
 from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.values.clock import now_us

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from seekpoint.producers.durable.failures.recorded_failures import told, traceback_of
 from seekpoint.producers.writer.confirmer import Confirmer
 from seekpoint.producers.writer.handle import Handle, HandleStatus
 from seekpoint.producers.writer.identity import Identity
 from seekpoint.producers.writer.outbox import Outbox
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry, new_id
+from seekpoint.schemas.config.error_texts import error_line, traceback_of
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import AppendTimeout, ConfirmTimeout, Retryable, SeekpointError
 from seekpoint.schemas.wire.codec import encode
@@ -68,7 +68,9 @@ class Healer:
             handle.fail(exc)
         except Exception as exc:
             logger.error("healing failed: %s", traceback_of(exc, self._settings))
-            handle.fail(SeekpointError(f"healing failed: {told(exc, self._settings)}", process_id=handle.process_id))
+            handle.fail(
+                SeekpointError(f"healing failed: {error_line(exc, self._settings)}", process_id=handle.process_id)
+            )
 
     async def _claim_again(self, handle: Handle) -> bool:
         claim_id = new_id()

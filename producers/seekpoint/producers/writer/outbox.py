@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass
 
-from seekpoint.producers.durable.failures.recorded_failures import told, traceback_of
 from seekpoint.producers.writer.handle import HandleStatus, Pending
+from seekpoint.schemas.config.error_texts import error_line, traceback_of
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import AppendTimeout, HandleClosed, JournalUnavailable, SeekpointError
 from seekpoint.schemas.log.log_ports import Appender, Delivery, LogWriter, Outgoing
@@ -263,7 +263,7 @@ def _unexpected(error: Exception, settings: Settings) -> SeekpointError:
     """The error of everybody whose entry left when the program failed. It keeps its cause, and the log the stack."""
     logger.error("sending failed unexpectedly\n%s", traceback_of(error, settings))
     failure = SeekpointError(
-        f"sending failed unexpectedly, the entry may be in the log: {told(error, settings)}",
+        f"sending failed unexpectedly, the entry may be in the log: {error_line(error, settings)}",
         hint="open the process again: the claim finds out what landed; if it fails again, report it",
     )
     failure.__cause__ = error

@@ -11,7 +11,7 @@ import pytest
 
 from outside_ledger import Died, Ledger
 from seekpoint.producers import Agent, Node, Process, agent
-from seekpoint.producers.durable.dispatch.dispatcher import Dispatcher
+from seekpoint.producers.dispatch.dispatcher import Dispatcher
 from seekpoint.producers.durable.effects.business_keys import KeyHolder
 from seekpoint.producers.durable.effects.connectors import Connector, Connectors, NotDone
 from seekpoint.producers.durable.effects.effect_context import JournalValues

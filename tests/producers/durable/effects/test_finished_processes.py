@@ -10,7 +10,7 @@ import pytest
 from outside_ledger import Ledger
 from refunds import World, refunder
 from seekpoint.producers import Node, Process, agent
-from seekpoint.producers.durable.dispatch.dispatcher import Dispatcher
+from seekpoint.producers.dispatch.dispatcher import Dispatcher
 from seekpoint.producers.durable.effects.connectors import Connector, Connectors
 from seekpoint.schemas.errors import StepFailed
 

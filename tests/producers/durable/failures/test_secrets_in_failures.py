@@ -15,10 +15,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from seekpoint.producers import Answer, Effect, Node, NotDone, Process, Reconciled, agent, register_failure
-from seekpoint.producers.durable.failures.recorded_failures import failure_text, remembered_failure, traceback_of
+from seekpoint.producers.durable.failures.recorded_failures import failure_text, remembered_failure
 from seekpoint.producers.testing import history_of
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
+from seekpoint.schemas.config.error_texts import traceback_of
 from seekpoint.schemas.config.secrets import MASK, scrub_value
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import EffectFailed, SeekpointError, StepFailed

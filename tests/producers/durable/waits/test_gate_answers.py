@@ -12,8 +12,8 @@ import pytest
 from cuts import until
 from seekpoint.consumers.recovery.process_history import newest
 from seekpoint.producers import Node, Process, agent
-from seekpoint.producers.claims.proven_absence import Absence
 from seekpoint.producers.durable.waits.gate_answers import gate_to_answer, open_gates, opened_us
+from seekpoint.producers.tail.proven_absence import Absence
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import Cancelled, GateNotOpen, ProcessFinished, Refused, UnknownProcess

@@ -11,8 +11,8 @@ import pytest
 from cuts import of_kind, until
 from readers import Crash, crashing, reader
 from seekpoint.producers import Agent, Node, Process, agent, check_replay
+from seekpoint.producers.importing import import_process
 from seekpoint.producers.testing import assert_replays, history_of
-from seekpoint.producers.writer.importing import import_process
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import ReplayDivergence

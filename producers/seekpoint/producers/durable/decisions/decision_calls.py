@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from seekpoint.producers.durable.decisions.prompts import Prompts, first_difference, requests_in
 from seekpoint.producers.durable.decisions.usage import Usage, model_in, usage_in
-from seekpoint.producers.durable.failures.recorded_failures import told
 from seekpoint.producers.durable.replay.call_digest import arguments_text, text_digest
 from seekpoint.producers.durable.steps.retries import Retry
 from seekpoint.producers.durable.steps.step_calls import Attempts, Work, answered, default_retry, dumped, failed
 from seekpoint.producers.durable.steps.terms import callable_of, name_of, retry_of, seconds
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies import Json
+from seekpoint.schemas.config.error_texts import error_line
 from seekpoint.schemas.errors import InvalidSetting, ReplayDivergence
 from seekpoint.schemas.values.json_values import dump, load
 
@@ -216,7 +216,9 @@ class _Asking(Attempts):
                 return found
             logger.warning("%s: usage= gave no Usage, but %s", self.place.key, type(found).__name__)
         except Exception as exc:  # the user's; asking the model again would cost again, and fail again
-            logger.warning("%s: its usage cannot be read: %s", self.place.key, told(exc, self.process.node.settings))
+            logger.warning(
+                "%s: its usage cannot be read: %s", self.place.key, error_line(exc, self.process.node.settings)
+            )
         return None
 
     async def _end(self, outcome: str, began: float, **more: Any) -> int:

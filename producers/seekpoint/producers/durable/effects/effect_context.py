@@ -14,6 +14,7 @@ from seekpoint.producers.durable.effects.external_outcome import OWNER
 from seekpoint.producers.durable.effects.key_holders import has_let_go
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import Retryable, SeekpointError
+from seekpoint.schemas.folding.fold import SHARED_PREFIX
 from seekpoint.schemas.state.state import MailItem
 from seekpoint.schemas.values.json_values import dump
 
@@ -27,8 +28,6 @@ __all__ = ["EffectContext", "JournalValues"]
 
 logger = logging.getLogger("seekpoint.producers")
 
-SHARED_PREFIX = "shared:"
-"""What the id of a shared value's process begins with. Nobody ever owns one."""
 _LOOK_S = 5.0
 """That no word comes may mean that nothing can be read: that is asked for now and then."""
 

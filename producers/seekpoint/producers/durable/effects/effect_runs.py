@@ -24,12 +24,12 @@ from seekpoint.producers.durable.failures.recorded_failures import (
     same_failure,
     says_undone,
     scrubbed_failure,
-    told,
     undone,
 )
 from seekpoint.producers.durable.steps.retries import Retry
 from seekpoint.producers.durable.steps.step_calls import run_body
 from seekpoint.schemas import bodies as b
+from seekpoint.schemas.config.error_texts import error_line
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import (
     BudgetExceeded,
@@ -259,7 +259,7 @@ class EffectRun:
                 "%s: no answer from the reconciler of %s: %s",
                 self._process.process_id,
                 self._place.key,
-                told(exc, self._process.node.settings),
+                error_line(exc, self._process.node.settings),
             )
             self._known.no_answer = exc
 
@@ -319,7 +319,7 @@ class EffectRun:
         return EffectUnknown(
             said, process_id=self._process.process_id, key=self._place.key, status=str(known.status),
             idempotency_key=known.idempotency_key, connector=known.facts.get("connector"),
-            reason=None if why is None else told(why, self._process.node.settings), hint=hint,
+            reason=None if why is None else error_line(why, self._process.node.settings), hint=hint,
         )  # fmt: skip
 
     def _settled(self, outcome: str, *, by: str, **more: Any) -> b.EffectSettled:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from seekpoint.producers.durable.effects.effect_facts import CONNECTOR, UNDO, EffectRequest, compensation_named
 from seekpoint.producers.durable.effects.effect_runs import EffectRun
-from seekpoint.producers.durable.failures.recorded_failures import told
 from seekpoint.producers.durable.replay.call_digest import text_digest
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
 from seekpoint.producers.durable.steps.retries import Retry
 from seekpoint.schemas import bodies as b
+from seekpoint.schemas.config.error_texts import error_line
 from seekpoint.schemas.errors import EffectFailed, EffectUnknown, LimitExceeded, ObligationStuck, UnknownConnector
 from seekpoint.schemas.state.calls import Obligation
 from seekpoint.schemas.values.json_values import load
@@ -44,7 +44,7 @@ async def compensate(process: Process) -> None:
                 "%s: the compensation of %s is still owed: %s",
                 process.process_id,
                 obligation.key,
-                told(exc, process.node.settings),
+                error_line(exc, process.node.settings),
             )
             left.append(obligation.key)
             cause = cause or exc

@@ -9,12 +9,12 @@ This is the one place where the journal's texts about exceptions are made.
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Iterator
 from typing import Any
 
 from seekpoint.producers.durable.failures.failure_classes import class_name, class_named, rebuilt
 from seekpoint.schemas.bodies import Json
+from seekpoint.schemas.config.error_texts import TEXT_CHARACTERS_MAX, full_message, message_of
 from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import (
@@ -34,26 +34,20 @@ from seekpoint.schemas.errors import (
 from seekpoint.schemas.values.json_values import dump, load
 
 __all__ = [
-    "TEXT_CHARACTERS_MAX",
     "error_name",
     "failure_text",
     "is_failure",
     "message_in",
-    "message_of",
     "remembered_failure",
     "same_failure",
     "says_undone",
     "scrubbed_failure",
-    "told",
-    "traceback_of",
     "undone",
     "unwrapped",
 ]
 
 _NO_FAILURES = (HandleLost, ReplayDivergence, AppendTimeout, ConfirmTimeout, EffectUnknown, BudgetExceeded, Cancelled)
 """The process is over, its code is wrong, or a person has to look: the call itself stays in doubt."""
-TEXT_CHARACTERS_MAX = 4_000
-"""What is written of a text that an exception made: it must fit into an entry, whatever it is."""
 _UNDONE = "undone"
 _DATA_CHARACTERS_MAX = 16_000
 
@@ -173,39 +167,13 @@ def _held_secret(error: Exception, settings: Settings) -> bool:
     if not settings.secrets():
         return False
     bare = Settings()
-    return (_message(error), _data(error, bare)) != (settings.scrub(_message(error)), _data(error, settings))
-
-
-def message_of(error: BaseException, settings: Settings) -> str:
-    """Return what an exception says, fit for an entry, whatever its ``__str__`` does."""
-    return settings.excerpt(_message(error), TEXT_CHARACTERS_MAX)
-
-
-def told(error: BaseException, settings: Settings, characters_max: int = TEXT_CHARACTERS_MAX) -> str:
-    """Return ``CLASS: message`` for logs, reasons and notes."""
-    return settings.excerpt(f"{type(error).__name__}: {_message(error)}", characters_max)
-
-
-def traceback_of(error: BaseException, settings: Settings, characters_max: int = TEXT_CHARACTERS_MAX) -> str:
-    """Return the traceback with all causes: its end, where it is long. That is where the error is."""
-    try:
-        text = "".join(traceback.format_exception(error))
-    except Exception:  # a __str__ of the user's
-        text = "".join(traceback.format_tb(error.__traceback__))
-    return settings.scrub(text)[-characters_max:].encode("utf-8", "replace").decode()
+    return (full_message(error), _data(error, bare)) != (settings.scrub(full_message(error)), _data(error, settings))
 
 
 def error_name(error: BaseException, settings: Settings) -> str:
     """Return the class as Python shows it: ``module.Name``, and a builtin by its name alone."""
     module, _, path = class_name(type(error)).partition(":")
     return settings.scrub(path if module == "builtins" else f"{module}.{path}")
-
-
-def _message(error: BaseException) -> str:
-    try:
-        return error.message if isinstance(error, SeekpointError) else str(error)
-    except Exception:  # a __str__ of the user's
-        return ""
 
 
 def _data(error: BaseException, settings: Settings) -> dict[str, Any]:

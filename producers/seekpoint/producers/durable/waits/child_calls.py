@@ -21,13 +21,13 @@ from seekpoint.producers.durable.failures.recorded_failures import (
     is_failure,
     remembered_failure,
     same_failure,
-    told,
 )
 from seekpoint.producers.durable.replay.call_digest import text_digest
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
 from seekpoint.producers.durable.steps.agent import check_is_agent
 from seekpoint.producers.durable.waits.shared_values import check_ownable
 from seekpoint.schemas import bodies as b
+from seekpoint.schemas.config.error_texts import error_line
 from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import (
     AlreadyOpen,
@@ -230,7 +230,7 @@ class Children:
             await asyncio.wait(left)
         for task in left:
             if not task.cancelled() and (error := task.exception()) is not None:
-                said = told(error, self._process.node.settings)
+                said = error_line(error, self._process.node.settings)
                 logger.warning("%s: a child did not end: %s", self._process.process_id, said)
 
     async def pass_on(self, key: str, child_id: str) -> None:

@@ -20,7 +20,7 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.bodies.entry import new_id, process_key
 from seekpoint.schemas.errors import InvalidName, JournalGap, Refused, UndecodableRecord, VersionConflict
-from seekpoint.schemas.folding.fold import Verdict, advance
+from seekpoint.schemas.folding.fold import SHARED_PREFIX, Verdict, advance
 from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.state.calls import Call
 from seekpoint.schemas.state.state import Draft
@@ -33,10 +33,8 @@ if TYPE_CHECKING:
     from seekpoint.producers.writer.externals import Externals
     from seekpoint.schemas.bodies.entry import Entry
 
-__all__ = ["SHARED_PREFIX", "ProcessShared", "Shared", "SharedCalls", "Versioned", "check_ownable", "shared_id"]
+__all__ = ["ProcessShared", "Shared", "SharedCalls", "Versioned", "check_ownable", "shared_id"]
 
-SHARED_PREFIX = "shared:"
-"""What the id of a shared value's process begins with."""
 _ANY = -1
 
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from seekpoint.producers.durable.dispatch.verdicts import fits, tell
+from seekpoint.producers.dispatch.verdicts import fits, tell
 from seekpoint.producers.durable.effects.business_keys import SharedValues, shared_name
 from seekpoint.producers.durable.effects.connectors import Connector, NotDone, Reconciled, handed
 from seekpoint.producers.durable.effects.effect_resolution import (
@@ -24,10 +24,11 @@ from seekpoint.producers.durable.effects.effect_resolution import (
     is_known_undone,
 )
 from seekpoint.producers.durable.effects.external_outcome import DISPATCHER
-from seekpoint.producers.durable.failures.recorded_failures import failure_text, message_of, told, undone
+from seekpoint.producers.durable.failures.recorded_failures import failure_text, undone
 from seekpoint.producers.durable.steps.retries import Retry
 from seekpoint.producers.durable.steps.step_calls import run_body
 from seekpoint.schemas import bodies as b
+from seekpoint.schemas.config.error_texts import error_line, message_of
 from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import EffectDuplicate, EffectFailed, LimitExceeded, Retryable, UnserializableValue
 from seekpoint.schemas.values.json_values import dump, load
@@ -214,7 +215,7 @@ class Dispatch:
             self._found = found if isinstance(found, Reconciled) else Reconciled(Answer(found))
             self._at = replace(self._at, answer=self._found.answer)
         except Exception as exc:
-            said = told(exc, self.node.settings)
+            said = error_line(exc, self.node.settings)
             logger.warning("the reconciler of %s gave no answer: %s", self._intent.body.idempotency_key, said)
             self._at = replace(self._at, can_ask=False)
 
@@ -237,7 +238,7 @@ class Dispatch:
             return self._failed(self._error, "call")
         if move is NextStep.TAKE_ANSWER and self._found is not None:
             return self._answered(self._found)
-        why = "" if self._error is None else told(self._error, self.node.settings)
+        why = "" if self._error is None else error_line(self._error, self.node.settings)
         return self._said("stuck" if move is NextStep.STUCK else "unknown", "null", why or move.value)
 
     def _answered(self, found: Reconciled) -> b.EffectVerdict:
@@ -273,6 +274,6 @@ class Dispatch:
                 return said
             why = "larger than an entry or a mailbox may be"
         except (UnserializableValue, LimitExceeded) as exc:
-            why = told(exc, self.node.settings)
+            why = error_line(exc, self.node.settings)
         logger.warning("the output of %s is left out: %s", self._intent.body.idempotency_key, why)
         return self._said("succeeded", dump({"left_out": type(output).__name__}), reason)

@@ -20,13 +20,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias
 
 from seekpoint.consumers.log_reading.scan import entry_of
-from seekpoint.producers.durable.dispatch.dispatch_progress import DispatchProgress
-from seekpoint.producers.durable.dispatch.dispatches import Dispatch, DispatchClaim, Intent
+from seekpoint.producers.dispatch.dispatch_progress import DispatchProgress
+from seekpoint.producers.dispatch.dispatches import Dispatch, DispatchClaim, Intent
 from seekpoint.producers.durable.effects.connectors import Connectors, connectors
 from seekpoint.producers.durable.effects.effect_context import JournalValues
 from seekpoint.producers.durable.effects.effect_runs import refuse_real
-from seekpoint.producers.durable.failures.recorded_failures import traceback_of
 from seekpoint.schemas import bodies as b
+from seekpoint.schemas.config.error_texts import traceback_of
 from seekpoint.schemas.errors import (
     JournalMismatch,
     LogDamaged,

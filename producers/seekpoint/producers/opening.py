@@ -16,7 +16,7 @@ from seekpoint.consumers.heartbeats.liveness import LivenessVerdict as Looks
 from seekpoint.producers.claims.claim_watch import ClaimWatch
 from seekpoint.producers.claims.heartbeater import Heartbeater
 from seekpoint.producers.durable.failures.origins import origin_again
-from seekpoint.producers.durable.failures.recorded_failures import traceback_of, unwrapped
+from seekpoint.producers.durable.failures.recorded_failures import unwrapped
 from seekpoint.producers.durable.replay.conduct import PLAIN, RunOptions
 from seekpoint.producers.durable.waits.cancelling import stop
 from seekpoint.producers.durable.waits.shared_values import check_ownable
@@ -29,6 +29,7 @@ from seekpoint.producers.writer.identity import Identity
 from seekpoint.producers.writer.outbox import Outbox
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry, new_id
+from seekpoint.schemas.config.error_texts import traceback_of
 from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import (
     AlreadyOpen,

@@ -14,7 +14,7 @@ from seekpoint.consumers.recovery.recovery import Recovery
 from seekpoint.consumers.recovery_service.answering import Answering
 from seekpoint.consumers.recovery_service.exchange import MemoryExchange
 from seekpoint.producers import Node
-from seekpoint.producers.writer.recovery_client import Requests
+from seekpoint.producers.recovery_client import Requests
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import InvalidName, Refused, RequestTimeout, TransactionOpen, UnknownPoint, UnknownProcess
 from seekpoint.schemas.log.memory_log import MemoryLog

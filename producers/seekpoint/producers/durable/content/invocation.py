@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from seekpoint.producers.durable.failures.recorded_failures import told
 from seekpoint.schemas import bodies as b
+from seekpoint.schemas.config.error_texts import error_line
 from seekpoint.schemas.values.json_values import dump
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Invocation:
 
     async def end(self, outcome: str, error: BaseException | None = None) -> None:
         """Write the result."""
-        text = None if error is None else told(error, self._process.node.settings)
+        text = None if error is None else error_line(error, self._process.node.settings)
         duration_us = (time.monotonic_ns() - self._began) // 1_000
         result = dump(self.result, self._process.limits)
         await self._process.write(b.InvocationEnded(outcome, duration_us, result, text))

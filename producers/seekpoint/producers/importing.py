@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import Refused, UnknownProcess
+from seekpoint.schemas.folding.fold import SHARED_PREFIX
 from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.values.process_ids import named_process_key
 from seekpoint.schemas.wire.codec import encode_within
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["Imported", "import_process"]
 
 _AT_ONCE = 500
-_SHARED = "shared:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ async def import_process(node: Node, entries: Sequence[Logged], process_id: str 
     """
     target = process_id or entries[0].entry.process_id
     key = named_process_key(target)
-    if target.startswith(_SHARED) is not entries[0].entry.process_id.startswith(_SHARED):
+    if target.startswith(SHARED_PREFIX) is not entries[0].entry.process_id.startswith(SHARED_PREFIX):
         raise Refused("a shared value and a process are not each other's copy", process_id=target)
     limits = await node.in_thread(lambda: node.reader.limits)
     values = [encode_within(one.entry._replace(process_id=target), key, limits) for one in entries]

@@ -13,7 +13,7 @@ import pytest
 from own_valkey import OwnValkey, own_valkey
 from seekpoint.consumers import Tier, View
 from seekpoint.producers import Node
-from seekpoint.producers.writer.embedded_projector import EmbeddedProjector
+from seekpoint.producers.embedded_projector import EmbeddedProjector
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import InvalidSetting, JournalUnavailable, NewerFormat, ViewRefused
 

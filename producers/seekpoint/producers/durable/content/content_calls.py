@@ -9,8 +9,9 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from seekpoint.producers.durable.failures.failed_calls import unfollowed_calls
-from seekpoint.producers.durable.failures.recorded_failures import TEXT_CHARACTERS_MAX, error_name
+from seekpoint.producers.durable.failures.recorded_failures import error_name
 from seekpoint.schemas import bodies as b
+from seekpoint.schemas.config.error_texts import TEXT_CHARACTERS_MAX
 from seekpoint.schemas.errors import LimitExceeded, UnserializableValue
 from seekpoint.schemas.values.json_values import dump
 

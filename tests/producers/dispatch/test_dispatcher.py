@@ -12,8 +12,8 @@ import pytest
 
 from outside_ledger import Ledger
 from seekpoint.producers import Node, Process
-from seekpoint.producers.durable.dispatch.dispatcher import Dispatcher
-from seekpoint.producers.durable.dispatch.dispatches import Dispatch
+from seekpoint.producers.dispatch.dispatcher import Dispatcher
+from seekpoint.producers.dispatch.dispatches import Dispatch
 from seekpoint.producers.durable.effects.connectors import Connector, Connectors, NotDone
 from seekpoint.producers.durable.effects.effect_context import JournalValues
 from seekpoint.producers.durable.effects.effect_resolution import Answer, Effect
@@ -285,7 +285,7 @@ async def test_a_journal_at_rest_does_not_grow_by_its_dispatcher(
     node: Node, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Progress is an entry too: kept after every few entries it would move the end, be kept again, and so for ever."""
-    monkeypatch.setattr("seekpoint.producers.durable.dispatch.dispatcher._SAVE_INTERVAL_S", 0.0)
+    monkeypatch.setattr("seekpoint.producers.dispatch.dispatcher._SAVE_INTERVAL_S", 0.0)
     known = bank(ledger)
     async with Dispatcher(node, known=known, poll_s=0.001) as dispatcher, opened(node, known) as process:
         await process.effect("pay", None, 5, connector="bank")
@@ -301,7 +301,7 @@ async def test_a_journal_that_must_not_be_read_on_in_stops_the_dispatcher(
     node: Node, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, final: type[SeekpointError]
 ) -> None:
     """Loudly: it says so at once, and whoever leaves it is told. What is only in the way now is waited for."""
-    monkeypatch.setattr("seekpoint.producers.durable.dispatch.dispatcher._AGAIN_S", 0.001)
+    monkeypatch.setattr("seekpoint.producers.dispatch.dispatcher._AGAIN_S", 0.001)
     dispatcher = Dispatcher(node, known=bank(ledger), poll_s=0.001)
     look, told = dispatcher._look, [JournalUnavailable("for now"), final("not to be read")]
 

@@ -14,8 +14,8 @@ from seekpoint.compose.topic_plan import PINNED
 from seekpoint.consumers.projector.projector import Projector
 from seekpoint.consumers.recovery_service.recovery_service import RecoveryService
 from seekpoint.producers import Node
-from seekpoint.producers.durable.dispatch import dispatcher as dispatching
-from seekpoint.producers.durable.dispatch.dispatcher import Dispatcher
+from seekpoint.producers.dispatch import dispatcher as dispatching
+from seekpoint.producers.dispatch.dispatcher import Dispatcher
 from seekpoint.producers.durable.effects.connectors import Connectors
 from seekpoint.schemas import Settings
 from seekpoint.schemas.errors import JournalMismatch

@@ -44,8 +44,8 @@ from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.values.json_values import dump, load
 
 if TYPE_CHECKING:
-    from seekpoint.producers.claims.opening import Opening
     from seekpoint.producers.node import Node
+    from seekpoint.producers.opening import Opening
     from seekpoint.producers.process import Process
     from seekpoint.schemas.config.limits import Limits
     from seekpoint.schemas.state.state import State

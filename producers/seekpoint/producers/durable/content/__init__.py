@@ -1,0 +1,1 @@
+"""Content: what code writes into its process, and invocations."""
