@@ -192,7 +192,7 @@ def test_a_view_or_a_state_of_a_newer_format_stops_the_reader(server: OwnValkey,
     (heads,) = [key for key in _keys(server) if key.endswith(b":heads")]
     (checks,) = [key for key in _keys(server) if key.endswith(b":checks")]
     newer = server.client.hget(heads, KEY).replace(b'"v":1', b'"v":99')
-    rest = server.client.hget(checks, KEY).split(b":")[1]
+    rest = server.client.hget(checks, KEY).split(b":", 1)[1]
     server.client.hset(heads, KEY, newer)
     server.client.hset(checks, KEY, head_check(KEY, newer) + b":" + rest)
     with pytest.raises(NewerFormat):

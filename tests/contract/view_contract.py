@@ -176,6 +176,7 @@ class ViewContract:
             Change(
                 key=KEY,
                 state=second,
+                base=first,
                 context_keys=frozenset({"a", "b"}),
                 messages=second.conversation.newest(1),
                 mail=False,
@@ -194,7 +195,7 @@ class ViewContract:
         assert seen is not None
         assert (seen.offset, dict(seen.folds)) == (8, dict(first.folds))
         draft.offset = 9
-        journal.write([Change(key=KEY, state=draft.snapshot(), mail=False, folds=True)])
+        journal.write([Change(key=KEY, state=draft.snapshot(), base=first, mail=False, folds=True)])
         seen = journal.state()
         assert seen is not None
         assert (seen.offset, dict(seen.folds)) == (9, dict(draft.folds))
@@ -234,7 +235,7 @@ class ViewContract:
         assert found is not None
         assert len(found) == 9_000
         fewer = replace_values(big, {})
-        journal.write([Change(key=KEY, state=fewer, context_keys=frozenset(big.values_json))])
+        journal.write([Change(key=KEY, state=fewer, base=big, context_keys=frozenset(big.values_json))])
         assert journal.state() == fewer
 
     # --- the guard (P3) -----------------------------------------------------------------------------------------------

@@ -37,6 +37,6 @@ def _change(key: bytes, before: State | None, state: State, whole: bool) -> Chan
     calls = {name for name in was.keys() | now.keys() if was.get(name) != now.get(name)}
     frames = (before.start_frame, before.turn_frame) != (state.start_frame, state.turn_frame)
     return Change(
-        key=key, state=state, context_keys=frozenset(changed), call_keys=frozenset(calls), frames=frames,
+        key=key, state=state, base=before, context_keys=frozenset(changed), call_keys=frozenset(calls), frames=frames,
         folds=before.folds != state.folds, messages=added, mail=mail,
     )  # fmt: skip

@@ -8,6 +8,7 @@ still first.
 from __future__ import annotations
 
 import os
+import socket
 from functools import lru_cache
 from pathlib import Path
 
@@ -65,7 +66,7 @@ def _here(pid: int) -> tuple[str, str] | None:
         times = os.readlink("/proc/self/ns/time") if os.path.lexists("/proc/self/ns/time") else ""
     except OSError:
         return None
-    return f"{os.uname().nodename} {boot_id}", f"{pids} {times}"
+    return f"{socket.gethostname()} {boot_id}", f"{pids} {times}"
 
 
 def _seen(pid: int) -> tuple[bool, int] | None:

@@ -49,8 +49,9 @@ class Touched:
             return Change(key=key, state=state, whole=True)
         messages = state.conversation.newest(self.said) if self.said else ()
         return Change(
-            key=key, state=state, context_keys=frozenset(self.keys), call_keys=frozenset(self.call_keys),
-            frames=self.frames, folds=self.folds, messages=messages, mail=self.mail,
+            key=key, state=state, base=self.base, context_keys=frozenset(self.keys),
+            call_keys=frozenset(self.call_keys), frames=self.frames, folds=self.folds, messages=messages,
+            mail=self.mail,
         )  # fmt: skip
 
 

@@ -261,7 +261,7 @@ class PartitionProjection:
         source = self._source
         touched, poison = fold_batch(records, bases, source.log, source.cadence.after_invocation)
         for key in self._renewed & touched.keys():
-            touched[key].folds = True
+            touched[key].whole = True  # its base has results that the view does not have
         folded = []
         for key, one in touched.items():
             change = one.change(key)

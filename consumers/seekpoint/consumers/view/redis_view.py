@@ -15,25 +15,29 @@ from seekpoint.consumers.view.redis_client import RedisScripts
 from seekpoint.consumers.view.view_rows import (
     call_fields,
     check_of,
+    field_sum,
     fold_fields,
     frame_fields,
     head_check,
     head_of,
+    mail_check,
     mail_of,
     message_row,
     said_sum,
     state_of,
+    sum_text,
     summary_in,
 )
 from seekpoint.consumers.view.view_store import Change, Loaded, Page, Pointer, Seen, ViewMeta
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat, ViewUnavailable
-from seekpoint.schemas.state.state import FOLD_VERSION, State
+from seekpoint.schemas.state.state import FOLD_VERSION, State, new_state
 
 __all__ = ["RedisView"]
 
 _logger = logging.getLogger("seekpoint.consumers")
 
+_EMPTY = new_state()
 _FORMAT = 1
 _LOAD_KEYS_MAX = 500
 _OFFSETS_MAX = 10_000
@@ -246,25 +250,43 @@ def _packed(rows: Sequence[Any]) -> bytes:
 
 
 def _row(change: Change) -> list[Any]:
-    """``[key, head, offset, whole, set, removed, messages, mail, sum of messages]``, as the script takes it."""
-    state, values = change.state, change.state.values_json
+    """Return a change as the script takes it.
+
+    ``[key, head, offset, whole, set, removed, messages, mail, difference of the sum, check of head, check of mail]``.
+    """
+    state = change.state
     if change.whole:
         return _whole_row(change.key, state)
-    changed: list[str | bytes] = frame_fields(state) if change.frames else []
-    if change.folds:
-        changed += fold_fields(state)
+    changed, removed, former = _fields(change)
+    said = [message_row(message) for message in change.messages]
+    total = field_sum(changed) - field_sum(former) + said_sum(said, len(state.conversation) - len(said))
+    return _packed_row(change.key, state, False, changed, removed, said, mail_of(state) if change.mail else None, total)
+
+
+def _fields(change: Change) -> tuple[list[str | bytes], list[str | bytes], list[str | bytes]]:
+    """Return the fields that a change sets (field, value, ...), those that it removes, and the former ones of both."""
+    state, base = change.state, change.base or _EMPTY
+    changed: list[str | bytes] = []
     removed: list[str | bytes] = []
+    former: list[str | bytes] = []
+    for is_written, fields in ((change.frames, frame_fields), (change.folds, fold_fields)):
+        if is_written:
+            changed += fields(state)
+            former += fields(base)
+    if former:
+        removed += set(former[::2]).difference(changed[::2])
+    values, values_before = state.values_json, base.values_json
     for key in change.context_keys:
         if key in values:
             changed += [key, values[key]]
         else:
             removed.append(key)
+        if key in values_before:
+            former += [key, values_before[key]]
     if change.call_keys:
         call_fields(state, change.call_keys, changed, removed)
-    said = [message_row(message) for message in change.messages]
-    mail = mail_of(state) if change.mail else False
-    summed = str(said_sum(said, len(state.conversation) - len(said))) if said else "0"
-    return [change.key, head_of(state), str(state.offset), False, changed, removed, said, mail, summed]
+        call_fields(base, change.call_keys, former, [])
+    return changed, removed, former
 
 
 def _whole_row(key: bytes, state: State) -> list[Any]:
@@ -272,8 +294,24 @@ def _whole_row(key: bytes, state: State) -> list[Any]:
     context += frame_fields(state) + fold_fields(state)
     call_fields(state, state.calls, context, [])
     said = [message_row(message) for message in state.conversation.bodies()]
-    summed = str(said_sum(said, 0))
-    return [key, head_of(state), str(state.offset), True, context, [], said, mail_of(state), summed]
+    total = field_sum(context) + said_sum(said, 0)
+    return _packed_row(key, state, True, context, [], said, mail_of(state), total)
+
+
+def _packed_row(
+    key: bytes,
+    state: State,
+    whole: bool,
+    changed: list[str | bytes],
+    removed: list[str | bytes],
+    said: list[bytes],
+    mail: bytes | None,
+    total: int,
+) -> list[Any]:
+    head = head_of(state)
+    mails = (False, False) if mail is None else (mail, mail_check(key, mail))
+    row = [key, head, str(state.offset), whole, changed, removed, said, mails[0]]
+    return [*row, sum_text(total), head_check(key, head), mails[1]]
 
 
 def _put_pieces(states: Mapping[bytes, tuple[State, Pointer]]) -> Iterator[tuple[list[Any], list[Any]]]:

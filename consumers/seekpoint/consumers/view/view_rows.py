@@ -33,14 +33,17 @@ from seekpoint.schemas.state.state_parts import mail_row
 __all__ = [
     "call_fields",
     "check_of",
+    "field_sum",
     "fold_fields",
     "frame_fields",
     "head_check",
     "head_of",
+    "mail_check",
     "mail_of",
     "message_row",
     "said_sum",
     "state_of",
+    "sum_text",
     "summary_in",
 ]
 
@@ -52,6 +55,8 @@ _NO_LINEAGE = Draft().lineage  # that very one, which most have: comparing it ta
 _dumps = orjson.dumps
 _MODULUS = 1 << 52
 """Of sums: Lua's numbers are exact up to there."""
+_BETWEEN = 0x5BD1E995
+"""Keeps a field's name apart from its value in a CRC."""
 
 Row = Sequence[Any]
 _CALL, _FRAME, _FOLD = b"\xff", b"\xfe", b"\xfd"
@@ -141,12 +146,21 @@ def said_sum(messages: Iterable[bytes], start: int) -> int:
     return total % _MODULUS
 
 
+def field_sum(fields: Sequence[str | bytes]) -> int:
+    """Return what fields (field, value, ...) add to the sum of a row: a CRC-32 of each field and its value."""
+    parts = [part.encode() if isinstance(part, str) else part for part in fields]
+    return sum([crc32(value, crc32(name) ^ _BETWEEN) for name, value in zip(parts[::2], parts[1::2], strict=True)])
+
+
+def sum_text(total: int) -> bytes:
+    """Return a sum, or a difference of two, as Redis adds it up."""
+    return b"%d" % (total % _MODULUS)
+
+
 def check_of(key: bytes, head: bytes, mail: bytes | None, context: Sequence[bytes], messages: Sequence[bytes]) -> bytes:
-    """The check that a row with these parts has: ``HASH:SUM``. ``view_scripts`` makes the same one of each change."""
-    total = said_sum(messages, 0) + (_digest(key, mail) if mail else 0)
-    for name, value in zip(context[::2], context[1::2], strict=True):
-        total += _digest(name, value)
-    return b"%b:%d" % (head_check(key, head), total % _MODULUS)
+    """Return the check of a row with these parts: ``HEAD:SUM:MAIL``. ``view_scripts`` keeps it up to date."""
+    total = said_sum(messages, 0) + field_sum(context)
+    return b"%b:%b:%b" % (head_check(key, head), sum_text(total), mail_check(key, mail))
 
 
 def head_check(key: bytes, head: bytes) -> bytes:
@@ -154,8 +168,9 @@ def head_check(key: bytes, head: bytes) -> bytes:
     return sha1(key + b"\0" + head, usedforsecurity=False).hexdigest()[:13].encode()
 
 
-def _digest(name: bytes, value: bytes) -> int:
-    return int(sha1(name + b"\0" + value, usedforsecurity=False).hexdigest()[:13], 16)
+def mail_check(key: bytes, mail: bytes | None) -> bytes:
+    """Return the last part of a row's check: the mail's own, because a write replaces all of the mail."""
+    return b"%x" % crc32(mail, crc32(key)) if mail else b""
 
 
 def state_of(head: bytes, mail: bytes | None, context: Sequence[bytes], messages: Iterable[bytes]) -> State:

@@ -56,6 +56,8 @@ class Change:
     state: State
     whole: bool = False
     """Write everything: the process is new to the view, or its content was replaced."""
+    base: State | None = None
+    """The state before the batch, as the view has it. None if ``whole``."""
     context_keys: frozenset[str] = field(default_factory=frozenset)
     """Context values that were set or removed (as they are in ``state``)."""
     call_keys: frozenset[str] = field(default_factory=frozenset)
