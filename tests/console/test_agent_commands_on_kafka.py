@@ -69,7 +69,7 @@ def test_a_run_is_looked_at_checked_moved_and_traced(
 def test_from_an_incident_to_a_failing_test(
     shell: Shell, journal: Settings, point_at: Callable[[Settings], None], write_module: Callable[[str, str], None]
 ) -> None:
-    """The README's three commands: captured, folded in staging to the same state, and held against changed code."""
+    """The commands of docs/guides/changing-code.md: capture, replay into staging, check changed code."""
     staged = replace(journal, journal=f"{journal.journal}-staged")
     create_topics_sync(staged)
     point_at(journal)

@@ -1,4 +1,4 @@
-"""The README's table of ACLs: with just these, each of its users can work, on a real Kafka that knows who they are."""
+"""The ACLs of docs/operate/connect.md are enough for each user, on a real Kafka with users."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.cluster
 USERS = {"a reader": "reader", "a node": "node", "`topics create`": "creator"}
 ROWS = [
     (next(user for said, user in USERS.items() if who.startswith(said)), resource, operations)
-    for who, resource, operations in table(ROOT / "README.md", "who", "resource", "operations")
+    for who, resource, operations in table(ROOT / "docs" / "operate" / "connect.md", "who", "resource", "operations")
 ]
 _MECHANISM = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 
@@ -125,7 +125,7 @@ async def test_a_stranger_may_not_do_anything(door: tuple[LocalCluster, int]) ->
         await create_topics(settings_of("stranger", door))
 
 
-async def test_the_acls_of_the_readme_are_enough(door: tuple[LocalCluster, int], allowed: None) -> None:
+async def test_the_acls_of_the_table_are_enough(door: tuple[LocalCluster, int], allowed: None) -> None:
     """To create and audit the topics, to work as a process, to signal, to read it, to keep poison."""
     manifest = await create_topics(settings_of("creator", door))
     assert await create_topics(settings_of("creator", door)) == manifest

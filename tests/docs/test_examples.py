@@ -18,14 +18,15 @@ from typing import Any
 
 import pytest
 
-from pages import PAGES, Block, blocks
+from pages import CONTINUED, PAGES, ROOT, Block, blocks
 from seekpoint.compose import LocalCluster
 from seekpoint.schemas import Settings
 from seekpoint.schemas.folds import only
 
 PYTHON = [block for page in PAGES for block in blocks(page, "python")]
 ON_KAFKA = [block for block in PYTHON if block.needs_kafka]
-IN_MEMORY = [block for block in PYTHON if not block.needs_kafka]
+IN_MEMORY = [block for block in PYTHON if not block.needs_kafka and block.page != CONTINUED]
+START = ROOT / "docs" / "start.md"
 
 
 class Pasted(code.InteractiveConsole):
@@ -75,6 +76,20 @@ def test_an_example_runs_alone_in_a_console(
             runner.run(node.close())
 
 
+def test_the_tutorial_runs_from_top_to_bottom(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All of its blocks, pasted one after the other into one console: each prints what stands behind its prints."""
+    monkeypatch.setattr(sys, "displayhook", lambda _: None)
+    tutorial = blocks(CONTINUED, "python")
+    assert len(tutorial) > 5
+    with asyncio.Runner() as runner, only():
+        console = Pasted(runner)
+        for block in tutorial:
+            console.paste(block)
+            assert capsys.readouterr().out.splitlines() == block.expected, block.name
+
+
 @pytest.mark.cluster
 @pytest.mark.parametrize("block", ON_KAFKA, ids=lambda block: block.name)
 def test_an_example_on_kafka_runs(
@@ -107,18 +122,18 @@ def test_examples_import_public_names_only(block: Block) -> None:
 
 
 def test_every_example_is_found() -> None:
-    """An example that nobody runs proves nothing: the README has some of either kind."""
-    readme = [block for block in PYTHON if block.page.name == "README.md"]
-    assert {block.needs_kafka for block in readme} == {True, False}
-    assert sum(len(block.expected) for block in readme) > 10
+    """An example that nobody runs proves nothing: the start page has some of either kind."""
+    start = [block for block in PYTHON if block.page == START]
+    assert {block.needs_kafka for block in start} == {True, False}
+    assert sum(len(block.expected) for block in start) >= 10
+    assert [block.expected for block in PYTHON if block.page == ROOT / "README.md"] != []
 
 
 @pytest.mark.cluster
 def test_the_real_kill_kills_and_another_run_goes_on(cluster: LocalCluster, journal: Settings, tmp_path: Path) -> None:
-    """The lines of the README in a shell: the first run dies in its wait, the second one ends with the result."""
-    readme = next(page for page in PAGES if page.name == "README.md")
-    [agent] = [block for block in blocks(readme, "python") if "async def greetings" in block.text]
-    [lines] = [block for block in blocks(readme, "console") if "kill -9" in block.text]
+    """The lines of the start page in a shell: the first run dies in its wait, the second one ends with the result."""
+    [agent] = [block for block in blocks(START, "python") if "async def greetings" in block.text]
+    [lines] = [block for block in blocks(START, "console") if "kill -9" in block.text]
     (tmp_path / "greetings.py").write_text(agent.text.replace("seconds=30", "seconds=6"))
     script = "\n".join(line.removeprefix("$ ") for line in lines.text.splitlines()).replace("sleep 5", "sleep 4")
     environment = os.environ | {

@@ -11,18 +11,19 @@ from typing import Any
 import pytest
 import typer
 
-from pages import PAGES, ROOT, anchors, blocks, commands, links, table
+from pages import PAGES, ROOT, anchors, blocks, commands, links, page_name, table
 from seekpoint.console.cli import app
 from seekpoint.schemas import TRANSITIONS, Settings
 
 README = ROOT / "README.md"
+DOCS = ROOT / "docs"
 CLI: Any = typer.main.get_command(app)
 
 NOT_BUILT_YET: set[str] = set()
 """Named in settings and topics as what alone may ever remove entries. Take a name out once it exists."""
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_links_lead_somewhere(page: Path) -> None:
     """To a file of the checkout, and to a heading in it."""
     for link in links(page):
@@ -32,7 +33,7 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(target), link
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_commands_that_are_shown_exist(page: Path) -> None:
     """With every option that is shown. Words in capitals stand for the reader's own."""
     for line in commands(page):
@@ -63,7 +64,7 @@ def test_what_is_not_built_yet_is_not() -> None:
     assert not NOT_BUILT_YET & CLI.commands.keys()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_verbs_that_are_shown_exist(page: Path) -> None:
     """And can be run."""
     for verb in re.findall(r"\bscripts/(\w+)\b(?![/.])", page.read_text()):
@@ -73,20 +74,21 @@ def test_verbs_that_are_shown_exist(page: Path) -> None:
 
 def test_the_benchmarks_of_the_numbers_exist() -> None:
     """Each row of the table names one; none is left out."""
-    rows = table(README, "`scripts/bench`", "what", "Seekpoint", "baseline", "ratio")
+    rows = table(DOCS / "operate" / "numbers.md", "`scripts/bench`", "what", "Seekpoint", "baseline", "ratio")
     there = {path.stem for path in (ROOT / "scripts" / "benches").glob("[a-z]*.py")}
     assert {name.strip("`") for name, *_ in rows} == there
 
 
-def test_the_lifecycle_is_the_readmes() -> None:
+def test_the_lifecycle_of_the_page_is_the_lifecycle() -> None:
     """The hint of IllegalTransition sends people there."""
-    rows = {start.strip("`"): set(re.findall(r"`(\w+)`", to)) for start, to in table(README, "from", "to")}
+    page = DOCS / "reference" / "lifecycle.md"
+    rows = {start.strip("`"): set(re.findall(r"`(\w+)`", to)) for start, to in table(page, "from", "to")}
     assert rows == {str(start): {str(to) for to in after} for start, after in TRANSITIONS.items()}
 
 
-def test_the_readmes_settings_are_some(tmp_path: Path) -> None:
+def test_the_settings_for_a_foreign_kafka_can_be_read(tmp_path: Path) -> None:
     """The file for a foreign Kafka can be pasted; its secrets come from files and are not shown."""
-    [example] = blocks(README, "toml")
+    [example] = blocks(DOCS / "operate" / "connect.md", "toml")
     for name in ("kafka", "redis"):
         (tmp_path / name).write_text(f"{name} secret\n")
     file = tmp_path / "seekpoint.toml"
@@ -97,24 +99,39 @@ def test_the_readmes_settings_are_some(tmp_path: Path) -> None:
     assert "secret" not in repr(settings).replace(str(tmp_path), "")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_defaults_that_are_quoted_are_the_defaults(page: Path) -> None:
     """A number in brackets behind a setting's name: ``owner_timeout_s`` (15 s)."""
     for name, number in re.findall(r"`(\w+)` \((\d+)(?: s)?\)", page.read_text()):
         assert float(number) == getattr(Settings(), name), name
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_pages_do_not_speak_of_this_machine(page: Path) -> None:
     """No path of whoever wrote them, no issue of theirs."""
     assert not re.search(r"/work/|/tmp/|/home/\w|/root/|\bissues? #?\d", page.read_text())
 
 
-def test_files_that_the_architecture_names_exist() -> None:
+def test_the_five_figures_of_the_readme_are_measured() -> None:
+    """Each figure stands in the table of all numbers, which is replaced as a whole."""
+    shown = table(README, "what", "Seekpoint", "beside it")
+    measured = (DOCS / "operate" / "numbers.md").read_text()
+    assert len(shown) == 5
+    for _, ours, beside in shown:
+        assert ours in measured
+        assert beside.rpartition(": ")[2] in measured
+
+
+def test_the_readme_is_short() -> None:
+    """Everything else has a page of its own."""
+    assert len(README.read_text().splitlines()) <= 200
+
+
+@pytest.mark.parametrize("page", [ROOT / "ARCHITECTURE.md", *DOCS.glob("decisions/*.md")], ids=page_name)
+def test_files_that_the_architecture_names_exist(page: Path) -> None:
     """``producers/writer/outbox.py`` stands for ``producers/seekpoint/producers/writer/outbox.py`` there."""
-    text = (ROOT / "ARCHITECTURE.md").read_text()
-    named = set(re.findall(r"`([\w.]+/[\w./]*)`", text))
-    assert len(named) > 30
+    named = set(re.findall(r"`([\w.]+/[\w./]*)`", page.read_text()))
+    assert len(named) > 30 or page.name != "ARCHITECTURE.md"
     for name in named:
         root, _, rest = name.partition("/")
         assert (ROOT / name).exists() or (ROOT / root / "seekpoint" / root / rest).exists(), name

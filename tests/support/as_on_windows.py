@@ -86,7 +86,7 @@ def import_everything() -> int:
 
 
 async def quickstart() -> None:
-    """README's first program."""
+    """The first program of docs/start.md."""
     from seekpoint.producers import Node
 
     async with Node.in_memory() as node:

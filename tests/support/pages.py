@@ -7,10 +7,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["PAGES", "ROOT", "Block", "anchors", "blocks", "commands", "links", "table"]
+__all__ = ["CONTINUED", "PAGES", "ROOT", "Block", "anchors", "blocks", "commands", "links", "page_name", "table"]
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+CONTINUED = ROOT / "docs" / "tutorial.md"
+"""The page whose blocks use the names of the blocks before them. A block of any other page works alone."""
+
+
+def page_name(page: Path) -> str:
+    """Return the path of a page in the checkout, for the ids of tests."""
+    return str(page.relative_to(ROOT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +32,8 @@ class Block:
 
     @property
     def name(self) -> str:
-        """Where it is: for the ids of tests."""
-        return f"{self.page.name}:{self.line}"
+        """Return the page and the line, for the ids of tests."""
+        return f"{page_name(self.page)}:{self.line}"
 
     @property
     def needs_kafka(self) -> bool:

@@ -271,7 +271,7 @@ class InvalidName(Refused):
 class IllegalTransition(Refused):
     """A lifecycle transition that does not exist."""
 
-    hint = "see the lifecycle table in the README"
+    hint = "see docs/reference/lifecycle.md"
 
 
 class IllegalCall(Refused):

@@ -107,7 +107,7 @@ def test_mistakes_on_the_line_are_told(seekpoint: Shell) -> None:
 
 
 def test_a_run_waits_until_a_killed_owner_is_seen_to_be_dead() -> None:
-    """The README kills a run and starts it again at once: with a shorter wait, that would be refused."""
+    """The start page kills a run and starts it again at once: with a shorter wait, that would be refused."""
     settings = Settings()
     assert patience_s(settings) > settings.owner_timeout_s + settings.heartbeat_interval_s
 

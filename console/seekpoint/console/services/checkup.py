@@ -151,7 +151,7 @@ def permissions(allowed: Mapping[str, frozenset[str]]) -> Diagnosis:
     found = f"may {', '.join(can) or 'do nothing'}" + (f"; may not {', '.join(cannot)}" if cannot else "")
     if "read" in can:
         return Diagnosis(subject="permissions", health=JournalHealth.OK, found=found)
-    advice = "grant what the README's table of ACLs lists"
+    advice = "grant what docs/operate/connect.md lists under ACLs"
     return Diagnosis(subject="permissions", health=JournalHealth.WARNING, found=found, advice=advice)
 
 
