@@ -15,9 +15,10 @@ from typer.testing import CliRunner
 from raw_kafka import RawKafka
 from seekpoint.compose import check_topics, restore_manifest_sync, save_manifest_sync, saved_records
 from seekpoint.console.cli import app
+from seekpoint.console.exit_codes import EXIT_FAULT
 from seekpoint.producers import Node
 from seekpoint.schemas import Settings
-from seekpoint.schemas.errors import EXIT_FAULT, JournalMismatch
+from seekpoint.schemas.errors import JournalMismatch
 from seekpoint.schemas.log.manifest import MANIFEST_KEY
 from seekpoint.schemas.wire.codec import SCHEMA_FINGERPRINT
 

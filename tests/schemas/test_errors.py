@@ -1,31 +1,27 @@
-"""Every error says what, where and what next; the tree, the page and the classes are the same."""
+"""Every error says what, where and what next; the drawn tree and the classes are the same."""
 
 from __future__ import annotations
 
 import copy
 import pickle
 import re
-from pathlib import Path
 
 import pytest
 
 from seekpoint.schemas import errors
-from seekpoint.schemas.error_page import error_page, error_table
 from seekpoint.schemas.errors import Fenced, SeekpointError
 
-PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
 CLASSES: list[type[SeekpointError]] = [getattr(errors, name) for name in errors.__all__]
 KINDS = {errors.Retryable, errors.HandleLost, errors.Refused, errors.OperatorRequired}
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 def test_every_error_says_when_and_what_next(kind: type[SeekpointError]) -> None:
-    """A docstring, a hint, an exit code of the command line's."""
+    """Every class has a docstring and a hint."""
     assert kind.__doc__
     assert kind.__doc__.endswith(".")
     assert kind.hint
     assert not kind.hint.endswith(".")
-    assert kind.exit_code in (1, 2, 3, 4)
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
@@ -85,26 +81,3 @@ def test_errors_pickle(kind: type[SeekpointError], take: type) -> None:
     back = take(error)
     assert type(back) is kind
     assert (str(back), back.facts, back.process_id) == (str(error), error.facts, "p")
-
-
-def test_the_page_of_errors_is_current() -> None:
-    """If not: python -m seekpoint.schemas.error_page > docs/errors.md"""
-    assert PAGE.read_text() == error_page()
-
-
-def test_the_page_has_every_class_once() -> None:
-    """With its exit code, and what to do."""
-    page = error_page()
-    for kind in CLASSES:
-        if kind is not SeekpointError:
-            assert page.count(f"| `{kind.__name__}` |") == 1
-    assert "| `Fenced` | Another owner" in error_table()
-
-
-def test_a_users_own_subclass_is_not_on_the_page() -> None:
-    """The page is the library's, whatever is imported beside it."""
-
-    class Mine(errors.Refused):
-        """Mine."""
-
-    assert "Mine" not in error_page()

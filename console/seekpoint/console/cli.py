@@ -33,7 +33,8 @@ from seekpoint.console.commands import recover as recoveries
 from seekpoint.console.commands import run as agents
 from seekpoint.console.commands import steps as calls
 from seekpoint.console.commands import up as cluster
-from seekpoint.console.render.command_errors import EXIT_BROKEN_PIPE, EXIT_INTERRUPTED, EXIT_USAGE, report, set_debug
+from seekpoint.console.exit_codes import EXIT_BROKEN_PIPE, EXIT_INTERRUPTED, EXIT_USAGE
+from seekpoint.console.render.command_errors import report, set_debug
 from seekpoint.console.render.output import emit, fail
 
 __all__ = ["app", "main"]

@@ -10,7 +10,8 @@ from typing import Annotated, Any, TypeAlias, cast, get_type_hints
 
 import typer
 
-from seekpoint.console.render.command_errors import EXIT_BROKEN_PIPE, EXIT_INTERRUPTED, report, set_debug
+from seekpoint.console.exit_codes import EXIT_BROKEN_PIPE, EXIT_INTERRUPTED
+from seekpoint.console.render.command_errors import report, set_debug
 from seekpoint.console.services.target import CommandTarget
 
 __all__ = ["AsJson", "Usage", "command", "group"]

@@ -56,12 +56,12 @@
         └── TooManyDeadLetters   a reader stopped before it drained a broken topic
 
 Each carries its facts as attributes (``process_id``, ``partition``, ``offset``, ``seq``, ``epoch``, whatever is known),
-keeps its cause, and says what to do next in ``hint``. ``exit_code`` is what the command line exits with.
+keeps its cause, and says what to do next in ``hint``.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 __all__ = [
     "AgentMismatch",
@@ -120,14 +120,11 @@ __all__ = [
     "ViewUnavailable",
 ]
 
-EXIT_FAULT, EXIT_USAGE, EXIT_UNREACHABLE, EXIT_REFUSED = 1, 2, 3, 4
-
 
 class SeekpointError(Exception):
     """The base of all of them. ``str()`` is the message, the facts and the hint, in one line."""
 
     hint: str = "see docs/errors.md"
-    exit_code: ClassVar[int] = EXIT_FAULT
 
     def __init__(self, message: str, /, *, hint: str | None = None, **facts: Any) -> None:
         super().__init__(message)
@@ -159,7 +156,6 @@ class Retryable(SeekpointError):
     """The world is in the way: the same call may work later."""
 
     hint = "try again"
-    exit_code = EXIT_UNREACHABLE
 
 
 class JournalUnavailable(Retryable):
@@ -209,7 +205,6 @@ class ClaimLost(Retryable):
     """Another node's claim came first in the log."""
 
     hint = "the other node owns the process now; open again only if it should not"
-    exit_code = EXIT_REFUSED
 
 
 class RequestTimeout(Retryable):
@@ -228,7 +223,6 @@ class HandleLost(SeekpointError):
     """This handle is over: open the process again."""
 
     hint = "open the process again"
-    exit_code = EXIT_REFUSED
 
 
 class Fenced(HandleLost):
@@ -245,14 +239,12 @@ class Refused(SeekpointError):
     """The input, or the moment, is wrong: change the call."""
 
     hint = "change the call"
-    exit_code = EXIT_REFUSED
 
 
 class UnserializableValue(Refused):
     """A value that JSON cannot carry exactly; ``path`` says where in it."""
 
     hint = "convert it first (dataclasses.asdict, .model_dump(), str()), or leave it out"
-    exit_code = EXIT_USAGE
 
 
 class LimitExceeded(Refused):
@@ -265,7 +257,6 @@ class InvalidName(Refused):
     """A process id, key, journal name or kind that is not allowed."""
 
     hint = "use 1 to 200 bytes of UTF-8 without control characters"
-    exit_code = EXIT_USAGE
 
 
 class IllegalTransition(Refused):
@@ -332,7 +323,6 @@ class UnknownProcess(Refused):
     """No such process: the whole log was read and it is not there."""
 
     hint = "check the id and the journal's name: seekpoint ps"
-    exit_code = EXIT_FAULT
 
 
 class UnknownPoint(Refused):
@@ -364,7 +354,6 @@ class UnknownConnector(Refused):
     """A connector, or a compensation, that the journal names and this program did not register. Nothing was called."""
 
     hint = "register it before the process is opened: connectors.register(Connector(name, ...))"
-    exit_code = EXIT_USAGE
 
 
 class ReplayRefused(Refused):
@@ -377,7 +366,6 @@ class InvalidSetting(Refused):
     """A setting that does not exist, does not parse, or may not be changed because a guarantee rests on it."""
 
     hint = "see docs/settings.md"
-    exit_code = EXIT_USAGE
 
 
 class OperatorRequired(SeekpointError):
@@ -390,7 +378,6 @@ class ProcessDegraded(OperatorRequired):
     """Entries of the process are missing or do not fit. ``abandoned`` counts those that were not applied."""
 
     hint = "look with seekpoint log ID, then accept the loss: seekpoint recover ID --claim --accept-degraded"
-    exit_code = EXIT_REFUSED
 
 
 class ReplayDivergence(OperatorRequired):
@@ -401,7 +388,6 @@ class ReplayDivergence(OperatorRequired):
     hint = "run the code that made the history, guard the change with patched(), or replay permissively"
     asks: Any = None
     """What the code would have journaled for the call, where that is known."""
-    exit_code = EXIT_REFUSED
 
 
 class StepFailed(OperatorRequired):
@@ -419,7 +405,6 @@ class BudgetExceeded(OperatorRequired):
     on with this very call. ``dimension``, ``scope`` (run or day), ``limit``, ``used`` and ``wanted`` say what of."""
 
     hint = "raise it (seekpoint budget raise ID DIMENSION LIMIT), then run the process again"
-    exit_code = EXIT_REFUSED
 
 
 class EffectUnknown(OperatorRequired):
@@ -427,7 +412,6 @@ class EffectUnknown(OperatorRequired):
     not called again; what settles it is evidence, a reconciler, or a person."""
 
     hint = "find out, then say so: seekpoint effects resolve ID KEY --succeeded JSON, or --failed REASON"
-    exit_code = EXIT_REFUSED
 
 
 class ObligationStuck(OperatorRequired):
@@ -435,7 +419,6 @@ class ObligationStuck(OperatorRequired):
     names the effects."""
 
     hint = "settle them by hand, then say so: seekpoint effects ls ID"
-    exit_code = EXIT_REFUSED
 
 
 class FoldUnavailable(OperatorRequired):
@@ -443,7 +426,6 @@ class FoldUnavailable(OperatorRequired):
     behind, of another version, or failed. An old value is never handed out."""
 
     hint = "name its module in the setting folds, of projectors too; or recover from the log: --tier scan"
-    exit_code = EXIT_REFUSED
 
 
 class AppendRefused(OperatorRequired):
@@ -451,14 +433,12 @@ class AppendRefused(OperatorRequired):
     is missing. It is not in the log. Its handle is closed; nothing is tried again for it."""
 
     hint = "change what the message names, then open the process again"
-    exit_code = EXIT_REFUSED
 
 
 class ViewRefused(OperatorRequired):
     """A Redis that may not keep a view: it evicts keys when its memory is full, or refuses what the view needs."""
 
     hint = "set maxmemory-policy noeviction, or give the view a Redis of its own; see docs/view.md"
-    exit_code = EXIT_REFUSED
 
 
 class JournalMismatch(OperatorRequired):

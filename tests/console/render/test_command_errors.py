@@ -11,7 +11,6 @@ import pytest
 
 from seekpoint.console.commands import ps as processes
 from seekpoint.console.commands import topics
-from seekpoint.console.render import command_errors as faults
 from seekpoint.console.render.command_errors import report
 from seekpoint.console.services.target import CommandTarget
 from seekpoint.schemas import errors
@@ -171,11 +170,6 @@ def test_a_name_nobody_may_have_is_usage(shell: Shell, monkeypatch: pytest.Monke
         ran = shell("state", wrong, "--bootstrap-servers", "127.0.0.1:1")
         assert ran.code == 2
         assert shown in ran.err
-
-
-def test_exit_codes_here_are_those_of_the_errors() -> None:
-    """They are written twice, because importing the errors doubles the time of ``--help``."""
-    assert faults.EXIT_USAGE == errors.EXIT_USAGE
 
 
 def test_every_command_has_a_docstring_that_its_help_shows() -> None:

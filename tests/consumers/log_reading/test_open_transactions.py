@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from owners import Owner
 from raw_kafka import RawKafka
 from seekpoint.console.cli import app
+from seekpoint.console.exit_codes import EXIT_UNREACHABLE
 from seekpoint.consumers import Recovery
 from seekpoint.producers import Node
 from seekpoint.schemas import MemoryLog, Settings
@@ -188,7 +189,7 @@ async def test_a_transaction_on_a_real_kafka(journal: Settings) -> None:
             }
             command = ["recover", "case-1", "--must-be-current"]
             told = await asyncio.to_thread(CliRunner().invoke, app, command, env=environ)
-            assert told.exit_code == TransactionOpen.exit_code, told.output
+            assert told.exit_code == EXIT_UNREACHABLE, told.output
             await asyncio.to_thread(foreign.abort_transaction, 20)
         async with Recovery.connect(settings) as recovery:
             found = await recovery.recover("case-1", must_be_current=True)

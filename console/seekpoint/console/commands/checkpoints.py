@@ -10,6 +10,7 @@ import typer
 
 from seekpoint.console.command import AsJson, command, group
 from seekpoint.console.commands.ps import ProcessId
+from seekpoint.console.exit_codes import EXIT_FAULT
 from seekpoint.console.render.output import Column, clean, emit, emit_json, emit_json_list, emit_table, say
 from seekpoint.console.services.target import CommandTarget
 
@@ -38,8 +39,6 @@ def register(app: typer.Typer) -> None:
 
 def ls(target: CommandTarget, json: AsJson = False) -> int:
     """List every checkpoint, verified, and each partition's floor. Exits with 1 if one could not be used."""
-    from seekpoint.schemas.errors import EXIT_FAULT
-
     floors: list[dict[str, Any]] = []
     unusable: list[bool] = []
     found = _every_checkpoint(target, floors, unusable)
@@ -67,7 +66,7 @@ def _every_checkpoint(
 
 def show(target: CommandTarget, process_id: ProcessId, json: AsJson = False) -> int:
     """Show a process's newest checkpoint. Exits with 1 if it could not be used."""
-    from seekpoint.schemas.errors import EXIT_FAULT, UnknownProcess
+    from seekpoint.schemas.errors import UnknownProcess
 
     found = target.recoverer.last_checkpoint(process_id)
     if found is None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from seekpoint.console.command import AsJson, command
+from seekpoint.console.exit_codes import EXIT_FAULT
 from seekpoint.console.render.output import emit_json
 from seekpoint.console.services.target import home
 
@@ -30,7 +31,6 @@ def demo(
     import sys
 
     from seekpoint.console.demo import DemoOptions, Story, run
-    from seekpoint.schemas.errors import EXIT_FAULT
 
     story = Story(sys.stderr if json else sys.stdout)
     outcome = run(DemoOptions(runs=runs, keep=keep, directory=home()), story)

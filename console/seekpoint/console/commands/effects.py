@@ -250,15 +250,13 @@ def _from_journal(target: CommandTarget, process_id: str) -> dict[str, Call]:
 
 
 def _an_effect(process_id: str, key: str, call: Call | None) -> Call:
-    from seekpoint.schemas.errors import EXIT_FAULT, Refused
+    from seekpoint.schemas.errors import SeekpointError
 
     if call is None or call.kind != "effect":
-        error = Refused(
+        raise SeekpointError(
             "the process has made no such effect", process_id=process_id, key=key,
             hint=f"see which there are: seekpoint effects ls {process_id} --all",
         )  # fmt: skip
-        error.exit_code = EXIT_FAULT  # type: ignore[misc]  # as for a process that is not there
-        raise error
     return call
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seekpoint.console.command import AsJson, command
+from seekpoint.console.exit_codes import EXIT_FAULT
 from seekpoint.console.render.output import Column, clean, emit, emit_json, emit_json_list, emit_table, fail, say
 from seekpoint.console.render.progress import ReadingProgress, watched
 from seekpoint.console.services.target import CommandTarget
@@ -172,8 +173,6 @@ def verify(
     json: AsJson = False,
 ) -> int:
     """Find processes in every way there is, and compare. Through independent readers; exits with 1 if they differ."""
-    from seekpoint.schemas.errors import EXIT_FAULT
-
     if bool(process_ids) == everything:
         raise typer.BadParameter("either process ids, or --all", param_hint="ID...")
     faults = _Faults()

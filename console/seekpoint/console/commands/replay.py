@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import typer
 
 from seekpoint.console.command import AsJson, command
-from seekpoint.console.render.command_errors import EXIT_INTERRUPTED
+from seekpoint.console.exit_codes import EXIT_INTERRUPTED
 from seekpoint.console.render.output import Column, clean, counted, emit, emit_json, emit_table, say, warn
 from seekpoint.console.render.progress import ReadingProgress
 from seekpoint.console.services.target import CommandTarget

@@ -12,7 +12,8 @@ import typer
 
 from seekpoint.console.command import AsJson, command
 from seekpoint.console.commands.ps import ProcessId
-from seekpoint.console.render.command_errors import EXIT_TERMINATED, is_debug
+from seekpoint.console.exit_codes import EXIT_FAULT, EXIT_TERMINATED
+from seekpoint.console.render.command_errors import is_debug
 from seekpoint.console.render.listing import unknown
 from seekpoint.console.render.output import clean, counted, emit, emit_json, fail, say
 from seekpoint.console.services.imported import imported
@@ -68,7 +69,7 @@ def run(
     """
     import asyncio
 
-    from seekpoint.schemas.errors import EXIT_FAULT, SeekpointError, UnknownProcess
+    from seekpoint.schemas.errors import SeekpointError, UnknownProcess
 
     if new and resume:
         raise typer.BadParameter("it goes without --resume", param_hint="--new")
@@ -246,7 +247,6 @@ def replay_check(
     import asyncio
 
     from seekpoint.producers import Detail, check_replay
-    from seekpoint.schemas.errors import EXIT_FAULT
 
     if (process_id is None) is (history is None):
         raise typer.BadParameter("name a process, or an exported one by --history", param_hint="ID")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from seekpoint.console.command import AsJson, command, group
+from seekpoint.console.exit_codes import EXIT_FAULT
 from seekpoint.console.render.output import Column, emit_json, emit_table, say
 
 __all__ = ["register"]
@@ -20,7 +21,6 @@ def register(app: typer.Typer) -> None:
 
 def check(json: AsJson = False) -> int:
     """Hold the schemas against those of every release. Exits with 1 if something written could not be read."""
-    from seekpoint.schemas.errors import EXIT_FAULT
     from seekpoint.schemas.wire.compatibility import check_compatibility
 
     findings = check_compatibility()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seekpoint.console.command import AsJson, command, group
+from seekpoint.console.exit_codes import EXIT_FAULT
 from seekpoint.console.render.output import Column, emit, emit_json, emit_table, say
 from seekpoint.console.services.target import CommandTarget
 
@@ -53,7 +54,6 @@ def create(target: CommandTarget, json: AsJson = False) -> None:
 def check(target: CommandTarget, json: AsJson = False) -> int:
     """Compare the journal's topics with what they have to be. Exits with 1 if a guarantee is missing."""
     from seekpoint.compose import check_topics_sync
-    from seekpoint.schemas.errors import EXIT_FAULT
 
     findings = check_topics_sync(target.require_kafka())
     wrong = any(finding.severity == "error" for finding in findings)

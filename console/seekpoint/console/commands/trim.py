@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seekpoint.console.command import AsJson, command
+from seekpoint.console.exit_codes import EXIT_FAULT
 from seekpoint.console.render.output import Column, counted, emit_json, emit_table, fail, say
 from seekpoint.console.render.progress import ReadingProgress, watched
 from seekpoint.console.services.target import CommandTarget
@@ -39,7 +40,7 @@ def trim(
 ) -> int:
     """Delete entries that checkpoints stand in for. Exits with 1 if a checkpoint does not hold what it must."""
     from seekpoint.consumers.checkpoints.trimming import Trim
-    from seekpoint.schemas.errors import EXIT_FAULT, JournalMismatch
+    from seekpoint.schemas.errors import JournalMismatch
 
     if not to_floor:
         raise typer.BadParameter("say how far: --to-floor", param_hint="--to-floor")

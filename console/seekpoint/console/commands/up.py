@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seekpoint.console.command import AsJson, command
+from seekpoint.console.exit_codes import EXIT_FAULT
 from seekpoint.console.render.output import Column, emit, emit_json, emit_table, say
 from seekpoint.console.render.progress import Activity
 from seekpoint.console.services.target import HOME_VARIABLE, home
@@ -84,7 +85,6 @@ def down(directory: Directory = None) -> None:
 def status(directory: Directory = None, json: AsJson = False) -> int:
     """Show the local cluster's parts. Exits with 1 if one does not answer, 3 if none runs."""
     from seekpoint.compose import LocalCluster
-    from seekpoint.schemas.errors import EXIT_FAULT
 
     cluster = LocalCluster.attach(directory or home())
     parts = cluster.status()

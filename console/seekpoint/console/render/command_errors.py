@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from seekpoint.console.exit_codes import EXIT_FAULT
 from seekpoint.console.render.output import fail, say
 
 if TYPE_CHECKING:
@@ -16,20 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEBUG_VARIABLE",
-    "EXIT_BROKEN_PIPE",
-    "EXIT_INTERRUPTED",
-    "EXIT_TERMINATED",
-    "EXIT_USAGE",
     "is_debug",
     "report",
     "set_debug",
 ]
 
 DEBUG_VARIABLE = "SEEKPOINT_DEBUG"
-EXIT_USAGE = 2  # as in seekpoint.schemas.errors, whose import would double the time of --help
-EXIT_INTERRUPTED = 130
-EXIT_TERMINATED = 143  # 128 + SIGTERM, as shells show it
-EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE: what shells expect of a program whose reader has gone
 
 _NO_ROOM = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 
@@ -49,14 +42,15 @@ def is_debug() -> bool:
 
 def report(error: Exception, scrub: Callable[[str], str] = str) -> int:
     """Say what went wrong in one line, ``scrub`` taking secrets out; the exit code."""
-    from seekpoint.schemas.errors import EXIT_FAULT, SeekpointError
+    from seekpoint.console.error_exit_codes import exit_code_of
+    from seekpoint.schemas.errors import SeekpointError
 
     if is_debug():
         for line in scrub("".join(traceback.format_exception(error))).splitlines():
             say(line)
     if isinstance(error, SeekpointError):
         fail(scrub(_line(error)))
-        return error.exit_code
+        return exit_code_of(type(error))
     if isinstance(error, OSError) and error.errno in _NO_ROOM:
         fail(scrub(f"cannot write: {error}; what was written before is not whole"))
         return EXIT_FAULT

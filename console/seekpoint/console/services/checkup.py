@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from seekpoint.console.exit_codes import EXIT_FAULT, EXIT_UNREACHABLE
 from seekpoint.console.render.output import counted
 from seekpoint.console.services.redis_facts import RedisFacts
-from seekpoint.schemas.errors import EXIT_FAULT, EXIT_UNREACHABLE, Retryable, SeekpointError
+from seekpoint.schemas.errors import Retryable, SeekpointError
 from seekpoint.schemas.state.state import State
 
 if TYPE_CHECKING:

@@ -1,10 +1,11 @@
-"""docs/errors.md, from the classes themselves: ``python -m seekpoint.schemas.error_page > docs/errors.md``."""
+"""Generate docs/errors.md: ``python -m seekpoint.console.render.error_page > docs/errors.md``."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
+from seekpoint.console.error_exit_codes import exit_code_of
 from seekpoint.schemas import errors
 from seekpoint.schemas.errors import SeekpointError
 
@@ -20,13 +21,13 @@ _COLUMNS = "| class | when | what you do | exit code |\n|---|---|---|---|\n"
 
 
 def error_page() -> str:
-    """The page: one table for each of the four kinds."""
+    """Return the page: a table for each of the four kinds of errors."""
     tables = [f"\n## {kind.__name__}\n\n{_summary(kind)}\n\n{error_table(kind)}" for kind in _children(SeekpointError)]
     return _HEAD + "".join(tables)
 
 
 def error_table(kind: type[SeekpointError] = SeekpointError) -> str:
-    """A Markdown table of ``kind`` and all its subclasses."""
+    """Return a Markdown table of ``kind`` and all its subclasses."""
     return _COLUMNS + "".join(_row(each) for each in _family(kind))
 
 
@@ -37,12 +38,12 @@ def _family(kind: type[SeekpointError]) -> Iterator[type[SeekpointError]]:
 
 
 def _children(kind: type[SeekpointError]) -> list[type[SeekpointError]]:
-    """Those defined here, not what a user made of them."""
+    """Return the subclasses that Seekpoint defines, without those of the user."""
     return [child for child in kind.__subclasses__() if child.__module__ == errors.__name__]
 
 
 def _row(kind: type[SeekpointError]) -> str:
-    return f"| `{kind.__name__}` | {_summary(kind)} | {_cell(kind.hint)} | {kind.exit_code} |\n"
+    return f"| `{kind.__name__}` | {_summary(kind)} | {_cell(kind.hint)} | {exit_code_of(kind)} |\n"
 
 
 def _summary(kind: type[SeekpointError]) -> str:
