@@ -15,6 +15,8 @@ from histories import Step, Written, expected_states, steps, write_history
 from seekpoint.consumers.view.view_store import Change, Loaded, Pointer, Seen, ViewBrowser
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.folds import Folded, UserFold, only
+from seekpoint.schemas.state.call_table import CallsDraft
+from seekpoint.schemas.state.calls import Call
 from seekpoint.schemas.state.conversation import Conversation
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.state import Draft, State, new_state
@@ -181,6 +183,22 @@ class ViewContract:
                 messages=second.conversation.newest(1),
                 mail=False,
             )
+        ])  # fmt: skip
+        assert journal.state() == second
+
+    def test_a_call_that_ends_or_is_forgotten_replaces_its_row(self, journal: Journal) -> None:
+        """A view finds the state whole after a call was answered, and after another one was forgotten."""
+        draft = _state(0, a="1").thaw()
+        draft.calls = CallsDraft(
+            {"a:1": Call("step", 1, "d", "started", 1, 1), "b:1": Call("step", 2, "d", "started", 1, 2)}
+        )
+        first = draft.freeze()
+        journal.write([Change(key=KEY, state=first, whole=True)])
+        draft = first.thaw()
+        draft.offset, draft.calls = 1, CallsDraft({"a:1": Call("step", 1, "d", "succeeded", 1, 3, "7")})
+        second = draft.freeze()
+        journal.write([
+            Change(key=KEY, state=second, base=first, call_keys=frozenset({"a:1", "b:1"}), mail=False)
         ])  # fmt: skip
         assert journal.state() == second
 

@@ -284,7 +284,19 @@ def _changed(before: _Kept | None, change: Change) -> _Kept:
         draft.conversation = draft.conversation.append(message)
     if not change.mail:
         draft.mailbox, draft.remembered = dict(old.mailbox), dict(old.remembered)
-    return _Kept(draft.freeze(), _sizes(state), pointer, before is not None and before.is_damaged)
+    is_damaged = (before is not None and before.is_damaged) or not _is_written_on(old, change)
+    return _Kept(draft.freeze(), _sizes(state), pointer, is_damaged)
+
+
+def _is_written_on(old: State, change: Change) -> bool:
+    """Whether the change's base has the fields that are replaced as ``old`` has them: else the row's sum is wrong."""
+    base = change.base or new_state()
+    return (
+        all(old.values_json.get(key) == base.values_json.get(key) for key in change.context_keys)
+        and all(old.calls.get(key) == base.calls.get(key) for key in change.call_keys)
+        and (not change.folds or dict(old.folds) == dict(base.folds))
+        and (not change.frames or (old.start_frame, old.turn_frame) == (base.start_frame, base.turn_frame))
+    )
 
 
 def _sizes(state: State) -> tuple[int, int, int]:
