@@ -10,11 +10,11 @@ import pytest
 from seekpoint.consumers.checkpoints.checkpoint import (
     FLOOR_KEY,
     Checkpoint,
+    CheckpointHead,
     CheckpointReader,
     Floor,
-    Saved,
     digest_of,
-    read_partition,
+    read_heads,
 )
 from seekpoint.schemas.errors import JournalUnavailable, LogTruncated
 from seekpoint.schemas.state.state import new_state
@@ -138,19 +138,19 @@ class CheckpointsContract:
     def test_a_partition_is_read_on_from_where_it_was_known(self, kept: CheckpointsBench) -> None:
         """The newest checkpoint of each process, and the newest floor; only what is new is read."""
         kept.write(1, [(b"a", snapshot("a")), (b"b", snapshot("b")), (FLOOR_KEY, floor(3)), (b"a", snapshot("a"))])
-        known = read_partition(kept.reader, 1)
-        assert known.saved == {b"a": saved(3), b"b": saved(1)}
+        known = read_heads(kept.reader, 1)
+        assert known.heads == {b"a": head(3), b"b": head(1)}
         assert known.floor is not None
         assert (known.floor.offset, known.position) == (3, 4)
         kept.write(1, [(b"b", None), (FLOOR_KEY, floor(7))])
-        assert read_partition(kept.reader, 1, known) is known
-        assert known.saved == {b"a": saved(3)}
+        assert read_heads(kept.reader, 1, known) is known
+        assert known.heads == {b"a": head(3)}
         assert (known.floor.offset, known.position) == (7, 6)
 
 
-def saved(position: int) -> Saved:
+def head(position: int) -> CheckpointHead:
     """What is known of the checkpoint of a new process, written at ``position``."""
-    return Saved(-1, position, -1, digest_of(new_state()))
+    return CheckpointHead(-1, position, -1, digest_of(new_state()))
 
 
 def snapshot(process_id: str) -> bytes:

@@ -29,10 +29,10 @@ class Kept:
         self.partition = owner.partition
         self.view = MemoryView(4)
         self.checkpoints = MemoryCheckpoints(4)
-        self.bases = BaseFinder(log, self.view, self.checkpoints)
-        self.bases.index = CheckpointIndex(self.checkpoints, wait_s=0.1)
+        self.base_finder = BaseFinder(log, self.view, self.checkpoints)
+        self.base_finder.index = CheckpointIndex(self.checkpoints, wait_s=0.1)
         self.recoverer = Recoverer(log, view=self.view, checkpoints=self.checkpoints)
-        self.recoverer.bases = self.bases
+        self.recoverer.base_finder = self.base_finder
 
     def state(self) -> State:
         return Recoverer(self.log).recover("case-17").state

@@ -39,12 +39,12 @@ def test_what_is_due_is_what_a_look_at_all_finds(seed: int) -> None:
         chance = random.random()
         if chance < 0.6:
             is_urgent = random.random() < 0.1
-            unsaved.note(key, position, position + 5, random.randrange(400), random.randrange(2_000), is_urgent, now_s)
+            unsaved.mark(key, position, position + 5, random.randrange(400), random.randrange(2_000), is_urgent, now_s)
         elif chance < 0.9:
             for due in unsaved.due(now_s, ())[:3]:
-                unsaved.saved(due, random.choice([position, unsaved.by_key[due].last]), now_s)
+                unsaved.mark_saved(due, random.choice([position, unsaved.by_key[due].last]), now_s)
         elif key in unsaved:
-            unsaved.forget(key)
+            unsaved.remove(key)
         wanted = set(random.sample(KEYS, 2))
         expected = plainly_due(unsaved, now_s, wanted & unsaved.by_key.keys())
         found = unsaved.due(now_s, wanted)
@@ -54,14 +54,14 @@ def test_what_is_due_is_what_a_look_at_all_finds(seed: int) -> None:
         firsts = {key: one.first for key, one in unsaved.by_key.items()}
         assert [firsts[key] for key in unsaved.oldest()] == sorted(firsts.values())[:4]
         left = {key: first for key, first in firsts.items() if key not in found}
-        assert unsaved.first_besides(found) == min(left.values(), default=None)
+        assert unsaved.first_except(found) == min(left.values(), default=None)
 
 
 def test_a_saving_takes_no_more_bytes_than_a_transaction_should_have() -> None:
     """The one that goes beyond is the last."""
     unsaved = DirtySet(Cadence(batch_bytes_max=100))
     for number, key in enumerate(KEYS):
-        unsaved.note(key, number, number, 10, 60, True, 0.0)
+        unsaved.mark(key, number, number, 10, 60, True, 0.0)
     assert unsaved.due(0.0, ()) == unsaved.oldest() == KEYS[:2]
 
 
@@ -78,9 +78,9 @@ def test_a_hundred_thousand_that_are_dirty_are_not_looked_at() -> None:
     cadence = Cadence(batch_max=100)
     unsaved = DirtySet(cadence)
     for number in range(20_000):
-        unsaved.note(b"%d" % number, number, number, 10, 10, False, 0.0)
+        unsaved.mark(b"%d" % number, number, number, 10, 10, False, 0.0)
     unsaved._dirty = Counted(unsaved._dirty)
     taken = unsaved.oldest()
-    assert unsaved.first_besides(taken) == 100
+    assert unsaved.first_except(taken) == 100
     assert len(unsaved.due(60.0, ())) == 100
     assert looked < 1_000

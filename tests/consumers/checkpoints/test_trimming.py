@@ -159,7 +159,7 @@ async def test_a_checkpoint_that_the_log_does_not_lead_to_stops_everything(world
     world.save("a", forged(world.state("a")))
     world.save("b")
     world.publish(12)
-    with pytest.raises(CheckpointDiffers, match="not what the log says") as caught:
+    with pytest.raises(CheckpointDiffers, match="differs from the state that the log gives") as caught:
         world.trim.run(0)
     assert caught.value.facts["process_id"] == "a"
     assert world.deleted == []

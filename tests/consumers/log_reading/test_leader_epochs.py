@@ -14,7 +14,7 @@ from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Checkpoint, Fl
 from seekpoint.consumers.checkpoints.checkpoint_writer import Positions, Save
 from seekpoint.consumers.checkpoints.memory_checkpoints import MemoryCheckpoints
 from seekpoint.consumers.checkpoints.trimming import Trim
-from seekpoint.consumers.log_reading.leader_epochs import Epochs, stands, untrue
+from seekpoint.consumers.log_reading.leader_epochs import LeaderEpochs, is_intact, lost_landmarks
 from seekpoint.consumers.projector.assignment import Assignment
 from seekpoint.consumers.projector.projection import PartitionProjection
 from seekpoint.consumers.projector.projection_source import ProjectionSource
@@ -325,30 +325,32 @@ def test_nothing_is_trimmed_where_the_log_is_another(kept: Kept, gone: Callable[
 
 def test_two_records_of_one_epoch_prove_all_between_them(kept: Kept) -> None:
     """What lies outside is asked, and known from then on; an offset that is none has no epoch."""
-    epochs = Epochs(kept.log, 0)
-    epochs.saw(5, 1)
-    epochs.saw(3, 0)
+    epochs = LeaderEpochs(kept.log, 0)
+    epochs.record(5, 1)
+    epochs.record(3, 0)
     kept.log.leader_epoch_at = lambda partition, offset: {0: 0, 4: 1}[offset]  # type: ignore[method-assign]
-    assert [epochs.of(offset) for offset in (0, 1, 2, 3, 4, 5, -1)] == [0, 0, 0, 0, 1, 1, -1]
+    assert [epochs.epoch_at(offset) for offset in (0, 1, 2, 3, 4, 5, -1)] == [0, 0, 0, 0, 1, 1, -1]
     assert epochs.newest == Landmark(5, 1)
 
 
 def test_a_record_that_was_replaced_since_keeps_the_epoch_it_had(kept: Kept) -> None:
     """It cannot have been of a later leader than the one after it: the comparison to come fails, as it must."""
-    epochs = Epochs(kept.log, 0)
-    epochs.saw(5, 1)
+    epochs = LeaderEpochs(kept.log, 0)
+    epochs.record(5, 1)
     kept.cut(2, 4)
-    assert epochs.of(3) == 1
-    assert not stands(kept.log, 0, Landmark(3, 1))
+    assert epochs.epoch_at(3) == 1
+    assert not is_intact(kept.log, 0, Landmark(3, 1))
 
 
 def test_a_record_that_was_trimmed_or_is_not_known_is_accepted(kept: Kept) -> None:
     """One beyond the end of the log is not."""
     kept.log.trim(0, 2)
-    assert [stands(kept.log, 0, Landmark(*one)) for one in ((1, 9), (2, 0), (2, 9), (2, -1), (5, 1), (6, 1))] == [
+    assert [is_intact(kept.log, 0, Landmark(*one)) for one in ((1, 9), (2, 0), (2, 9), (2, -1), (5, 1), (6, 1))] == [
         *(True, True, False, True, True, False)
     ]
-    assert untrue(kept.log, 0, [Landmark(1, 9), Landmark(3, 0), Landmark(3, 4), Landmark(9, -1), Landmark(2, -1)]) == {
+    assert lost_landmarks(
+        kept.log, 0, [Landmark(1, 9), Landmark(3, 0), Landmark(3, 4), Landmark(9, -1), Landmark(2, -1)]
+    ) == {
         Landmark(3, 4),
         Landmark(9, -1),
     }

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from histories import PROCESS_IDS, Step, Written, expected_states, steps, write_history
 from seekpoint.consumers.recovery.dead_letters import DeadLetters
 from seekpoint.consumers.recovery.points import Point
-from seekpoint.consumers.recovery.recoverer import Recoverer, is_known
+from seekpoint.consumers.recovery.recoverer import Recoverer
+from seekpoint.consumers.recovery.recovery_report import is_known
 from seekpoint.consumers.recovery.verification import verify
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.folding.fold import Verdict, advance

@@ -93,7 +93,7 @@ def test_a_trimmed_log_is_a_gap_and_never_an_unknown_process(
         lambda: recoverer.recover("case-17", missing_ok=True),
         lambda: recoverer.recover_partition(owner.partition),
     ):
-        with pytest.raises(JournalGap, match="no checkpoint stands for it") as caught:
+        with pytest.raises(JournalGap, match="no checkpoint covers it") as caught:
             call()
         assert (caught.value.low, caught.value.high) == (2, 4)
 

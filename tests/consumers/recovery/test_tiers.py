@@ -118,8 +118,8 @@ def test_the_index_is_bounded(kept: Kept) -> None:
     value = kept_bytes(kept)
     for partition in range(3):
         kept.checkpoints.write(partition, [(b"a", value), (b"b", value)])
-    assert [index.find(partition, b"a").saved is not None for partition in (0, 1, 2, 0)] == [True] * 4
-    assert len(index._known) == 1
+    assert [index.find(partition, b"a").head is not None for partition in (0, 1, 2, 0)] == [True] * 4
+    assert len(index._partitions) == 1
 
 
 def kept_bytes(kept: Kept) -> bytes:

@@ -57,7 +57,7 @@ class Fleet:
         positions = self.raw.write_in(producer, self.partition, records, self.topic)
         producer.commit_transaction(20)
         # It is committed once the coordinator wrote that down; that it can be read comes a moment later.
-        kept = self.recoverer.bases.checkpoints
+        kept = self.recoverer.base_finder.checkpoints
         assert kept is not None
         until(lambda: kept.stable_end(self.partition) > positions[-1], 120)
         return positions[0]
@@ -147,7 +147,7 @@ def test_recovery_while_the_checkpoints_are_compacted(fleet: Fleet) -> None:
     first = fleet.save(fleet.checkpoint(), 4)
     stale = Pointer(first, 4)
     number, deadline = 3, time.monotonic() + 60
-    while fleet.recoverer.bases.checkpoints.at(fleet.partition, first, KEY) is not None:  # type: ignore[union-attr]
+    while fleet.recoverer.base_finder.checkpoints.at(fleet.partition, first, KEY) is not None:  # type: ignore[union-attr]
         assert time.monotonic() < deadline, "nothing was compacted"
         number += 1
         end = fleet.owner.update("k", str(number)) + 1

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from histories import PROCESS_IDS, Step, expected_states, steps, write_history
 from projected import Projected
 from seekpoint.consumers.recovery.points import Point
-from seekpoint.consumers.recovery.recoverer import Recoverer, is_known
+from seekpoint.consumers.recovery.recoverer import Recoverer
+from seekpoint.consumers.recovery.recovery_report import is_known
 from seekpoint.consumers.recovery.tiers import Tier
 from seekpoint.consumers.recovery.verification import verify, verify_all
 from seekpoint.schemas.errors import JournalGap, TierUnavailable, UnknownPoint

@@ -8,7 +8,7 @@ import pytest
 
 from kept_process import Kept, begin
 from seekpoint.consumers import Tier
-from seekpoint.consumers.recovery.absence_proof import prove
+from seekpoint.consumers.recovery.absence_proof import prove_absence
 from seekpoint.consumers.recovery.process_history import history
 from seekpoint.consumers.recovery.verification import verify, verify_all
 from seekpoint.schemas.errors import JournalGap
@@ -60,11 +60,11 @@ def test_a_proof_of_absence_is_made_from_the_newer_floor(kept: Kept, monkeypatch
     kept.owner.update("k", "4")
     stop = kept.log.watermarks(kept.partition).high
     trimming(kept, monkeypatch)
-    proof = prove(kept.recoverer, kept.partition, stop)
+    proof = prove_absence(kept.recoverer, kept.partition, stop)
     assert proof is not None
     assert (proof.tier, proof.start, proof.log_start) == (Tier.CHECKPOINT, stop, stop)
-    assert proof.is_saved(b"case-17")
-    assert not proof.is_saved(b"nobody")
+    assert proof.may_have_checkpoint(b"case-17")
+    assert not proof.may_have_checkpoint(b"nobody")
 
 
 def test_a_proof_of_absence_where_no_newer_floor_stands_for_what_is_gone_is_none(
@@ -79,7 +79,7 @@ def test_a_proof_of_absence_where_no_newer_floor_stands_for_what_is_gone_is_none
         return read(partition, start, stop, keys)
 
     monkeypatch.setattr(kept.log, "read", trimmed)
-    assert prove(kept.recoverer, kept.partition, 4) is None
+    assert prove_absence(kept.recoverer, kept.partition, 4) is None
 
 
 def test_a_gap_that_no_trim_made_is_one(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +91,7 @@ def test_a_gap_that_no_trim_made_is_one(kept: Kept, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(kept.log, "read", gone)
     with pytest.raises(JournalGap):
-        prove(kept.recoverer, kept.partition, 4)
+        prove_absence(kept.recoverer, kept.partition, 4)
 
 
 @pytest.mark.parametrize("reads", [1, 2, 3])
@@ -140,7 +140,7 @@ def test_entries_that_were_asked_for_and_are_trimmed_meanwhile_are_a_gap(
     """As if the log had been trimmed before."""
     begin(kept)
     trimming(kept, monkeypatch)
-    with pytest.raises(JournalGap, match="entries that were asked for"):
+    with pytest.raises(JournalGap, match="requested entries were deleted"):
         list(history(kept.recoverer, "case-17", from_seq=2))
 
 

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from owners import Owner
-from seekpoint.consumers.checkpoints.checkpoint import Checkpoint, Partition, take
+from seekpoint.consumers.checkpoints.checkpoint import Checkpoint, PartitionHeads
 from seekpoint.consumers.view.view_rows import head_of, mail_of, state_of, summary_in
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import JournalMismatch
@@ -56,9 +56,9 @@ def test_an_unknown_folds_state_comes_through_a_checkpoint(checkpoint: Checkpoin
     recovered = found.verified("case-17", "topic")
     assert (recovered, recovered.folds) == (state, state.folds)
     assert (recovered.folds["spent"].version, recovered.folds["spent"].value_json) == MORE["spent"]
-    partition = Partition({}, None, 0)
-    take(partition, 7, b"case-17", data)
-    assert partition.saved[b"case-17"].position == 7
+    partition = PartitionHeads({}, None, 0)
+    partition.apply(7, b"case-17", data)
+    assert partition.heads[b"case-17"].position == 7
 
 
 def test_a_folds_state_is_part_of_the_checkpoints_hash(checkpoint: Checkpoint) -> None:

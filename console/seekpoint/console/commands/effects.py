@@ -221,7 +221,7 @@ def _histories(target: CommandTarget, partition: int, stop: int) -> dict[str, Ef
                 try:
                     entry = entry_of(record, log.codec, log.partitions)
                 except UndecodableRecord as exc:
-                    target.recoverer.keep_poison(record, exc)
+                    target.recoverer.add_dead_letter(record, exc)
                     continue
                 if entry.process_id not in found:
                     found[entry.process_id] = EffectHistory(log.limits)

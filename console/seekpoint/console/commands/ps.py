@@ -233,9 +233,9 @@ def _show_verified(target: CommandTarget, found: Iterable[Verification], json: b
     if json:
         emit_json_list({}, "processes", map(_verified, found))
         return
-    from seekpoint.consumers.recovery.verification import ways_of
+    from seekpoint.consumers.recovery.verification import methods_of
 
-    ways = ways_of(target.recoverer)
+    ways = methods_of(target.recoverer)
     columns = [Column("process"), Column("agrees"), Column("seq", right=True), *map(Column, ways)]
     rows = (
         [one.process_id, "yes" if one.agrees else "no", one.seq, *(one.hashes.get(way, "-") for way in ways)]

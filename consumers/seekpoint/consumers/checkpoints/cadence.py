@@ -1,4 +1,4 @@
-"""When a checkpoint is due. Pure."""
+"""Decide when a checkpoint is due. Pure."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ from seekpoint.schemas.state.state import Draft
 __all__ = ["CHECKPOINT_REQUEST", "Cadence", "Dirty", "asks_for_checkpoint"]
 
 CHECKPOINT_REQUEST = "seekpoint.checkpoint"
-"""The kind of a custom entry that asks for a checkpoint of its process."""
+"""The kind of a custom entry that requests a checkpoint of its process."""
 
 _HEAD_BYTES = 1_000
-"""About what a checkpoint has besides its content."""
+"""The approximate size of a checkpoint without its content."""
 
 
 @dataclass(slots=True)
 class Dirty:
-    """A process whose checkpoint is behind."""
+    """A process whose view is ahead of its checkpoint."""
 
     first: int
-    """Its first unsaved entry: no floor may be above it."""
+    """Its first unsaved entry. No floor may lie above it."""
     last: int
     """The newest entry that was folded into the view."""
     since_s: float
-    """When it became dirty, by the projector's clock."""
+    """When it became dirty, by the projector's monotonic clock."""
     bytes: int = 0
-    """Of the entries since."""
+    """Bytes of its unsaved entries."""
     state_bytes: int = 0
     is_urgent: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cadence:
-    """When a checkpoint is written: an urgent one at once, others by bytes or by age."""
+    """The rules for writing checkpoints: an urgent one at once, others by bytes or by age."""
 
     bytes_min: int = 16_384
-    """Entries of fewer bytes wait for their age, however small the snapshot is."""
+    """Entries of fewer bytes are saved by age only, however small the snapshot is."""
     age_max_s: float = 30.0
     after_invocation: bool = False
     batch_max: int = 2_000
-    """Checkpoints in one transaction and partition."""
+    """The most checkpoints of one partition in one transaction."""
     batch_bytes_max: int = 16_777_216
 
     @classmethod
     def of(cls, settings: Settings) -> Cadence:
-        """The cadence that ``settings`` ask for."""
+        """Return the cadence that ``settings`` specify."""
         return cls(
             bytes_min=settings.checkpoint_bytes_min,
             age_max_s=settings.checkpoint_age_max_s,
@@ -55,12 +55,12 @@ class Cadence:
         )
 
     def is_ripe(self, dirty: Dirty) -> bool:
-        """Whether a checkpoint should be written however young it is: its tail outweighs it, or it was asked for."""
+        """Return whether a checkpoint is due whatever its age: its tail is larger than it is, or it is urgent."""
         return dirty.is_urgent or dirty.bytes > max(self.bytes_min, dirty.state_bytes + _HEAD_BYTES)
 
 
 def asks_for_checkpoint(body: b.Body, draft: Draft, after_invocation: bool) -> bool:
-    """Whether the applied ``body`` leaves its process where somebody is likely to recover it."""
+    """Return whether a recovery of the process is likely soon after ``body`` was applied."""
     if isinstance(body, b.LifecycleChanged):
         return draft.lifecycle is Lifecycle.SUSPENDED
     if isinstance(body, b.Custom):

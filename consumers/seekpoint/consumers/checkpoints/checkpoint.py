@@ -1,10 +1,11 @@
 """Checkpoints: snapshots of processes in the compacted topic ``NAME.checkpoints``, and the floor beside them.
 
-A checkpoint's partition is its process's. The **floor** of a partition is the journal offset below which no process
-has an entry that is missing from its checkpoint: a database's redo point. A recovery starts to read at
-``max(checkpoint.offset + 1, floor)``; a checkpoint may only be used with the floor as of the same moment, never with a
-later one: the floor of its own transaction, or both as of one position of the partition (P7). Both carry the journal
-topic's id and a landmark in it; a checkpoint also the hash of its state: what does not fit is not used.
+A checkpoint lies in the partition of its process. The **floor** of a partition is the journal offset below which every
+entry is contained in its process's checkpoint: a database's redo point. A recovery starts to read at
+``max(checkpoint.offset + 1, floor)``. A checkpoint may only be used with the floor of the same moment, never with a
+later one: the floor of its own transaction, or both as of one position of the partition (P7). Both carry the id of the
+journal topic and a landmark in it; a checkpoint also carries the hash of its state. If one of these differs from what a
+reader finds, the checkpoint is not used.
 """
 
 from __future__ import annotations
@@ -23,18 +24,17 @@ from seekpoint.schemas.state.state import FOLD_VERSION, State
 __all__ = [
     "FLOOR_KEY",
     "Checkpoint",
+    "CheckpointHead",
     "CheckpointReader",
     "Floor",
-    "Partition",
-    "Saved",
+    "PartitionHeads",
     "digest_of",
-    "read_partition",
+    "read_heads",
     "seek_point",
-    "take",
 ]
 
 FLOOR_KEY = b"\x00floor"
-"""The floor's key starts with a NUL byte: no process id can collide."""
+"""The key of the floor. It starts with a NUL byte, so no process id is equal to it."""
 
 _FORMAT = 1
 
@@ -47,9 +47,9 @@ class Checkpoint:
     partition: int
     offset: int
     leader_epoch: int
-    """Of the record at ``offset``; -1 where it is not known. Another one there later means a truncated log."""
+    """The leader epoch of the record there; -1 if unknown. Another one there later means a truncated log."""
     topic_id: str
-    """The journal topic's: offsets mean nothing without it."""
+    """The id of the journal topic to which the offsets belong."""
     seq: int
     epoch: int
     fold_version: int
@@ -59,7 +59,7 @@ class Checkpoint:
 
     @classmethod
     def of(cls, process_id: str, partition: int, state: State, topic_id: str, leader_epoch: int) -> Checkpoint:
-        """A checkpoint of ``state``."""
+        """Return a checkpoint of ``state``."""
         data = state.to_bytes()
         return cls(
             process_id=process_id,
@@ -76,17 +76,17 @@ class Checkpoint:
 
     @property
     def landmark(self) -> Landmark:
-        """The record it stands on."""
+        """The journal record that the checkpoint is as of."""
         return Landmark(self.offset, self.leader_epoch)
 
-    def saved_at(self, position: int) -> Saved:
-        """What is kept in memory of it, as the record at ``position``."""
-        return Saved(self.offset, position, self.leader_epoch, self.digest)
+    def head_at(self, position: int) -> CheckpointHead:
+        """Return the head of this checkpoint, which is the record at ``position``."""
+        return CheckpointHead(self.offset, position, self.leader_epoch, self.digest)
 
     def to_bytes(self) -> bytes:
-        """The record's value: a line of JSON about it, a newline, the state's bytes.
+        """Encode the record's value: a line of JSON, a newline, the state's bytes.
 
-        Its head can be read without the state.
+        The line can be read without the state.
         """
         head = {
             "format": _FORMAT,
@@ -104,7 +104,7 @@ class Checkpoint:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Checkpoint:
-        """The checkpoint in ``data``, its state unread. ``NewerFormat``, or ``JournalMismatch`` if it is none."""
+        """Decode a checkpoint, but not its state. Raises ``NewerFormat``, and ``JournalMismatch`` if it is none."""
         try:
             line, _, state = data.partition(b"\n")
             head = orjson.loads(line)
@@ -123,41 +123,41 @@ class Checkpoint:
                 digest=str(head["digest"]),
             )
         except (LookupError, TypeError, ValueError, AttributeError) as exc:
-            raise JournalMismatch("bytes that are no checkpoint", cause=repr(exc)) from exc
+            raise JournalMismatch("the bytes are no checkpoint", cause=repr(exc)) from exc
 
     def verified(self, process_id: str, topic_id: str) -> State:
-        """The state. ``JournalMismatch`` saying why it may not be used, ``NewerFormat`` if a newer fold wrote it."""
+        """Return the state. Raises ``JournalMismatch`` if it cannot be used, ``NewerFormat`` of a newer fold."""
         if self.process_id != process_id:
-            raise JournalMismatch("the checkpoint is another process's", found=self.process_id)
+            raise JournalMismatch("the checkpoint is of another process", found=self.process_id)
         if self.topic_id != topic_id:
             raise JournalMismatch("the checkpoint is of another journal topic", found=self.topic_id, expected=topic_id)
         if _digest(self.state) != self.digest:
             raise JournalMismatch("the checkpoint's state does not have its hash", offset=self.offset)
         state = State.from_bytes(self.state)
         if (state.offset, state.seq, state.epoch) != (self.offset, self.seq, self.epoch):
-            raise JournalMismatch("the checkpoint's state is not the one its head names", offset=self.offset)
+            raise JournalMismatch("the checkpoint's state is not the one that its head names", offset=self.offset)
         return state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Floor:
-    """Below ``offset`` no process has an entry that is missing from its checkpoint."""
+    """The offset below which every entry of the partition is contained in its process's checkpoint."""
 
     offset: int
     leader_epoch: int
-    """Of the record right below ``offset``, the last that it says something of; -1 where it is not known."""
+    """The leader epoch of the record right below ``offset``; -1 if unknown."""
     topic_id: str
     since: int
-    """The checkpoint partition's position before which every checkpoint is below the floor: an assignment reads on
-    from there."""
+    """The position of the checkpoint partition before which every checkpoint is below the floor. An assignment reads
+    from there on."""
 
     @property
     def landmark(self) -> Landmark:
-        """The record it stands on. The one at ``offset`` often is not written yet."""
+        """The record right below ``offset``. The record at ``offset`` often is not written yet."""
         return Landmark(self.offset - 1, self.leader_epoch)
 
     def to_bytes(self) -> bytes:
-        """As JSON."""
+        """Encode the floor as JSON."""
         fields = {
             "offset": self.offset,
             "leader_epoch": self.leader_epoch,
@@ -168,7 +168,7 @@ class Floor:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Floor:
-        """The floor in ``data``. ``NewerFormat``, or ``JournalMismatch`` if it is none."""
+        """Decode a floor. Raises ``NewerFormat``, and ``JournalMismatch`` if ``data`` is none."""
         try:
             raw = orjson.loads(data)
             if raw["format"] > _FORMAT:
@@ -180,79 +180,78 @@ class Floor:
                 since=int(raw["since"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as exc:
-            raise JournalMismatch("bytes that are no floor", cause=repr(exc)) from exc
+            raise JournalMismatch("the bytes are no floor", cause=repr(exc)) from exc
 
 
 def seek_point(checkpoint_offset: int | None, floor: int) -> int:
-    """Where a recovery starts to read the journal. Without a checkpoint: at the floor."""
+    """Return the journal offset at which a recovery starts to read. Without a checkpoint it is the floor."""
     return floor if checkpoint_offset is None else max(checkpoint_offset + 1, floor)
 
 
-class Saved(NamedTuple):
-    """Where a process's newest checkpoint is."""
+class CheckpointHead(NamedTuple):
+    """A checkpoint without its state: what is kept in memory of it."""
 
     offset: int
-    """The journal offset it is as of."""
+    """The journal offset of its state."""
     position: int
-    """The record's own offset in the checkpoint partition."""
+    """Its offset in the checkpoint partition."""
     leader_epoch: int = -1
-    """Of the journal's record at ``offset``."""
+    """The leader epoch of the journal's record at ``offset``."""
     digest: str = ""
-    """Of its state: what another copy of it is compared with."""
+    """The digest of its state, to compare other copies of the state with."""
 
     @property
     def landmark(self) -> Landmark:
-        """The journal's record that the checkpoint stands on."""
+        """The journal record that the checkpoint is as of."""
         return Landmark(self.offset, self.leader_epoch)
 
 
 @dataclass(slots=True)
-class Partition:
-    """A checkpoint partition as it was read up to ``position``: heads only, no states."""
+class PartitionHeads:
+    """The heads and the floor of a checkpoint partition as of ``position``."""
 
-    saved: dict[bytes, Saved]
+    heads: dict[bytes, CheckpointHead]
     floor: Floor | None
     position: int
 
+    def apply(self, position: int, key: bytes, value: bytes | None) -> None:
+        """Apply one record. It replaces an earlier one of the same key."""
+        if value is None:
+            self.heads.pop(key, None)
+        elif key == FLOOR_KEY:
+            self.floor = Floor.from_bytes(value)
+        else:
+            self.heads[key] = Checkpoint.from_bytes(value).head_at(position)
+
 
 class CheckpointReader(Protocol):
-    """Reads checkpoint partitions; read_committed throughout. Blocking, thread safe."""
+    """Reads checkpoint partitions, always read_committed. Blocking, thread safe."""
 
     def end(self, partition: int) -> int:
-        """The read-uncommitted end: the next position, open transactions included."""
+        """Return the read-uncommitted end: the next position, open transactions included."""
 
     def stable_end(self, partition: int) -> int:
-        """The last stable position: everything below it is decided."""
+        """Return the last stable position: every transaction below it is decided."""
 
     def records(self, partition: int, start: int, stop: int) -> Iterator[tuple[int, bytes, bytes | None]]:
-        """(position, key, value) of the committed records in [start, stop), in order. Raises ``JournalUnavailable``."""
+        """Yield (position, key, value) of the committed records in [start, stop). Raises ``JournalUnavailable``."""
 
     def at(self, partition: int, position: int, key: bytes) -> bytes | None:
-        """The value at exactly ``position`` if it is there under ``key``; None if it was compacted away."""
+        """Return the value at exactly ``position`` under ``key``; None if it was compacted away."""
 
 
-def read_partition(reader: CheckpointReader, partition: int, known: Partition | None = None) -> Partition:
-    """The partition read to its stable end, going on from ``known`` (changed in place) or from its beginning."""
-    found = known or Partition({}, None, 0)
+def read_heads(reader: CheckpointReader, partition: int, known: PartitionHeads | None = None) -> PartitionHeads:
+    """Read the partition to its stable end. Continues ``known``, and changes it in place, if it is given."""
+    found = known or PartitionHeads({}, None, 0)
     stop = reader.stable_end(partition)
     for position, key, value in reader.records(partition, found.position, stop):
-        take(found, position, key, value)
+        found.apply(position, key, value)
     found.position = max(found.position, stop)
     return found
 
 
-def take(found: Partition, position: int, key: bytes, value: bytes | None) -> None:
-    """Note one record. A later one of the same key replaces the earlier."""
-    if value is None:
-        found.saved.pop(key, None)
-    elif key == FLOOR_KEY:
-        found.floor = Floor.from_bytes(value)
-    else:
-        found.saved[key] = Checkpoint.from_bytes(value).saved_at(position)
-
-
 def digest_of(state: State) -> str:
-    """The digest that a checkpoint of ``state`` has."""
+    """Return the digest that a checkpoint of ``state`` has."""
     return _digest(state.to_bytes())
 
 

@@ -1,7 +1,7 @@
-"""What a node knows of the checkpoints: where each process's newest one is, and the floor. Heads only, no states.
+"""The index of a node: where each process's newest checkpoint is, and the floor. Heads only, no states.
 
-A partition is read once and then on from where it was known. More than ``heads_max`` heads are not kept: the partition
-used longest ago is forgotten first, and read again when it is needed.
+The index reads a partition once and later only what is new. It keeps about ``heads_max`` heads: above that it drops the
+partition that was used longest ago, and reads that one again when it is needed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,13 @@ import time
 from collections import OrderedDict
 from typing import NamedTuple
 
-from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, CheckpointReader, Floor, Partition, Saved, take
+from seekpoint.consumers.checkpoints.checkpoint import (
+    FLOOR_KEY,
+    CheckpointHead,
+    CheckpointReader,
+    Floor,
+    PartitionHeads,
+)
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat, SeekpointError
 
 __all__ = ["CheckpointIndex", "Located"]
@@ -20,93 +26,109 @@ _POLL_S = 0.02
 
 
 class Located(NamedTuple):
-    """What the index has of one process, as of one position: P7 holds for these two together."""
+    """What the index has of one process. Head and floor are of one position, as P7 requires."""
 
-    saved: Saved | None
+    head: CheckpointHead | None
     floor: Floor | None
     damage: SeekpointError | None
-    """Why the newest checkpoint, or the newest floor, cannot be read. An older one is no substitute."""
+    """Why the newest checkpoint, or the newest floor, cannot be read. An older one must not replace it."""
     settled: bool
-    """Whether everything that was written when it was asked is decided, and was read."""
+    """Whether everything that was written before the call is decided, and was read."""
     empty: bool
-    """Whether nothing was ever written there."""
+    """Whether nothing was ever written to the partition."""
 
 
-class _KnownPartition:
-    """One partition, as it was read."""
+class _IndexedPartition:
+    """One partition, as far as it was read."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.heads = Partition({}, None, 0)
+        self.contents = PartitionHeads({}, None, 0)
         self.damaged: dict[bytes, SeekpointError] = {}
 
-    def note(self, position: int, key: bytes, value: bytes | None) -> None:
-        """One record. A damaged one stands in the way of the older one of its key: that may miss entries (P7)."""
+    def apply(self, position: int, key: bytes, value: bytes | None) -> None:
+        """Apply one record. If it is damaged, the older one of its key is not used: it may lack entries (P7)."""
         try:
-            take(self.heads, position, key, value)
+            self.contents.apply(position, key, value)
         except (JournalMismatch, NewerFormat) as exc:
             exc.facts.setdefault("position", position)
             self.damaged[key] = exc
         else:
             self.damaged.pop(key, None)
 
+    def locate(self, key: bytes, settled: bool) -> Located:
+        """Return what is known of ``key``."""
+        contents = self.contents
+        damage = self.damaged.get(key) or self.damaged.get(FLOOR_KEY)
+        return Located(contents.heads.get(key), contents.floor, damage, settled, contents.position == 0)
+
 
 class CheckpointIndex:
-    """Finds the newest checkpoint of a process. Thread safe; blocks; ``wait_s`` at most for an open transaction."""
+    """Finds newest checkpoints. Thread safe; blocks, for an open transaction ``wait_s`` at most."""
 
     def __init__(self, reader: CheckpointReader, *, wait_s: float = 5.0, heads_max: int = 1_000_000) -> None:
         self._reader = reader
         self._wait_s = wait_s
         self._heads_max = heads_max
-        self._known: OrderedDict[int, _KnownPartition] = OrderedDict()
+        self._partitions: OrderedDict[int, _IndexedPartition] = OrderedDict()
         self._lock = threading.Lock()
 
     def find(self, partition: int, key: bytes, *, settle: bool = False) -> Located:
-        """Where the process's newest checkpoint is. ``settle``: wait for what is being written just now, too."""
+        """Locate the process's newest checkpoint. ``settle`` waits for open transactions first."""
         return self.find_many(partition, [key], settle=settle)[key]
 
     def find_many(self, partition: int, keys: list[bytes] | None, *, settle: bool = False) -> dict[bytes, Located]:
-        """The same of several processes, as of one position; None: of all that have a checkpoint."""
+        """Locate the newest checkpoints of several processes as of one position; None: of all that have one."""
         settled = self._wait(partition) if settle else False
-        known = self._used(partition)
-        with known.lock:
-            self._read_on(partition, known)
-            heads, damaged = known.heads, known.damaged
-            wanted = [*heads.saved, *(key for key in damaged if key not in heads.saved)] if keys is None else keys
-            empty = heads.position == 0
-            found = {
-                key: Located(heads.saved.get(key), heads.floor, _damage(known, key), settled, empty) for key in wanted
-            }
-        self._forget()
+        indexed = self._use(partition)
+        with indexed.lock:
+            self._read_on(partition, indexed)
+            if keys is None:
+                heads = indexed.contents.heads
+                keys = [*heads, *(key for key in indexed.damaged if key not in heads)]
+            found = {key: indexed.locate(key, settled) for key in keys}
+        self._evict()
         return found
 
+    def read_newest(self, partition: int, key: bytes) -> tuple[Located, bytes | None]:
+        """Locate and read the process's newest checkpoint. The record is None if there is none, or it is damaged."""
+        while True:
+            found = self.find(partition, key)
+            if found.damage is not None or found.head is None:
+                return found, None
+            value = self._reader.at(partition, found.head.position, key)
+            if value is not None:  # otherwise a newer one replaced it
+                return found, value
+
     def floor(self, partition: int) -> Floor | None:
-        """The newest floor; raises what is wrong with it."""
+        """Return the newest floor. Raises its error if it is damaged."""
         found = self.find(partition, b"\x00")
         if found.damage is not None:
             raise found.damage
         return found.floor
 
     def position(self, partition: int) -> int:
-        """Everything below it was read."""
-        return self._used(partition).heads.position
+        """Return the position below which the partition was read."""
+        return self._use(partition).contents.position
 
-    def may_hold(self, partition: int, key: bytes, position: int) -> bool:
-        """Whether there may be a checkpoint under ``key`` below ``position``. Reads nothing: a forgotten one may be."""
-        known = self._known.get(partition)
-        return known is None or known.heads.position < position or key in known.heads.saved or key in known.damaged
+    def may_contain(self, partition: int, key: bytes, position: int) -> bool:
+        """Return whether ``key`` may have a checkpoint below ``position``. Reads nothing; True for a dropped index."""
+        indexed = self._partitions.get(partition)
+        if indexed is None or indexed.contents.position < position:
+            return True
+        return key in indexed.contents.heads or key in indexed.damaged
 
-    def _read_on(self, partition: int, known: _KnownPartition) -> None:
+    def _read_on(self, partition: int, indexed: _IndexedPartition) -> None:
         stop = self._reader.stable_end(partition)
-        if stop < known.heads.position:  # emptied by somebody: what was kept is not there any more
-            known.heads, known.damaged = Partition({}, None, 0), {}
-        for position, key, value in self._reader.records(partition, known.heads.position, stop):
-            known.note(position, key, value)
-            known.heads.position = position + 1
-        known.heads.position = max(known.heads.position, stop)
+        if stop < indexed.contents.position:  # the topic was emptied or re-created
+            indexed.contents, indexed.damaged = PartitionHeads({}, None, 0), {}
+        for position, key, value in self._reader.records(partition, indexed.contents.position, stop):
+            indexed.apply(position, key, value)
+            indexed.contents.position = position + 1
+        indexed.contents.position = max(indexed.contents.position, stop)
 
     def _wait(self, partition: int) -> bool:
-        """Until what was written by now is decided; False if that takes too long."""
+        """Wait until what was written by now is decided; return False if that takes too long."""
         end = self._reader.end(partition)
         deadline = time.monotonic() + self._wait_s
         while self._reader.stable_end(partition) < end:
@@ -115,17 +137,14 @@ class CheckpointIndex:
             time.sleep(_POLL_S)
         return True
 
-    def _used(self, partition: int) -> _KnownPartition:
+    def _use(self, partition: int) -> _IndexedPartition:
         with self._lock:
-            known = self._known.setdefault(partition, _KnownPartition())
-            self._known.move_to_end(partition)
-            return known
+            indexed = self._partitions.setdefault(partition, _IndexedPartition())
+            self._partitions.move_to_end(partition)
+            return indexed
 
-    def _forget(self) -> None:
+    def _evict(self) -> None:
         with self._lock:
-            while len(self._known) > 1 and sum(len(one.heads.saved) for one in self._known.values()) > self._heads_max:
-                self._known.popitem(last=False)
-
-
-def _damage(known: _KnownPartition, key: bytes) -> SeekpointError | None:
-    return known.damaged.get(key) or known.damaged.get(FLOOR_KEY)
+            partitions = self._partitions
+            while len(partitions) > 1 and sum(len(one.contents.heads) for one in partitions.values()) > self._heads_max:
+                partitions.popitem(last=False)

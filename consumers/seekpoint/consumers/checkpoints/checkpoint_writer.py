@@ -1,4 +1,4 @@
-"""How checkpoints are written: the port between the projector and Kafka's transactions."""
+"""The port through which the projector writes checkpoints in Kafka transactions."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from seekpoint.schemas.errors import Retryable
 __all__ = ["CheckpointWriter", "CommitFailed", "Positions", "Save"]
 
 Positions = Mapping[int, Mapping[bytes, int]]
-"""By partition and key: where a checkpoint is in its checkpoint partition."""
+"""By partition and key: the position of a checkpoint in its checkpoint partition."""
 
 
 class CommitFailed(Retryable):
-    """A transaction of checkpoints did not end well. ``decided``: it is aborted; else nobody knows yet."""
+    """A transaction of checkpoints failed. ``decided``: it is aborted; otherwise its outcome is not known yet."""
 
-    hint = "the projector goes on by itself; if it stays so, look at the broker's transaction log"
+    hint = "the projector tries again by itself; if this persists, look at the broker's transaction log"
 
     @property
     def is_decided(self) -> bool:
-        """Whether it certainly wrote nothing."""
+        """Whether the transaction certainly wrote nothing."""
         return bool(self.facts.get("decided", False))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Save:
-    """What one partition wants to have written: checkpoints, and the floor that is true with them."""
+    """The checkpoints of one partition to be written, and the floor that is true with them."""
 
     partition: int
     checkpoints: Mapping[bytes, Checkpoint]
     floor: Floor
     next_offset: int
-    """The journal offset the view is at: the group's offset, a hint and no more."""
+    """The view's next journal offset. It becomes the group's committed offset, which is only a hint."""
 
 
 class CheckpointWriter(Protocol):
-    """Writes saves of several partitions in one transaction. Blocking; one thread's."""
+    """Writes the saves of several partitions in one transaction. Blocking; for one thread."""
 
     def commit(self, saves: Sequence[Save], membership: object) -> Positions:
-        """Write all of ``saves``, or nothing; where the checkpoints are.
+        """Write all of ``saves`` or nothing; return the positions of the checkpoints.
 
-        ``membership`` is the group's metadata as it was captured before the states in ``saves`` were read: a broker
-        whose group has gone on refuses them (P5). Raises ``CommitFailed``.
+        ``membership`` is the group's metadata, captured before the states in ``saves`` were read. If the group has
+        changed since, the broker refuses the transaction (P5). Raises ``CommitFailed``.
         """
 
     def settle(self) -> None:
-        """Whatever this writer has open is decided afterwards. Raises ``CommitFailed`` or ``JournalUnavailable``."""
+        """Commit or abort an open transaction of this writer. Raises ``CommitFailed`` or ``JournalUnavailable``."""

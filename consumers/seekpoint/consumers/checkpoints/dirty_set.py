@@ -1,6 +1,7 @@
-"""What a view has and no checkpoint has (P4): which processes are dirty, which of them are due, what holds the floor.
+"""The dirty set of a partition: processes whose view is ahead of their checkpoint (P4), and which of them are due.
 
-In memory only. Nothing looks at all of them: a hundred thousand that are dirty cost a proposal no more than a hundred.
+It is in memory only. No call looks at all processes: with a hundred thousand of them a proposal costs no more than with
+a hundred.
 """
 
 from __future__ import annotations
@@ -15,29 +16,29 @@ __all__ = ["DirtySet"]
 
 
 class DirtySet:
-    """The dirty processes of one partition, by key. One thread's. Times are the projector's clock, which only rises."""
+    """The dirty processes of one partition, by key. For one thread. Times are of the projector's monotonic clock."""
 
     def __init__(self, cadence: Cadence, dirty: Mapping[bytes, Dirty] | None = None) -> None:
         self._cadence = cadence
         self._dirty = dict(dirty or {})
         self._firsts = [(one.first, key) for key, one in self._dirty.items()]
         heapify(self._firsts)
-        # An entry of these two that is not what its process is now was overtaken: it is passed over.
+        # An item of these two is outdated, and skipped, if it differs from its process in ``_dirty``.
         self._ages = deque(sorted((one.since_s, key) for key, one in self._dirty.items()))
         self._ripe = {key for key, one in self._dirty.items() if cadence.is_ripe(one)}
 
     @property
     def by_key(self) -> Mapping[bytes, Dirty]:
-        """All of them."""
+        """All dirty processes."""
         return self._dirty
 
     def __contains__(self, key: object) -> bool:
         return key in self._dirty
 
-    def note(
+    def mark(
         self, key: bytes, first: int, last: int, read_bytes: int, state_bytes: int, is_urgent: bool, now_s: float
     ) -> None:
-        """Entries of ``key`` from ``first`` to ``last`` were folded."""
+        """Mark ``key`` dirty: its entries from ``first`` to ``last`` were folded."""
         dirty = self._dirty.get(key)
         if dirty is None:
             dirty = self._add(key, Dirty(first, last, now_s))
@@ -50,35 +51,35 @@ class DirtySet:
         else:
             self._ripe.discard(key)
 
-    def saved(self, key: bytes, offset: int, now_s: float) -> None:
-        """The checkpoint as of ``offset`` is in the log: what was folded since stays dirty (P6)."""
+    def mark_saved(self, key: bytes, offset: int, now_s: float) -> None:
+        """Note that the checkpoint as of ``offset`` is in the log. Entries folded since keep ``key`` dirty (P6)."""
         dirty = self._dirty.get(key)
         if dirty is None:
             return
-        self.forget(key)
+        self.remove(key)
         if dirty.last > offset:
             self._add(key, Dirty(offset + 1, dirty.last, now_s, 0, dirty.state_bytes))
 
-    def forget(self, key: bytes) -> None:
-        """There is nothing of it to save."""
+    def remove(self, key: bytes) -> None:
+        """Remove ``key``: it has nothing to save."""
         self._dirty.pop(key, None)
         self._ripe.discard(key)
 
-    def due(self, now_s: float, wanted: Iterable[bytes]) -> list[bytes]:
-        """Those whose checkpoint should be written, and of ``wanted`` those that are dirty: the oldest first.
+    def due(self, now_s: float, requested: Iterable[bytes]) -> list[bytes]:
+        """Return the keys whose checkpoints are due, and the dirty ones among ``requested``, the oldest first.
 
-        They hold the floor back. No more than go into one transaction.
+        The oldest hold the floor back. Returns no more than go into one transaction.
         """
-        found = self._ripe | {key for key in wanted if key in self._dirty}
+        found = self._ripe | {key for key in requested if key in self._dirty}
         found.update(self._aged(now_s))
-        return self._taken(sorted(found, key=lambda key: self._dirty[key].first))
+        return self._limited(sorted(found, key=lambda key: self._dirty[key].first))
 
     def oldest(self) -> list[bytes]:
-        """Due or not, the oldest first, no more than go into one transaction."""
-        return self._taken(key for _, key in self._by_first())
+        """Return the oldest keys, due or not: no more than go into one transaction."""
+        return self._limited(key for _, key in self._by_first())
 
-    def first_besides(self, keys: Collection[bytes]) -> int | None:
-        """The first unsaved entry of the others; None: there are no others."""
+    def first_except(self, keys: Collection[bytes]) -> int | None:
+        """Return the first unsaved entry of the processes that are not in ``keys``; None if there are none."""
         return next((first for first, key in self._by_first() if key not in keys), None)
 
     def _add(self, key: bytes, dirty: Dirty) -> Dirty:
@@ -88,7 +89,7 @@ class DirtySet:
         return dirty
 
     def _by_first(self) -> Iterator[tuple[int, bytes]]:
-        """As far as it is asked, the oldest first; each stays."""
+        """Yield (first unsaved entry, key), the oldest first, as far as the caller reads. Removes nothing."""
         seen: list[tuple[int, bytes]] = []
         try:
             while self._firsts:
@@ -117,12 +118,12 @@ class DirtySet:
         dirty = self._dirty.get(age[1])
         return dirty is not None and dirty.since_s == age[0]
 
-    def _taken(self, keys: Iterable[bytes]) -> list[bytes]:
-        taken: list[bytes] = []
+    def _limited(self, keys: Iterable[bytes]) -> list[bytes]:
+        limited: list[bytes] = []
         width = 0
         for key in keys:
-            taken.append(key)
+            limited.append(key)
             width += self._dirty[key].state_bytes
-            if width > self._cadence.batch_bytes_max or len(taken) == self._cadence.batch_max:
+            if width > self._cadence.batch_bytes_max or len(limited) == self._cadence.batch_max:
                 break
-        return taken
+        return limited

@@ -1,10 +1,10 @@
-"""Checkpoints in memory: the twin of the compacted topic, with transactions and with what a test wants to break.
+"""Checkpoints in memory: the twin of the compacted topic, with transactions and with faults for tests.
 
->>> kept = MemoryCheckpoints()
->>> kept.write(0, [(b"case-17", b"1"), (b"case-17", b"2")])
+>>> checkpoints = MemoryCheckpoints()
+>>> checkpoints.write(0, [(b"case-17", b"1"), (b"case-17", b"2")])
 [0, 1]
->>> kept.compact(0)
->>> list(kept.records(0, 0, kept.stable_end(0)))
+>>> checkpoints.compact(0)
+>>> list(checkpoints.records(0, 0, checkpoints.stable_end(0)))
 [(1, b'case-17', b'2')]
 """
 
@@ -21,7 +21,7 @@ __all__ = ["MemoryCheckpoints", "MemoryTransaction"]
 
 @dataclass(slots=True)
 class _Record:
-    """One record, and the transaction it was written in. A marker, which nobody sees, has no key."""
+    """A record and its transaction. The invisible marker that ends a transaction has no key."""
 
     position: int
     key: bytes | None
@@ -36,10 +36,10 @@ class _CheckpointPartition:
 
 
 class MemoryCheckpoints:
-    """A ``CheckpointReader`` that can be written too. Thread safe; nothing blocks.
+    """A ``CheckpointReader`` that can also be written. Thread safe; nothing blocks.
 
-    Positions are as on Kafka: whatever is decided, a transaction's marker takes one in each partition it wrote to.
-    Faults have names: ``compact``, ``corrupt``, ``recreate``, and a transaction that is begun and never decided.
+    Positions are as on Kafka: a transaction's marker takes one in each partition that the transaction wrote to. Tests
+    cause faults with ``compact``, ``corrupt``, ``recreate``, and with a transaction that they never decide.
     """
 
     def __init__(self, partitions: int = 8) -> None:
@@ -49,25 +49,30 @@ class MemoryCheckpoints:
 
     # reading
     def end(self, partition: int) -> int:
-        """The next position, open transactions included."""
+        """Return the next position, open transactions included."""
         return self._parts[partition].end
 
     def stable_end(self, partition: int) -> int:
-        """Everything below it is decided."""
+        """Return the position below which every transaction is decided."""
         with self._lock:
             part = self._parts[partition]
             undecided = (one.position for one in part.records if one.transaction and one.transaction.outcome is None)
             return next(undecided, part.end)
 
     def records(self, partition: int, start: int, stop: int) -> Iterator[tuple[int, bytes, bytes | None]]:
-        """The committed records in [start, stop). ``JournalUnavailable`` where an undecided transaction is in the way.
+        """Yield the committed records in [start, stop). Raises ``JournalUnavailable`` behind an open transaction.
 
-        A reader of Kafka waits for it first; here nothing would change meanwhile.
+        A reader of Kafka first waits for the transaction. Here it would wait in vain.
         """
         if start >= stop:
             return
         if stop > self.end(partition):
-            raise LogTruncated("the checkpoints end before", partition=partition, offset=stop, high=self.end(partition))
+            raise LogTruncated(
+                "the checkpoint partition ends before this position",
+                partition=partition,
+                offset=stop,
+                high=self.end(partition),
+            )
         if stop > self.stable_end(partition):
             raise JournalUnavailable("an open transaction hides checkpoints", partition=partition, offset=stop)
         with self._lock:
@@ -77,7 +82,7 @@ class MemoryCheckpoints:
             yield one.position, one.key, one.value
 
     def at(self, partition: int, position: int, key: bytes) -> bytes | None:
-        """The value at exactly ``position`` if it is there under ``key``."""
+        """Return the value at exactly ``position`` under ``key``; None if it is not there."""
         with self._lock:
             found = (one for one in self._parts[partition].records if one.position == position)
             one = next(found, None)
@@ -87,11 +92,11 @@ class MemoryCheckpoints:
 
     # writing
     def write(self, partition: int, records: Sequence[tuple[bytes, bytes | None]]) -> list[int]:
-        """Append records one by one, without a transaction; their positions."""
+        """Append records without a transaction; return their positions."""
         return [self._append(partition, key, value, None) for key, value in records]
 
     def begin(self) -> MemoryTransaction:
-        """A transaction: its records are there for nobody until it commits, and hold back what comes after them."""
+        """Begin a transaction. Its records, and all behind them, are hidden until it ends."""
         return MemoryTransaction(self)
 
     def _append(
@@ -105,7 +110,7 @@ class MemoryCheckpoints:
 
     # faults
     def compact(self, partition: int, below: int | None = None) -> None:
-        """Drop every record below ``below`` (None: the stable end) that a later committed one of its key replaces."""
+        """Drop every record below ``below`` (None: the stable end) that a later committed one replaces."""
         with self._lock:
             part = self._parts[partition]
             stop = self.stable_end(partition) if below is None else min(below, self.stable_end(partition))
@@ -117,52 +122,52 @@ class MemoryCheckpoints:
             ]
 
     def corrupt(self, partition: int, position: int, value: bytes | None = None) -> None:
-        """Replace the value at ``position``; without ``value`` by itself with its last byte flipped."""
+        """Replace the value at ``position``; without ``value``, flip a bit of its last byte."""
         with self._lock:
             [one] = [one for one in self._parts[partition].records if one.position == position]
             assert one.value
             one.value = one.value[:-1] + bytes([one.value[-1] ^ 1]) if value is None else value
 
     def recreate(self) -> None:
-        """All partitions begin anew, empty, as when the topic was deleted and made again."""
+        """Empty all partitions, as if the topic was deleted and created again."""
         with self._lock:
             self._parts = [_CheckpointPartition() for _ in range(self.partitions)]
 
 
 class MemoryTransaction:
-    """A transaction on ``MemoryCheckpoints``, of any of its partitions."""
+    """A transaction on any partitions of ``MemoryCheckpoints``."""
 
-    def __init__(self, kept: MemoryCheckpoints) -> None:
-        self._kept = kept
+    def __init__(self, checkpoints: MemoryCheckpoints) -> None:
+        self._checkpoints = checkpoints
         self._touched: dict[int, None] = {}
         self.outcome: bool | None = None
-        """Committed, aborted, or None: open."""
+        """True: committed; False: aborted; None: open."""
 
     def put(self, partition: int, key: bytes, value: bytes | None) -> int:
-        """Write a record; its position."""
+        """Write a record; return its position."""
         if self.outcome is not None:
             raise ValueError("the transaction is decided")
         self._touched[partition] = None
-        return self._kept._append(partition, key, value, self)
+        return self._checkpoints._append(partition, key, value, self)
 
     def commit(self) -> None:
-        """All of it is there, at once."""
+        """Make all records visible at once."""
         self._decide(True)
 
     def abort(self) -> None:
-        """Nothing of it is there, ever. Harmless after an abort."""
+        """Drop all records. Idempotent."""
         if self.outcome is not False:
             self._decide(False)
 
     def _decide(self, outcome: bool) -> None:
-        with self._kept._lock:
+        with self._checkpoints._lock:
             if self.outcome is not None:
                 raise ValueError("the transaction is decided")
             self.outcome = outcome
             for partition in self._touched:
-                self._kept._append(partition, None, None, None)
+                self._checkpoints._append(partition, None, None, None)
 
 
 def _counts(one: _Record) -> bool:
-    """Whether readers see it, once everything before it is decided."""
+    """Return whether readers see the record once every transaction before it is decided."""
     return one.key is not None and (one.transaction is None or one.transaction.outcome is True)

@@ -1,13 +1,13 @@
-"""Checkpoints folded anew: from the log, or from an older checkpoint and the log, up to the entry each is as of."""
+"""Recompute checkpoints from the log, or from an older checkpoint and the log, and compare the states."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Checkpoint, CheckpointReader
-from seekpoint.consumers.log_reading.scan import scan
+from seekpoint.consumers.log_reading.scan import EntrySource, scan
 from seekpoint.schemas.errors import CheckpointDiffers, JournalMismatch
 from seekpoint.schemas.log.log_ports import Batch, LogReader
 from seekpoint.schemas.state.state import Draft, State
@@ -15,14 +15,14 @@ from seekpoint.schemas.state.state import Draft, State
 __all__ = ["Expected", "recompute"]
 
 _CHUNK = 20_000
-"""So many states at most are folded with one read of the log: they are all in memory meanwhile."""
+"""The most states that one read of the log recomputes. All of them are in memory meanwhile."""
 
 
 class Expected(NamedTuple):
-    """What a process's newest checkpoint says."""
+    """What the newest checkpoint of a process says."""
 
     position: int
-    """Of the checkpoint in its partition."""
+    """The checkpoint's position in its partition."""
     offset: int
     hash: str
 
@@ -30,19 +30,18 @@ class Expected(NamedTuple):
 def recompute(
     log: LogReader, checkpoints: CheckpointReader, partition: int, low: int, expected: Mapping[bytes, Expected]
 ) -> set[bytes]:
-    """Fold the processes of ``expected`` anew and compare their states; the keys of those for which nothing is left.
+    """Recompute the states in ``expected`` and compare; return the keys of those that cannot be recomputed.
 
     The log begins at ``low``. If that is not 0, a process is folded from the oldest checkpoint that compaction left and
     that lacks no deleted entry. Raises ``CheckpointDiffers``. Reads the log once for each 20,000 processes.
     """
-    bases = _older(checkpoints, partition, low, expected, log.topic_id) if low else {}
+    bases = _older_states(checkpoints, partition, low, expected, log.topic_id) if low else {}
     unknown = set(expected) - bases.keys() if low else set()
     left = iter(sorted(expected.keys() - unknown))
     while chunk := list(islice(left, _CHUNK)):
         drafts = {key: bases[key][0].thaw() if key in bases else Draft() for key in chunk}
         stops = {key: expected[key].offset for key in chunk}
-        reader = cast(LogReader, _UpTo(log, stops))
-        scan(reader, partition, drafts, low, max(stops.values()) + 1, lambda record, error: None)
+        scan(_StoppedLog(log, stops), partition, drafts, low, max(stops.values()) + 1)
         for key, draft in drafts.items():
             state, wanted = draft.freeze(), expected[key]
             if (state.offset, state.hash) == (wanted.offset, wanted.hash):
@@ -51,7 +50,7 @@ def recompute(
                 unknown.add(key)
                 continue
             raise CheckpointDiffers(
-                "a checkpoint is not what the log says: nothing is deleted",
+                "a checkpoint differs from the state that the log gives: nothing is deleted",
                 partition=partition,
                 process_id=key.decode(errors="replace"),
                 offset=wanted.offset,
@@ -59,12 +58,12 @@ def recompute(
     return unknown
 
 
-def _older(
+def _older_states(
     checkpoints: CheckpointReader, partition: int, low: int, expected: Mapping[bytes, Expected], topic_id: str
 ) -> dict[bytes, tuple[State, bool]]:
-    """By key: an older state to fold on, and whether no entry behind it is gone.
+    """Return by key an older state to fold on, and whether no entry behind it was deleted.
 
-    Of a state that is older than the log's beginning nobody knows whether it was the newest when the log was trimmed.
+    A state that is older than the log's beginning may not have been the newest one when the log was trimmed.
     """
     found: dict[bytes, tuple[State, bool]] = {}
     stop = max((one.position for one in expected.values()), default=0)
@@ -82,17 +81,16 @@ def _older(
     return found
 
 
-class _UpTo:
-    """A log of which each process ends at its own offset."""
+class _StoppedLog:
+    """A log in which each process ends at its own offset."""
 
-    def __init__(self, log: LogReader, stops: Mapping[bytes, int]) -> None:
+    def __init__(self, log: EntrySource, stops: Mapping[bytes, int]) -> None:
         self._log = log
         self._stops = stops
+        self.partitions, self.codec, self.limits = log.partitions, log.codec, log.limits
 
     def read(self, partition: int, start: int, stop: int, keys: Collection[bytes] | None = None) -> Iterator[Batch]:
+        """Yield batches without the entries behind their process's end."""
         stops = self._stops
         for batch in self._log.read(partition, start, stop, keys):
             yield batch._replace(records=[one for one in batch.records if one.offset <= stops.get(one.key or b"", -1)])
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._log, name)

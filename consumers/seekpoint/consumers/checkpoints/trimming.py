@@ -1,9 +1,8 @@
-"""Trimming: the journal's entries below the floor are deleted, once what stands in for them was read and checked.
+"""Trim a journal: delete the entries below the floor after checking the checkpoints that replace them.
 
-Never automatic. Below the floor a process is its checkpoint and nothing else, so every checkpoint is read and its hash
-compared first, and every process with an entry to be deleted must have one that covers it. These are folded anew from
-the log, and must come out as the checkpoint says. A process that is degraded stops the trim at its first entry: a
-person has not looked yet.
+Trimming is never automatic. Below the floor only the checkpoint of a process is left, so every checkpoint is read and
+its hash compared first. Each process that loses entries must have a checkpoint that covers them, and its state is
+recomputed from the log and compared. A degraded process stops the trim at its first entry, until a person has looked.
 """
 
 from __future__ import annotations
@@ -11,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from seekpoint.consumers.checkpoints.checkpoint import Checkpoint, CheckpointReader, Floor, Partition, read_partition
+from seekpoint.consumers.checkpoints.checkpoint import Checkpoint, CheckpointReader, Floor, PartitionHeads, read_heads
 from seekpoint.consumers.checkpoints.recomputation import Expected, recompute
-from seekpoint.consumers.log_reading.leader_epochs import untrue
-from seekpoint.consumers.log_reading.scan import entry_of
+from seekpoint.consumers.log_reading.leader_epochs import lost_landmarks
+from seekpoint.consumers.log_reading.scan import entries_of
 from seekpoint.schemas.dataclass import dataclass
-from seekpoint.schemas.errors import JournalMismatch, UndecodableRecord
+from seekpoint.schemas.errors import JournalMismatch
 from seekpoint.schemas.log.log_ports import LogReader, Record
 from seekpoint.schemas.state.state import State
 
@@ -24,7 +23,7 @@ __all__ = ["Deleter", "Trim", "Trimmed"]
 
 
 class Deleter(Protocol):
-    """Deletes entries."""
+    """Deletes entries of a journal."""
 
     def delete_below(self, partition: int, offset: int) -> None:
         """Delete the journal's records below ``offset``. Raises ``JournalUnavailable``."""
@@ -32,32 +31,32 @@ class Deleter(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trimmed:
-    """What a trim did, or would do, to one partition."""
+    """What a trim deleted, or would delete, from one partition."""
 
     partition: int
     low: int
     """The log's first offset before the trim."""
     floor: int | None
-    """None: no projector has published one."""
+    """None if no projector has published one."""
     target: int
-    """The log's first offset after it."""
+    """The log's first offset after the trim."""
     checkpoints: int
-    """Checkpoints that were read and found whole."""
+    """Checkpoints that were read and checked."""
     recomputed: int = 0
-    """Of those, which lose entries: they were folded anew from the log, with the same result."""
+    """Checkpoints of processes that lose entries, recomputed from the log with the same result."""
     unproven: int = 0
-    """Those that lose entries and could not be folded anew: an earlier trim and compaction left no older state."""
+    """Checkpoints of processes that lose entries and cannot be recomputed: no older state is left."""
     note: str = ""
-    """Why it stops where it does, if not at the floor."""
+    """Why the trim stops below the floor; empty if it does not."""
 
     @property
     def offsets(self) -> int:
-        """Offset slots deleted; records may be fewer."""
+        """The number of deleted offsets. There may be fewer records."""
         return max(0, self.target - self.low)
 
 
 class Trim:
-    """Trims one journal to its floors. Blocking."""
+    """Trims a journal to its floors. Blocking."""
 
     def __init__(self, log: LogReader, checkpoints: CheckpointReader, deleter: Deleter) -> None:
         self._log = log
@@ -65,21 +64,21 @@ class Trim:
         self._deleter = deleter
 
     def plan(self, partition: int) -> Trimmed:
-        """Read and check everything; delete nothing.
+        """Check everything and delete nothing.
 
-        Raises ``JournalMismatch`` for a checkpoint or a floor that is not whole, not this topic's, or missing, and
-        ``CheckpointDiffers`` for a checkpoint that the log does not lead to.
+        Raises ``JournalMismatch`` for a checkpoint or a floor that is damaged, missing or of another topic, and
+        ``CheckpointDiffers`` for a checkpoint that differs from the state that the log gives.
         """
         low, high = self._log.watermarks(partition)
-        found = read_partition(self._checkpoints, partition)
+        found = read_heads(self._checkpoints, partition)
         if found.floor is None:
             return Trimmed(partition=partition, low=low, floor=None, target=low, checkpoints=0, note="no floor yet")
         floor = self._checked(found.floor, partition, high)
         self._refuse_truncated(partition, found)
         target, note, covered = floor, "", dict[bytes, Expected]()
-        for key in list(found.saved):
+        for key in list(found.heads):
             state = self._state(partition, found, key)
-            covered[key] = Expected(found.saved[key].position, state.offset, state.hash)
+            covered[key] = Expected(found.heads[key].position, state.offset, state.hash)
             first = state.first_offset
             if state.degraded is not None and first is not None and low <= first < target:
                 target, note = first, f"{key.decode()} is degraded: look with seekpoint log {key.decode()}"
@@ -91,7 +90,7 @@ class Trim:
         )  # fmt: skip
 
     def run(self, partition: int) -> Trimmed:
-        """``plan``, then delete what it says."""
+        """Delete what ``plan`` returns."""
         planned = self.plan(partition)
         if planned.target > planned.low:
             self._deleter.delete_below(partition, planned.target)
@@ -109,27 +108,27 @@ class Trim:
             )
         return floor.offset
 
-    def _refuse_truncated(self, partition: int, found: Partition) -> None:
-        gone = untrue(self._log, partition, (saved.landmark for saved in found.saved.values()))
-        for key, saved in found.saved.items():
-            if saved.landmark in gone:
+    def _refuse_truncated(self, partition: int, found: PartitionHeads) -> None:
+        lost = lost_landmarks(self._log, partition, (head.landmark for head in found.heads.values()))
+        for key, head in found.heads.items():
+            if head.landmark in lost:
                 raise JournalMismatch(
-                    "a checkpoint stands on records that are no more: the log was truncated",
+                    "a checkpoint depends on records that the log lost: the log was truncated",
                     partition=partition,
                     process_id=key.decode(errors="replace"),
-                    offset=saved.offset,
+                    offset=head.offset,
                 )
 
-    def _state(self, partition: int, found: Partition, key: bytes) -> State:
-        position = found.saved[key].position
+    def _state(self, partition: int, found: PartitionHeads, key: bytes) -> State:
+        position = found.heads[key].position
         value = self._checkpoints.at(partition, position, key)
-        if value is None:  # compacted between two looks: a newer one is there
+        if value is None:  # compacted away meanwhile: a newer one replaced it
             value = self._newer(partition, found, key)
         return Checkpoint.from_bytes(value).verified(key.decode(), self._log.topic_id)
 
-    def _newer(self, partition: int, found: Partition, key: bytes) -> bytes:
-        again = read_partition(self._checkpoints, partition, found)
-        value = self._checkpoints.at(partition, again.saved[key].position, key)
+    def _newer(self, partition: int, found: PartitionHeads, key: bytes) -> bytes:
+        again = read_heads(self._checkpoints, partition, found)
+        value = self._checkpoints.at(partition, again.heads[key].position, key)
         if value is None:
             raise JournalMismatch(
                 "a checkpoint that the floor relies on is gone", partition=partition, process_id=key.decode()
@@ -137,7 +136,7 @@ class Trim:
         return value
 
     def _check_covered(self, partition: int, low: int, target: int, covered: Mapping[bytes, Expected]) -> set[bytes]:
-        """Every entry to be deleted belongs to a process whose checkpoint is not older than it: these processes."""
+        """Return the processes that lose entries. Raises ``JournalMismatch`` for an entry that no checkpoint covers."""
         losing: set[bytes] = set()
         for batch in self._log.read(partition, low, target) if low < target else ():
             for record in batch.records:
@@ -154,8 +153,5 @@ class Trim:
         return losing
 
     def _is_entry(self, record: Record) -> bool:
-        try:
-            entry_of(record, self._log.codec, self._log.partitions)
-        except UndecodableRecord:
-            return False  # poison: a dead letter keeps it
-        return True
+        """Return whether the record is an entry. Poison may be deleted: a dead letter keeps it."""
+        return any(entries_of([record], self._log))

@@ -26,7 +26,7 @@ from seekpoint.consumers.kafka.kafka_pool import ENDS, POINTS, KafkaPool, Pooled
 from seekpoint.consumers.kafka.kafka_tail import KafkaTail
 from seekpoint.consumers.kafka.kafka_topics import KafkaTopics
 from seekpoint.consumers.kafka.messages import Patience, ascend, belongs, disorder, landmark_of, offset_of, record_of
-from seekpoint.consumers.log_reading.stable_end import refusal
+from seekpoint.consumers.log_reading.stable_end import hidden_end_error
 from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import JournalGap, JournalMismatch, JournalUnavailable, LogTruncated, SeekpointError
@@ -341,7 +341,7 @@ class KafkaReader:
             raise LogTruncated("the log ends before an entry that was acknowledged", **facts)
         _logger.warning("%s[%d] waits at %d for an open transaction", topic, partition, position)
         if topic == self.settings.topic_name("journal"):
-            return refusal(Extent(0, position, end), partition)
+            return hidden_end_error(Extent(0, position, end), partition)
         facts = {"topic": topic, "partition": partition, "offset": position}
         return JournalUnavailable("an open transaction hides records: a projector that died, or a foreign one", **facts)
 

@@ -1,32 +1,35 @@
-"""Which leader took which records of a partition: what tells a log that lost its end, and grew again, from itself.
+"""Leader epochs: detect that a partition was truncated and grew again.
 
-Epochs rise along a log, and one leader writes one log: two records of one epoch prove all between them, and a later one
-of an epoch proves the earlier. So what is known of a few records is known of nearly all, and the log is seldom asked.
+A record is identified by its offset and the epoch of the leader that took it. Epochs rise along a log, and one leader
+writes one log. So a record of an epoch proves every earlier record of that epoch, and the log is seldom asked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
-from seekpoint.schemas.log.log_ports import Landmark, LogReader
+from seekpoint.schemas.errors import LogTruncated
+from seekpoint.schemas.log.log_ports import Landmark, LogReader, Watermarks
 
-__all__ = ["Epochs", "stands", "untrue"]
+__all__ = ["LeaderEpochs", "is_intact", "lost_landmarks", "refuse_truncated"]
 
 _SPANS_MAX = 64
 
 
-class Epochs:
-    """What is known of one partition of ``log`` by whoever reads it from some place on. One thread's."""
+class LeaderEpochs:
+    """The leader epochs of the records that a reader of one partition of ``log`` has read. For one thread."""
 
     def __init__(self, log: LogReader, partition: int) -> None:
         self._log = log
         self._partition = partition
         self._spans: dict[int, tuple[int, int]] = {}
+        """By epoch: the first and the last offset that is known to have it."""
         self.newest = Landmark(-1, -1)
         """The last record that was read."""
 
-    def saw(self, offset: int, leader_epoch: int) -> None:
-        """A record was read; an epoch of -1 says nothing."""
+    def record(self, offset: int, leader_epoch: int) -> None:
+        """Remember a record that was read. An epoch of -1 is unknown."""
         if offset >= self.newest.offset:
             self.newest = Landmark(offset, leader_epoch)
         if leader_epoch < 0:
@@ -36,30 +39,32 @@ class Epochs:
         if len(self._spans) > _SPANS_MAX:
             del self._spans[min(self._spans)]
 
-    def of(self, offset: int) -> int:
-        """The epoch of the record at ``offset`` as it was when it was read; -1 if there is none. Asks where it must."""
+    def epoch_at(self, offset: int) -> int:
+        """Return the epoch of the record at ``offset`` when it was read; -1 if there is none. May ask the log."""
         if offset < 0:
             return -1
         for epoch, (first, last) in self._spans.items():
             if first <= offset <= last:
                 return epoch
         found = self._log.leader_epoch_at(self._partition, offset)
-        # Where the log was cut since, an older leader's record was there: the comparison to come has to fail.
+        # If the log was truncated since, an older leader's record was there: a later comparison has to fail.
         found = min([found, *(epoch for epoch, (_, last) in self._spans.items() if last > offset)])
-        self.saw(offset, found)
+        self.record(offset, found)
         return found
 
-    def is_cut(self, leader_epoch: int) -> bool:
-        """Whether records of ``leader_epoch``, which come next, are of another log than the newest that was read."""
-        known = self.newest
-        if leader_epoch < 0 or leader_epoch == known.leader_epoch:
+    def is_truncated_before(self, leader_epoch: int) -> bool:
+        """Return whether the newest record that was read is gone, now that records of ``leader_epoch`` follow."""
+        newest = self.newest
+        if leader_epoch < 0 or leader_epoch == newest.leader_epoch:
             return False
-        return not stands(self._log, self._partition, known)
+        return not is_intact(self._log, self._partition, newest)
 
 
-def stands(log: LogReader, partition: int, landmark: Landmark) -> bool:
-    """Whether the record is still that one. What was trimmed, or is not known, is taken for it; what lies beyond the
-    log's end is not."""
+def is_intact(log: LogReader, partition: int, landmark: Landmark) -> bool:
+    """Return whether the log still has this record at its offset.
+
+    A record that was trimmed, or whose epoch is unknown, counts as intact. One beyond the log's end does not.
+    """
     offset, epoch = landmark
     low, high = log.watermarks(partition)
     if offset >= high:
@@ -69,14 +74,37 @@ def stands(log: LogReader, partition: int, landmark: Landmark) -> bool:
     return log.leader_epoch_at(partition, offset) in (-1, epoch)
 
 
-def untrue(log: LogReader, partition: int, landmarks: Iterable[Landmark]) -> set[Landmark]:
-    """Those that do not stand any more. Asks the log once an epoch where nothing is wrong."""
-    found, proven = set[Landmark](), set[int]()
+def lost_landmarks(log: LogReader, partition: int, landmarks: Iterable[Landmark]) -> set[Landmark]:
+    """Return the landmarks that are not intact. If all are, the log is asked once for each epoch."""
+    lost, proven = set[Landmark](), set[int]()
     for landmark in sorted(set(landmarks), reverse=True):
         if landmark.leader_epoch in proven:
             continue
-        if stands(log, partition, landmark):
+        if is_intact(log, partition, landmark):
             proven.add(landmark.leader_epoch)
         else:
-            found.add(landmark)
-    return found
+            lost.add(landmark)
+    return lost
+
+
+def refuse_truncated(
+    log: LogReader,
+    partition: int,
+    landmarks: Iterable[Landmark],
+    first: Landmark | None,
+    marks: Watermarks,
+    *,
+    floor_unknown: bool = False,
+) -> None:
+    """Raise ``LogTruncated`` if the log has another record at one of ``landmarks``.
+
+    ``first`` is the first record that was read behind them. If it has a landmark's epoch it proves that landmark;
+    otherwise the log is asked. A landmark that was trimmed is accepted, unless ``floor_unknown``.
+    """
+    for offset, epoch in landmarks:
+        if first is None or epoch < 0 or first.leader_epoch in (-1, epoch):
+            continue
+        there = log.leader_epoch_at(partition, offset) if marks.low <= offset < marks.high else -1
+        if there not in (-1, epoch) or floor_unknown:
+            facts: dict[str, Any] = {"partition": partition, "offset": offset, "leader_epoch": there}
+            raise LogTruncated("another leader epoch: the log was truncated", expected=epoch, **facts)

@@ -1,73 +1,133 @@
-"""The scan: a stretch of a partition, folded. What every reader of many entries does, and all that poison can do to it.
+"""The scan: read part of a partition, decode its entries and fold them.
 
-**Poison** is a record that cannot be an entry of this place: it is handed to ``on_poison`` with its bytes, and nothing
-else changes. Entries of a newer format, and a Kafka that is silent, end the scan: nothing is ever skipped for them.
+**Poison** is a record that cannot be an entry of its partition and key. The scan passes it to ``on_poison``, and goes
+on. An entry of a newer format, or a Kafka that does not answer, ends the scan: no entry is skipped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from seekpoint.schemas.bodies.entry import Entry
+from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.errors import UndecodableRecord
 from seekpoint.schemas.folding.fold import Verdict, advance
-from seekpoint.schemas.log.log_ports import Landmark, LogReader, Record
+from seekpoint.schemas.log.log_ports import Batch, Landmark, Record
 from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.state.state import Draft
 from seekpoint.schemas.wire.codec import Codec
 
-__all__ = ["Cost", "OnPoison", "entry_of", "scan", "scan_all"]
+__all__ = [
+    "BatchListener",
+    "EntrySource",
+    "PoisonHandler",
+    "ScanStats",
+    "entries_of",
+    "entry_of",
+    "ignore_poison",
+    "scan",
+    "scan_all",
+]
 
-OnPoison = Callable[[Record, UndecodableRecord], None]
-"""Told of each record that is none: with its bytes, its place and what is wrong. May raise to stop the scan."""
+PoisonHandler = Callable[[Record, UndecodableRecord], object]
+"""Receives each poison record and its error, which names the partition and the offset. May raise to stop the scan."""
+
+BatchListener = Callable[[Batch], object]
+"""Receives each batch before its entries are folded."""
+
+
+class EntrySource(Protocol):
+    """The part of ``LogReader`` that a scan uses."""
+
+    @property
+    def partitions(self) -> int:
+        """The number of partitions."""
+
+    @property
+    def codec(self) -> Codec:
+        """The decoder of the journal's entries."""
+
+    @property
+    def limits(self) -> Limits:
+        """The journal's limits, which the fold applies."""
+
+    def read(self, partition: int, start: int, stop: int, keys: Collection[bytes] | None = None) -> Iterator[Batch]:
+        """Yield batches of the records in [start, stop) whose key is in ``keys`` (None: all), in order."""
 
 
 @dataclass(slots=True)
-class Cost:
-    """What a scan read, and what it found."""
+class ScanStats:
+    """What a scan read and applied."""
 
     next_offset: int = 0
-    """Everything below it has been read."""
+    """Everything below this offset was read."""
     first: Landmark | None = None
     """The first record that was read."""
     scanned: int = 0
-    """Records, those of other processes included."""
+    """Records that were read, those of other processes included."""
     read_bytes: int = 0
     """Bytes of keys and values, those of other processes included."""
     applied: dict[bytes, int] = field(default_factory=dict)
-    """By key: entries that were applied, without the bookkeeping of ownership (claims, releases)."""
+    """By key: applied entries, without claims and releases."""
     poison: dict[bytes | None, int] = field(default_factory=dict)
-    """By key: records that were none."""
+    """By key: poison records."""
+
+
+def ignore_poison(record: Record, error: UndecodableRecord) -> None:
+    """Do nothing about a poison record: another reader of the partition keeps it as a dead letter."""
 
 
 def scan(
-    log: LogReader,
+    source: EntrySource,
     partition: int,
     drafts: dict[bytes, Draft],
     start: int,
     stop: int,
-    on_poison: OnPoison,
+    on_poison: PoisonHandler = ignore_poison,
     *,
     stop_seq: int | None = None,
-) -> Cost:
-    """Fold the entries in [start, stop) of the processes whose keys ``drafts`` has, in place.
+) -> ScanStats:
+    """Fold the entries in [start, stop) of the processes in ``drafts``, in place.
 
-    ``drafts`` says where each of them stands at ``start`` (a new ``Draft()`` at 0). With ``stop_seq`` the scan ends
-    right after an entry with that seq was applied. Raises what ``LogReader.read``, the codec and ``on_poison`` raise.
+    Each draft is the process's state as of ``start`` (a new ``Draft()`` at 0). With ``stop_seq`` the scan ends right
+    after it applied an entry with that seq. Raises what ``LogReader.read``, the codec and ``on_poison`` raise.
     """
-    return _Scan(log, partition, drafts, on_poison, stop_seq).run(start, stop, drafts.keys())
+    return _Scan(source, partition, drafts, on_poison, stop_seq).run(start, stop, drafts.keys())
 
 
 def scan_all(
-    log: LogReader, partition: int, drafts: dict[bytes, Draft], start: int, stop: int, on_poison: OnPoison
-) -> Cost:
-    """Fold all processes with an entry in [start, stop), in place: those not in ``drafts`` begin with nothing."""
-    return _Scan(log, partition, drafts, on_poison, None).run(start, stop, None)
+    source: EntrySource,
+    partition: int,
+    drafts: dict[bytes, Draft],
+    start: int,
+    stop: int,
+    on_poison: PoisonHandler = ignore_poison,
+    *,
+    on_batch: BatchListener | None = None,
+) -> ScanStats:
+    """Fold every process with an entry in [start, stop), in place. A process that ``drafts`` lacks starts empty."""
+    return _Scan(source, partition, drafts, on_poison, None, on_batch).run(start, stop, None)
+
+
+def entries_of(
+    records: Iterable[Record], source: EntrySource, on_poison: PoisonHandler = ignore_poison
+) -> Iterator[tuple[Record, Entry]]:
+    """Decode ``records`` one by one, and pass poison to ``on_poison``. Raises ``NewerFormat``, and what it raises."""
+    codec, partitions = source.codec, source.partitions
+    for record in records:
+        try:
+            entry = entry_of(record, codec, partitions)
+        except UndecodableRecord as exc:
+            exc.facts.update(partition=record.partition, offset=record.offset)
+            on_poison(record, exc)
+        else:
+            yield record, entry
 
 
 def entry_of(record: Record, codec: Codec, partitions: int) -> Entry:
-    """The entry in ``record``. Raises ``UndecodableRecord`` for poison; ``NewerFormat`` stops the reader."""
+    """Decode one record. Raises ``UndecodableRecord`` for poison and ``NewerFormat`` for an unknown newer format."""
     key = record.key
     if key is None:
         raise UndecodableRecord("a record without a key")
@@ -81,47 +141,45 @@ def entry_of(record: Record, codec: Codec, partitions: int) -> Entry:
 
 
 class _Scan:
-    """One scan under way."""
+    """One scan."""
 
     def __init__(
         self,
-        log: LogReader,
+        source: EntrySource,
         partition: int,
         drafts: dict[bytes, Draft],
-        on_poison: OnPoison,
+        on_poison: PoisonHandler,
         stop_seq: int | None,
+        on_batch: BatchListener | None = None,
     ) -> None:
-        self.log = log
+        self.source = source
         self.partition = partition
         self.drafts = drafts
         self.on_poison = on_poison
+        self.on_batch = on_batch
         self.stop_seq = stop_seq
-        self.cost = Cost()
+        self.stats = ScanStats()
 
-    def run(self, start: int, stop: int, keys: Collection[bytes] | None) -> Cost:
+    def run(self, start: int, stop: int, keys: Collection[bytes] | None) -> ScanStats:
         """Read and fold."""
-        cost = self.cost
-        cost.next_offset = start
-        for batch in self.log.read(self.partition, start, stop, keys):
-            cost.scanned += batch.scanned
-            cost.read_bytes += batch.bytes
-            cost.next_offset = batch.next_offset
-            cost.first = cost.first or batch.first
+        stats = self.stats
+        stats.next_offset = start
+        for batch in self.source.read(self.partition, start, stop, keys):
+            if self.on_batch is not None:
+                self.on_batch(batch)
+            stats.scanned += batch.scanned
+            stats.read_bytes += batch.bytes
+            stats.next_offset = batch.next_offset
+            stats.first = stats.first or batch.first
             if batch.records and self._fold(batch.records):
                 break
-        return cost
+        return stats
 
     def _fold(self, records: Sequence[Record]) -> bool:
-        """Fold a batch; whether ``stop_seq`` was reached. The hot loop: decoding 5 µs, folding 2 µs."""
-        codec, partitions, limits = self.log.codec, self.log.partitions, self.log.limits
-        drafts, applied = self.drafts, self.cost.applied
-        for record in records:
-            try:
-                entry = entry_of(record, codec, partitions)
-            except UndecodableRecord as exc:
-                self._poisoned(record, exc)
-                continue
-            key: bytes = record.key  # type: ignore[assignment]  # an entry has one
+        """Fold a batch; return whether ``stop_seq`` was reached. The hot loop: decoding 5 µs, folding 2 µs."""
+        limits, drafts, applied = self.source.limits, self.drafts, self.stats.applied
+        for record, entry in entries_of(records, self.source, self._count_poison):
+            key = record.key or b""  # never empty: an entry's key is its process id
             draft = drafts.get(key)
             if draft is None:
                 draft = drafts[key] = Draft()
@@ -130,13 +188,18 @@ class _Scan:
                 if not entry.body.OWNERSHIP:
                     applied[key] = applied.get(key, 0) + 1
             elif verdict is Verdict.FORGED:
-                self._poisoned(record, UndecodableRecord(Verdict.FORGED.value, process_id=entry.process_id))
+                forged = UndecodableRecord(
+                    Verdict.FORGED.value,
+                    process_id=entry.process_id,
+                    partition=record.partition,
+                    offset=record.offset,
+                )
+                self._count_poison(record, forged)
             if draft.seq == self.stop_seq:
-                self.cost.next_offset = record.offset + 1
+                self.stats.next_offset = record.offset + 1
                 return True
         return False
 
-    def _poisoned(self, record: Record, error: UndecodableRecord) -> None:
-        error.facts.update(partition=record.partition, offset=record.offset)
-        self.cost.poison[record.key] = self.cost.poison.get(record.key, 0) + 1
+    def _count_poison(self, record: Record, error: UndecodableRecord) -> None:
+        self.stats.poison[record.key] = self.stats.poison.get(record.key, 0) + 1
         self.on_poison(record, error)

@@ -16,11 +16,11 @@ from concurrent.futures import Future
 
 from seekpoint.consumers.checkpoints.cadence import Dirty
 from seekpoint.consumers.checkpoints.checkpoint import Floor
-from seekpoint.consumers.checkpoints.checkpoint_inventory import CheckpointInventory, read_saved
+from seekpoint.consumers.checkpoints.checkpoint_inventory import CheckpointInventory, read_inventory
+from seekpoint.consumers.checkpoints.checkpoint_scheduler import CheckpointScheduler
 from seekpoint.consumers.checkpoints.checkpoint_writer import Save
-from seekpoint.consumers.log_reading.leader_epochs import Epochs, stands, untrue
+from seekpoint.consumers.log_reading.leader_epochs import LeaderEpochs, is_intact, lost_landmarks
 from seekpoint.consumers.projector.batch_fold import Poison, fold_batch
-from seekpoint.consumers.projector.checkpoint_scheduler import CheckpointScheduler
 from seekpoint.consumers.projector.finished_contents import FinishedContents
 from seekpoint.consumers.projector.projection_source import ProjectionSource
 from seekpoint.consumers.projector.proven_states import ProvenStates
@@ -78,11 +78,11 @@ class PartitionProjection:
         self._barrier: int | None = None
         self._read_to = 0
         self._saved: CheckpointInventory | None = None
-        self._saving = CheckpointScheduler(source, partition)
+        self._scheduler = CheckpointScheduler(source.log, partition, source.topic_id, source.cadence, source.clock)
         self._contents = FinishedContents(source, partition)
         self._write: _Write | None = None
         self._told: Future[bool] | None = None
-        self._epochs = Epochs(source.log, partition)
+        self._epochs = LeaderEpochs(source.log, partition)
         self._states: ProvenStates | None = None
         self._renewed: frozenset[bytes] = frozenset()
         """Of the last bases: those whose folds were made anew, which the view has to be told."""
@@ -97,7 +97,7 @@ class PartitionProjection:
     @property
     def dirty(self) -> Mapping[bytes, Dirty]:
         """The processes whose checkpoint is behind."""
-        return self._saving.unsaved.by_key
+        return self._scheduler.dirty_set.by_key
 
     # --- P1: assignment and reload --------------------------------------------------------------------------------
     def prepare(self) -> bool:
@@ -141,7 +141,7 @@ class PartitionProjection:
         if stable < self._barrier:
             return None  # a former owner's transaction is being decided
         self._read_to = stable
-        saved = read_saved(source.checkpoints, self.partition, source.topic_id, stable, self._hint)
+        saved = read_inventory(source.checkpoints, self.partition, source.topic_id, stable, self._hint)
         self._refuse_lost_log(saved.floor, saved.published)
         self._refuse_lost_heads(saved)
         return saved
@@ -153,14 +153,14 @@ class PartitionProjection:
             raise LogTruncated("the log ends before the floor of its checkpoints", **facts)
         if floor < marks.low:
             raise JournalGap("entries that no checkpoint stands for are gone from the log", **facts)
-        if published is not None and not stands(self._source.log, self.partition, published.landmark):
+        if published is not None and not is_intact(self._source.log, self.partition, published.landmark):
             raise LogTruncated("another leader epoch below the floor: the log was truncated", **facts)
 
     def _refuse_lost_heads(self, saved: CheckpointInventory) -> None:
         """A checkpoint of records that are no more is damaged: never a guess."""
-        gone = untrue(self._source.log, self.partition, (head.landmark for head in saved.heads.values()))
+        gone = lost_landmarks(self._source.log, self.partition, (head.landmark for head in saved.heads.values()))
         for key in [key for key, head in saved.heads.items() if head.landmark in gone]:
-            saved.damage(key, JournalMismatch("it stands on records that are no more: the log was truncated"))
+            saved.mark_damaged(key, JournalMismatch("it stands on records that are no more: the log was truncated"))
 
     def _look_at_view(self, saved: CheckpointInventory) -> bool:
         view = self._source.view
@@ -176,22 +176,22 @@ class PartitionProjection:
             self._token = ""
             self.reload(anew=True)
             return False
-        self._epochs = Epochs(self._source.log, self.partition)
-        self._epochs.saw(meta.applied, meta.leader_epoch)
+        self._epochs = LeaderEpochs(self._source.log, self.partition)
+        self._epochs.record(meta.applied, meta.leader_epoch)
         self._begin(meta.token, meta.applied + 1, saved)
         return True
 
     def _is_usable(self, meta: ViewMeta | None, floor: int) -> bool:
         if meta is None or meta.applied is None or meta.topic_id != self._source.topic_id:
             return False
-        if not stands(self._source.log, self.partition, Landmark(meta.applied, meta.leader_epoch)):
+        if not is_intact(self._source.log, self.partition, Landmark(meta.applied, meta.leader_epoch)):
             _logger.error("partition %d: the view has what the log lost, at %d or below", self.partition, meta.applied)
             return False
         return meta.applied + 1 >= floor
 
     def _begin(self, token: str, position: int, saved: CheckpointInventory) -> None:
         self._states = ProvenStates(self._source, self.partition, self.cache, saved)
-        self._saving.begin(saved, self._states.begin(token, position))
+        self._scheduler.begin(saved, self._states.begin(token, position))
         self._contents.begin()
         self._token, self.position, self.is_ready = token, position, True
 
@@ -202,7 +202,7 @@ class PartitionProjection:
         The write goes on beside the next fold: ``flush`` tells of it. False: the view is not at ``position``, nothing
         of the batch counts; ``prepare``, and read on from there. Poison is told once the states are sure.
         """
-        if self._epochs.is_cut(leader_epoch):
+        if self._epochs.is_truncated_before(leader_epoch):
             self.reload(anew=True)
             return False
         bases = self._bases({record.key for record in records if record.key is not None})
@@ -215,7 +215,7 @@ class PartitionProjection:
         if not self.flush():
             return False
         if records:
-            self._epochs.saw(records[-1].offset, leader_epoch)
+            self._epochs.record(records[-1].offset, leader_epoch)
         self._send(folded, next_offset)
         return True
 
@@ -302,7 +302,7 @@ class PartitionProjection:
             self.reload()
             return False
         for one in self._write.folded:
-            self._saving.note(one.change, one.first, one.bytes, is_urgent=one.is_urgent)
+            self._scheduler.mark_dirty(one.change.key, one.change.state, one.first, one.bytes, is_urgent=one.is_urgent)
         self._write = None
         return True
 
@@ -337,16 +337,16 @@ class PartitionProjection:
         if not self.is_ready or self.pending is not None:
             return
         assert self._states is not None
-        saving = self._saving
-        saving.dropping -= self._states.unproven  # what is never saved keeps its content
-        if not saving.dropped and not saving.dropping:
-            saving.dropping.update(self._contents.too_old(self._token, self.position))
-        if not saving.dropped:
+        scheduler = self._scheduler
+        scheduler.dropping -= self._states.unproven  # what is never saved keeps its content
+        if not scheduler.dropped and not scheduler.dropping:
+            scheduler.dropping.update(self._contents.too_old(self._token, self.position))
+        if not scheduler.dropped:
             return
-        states = self._bases(saving.dropped)
+        states = self._bases(scheduler.dropped)
         if states is None or not self.flush():
             return
-        saving.dropped = set()
+        scheduler.dropped = set()
         gone = {key: state.without_content() for key, state in states.items() if state is not None and state.finished}
         changes = [Change(key=key, state=state, whole=True) for key, state in gone.items()]
         self._send([_Folded(change, None, 0, False) for change in changes], self.position)
@@ -354,7 +354,7 @@ class PartitionProjection:
     # --- P5, P6: checkpoints ----------------------------------------------------------------------------------------
     def request(self, wanted: Mapping[bytes, int]) -> None:
         """Have these processes saved as of at least that journal offset, as soon as it is projected."""
-        self._saving.request(wanted)
+        self._scheduler.request(wanted)
 
     def propose(self, *, force: bool = False) -> Save | None:
         """What is due, or with ``force`` all that is dirty, and the floor that is true once it is written.
@@ -365,7 +365,7 @@ class PartitionProjection:
             return None
         assert self._states is not None
         unproven = self._states.unproven
-        due = [key for key in self._saving.due(self.position, force=force) if key not in unproven]
+        due = [key for key in self._scheduler.due(self.position, force=force) if key not in unproven]
         if not due and (unproven or not (force and self.position > self.floor)):
             return None
         states = self._bases(set(due))
@@ -373,7 +373,7 @@ class PartitionProjection:
             return None
         due = [key for key in due if key not in unproven]
         known = {key: state for key, state in states.items() if state is not None and key not in unproven}
-        self.pending = self._saving.save(known, due, self.position, self._epochs)
+        self.pending = self._scheduler.propose(known, due, self.position, self._epochs)
         return self.pending
 
     def committed(self, save: Save, positions: Mapping[bytes, int]) -> None:
@@ -381,7 +381,7 @@ class PartitionProjection:
         if self.pending is not save:
             return
         self.pending = None
-        self._saving.committed(save, positions)
+        self._scheduler.committed(save, positions)
         assert self._states is not None
         self._states.committed(save, positions)
         pointers = {key: Pointer(position, save.floor.offset) for key, position in positions.items()}

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from seekpoint.consumers.checkpoints.cadence import Cadence
-from seekpoint.consumers.checkpoints.checkpoint import Partition, read_partition
+from seekpoint.consumers.checkpoints.checkpoint import PartitionHeads, read_heads
 from seekpoint.consumers.recovery.dead_letters import DeadLetters
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import InvalidSetting, JournalUnavailable, SeekpointError
@@ -181,7 +181,7 @@ class _CaughtUp:
         self.reached: Future[None] = Future()
         self.behind: set[int] = set()
         self._ends: dict[int, int] = {}
-        self._known: dict[int, Partition] = {}
+        self._known: dict[int, PartitionHeads] = {}
         self._look_at_s = 0.0
 
     def fail(self, error: BaseException) -> None:
@@ -225,6 +225,6 @@ class _CaughtUp:
         meta = loop.source.view.meta(partition)
         if meta is None or meta.applied is None or meta.applied + 1 < end:
             return False
-        known = read_partition(loop.source.checkpoints, partition, self._known.get(partition))
+        known = read_heads(loop.source.checkpoints, partition, self._known.get(partition))
         self._known[partition] = known
         return end == 0 or (known.floor is not None and known.floor.offset >= end)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 
-from seekpoint.consumers.checkpoints.checkpoint import Checkpoint, Saved
-from seekpoint.consumers.checkpoints.checkpoint_inventory import CheckpointInventory, read_saved
+from seekpoint.consumers.checkpoints.checkpoint import Checkpoint, CheckpointHead
+from seekpoint.consumers.checkpoints.checkpoint_inventory import CheckpointInventory, read_inventory
 from seekpoint.consumers.checkpoints.checkpoint_writer import Save
-from seekpoint.consumers.log_reading.leader_epochs import untrue
+from seekpoint.consumers.log_reading.leader_epochs import lost_landmarks
 from seekpoint.consumers.log_reading.scan import scan
 from seekpoint.consumers.projector.projection_source import ProjectionSource
 from seekpoint.schemas.errors import JournalGap, JournalMismatch, JournalUnavailable
@@ -98,13 +98,13 @@ class ViewEvidence:
             stop = source.checkpoints.stable_end(partition)
             if stop < self._saved.position:
                 raise JournalUnavailable("an open transaction hides checkpoints", partition=partition, offset=stop)
-            known = read_saved(source.checkpoints, partition, source.topic_id, stop, 0)
+            known = read_inventory(source.checkpoints, partition, source.topic_id, stop, 0)
             # What was compacted away meanwhile was replaced behind it.
             while (stop := source.checkpoints.stable_end(partition)) > known.position:
                 for position, key, value in source.checkpoints.records(partition, known.position, stop):
-                    known.take(position, key, value)
+                    known.apply(position, key, value)
                 known.position = stop
-            gone = untrue(source.log, partition, (head.landmark for head in known.heads.values()))
+            gone = lost_landmarks(source.log, partition, (head.landmark for head in known.heads.values()))
             lost = [key for key, head in known.heads.items() if head.landmark in gone]
             for key in [*lost, *self._saved.damaged]:
                 known.heads.pop(key, None)
@@ -134,7 +134,7 @@ class ViewEvidence:
 
     def _fold(self, drafts: dict[bytes, Draft], start: int, stop: int) -> None:
         if drafts and start < stop:
-            scan(self._source.log, self._partition, drafts, start, stop, lambda record, error: None)
+            scan(self._source.log, self._partition, drafts, start, stop)
 
     def _saved_states(self, keys: Iterable[bytes]) -> Iterator[tuple[bytes, State]]:
         """The states of the newest checkpoints of ``keys``. One that is not whole counts as damaged from now on."""
@@ -144,9 +144,9 @@ class ViewEvidence:
             try:
                 yield key, Checkpoint.from_bytes(value).verified(key.decode(), self._source.topic_id)
             except JournalMismatch as exc:
-                known.damage(key, exc)
+                known.mark_damaged(key, exc)
 
-    def _values(self, heads: dict[bytes, Saved]) -> Iterator[tuple[bytes, bytes]]:
+    def _values(self, heads: dict[bytes, CheckpointHead]) -> Iterator[tuple[bytes, bytes]]:
         reader, partition = self._source.checkpoints, self._partition
         left = set(heads)
         if len(heads) <= _POINT_READS_MAX:

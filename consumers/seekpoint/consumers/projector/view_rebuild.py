@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from seekpoint.consumers.checkpoints.checkpoint_inventory import CheckpointInventory, saved_states
+from seekpoint.consumers.checkpoints.checkpoint_inventory import CheckpointInventory, stored_states
 from seekpoint.consumers.log_reading.scan import scan
 from seekpoint.consumers.projector.projection_source import ProjectionSource
 from seekpoint.consumers.view.view_store import Pointer
@@ -41,7 +41,7 @@ def rebuild(source: ProjectionSource, partition: int, saved: CheckpointInventory
 def _chunks(source: ProjectionSource, saved: CheckpointInventory) -> Iterator[dict[bytes, tuple[State, Pointer]]]:
     chunk: dict[bytes, tuple[State, Pointer]] = {}
     width = 0
-    for key, state, head in saved_states(source.checkpoints, saved):
+    for key, state, head in stored_states(source.checkpoints, saved):
         chunk[key] = state, Pointer(head.position, saved.floor)
         width += state.content_bytes
         if len(chunk) >= _PUT_STATES or width >= _PUT_BYTES:
@@ -66,5 +66,5 @@ def _refolded(source: ProjectionSource, saved: CheckpointInventory) -> dict[byte
             **marks._asdict(),
         )
     drafts = {key: Draft() for key in saved.damaged}
-    scan(source.log, saved.partition, drafts, 0, saved.floor, lambda record, error: None)
+    scan(source.log, saved.partition, drafts, 0, saved.floor)
     return {key: draft for key, draft in drafts.items() if draft.offset >= 0}

@@ -1,69 +1,75 @@
-"""Proof that processes do not exist: every key of a partition that a recovery could find something under.
+"""Proof that processes do not exist: every key of a partition under which a recovery could find something.
 
-Made once, by one read of keys from the floor (without one: from offset 0), and good as long as whoever made it notes
-what comes behind ``stop``.
+The proof takes one read of keys from the floor on, or from offset 0 without a floor. It stays valid as long as its
+holder adds the keys of later entries.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Set
 
+from seekpoint.consumers.log_reading.leader_epochs import refuse_truncated
 from seekpoint.consumers.recovery.recoverer import Recoverer
 from seekpoint.consumers.recovery.tiers import Tier
 from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import JournalGap
 from seekpoint.schemas.log.log_ports import Watermarks
 
-__all__ = ["Proof", "prove"]
+__all__ = ["AbsenceProof", "prove_absence"]
 
 _OFFSETS_MAX, _KEYS_MAX = 2_000_000, 200_000
-"""More is not read, or kept, for a proof: opens take the ordinary way then."""
+"""The most that is read, and kept, for a proof. Without a proof a process is opened with a recovery."""
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
-    """What there is in a partition below ``stop``."""
+class AbsenceProof:
+    """The keys of a partition below ``stop``."""
 
     tier: Tier
     start: int
-    """Read from here on; below it stands only what has a checkpoint."""
+    """The offset at which reading started. Every process with an entry below it has a checkpoint."""
     stop: int
     log_start: int
     keys: Set[bytes | None]
-    is_saved: Callable[[bytes], bool]
-    """Whether there may be a checkpoint under a key. Costs nothing; where it is not known any more: True."""
+    may_have_checkpoint: Callable[[bytes], bool]
+    """Returns whether a key may have a checkpoint. Reads nothing; True if that is not known any more."""
 
 
-def prove(recoverer: Recoverer, partition: int, stop: int) -> Proof | None:
-    """Read what there is below ``stop``; None if it is too much, or the log's beginning is gone without a floor.
+def prove_absence(recoverer: Recoverer, partition: int, stop: int) -> AbsenceProof | None:
+    """Read the keys below ``stop``. None if there are too many, or the log was trimmed and has no usable floor.
 
     Blocks. Raises what a recovery raises.
     """
     while True:
         marks = recoverer.log.watermarks(partition)
         try:
-            return _proof(recoverer, partition, stop, marks)
+            return _prove(recoverer, partition, stop, marks)
         except JournalGap:
             if not recoverer.is_trimmed_since(partition, marks.low):
-                raise  # else a newer floor stands for what is gone
+                raise  # otherwise a newer floor covers the deleted entries
 
 
-def _proof(recoverer: Recoverer, partition: int, stop: int, marks: Watermarks) -> Proof | None:
-    base = recoverer.bases.floor_base(partition, marks)
+def _prove(recoverer: Recoverer, partition: int, stop: int, marks: Watermarks) -> AbsenceProof | None:
+    log, finder = recoverer.log, recoverer.base_finder
+    base = finder.floor_base(partition, marks)
     start = 0 if base is None else base.seek_point
     if start < marks.low or stop - start > _OFFSETS_MAX or stop > marks.high:
         return None
     keys: set[bytes | None] = set()
     first = None
-    for batch in recoverer.log.read(partition, start, stop):
+    for batch in log.read(partition, start, stop):
         keys.update(record.key for record in batch.records)
         first = first or batch.first
         if len(keys) > _KEYS_MAX:
             return None
     if base is None:
-        return Proof(Tier.SCAN, start, stop, marks.low, keys, lambda key: False)
-    recoverer.refuse_truncated(partition, base.landmarks, False, first, marks)
-    index = recoverer.bases.index
+        return AbsenceProof(Tier.SCAN, start, stop, marks.low, keys, lambda key: False)
+    refuse_truncated(log, partition, base.landmarks, first, marks)
+    index = finder.index
     assert index is not None
     position = index.position(partition)
-    return Proof(Tier.CHECKPOINT, start, stop, marks.low, keys, lambda key: index.may_hold(partition, key, position))
+
+    def may_have_checkpoint(key: bytes) -> bool:
+        return index.may_contain(partition, key, position)
+
+    return AbsenceProof(Tier.CHECKPOINT, start, stop, marks.low, keys, may_have_checkpoint)

@@ -1,9 +1,9 @@
-"""Where a recovery may start from: a state somebody kept, and the seek point that goes with it.
+"""Find the base of a recovery: a stored state, and the seek point that belongs to it.
 
     view ──> the view's pointer pair ──> the checkpoint partition ──> the beginning of the log
 
-Each way gives a ``Base`` or says why it cannot: ``Unusable``. What a newer Seekpoint wrote is never passed over:
-``NewerFormat`` goes to the caller.
+Each lookup returns a ``Base`` or raises ``Unusable`` with the reason. ``NewerFormat`` goes to the caller: a base
+that a newer Seekpoint wrote is never skipped.
 """
 
 from __future__ import annotations
@@ -13,7 +13,14 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import field
 
-from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Checkpoint, CheckpointReader, Floor, Saved, seek_point
+from seekpoint.consumers.checkpoints.checkpoint import (
+    FLOOR_KEY,
+    Checkpoint,
+    CheckpointHead,
+    CheckpointReader,
+    Floor,
+    seek_point,
+)
 from seekpoint.consumers.checkpoints.checkpoint_index import CheckpointIndex, Located
 from seekpoint.consumers.recovery.tiers import Tier
 from seekpoint.consumers.view.view_store import Seen, ViewMeta, ViewStore
@@ -29,22 +36,22 @@ from seekpoint.schemas.errors import (
 from seekpoint.schemas.log.log_ports import Landmark, LogReader, Watermarks
 from seekpoint.schemas.state.state import State, new_state
 
-__all__ = ["Base", "BaseFinder", "Search", "Unusable", "Way", "checkpoint_of", "view_problem"]
+__all__ = ["Base", "BaseFinder", "BaseLookup", "Search", "Unusable", "checkpoint_of", "view_problem"]
 
 _COMPACTED_RETRIES = 3
-_VIEW_REST_S = 5.0
-_LITTLE_LOG, _LITTLE_SAVED = 20_000, 2_000
-"""So many journal offsets, and so many checkpoint positions, are read in less time than a Redis client loads in."""
-_LOAD_LATER_S = 1.0
+_VIEW_PAUSE_S = 5.0
+_SHORT_LOG, _FEW_CHECKPOINTS = 20_000, 2_000
+"""Reading so many journal offsets and checkpoint positions takes less time than loading a Redis client."""
+_LOAD_DELAY_S = 1.0
 
 
 class Unusable(Exception):
-    """Why a way is not taken. ``usual``: nothing is wrong, it just is not there (yet), or not for this point."""
+    """Why a base cannot be used. ``is_expected``: nothing is wrong, it does not exist yet or is not for this point."""
 
-    def __init__(self, reason: str, *, usual: bool = False) -> None:
+    def __init__(self, reason: str, *, is_expected: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
-        self.usual = usual
+        self.is_expected = is_expected
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +62,14 @@ class Base:
     state: State
     seek_point: int
     landmarks: tuple[Landmark, ...] = ()
-    """Records this state stands on: where one of them is another record now, the log was truncated."""
+    """Records that the state depends on. If the log has another record at one of them, the log was truncated."""
     floor_unknown: bool = False
     """Whether the seek point is a floor whose own record is not among the landmarks."""
 
 
 @dataclass(slots=True)
 class Search:
-    """One recovery under way: what is wanted, and what was found out so far."""
+    """The request of one recovery, and what the view answered."""
 
     process_id: str
     key: bytes
@@ -70,141 +77,156 @@ class Search:
     seq: int | None = None
     """The base must lie before this seq."""
     stop: int | None = None
-    """The base must hold nothing from here on."""
+    """The base must not contain this offset or a later one."""
     seen: Seen | None = None
     notes: list[str] = field(default_factory=list)
 
     @property
-    def past(self) -> bool:
-        """Whether a point in the past is wanted."""
+    def is_past(self) -> bool:
+        """Whether a point in the past is requested."""
         return self.seq is not None or self.stop is not None
 
-    def admit(self, state: State) -> None:
-        """Refuse a base that is newer than what is wanted."""
+    @property
+    def has_no_view(self) -> bool:
+        """Whether the view answered that the partition has no view."""
+        return self.seen is not None and self.seen.meta is None
+
+    def refuse_newer(self, state: State) -> None:
+        """Raise ``Unusable`` if ``state`` is newer than the requested point."""
         if (self.stop is not None and state.offset >= self.stop) or (self.seq is not None and state.seq >= self.seq):
-            raise Unusable("it is newer than the point that is asked for", usual=True)
+            raise Unusable("it is newer than the requested point", is_expected=True)
 
 
-Way = Callable[[Search, Watermarks], Base]
+BaseLookup = Callable[[Search, Watermarks], Base]
 
 
 class BaseFinder:
-    """The ways to a base, over a log and what is kept beside it. Thread safe; blocks."""
+    """Finds bases in the view and in the checkpoints of a log. Thread safe; blocks."""
 
     def __init__(self, log: LogReader, view: ViewStore | None, checkpoints: CheckpointReader | None) -> None:
         self._log = log
         self.view = view
         self.checkpoints = checkpoints
         self.index = None if checkpoints is None else CheckpointIndex(checkpoints)
-        self._view_rests_until = 0.0
-        self._view_said = ""
+        self._view_paused_until = 0.0
+        self._view_error = ""
         self.is_starting = False
-        """Whether the view may be left alone as long as its client is not loaded: a node that starts is in a hurry."""
-        self._loading = False
+        """Whether a node is starting: then the view is not queried while its client is not loaded."""
+        self._is_loading = False
+
+    def lookups(self, search: Search, marks: Watermarks, tier: Tier | None) -> Iterator[tuple[Tier, BaseLookup]]:
+        """Yield the lookups to try, the quickest first; with ``tier`` only those of that tier."""
+        if tier in (None, Tier.VIEW):
+            yield Tier.VIEW, self.from_view
+        if tier in (None, Tier.CHECKPOINT):
+            yield Tier.CHECKPOINT, self.from_pointer
+            yield Tier.CHECKPOINT, self.from_index
+            if marks.low > 0 and search.is_past:
+                yield Tier.CHECKPOINT, self.from_older
 
     # --- the view -------------------------------------------------------------------------------------------------
     def from_view(self, search: Search, marks: Watermarks) -> Base:
-        """The view's state: one call, made before ``marks`` were asked."""
-        seen = self._see(search)
+        """Return the view's state. ``query_view`` must have been called before ``marks`` were read."""
+        seen = self._seen(search)
         meta, problem = seen.meta, view_problem(seen.meta, self._log.topic_id, marks)
         if meta is None or meta.applied is None or problem is not None:
-            raise Unusable(problem or "there is none", usual=meta is None)
+            raise Unusable(problem or "there is none", is_expected=meta is None)
         if seen.damage is not None:
             raise Unusable(seen.damage)
         state = seen.state or new_state()
-        search.admit(state)
+        search.refuse_newer(state)
         return Base(Tier.VIEW, state, meta.applied + 1, (Landmark(meta.applied, meta.leader_epoch),))
 
-    def look(self, search: Search, *, insist: bool = False) -> None:
-        """Ask the view, if there is one, and keep the answer; that it gave none is a note.
+    def query_view(self, search: Search, *, force: bool = False) -> None:
+        """Query the view, if there is one, and keep its answer in ``search``. An error becomes a note.
 
-        One that did not answer is left alone for five seconds, so that a dead Redis costs nobody a time-out a call;
-        ``insist``: not now.
+        After an error the view is not queried for five seconds, so that a dead Redis does not cost every call a
+        time-out. ``force`` ignores that.
         """
         if self.view is None:
             return
-        if self.is_starting and not insist and self._is_quicker_without(search.partition):
+        if self.is_starting and not force and self._is_quicker_without(self.view, search.partition):
             return
-        if not insist and time.monotonic() < self._view_rests_until:
-            search.notes.append(self._view_said)
+        if not force and time.monotonic() < self._view_paused_until:
+            search.notes.append(self._view_error)
             return
         try:
             search.seen = self.view.see(search.partition, search.key)
         except (ViewUnavailable, ViewRefused, JournalMismatch) as exc:
-            self._view_said = f"view: {exc.message}"
-            search.notes.append(self._view_said)
+            self._view_error = f"view: {exc.message}"
+            search.notes.append(self._view_error)
             if not isinstance(exc, JournalMismatch):
-                self._view_rests_until = time.monotonic() + _VIEW_REST_S
+                self._view_paused_until = time.monotonic() + _VIEW_PAUSE_S
 
-    def _is_quicker_without(self, partition: int) -> bool:
-        """Whether reading the little there is takes less than loading the view's client (140 ms): a node that starts.
+    def _is_quicker_without(self, view: ViewStore, partition: int) -> bool:
+        """Return whether reading the log takes less time than loading the view's client (140 ms).
 
-        The client is loaded a moment later, beside the work.
+        If so, a timer loads the client a moment later, so that it delays no recovery.
         """
-        load = getattr(self.view, "load_client", None)
-        if load is None or self.view is None or self.view.is_loaded:  # type: ignore[attr-defined]  # both or none
+        if view.is_loaded:
             return False
         low, high = self._log.watermarks(partition)
-        saved = 0 if self.checkpoints is None else self.checkpoints.end(partition)
-        if high - low > _LITTLE_LOG or saved > _LITTLE_SAVED:
+        positions = 0 if self.checkpoints is None else self.checkpoints.end(partition)
+        if high - low > _SHORT_LOG or positions > _FEW_CHECKPOINTS:
             return False
-        if not self._loading:
-            self._loading = True
-            timer = threading.Timer(_LOAD_LATER_S, load)
+        if not self._is_loading:
+            self._is_loading = True
+            timer = threading.Timer(_LOAD_DELAY_S, view.load_client)
             timer.daemon = True
             timer.start()
         return True
 
-    def _see(self, search: Search) -> Seen:
+    def _seen(self, search: Search) -> Seen:
         if self.view is None:
-            raise Unusable("no view is kept", usual=True)
+            raise Unusable("no view is kept", is_expected=True)
         if search.seen is None:
-            raise Unusable(search.notes[0].partition(": ")[2] if search.notes else "it was not asked", usual=True)
+            reason = search.notes[0].partition(": ")[2] if search.notes else "the view was not queried"
+            raise Unusable(reason, is_expected=True)
         return search.seen
 
     # --- checkpoints ----------------------------------------------------------------------------------------------
     def from_pointer(self, search: Search, marks: Watermarks) -> Base:
-        """The checkpoint the view points at, with the floor that was written with it, and no other (P7)."""
+        """Return the checkpoint that the view points to, with the floor of the same transaction and no other (P7)."""
         if self.checkpoints is None or search.seen is None or search.seen.pointer is None:
-            raise Unusable("no pointer to a checkpoint", usual=True)
+            raise Unusable("no pointer to a checkpoint", is_expected=True)
         pointer = search.seen.pointer
         value = self.checkpoints.at(search.partition, pointer.position, search.key)
         if value is None:
-            raise Unusable("the checkpoint that the view points at was compacted away", usual=True)
+            raise Unusable("the checkpoint that the view points to was compacted away", is_expected=True)
         checkpoint, state = checkpoint_of(value, search.process_id, self._log.topic_id)
         start = seek_point(checkpoint.offset, pointer.floor)
         return self._checkpoint_base(search, marks, checkpoint, state, start, None)
 
     def from_index(self, search: Search, marks: Watermarks) -> Base:
-        """The newest checkpoint in the partition with the newest floor there; without one, the floor (P7)."""
+        """Return the newest checkpoint of the partition with its newest floor; without a checkpoint, the floor (P7)."""
         if self.index is None:
-            raise Unusable("no checkpoints are kept", usual=True)
+            raise Unusable("no checkpoints are kept", is_expected=True)
         return self.from_located(search, marks, self.index.find(search.partition, search.key))
 
     def from_located(self, search: Search, marks: Watermarks, found: Located, value: bytes | None = None) -> Base:
-        """The checkpoint that the index has; ``value``: its record, if it was read already."""
+        """Return the base that the index located. ``value`` is the checkpoint's record if it was read already."""
         assert self.index is not None
         for _ in range(_COMPACTED_RETRIES):
-            base = self._located(search, marks, found, value)
+            base = self._located_base(search, marks, found, value)
             if base is not None:
                 return base
-            found = self.index.find(search.partition, search.key)  # a newer one took its place meanwhile
+            found = self.index.find(search.partition, search.key)  # a newer checkpoint replaced it
         raise Unusable("checkpoints are compacted away faster than they are read")
 
     def from_older(self, search: Search, marks: Watermarks) -> Base:
-        """For a point in the past: the newest checkpoint before it that compaction left, read on from right behind it.
+        """Return the newest checkpoint before the requested point that compaction left.
 
-        Reads the whole checkpoint partition: only for a log whose beginning is gone.
+        Reads the whole checkpoint partition. Needed only where the beginning of the log was deleted.
         """
-        if self.checkpoints is None or self.index is None or not search.past:
-            raise Unusable("no checkpoints are kept", usual=True)
+        if self.checkpoints is None or self.index is None or not search.is_past:
+            raise Unusable("no checkpoints are kept", is_expected=True)
         best: tuple[Checkpoint, State] | None = None
         stop = self.checkpoints.stable_end(search.partition)
         for _, key, value in self.checkpoints.records(search.partition, 0, stop):
             if key == search.key and value is not None:
                 try:
                     checkpoint, state = checkpoint_of(value, search.process_id, self._log.topic_id)
-                    search.admit(state)
+                    search.refuse_newer(state)
                 except Unusable:
                     continue
                 best = checkpoint, state
@@ -212,64 +234,8 @@ class BaseFinder:
             raise Unusable("no checkpoint before that point is left")
         return self._checkpoint_base(search, marks, *best, best[0].offset + 1, None)
 
-    def _located(self, search: Search, marks: Watermarks, found: Located, value: bytes | None) -> Base | None:
-        """The base that the index leads to; None if its record is not there any more."""
-        if not found.settled and self._wants_settled(marks, found):
-            assert self.index is not None
-            found, value = self.index.find(search.partition, search.key, settle=True), None
-        _refuse_damage(found, self._log.topic_id)
-        if found.saved is None:
-            return self._floor_base(marks, found)
-        return self._saved_base(search, marks, found.saved, found.floor, value)
-
-    def _saved_base(
-        self, search: Search, marks: Watermarks, saved: Saved, floor: Floor | None, value: bytes | None
-    ) -> Base | None:
-        assert self.checkpoints is not None
-        if value is None:
-            value = self.checkpoints.at(search.partition, saved.position, search.key)
-        if value is None:
-            return None
-        checkpoint, state = checkpoint_of(value, search.process_id, self._log.topic_id)
-        start = seek_point(checkpoint.offset, floor.offset if floor else 0)
-        return self._checkpoint_base(search, marks, checkpoint, state, start, floor)
-
-    def _wants_settled(self, marks: Watermarks, found: Located) -> bool:
-        """Whether only what is being written just now could help: a proof of absence, or a floor inside the log."""
-        if found.damage is not None or found.empty or found.floor is None:
-            return False
-        offset = None if found.saved is None else found.saved.offset
-        return found.saved is None or seek_point(offset, found.floor.offset) < marks.low
-
-    def _floor_base(self, marks: Watermarks, found: Located) -> Base:
-        """For a process without a checkpoint: it has no entry below the floor."""
-        floor = found.floor
-        if floor is None:
-            raise Unusable("no checkpoint of it, and no floor", usual=found.empty)
-        if not found.settled:
-            raise Unusable("an open transaction hides what comes behind it")
-        if floor.offset < marks.low:
-            raise Unusable(f"the floor {floor.offset} lies below the log's beginning {marks.low}")
-        if floor.offset > marks.high:
-            raise Unusable(f"the floor {floor.offset} lies beyond the log's end {marks.high}: a truncated log")
-        return Base(Tier.CHECKPOINT, new_state(), floor.offset, (floor.landmark,))
-
-    def _checkpoint_base(
-        self, search: Search, marks: Watermarks, checkpoint: Checkpoint, state: State, start: int, floor: Floor | None
-    ) -> Base:
-        search.admit(state)
-        if start < marks.low:
-            raise Unusable(f"its seek point {start} lies below the log's beginning {marks.low}")
-        if checkpoint.offset >= marks.high or start > marks.high:
-            raise Unusable(f"it stands beyond the log's end {marks.high}: a truncated log")
-        landmarks = [checkpoint.landmark]
-        if floor is not None:
-            landmarks.append(floor.landmark)
-        unknown = floor is None and start > checkpoint.offset + 1
-        return Base(Tier.CHECKPOINT, state, start, tuple(landmarks), unknown)
-
     def floor_base(self, partition: int, marks: Watermarks) -> Base | None:
-        """The base of whatever has no checkpoint, if there is a floor that may be used."""
+        """Return the base of every process without a checkpoint; None if there is no usable floor."""
         if self.index is None:
             return None
         try:
@@ -279,20 +245,65 @@ class BaseFinder:
         except (Unusable, LogDamaged):
             return None
 
-    # --- all of them ----------------------------------------------------------------------------------------------
-    def ways(self, search: Search, marks: Watermarks, tier: Tier | None) -> Iterator[tuple[Tier, Way]]:
-        """Which ways to try, the quickest first."""
-        if tier in (None, Tier.VIEW):
-            yield Tier.VIEW, self.from_view
-        if tier in (None, Tier.CHECKPOINT):
-            yield Tier.CHECKPOINT, self.from_pointer
-            yield Tier.CHECKPOINT, self.from_index
-            if marks.low > 0 and search.past:
-                yield Tier.CHECKPOINT, self.from_older
+    def _located_base(self, search: Search, marks: Watermarks, found: Located, value: bytes | None) -> Base | None:
+        """Return the base that the index located; None if the checkpoint's record was compacted away."""
+        if not found.settled and self._needs_settled(marks, found):
+            assert self.index is not None
+            found, value = self.index.find(search.partition, search.key, settle=True), None
+        _refuse_damage(found, self._log.topic_id)
+        if found.head is None:
+            return self._floor_base(marks, found)
+        return self._head_base(search, marks, found.head, found.floor, value)
+
+    def _head_base(
+        self, search: Search, marks: Watermarks, head: CheckpointHead, floor: Floor | None, value: bytes | None
+    ) -> Base | None:
+        assert self.checkpoints is not None
+        if value is None:
+            value = self.checkpoints.at(search.partition, head.position, search.key)
+        if value is None:
+            return None
+        checkpoint, state = checkpoint_of(value, search.process_id, self._log.topic_id)
+        start = seek_point(checkpoint.offset, floor.offset if floor else 0)
+        return self._checkpoint_base(search, marks, checkpoint, state, start, floor)
+
+    def _needs_settled(self, marks: Watermarks, found: Located) -> bool:
+        """Return whether only a transaction that is still open could help: absence to prove, or a floor in the log."""
+        if found.damage is not None or found.empty or found.floor is None:
+            return False
+        offset = None if found.head is None else found.head.offset
+        return found.head is None or seek_point(offset, found.floor.offset) < marks.low
+
+    def _floor_base(self, marks: Watermarks, found: Located) -> Base:
+        """Return the base of a process without a checkpoint: it has no entry below the floor."""
+        floor = found.floor
+        if floor is None:
+            raise Unusable("no checkpoint of it, and no floor", is_expected=found.empty)
+        if not found.settled:
+            raise Unusable("an open transaction hides newer checkpoints")
+        if floor.offset < marks.low:
+            raise Unusable(f"the floor {floor.offset} lies below the log's beginning {marks.low}")
+        if floor.offset > marks.high:
+            raise Unusable(f"the floor {floor.offset} lies beyond the log's end {marks.high}: a truncated log")
+        return Base(Tier.CHECKPOINT, new_state(), floor.offset, (floor.landmark,))
+
+    def _checkpoint_base(
+        self, search: Search, marks: Watermarks, checkpoint: Checkpoint, state: State, start: int, floor: Floor | None
+    ) -> Base:
+        search.refuse_newer(state)
+        if start < marks.low:
+            raise Unusable(f"its seek point {start} lies below the log's beginning {marks.low}")
+        if checkpoint.offset >= marks.high or start > marks.high:
+            raise Unusable(f"it lies beyond the log's end {marks.high}: a truncated log")
+        landmarks = [checkpoint.landmark]
+        if floor is not None:
+            landmarks.append(floor.landmark)
+        unknown = floor is None and start > checkpoint.offset + 1
+        return Base(Tier.CHECKPOINT, state, start, tuple(landmarks), unknown)
 
 
 def view_problem(meta: ViewMeta | None, topic_id: str, marks: Watermarks) -> str | None:
-    """Why a view may not be used; None if it may."""
+    """Return why a view cannot be used; None if it can."""
     if meta is None:
         return "there is none"
     if meta.topic_id != topic_id:
@@ -300,14 +311,14 @@ def view_problem(meta: ViewMeta | None, topic_id: str, marks: Watermarks) -> str
     if meta.applied is None:
         return "it is being rebuilt"
     if meta.applied >= marks.high:
-        return f"it stands beyond the log's end {marks.high}: a truncated log"
+        return f"it lies beyond the log's end {marks.high}: a truncated log"
     if meta.applied + 1 < marks.low:
         return f"it is behind the log's beginning {marks.low}"
     return None
 
 
 def checkpoint_of(value: bytes, process_id: str, topic_id: str) -> tuple[Checkpoint, State]:
-    """The checkpoint in ``value`` and its state; ``Unusable`` if it is damaged, or not this journal's."""
+    """Return the checkpoint in ``value`` and its state. Raises ``Unusable`` if it is damaged or another journal's."""
     try:
         checkpoint = Checkpoint.from_bytes(value)
         return checkpoint, checkpoint.verified(process_id, topic_id)

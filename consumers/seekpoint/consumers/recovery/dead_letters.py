@@ -1,7 +1,7 @@
-"""Dead letters: poison, kept with its bytes and its place, once however often it is read.
+"""Dead letters: poison records, stored with their bytes and coordinates, once each however often they are read.
 
-They live in the compacted topic ``NAME.deadletters``, keyed ``TOPIC:PARTITION:OFFSET``, as JSON; ``key`` and ``value``
-are base64, since poison may be any bytes.
+The compacted topic ``NAME.deadletters`` stores them as JSON under the key ``TOPIC:PARTITION:OFFSET``. ``key`` and
+``value`` are base64, since poison may be any bytes.
 """
 
 from __future__ import annotations
@@ -36,35 +36,35 @@ class DeadLetter:
     partition: int
     offset: int
     timestamp_ms: int
-    """The record's own time."""
+    """The record's timestamp."""
     key: bytes | None
     value: bytes | None
     error: str
-    """What is wrong with it."""
+    """Why the record is poison."""
     seen_at: str
-    """When a reader met it first: ISO 8601, UTC."""
+    """When a reader first read it: ISO 8601, UTC."""
 
     @property
     def place(self) -> str:
-        """``TOPIC:PARTITION:OFFSET``: its name."""
+        """Its coordinates, ``TOPIC:PARTITION:OFFSET``."""
         return f"{self.topic}:{self.partition}:{self.offset}"
 
     def to_bytes(self) -> bytes:
-        """As JSON, bytes in base64."""
+        """Encode the letter as JSON, bytes in base64."""
         return orjson.dumps({**asdict(self), "key": _to_text(self.key), "value": _to_text(self.value)})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> DeadLetter:
-        """The letter in ``data``. Raises ``JournalMismatch`` if it is none."""
+        """Decode a letter. Raises ``JournalMismatch`` if ``data`` is none."""
         try:
             raw: dict[str, Any] = orjson.loads(data)
             return cls(**{**raw, "key": _to_bytes(raw["key"]), "value": _to_bytes(raw["value"])})
         except (ValueError, TypeError, KeyError) as exc:
-            raise JournalMismatch("a record of the dead letters' topic is no dead letter", found=data[:80]) from exc
+            raise JournalMismatch("a record of the dead letter topic is no dead letter", found=data[:80]) from exc
 
 
 class DeadLetters:
-    """The dead letters of a journal, to which those of ``topic`` are added. Thread safe; blocks."""
+    """The dead letters of a journal; ``add`` adds those of ``topic``. Thread safe; blocks."""
 
     def __init__(
         self, log: LogReader, settings: Settings, clock: Callable[[], float] = time.monotonic, topic: str = "journal"
@@ -78,9 +78,9 @@ class DeadLetters:
         self._recent: deque[float] = deque()
 
     def add(self, record: Record, error: SeekpointError) -> SeekpointError | None:
-        """Keep ``record``, unless it is kept already. Why that failed, if it did: a reader goes on without it.
+        """Write a dead letter for ``record`` unless there is one. Return why that failed: a reader goes on without it.
 
-        Raises ``TooManyDeadLetters`` once more than ``dead_letters_max`` new ones came in ``dead_letter_window_s``.
+        Raises ``TooManyDeadLetters`` after more than ``dead_letters_max`` new ones within ``dead_letter_window_s``.
         """
         letter = self._letter(record, error)
         with self._lock:
@@ -101,20 +101,20 @@ class DeadLetters:
         return None
 
     def stream(self) -> Iterator[DeadLetter]:
-        """All of them, one by one, in the order in which readers met them. None is kept: each may be a record large."""
+        """Yield all letters in the order in which they were written. None stays in memory: each may be large."""
         for _, value in self._table.stream():
             yield DeadLetter.from_bytes(value)
 
     def list(self) -> list[DeadLetter]:
-        """All of them, by place, in memory."""
+        """Return all letters, sorted by their coordinates."""
         return sorted(self.stream(), key=lambda letter: (letter.topic, letter.partition, letter.offset))
 
     def count(self) -> int:
-        """How many there are."""
+        """Return the number of letters."""
         return sum(1 for _ in self._table.stream())
 
     def get(self, place: str) -> DeadLetter | None:
-        """The letter of that place (``TOPIC:PARTITION:OFFSET``); None if there is none."""
+        """Return the letter with these coordinates (``TOPIC:PARTITION:OFFSET``); None if there is none."""
         found = (value for key, value in self._table.stream() if key == place.encode())
         data = next(found, None)
         return None if data is None else DeadLetter.from_bytes(data)

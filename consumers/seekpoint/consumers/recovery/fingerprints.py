@@ -1,4 +1,4 @@
-"""Which writer schemas the entries of a journal name: read without its manifest, which may be what is lost."""
+"""Find the writer schemas that a journal's entries name, without its manifest, which may be lost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ __all__ = ["used_fingerprints"]
 def used_fingerprints(
     reader: KafkaReader, partitions: int, advance: Callable[[int], None] = lambda records: None
 ) -> set[bytes]:
-    """The fingerprints in the journal's records, one read of the whole topic. What is no entry names none. Blocks."""
+    """Return the fingerprints in the journal's records. Reads the whole topic; blocks.
+
+    ``advance`` receives the number of records of each batch.
+    """
     topic, found = reader.settings.topic_name("journal"), set[bytes]()
     for partition in range(partitions):
         low, high = reader.marks_of(topic, partition)

@@ -1,7 +1,7 @@
-"""Results of users' folds made anew from the log, where a base has none that may be used.
+"""Recompute the results of users' folds from the log where a base has none that can be used.
 
-A fold that is new, or has a new version, meets states whose custom entries it has not seen. Nothing but the log has
-them: while its beginning is there the processes concerned are read once more, else their results stay unavailable.
+A new fold, or a new version of one, has not seen the custom entries that a base already contains. Only the log still
+has them. If its beginning is there, the processes concerned are read once more; otherwise their results are missing.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ _logger = logging.getLogger("seekpoint.consumers")
 
 
 def fold_reason(state: State) -> str | None:
-    """Which registered folds ``state`` has no current result of, and why; None if it has all."""
+    """Return which registered folds have no current result in ``state``, and why; None if all have one."""
     stale = stale_folds(state)
     return None if not stale else "; ".join(f"fold {name}: {why}" for name, why in sorted(stale.items()))
 
 
 def renew_folds(log: LogReader, partition: int, states: dict[bytes, State | None], stop: int) -> frozenset[bytes]:
-    """Give those of ``states`` that are behind what a fold of [0, ``stop``) gives; their keys. They are as of there.
+    """Recompute the stale fold results in ``states``, which are as of ``stop``; return the keys that changed.
 
-    One read of the partition however many they are. Changes nothing where the log's beginning is gone, and says so.
+    Reads [0, ``stop``) once for all of them. If the log's beginning was deleted, logs a warning and changes nothing.
     """
-    behind = {key: state for key, state in states.items() if state is not None and stale_folds(state)}
-    if not behind:
+    stale = {key: state for key, state in states.items() if state is not None and stale_folds(state)}
+    if not stale:
         return frozenset()
     if log.watermarks(partition).low > 0:
-        _logger.warning("partition %d: folds of %d processes cannot be made anew: trimmed", partition, len(behind))
+        _logger.warning("partition %d: cannot recompute the folds of %d processes: trimmed", partition, len(stale))
         return frozenset()
-    _logger.info("partition %d: folds of %d processes are made anew from the log", partition, len(behind))
-    drafts = {key: Draft() for key in behind}
-    scan(log, partition, drafts, 0, stop, lambda record, error: None)
+    _logger.info("partition %d: the folds of %d processes are recomputed from the log", partition, len(stale))
+    drafts = {key: Draft() for key in stale}
+    scan(log, partition, drafts, 0, stop)
     renewed = set()
-    for key, state in behind.items():
-        if drafts[key].customs == state.customs:  # else they are not of one history: its own check will tell
+    for key, state in stale.items():
+        if drafts[key].customs == state.customs:  # otherwise they are of two histories, which another check reports
             draft = state.thaw()
             draft.folds = {**state.folds, **drafts[key].folds}
             states[key] = draft.freeze()

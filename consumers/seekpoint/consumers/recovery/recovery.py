@@ -1,4 +1,4 @@
-"""Recovery: the state of any process, now or at a point in its past, from the log."""
+"""Recovery for asyncio: the state of any process, now or at a point in its past, from the log."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ _FOLLOW_INTERVAL_S = 0.1
 
 
 class Recovery:
-    """Finds states; changes nothing in the journal. Use it directly, or ``async with`` it, or ``await`` it first.
+    """Recovers states and changes nothing in the journal. Use it directly, with ``async with``, or ``await`` it first.
 
-    Blocking work runs in threads of its own, at most ``recover_concurrency_max`` at once: the event loop stays free.
-    ``blocking`` is the same without asyncio. Poison that is met becomes a dead letter, once; where they cannot be
-    written the report says so. All calls raise ``JournalUnavailable``, ``JournalMismatch``, ``JournalGap`` (the log's
+    Blocking work runs in its own threads, at most ``recover_concurrency_max`` at once, so the event loop stays free.
+    ``blocking`` is the same recovery without asyncio. A poison record becomes a dead letter, once. If that cannot be
+    written, the report says so. All calls raise ``JournalUnavailable``, ``JournalMismatch``, ``JournalGap`` (the log's
     beginning was trimmed), ``LogTruncated``, ``NewerFormat`` and ``TooManyDeadLetters``.
 
-    The quickest tier is taken that can be: the view, a checkpoint, the whole log. Where one had to be passed over the
-    report says why, and so does the log (logger ``seekpoint.consumers``).
+    A recovery uses the quickest tier that can be used: the view, a checkpoint, or the whole log. If one cannot be used,
+    the report and the logger ``seekpoint.consumers`` say why.
 
     >>> from seekpoint.schemas import MemoryLog
     >>> recovery = Recovery.in_memory(MemoryLog())
@@ -73,9 +73,9 @@ class Recovery:
 
     @classmethod
     def connect(cls, settings: Settings | None = None) -> Recovery:
-        """A recovery on Kafka; ``settings`` as of ``Settings.load()`` unless given. Connects when first used."""
+        """Return a recovery on Kafka, with ``Settings.load()`` by default. Connects when first used."""
         from seekpoint.consumers.kafka.kafka_reader import (
-            KafkaReader,  # 65 ms of import that a log in memory does not need
+            KafkaReader,  # importing it takes 65 ms, which a log in memory need not pay
         )
 
         settings = settings or Settings.load()
@@ -85,19 +85,19 @@ class Recovery:
 
     @classmethod
     def over(cls, reader: KafkaReader, settings: Settings, *, is_starting: bool = False) -> Recovery:
-        """A recovery on a reader that somebody else closes, with its checkpoints, and the view if there is a Redis.
+        """Return a recovery on a reader that the caller closes, with its checkpoints and, if Redis is set, the view.
 
-        ``is_starting``: in its first second it may leave the view alone where there is little to read.
+        ``is_starting``: do not load the Redis client for a recovery that has little to read.
         """
         view = None
         if settings.redis_url is not None:
-            from seekpoint.consumers.view.redis_view import RedisView  # as above
+            from seekpoint.consumers.view.redis_view import RedisView  # imported late, as above
 
             view = RedisView(settings)
         import_folds(settings.folds)
         recovery = cls(reader, settings, view=view, checkpoints=reader.checkpoints())
         recovery._own_view = view
-        recovery.blocking.bases.is_starting = is_starting
+        recovery.blocking.base_finder.is_starting = is_starting
         return recovery
 
     @classmethod
@@ -109,7 +109,7 @@ class Recovery:
         view: ViewStore | None = None,
         checkpoints: CheckpointReader | None = None,
     ) -> Recovery:
-        """A recovery on a log in memory, and on what is kept beside it: ``MemoryView``, ``MemoryCheckpoints``."""
+        """Return a recovery on a log in memory, with a ``MemoryView`` and ``MemoryCheckpoints`` if given."""
         return cls(log, settings, view=view, checkpoints=checkpoints)
 
     async def recover(
@@ -123,18 +123,18 @@ class Recovery:
         missing_ok: bool = False,
         must_be_current: bool = False,
     ) -> Recovered:
-        """The state of a process, and what finding it cost.
+        """Return the state of a process, and a report of what the recovery cost.
 
-        At most one point in the past: ``at_seq``, right after that entry was applied; ``at_offset``, as of that offset
-        of its partition, inclusive; ``at_time`` (an aware datetime, or seconds since 1970), before the first entry
-        that is not older. ``tier`` forces a way.
+        Give at most one point in the past: ``at_seq``, right after that entry was applied; ``at_offset``, as of that
+        offset of its partition, inclusive; ``at_time`` (an aware datetime, or seconds since 1970), before the first
+        entry that is not older. ``tier`` forces a tier.
 
-        Where a foreign transaction hides the end of the partition it waits ``transaction_wait_s``; if that was not
-        enough the report's ``hidden`` and a note say that the state may be an old one, and with ``must_be_current``
-        ``TransactionOpen`` is raised instead.
+        If a transaction of another producer hides the end of the partition, the call waits ``transaction_wait_s``. If
+        that is not enough, the report's ``hidden`` and a note say that the state may be an old one; with
+        ``must_be_current`` the call raises ``TransactionOpen`` instead.
 
-        Raises ``UnknownProcess`` if there is none (``missing_ok``: the state of a new one), ``UnknownPoint``,
-        ``TierUnavailable``, ``InvalidName``.
+        Raises ``UnknownProcess`` if there is none (with ``missing_ok`` it returns the state of a new one),
+        ``UnknownPoint``, ``TierUnavailable`` and ``InvalidName``.
         """
         named_process_key(process_id)
         recover = partial(self.blocking.recover, missing_ok=missing_ok, must_be_current=must_be_current)
@@ -144,40 +144,40 @@ class Recovery:
     async def recover_many(
         self, process_ids: Iterable[str] | None = None, *, must_be_current: bool = False
     ) -> dict[str, Recovered]:
-        """The states of these processes (None: of all there are), with one scan a partition.
+        """Return the states of these processes (None: of all), with one scan a partition.
 
-        An unknown one is no error here: its ``known`` is False and its state a new one's. The reports' scanned entries
-        are those of the scan they share. ``must_be_current`` as with ``recover``.
+        An unknown process is no error here: its ``known`` is False, and its state is that of a new process. The reports
+        of one partition count the same scanned entries. ``must_be_current`` works as in ``recover``.
         """
         if process_ids is None:
             partitions = await self._run(lambda: self._log.partitions)
-            homes: dict[int, list[str] | None] = dict.fromkeys(range(partitions))
+            groups: dict[int, list[str] | None] = dict.fromkeys(range(partitions))
         else:
-            wanted = list(process_ids)
-            for process_id in wanted:
+            ids = list(process_ids)
+            for process_id in ids:
                 named_process_key(process_id)
-            homes = dict(await self._run(lambda: self.blocking.by_partition(wanted)))
+            groups = dict(await self._run(lambda: self.blocking.by_partition(ids)))
         recover = partial(self.blocking.recover_partition, must_be_current=must_be_current)
-        found = await asyncio.gather(*(self._run(partial(recover, at, ids)) for at, ids in homes.items()))
+        found = await asyncio.gather(*(self._run(partial(recover, at, group)) for at, group in groups.items()))
         merged = {process_id: one for part in found for process_id, one in part.items()}
-        return merged if process_ids is None else {process_id: merged[process_id] for process_id in wanted}
+        return merged if process_ids is None else {process_id: merged[process_id] for process_id in ids}
 
     async def last_checkpoint(self, process_id: str) -> LastCheckpoint | None:
-        """The newest checkpoint of a process: where it is, and whether it can be used. None if it has none."""
+        """Return where the newest checkpoint of a process is and whether it can be used; None if it has none."""
         named_process_key(process_id)
         return await self._run(lambda: self.blocking.last_checkpoint(process_id))
 
     async def processes(self) -> dict[str, Recovered]:
-        """Every process in the journal, by id. Reads the whole log."""
+        """Return every process of the journal, by id. Reads the whole log."""
         return dict(sorted((await self.recover_many()).items()))
 
     async def verify(self, process_id: str) -> Verification:
-        """Find the process in every way there is, and compare. Raises as ``recover`` does."""
+        """Recover the process by every tier and compare the states. Raises as ``recover`` does."""
         named_process_key(process_id)
         return await self._run(lambda: verify(self.blocking, process_id))
 
     async def verify_all(self) -> list[Verification]:
-        """The same of every process in the journal, with one read of each partition."""
+        """Verify every process of the journal, with one read of each partition."""
         return await self._run(lambda: list(verify_all(self.blocking)))
 
     async def entries(
@@ -189,11 +189,11 @@ class Recovery:
         limit: int | None = None,
         follow: bool = False,
     ) -> AsyncIterator[Logged]:
-        """The entries of a process in the order of the log, those that were not applied included.
+        """Yield the entries of a process in log order, those that were not applied included.
 
-        Starts with the first owner's entry of at least ``from_seq``; only ``kinds`` (a custom entry's own kind too); at
-        most ``limit``. ``follow`` goes on for ever with what is appended. Raises ``UnknownProcess`` if there is none,
-        unless it follows.
+        Starts with the first owner's entry of at least ``from_seq``. Yields only ``kinds`` (a custom entry's own kind
+        counts too), and at most ``limit``. ``follow`` goes on for ever with what is appended; without it a missing
+        process raises ``UnknownProcess``.
         """
         named_process_key(process_id)
         batches = history(self.blocking, process_id, from_seq=from_seq, kinds=kinds, limit=limit, follow=follow)
@@ -204,11 +204,11 @@ class Recovery:
                 if not batch:
                     await asyncio.sleep(_FOLLOW_INTERVAL_S)
         finally:
-            with contextlib.suppress(ValueError):  # a cancelled read still runs in its thread, and ends by itself
+            with contextlib.suppress(ValueError):  # a cancelled read still runs in its thread and ends there
                 batches.close()
 
     def close(self) -> None:
-        """Give up threads and connections. May block for a moment; idempotent."""
+        """Close threads and connections. May block for a moment; idempotent."""
         if self._owns_log:
             self._log.close()
         if self._own_view is not None:
@@ -227,7 +227,7 @@ class Recovery:
         return self._connected().__await__()
 
     async def _connected(self) -> Recovery:
-        """The journal is there and is ours."""
+        """Check that the journal exists and fits the settings."""
         try:
             await self._run(lambda: self._log.partitions)
         except BaseException:

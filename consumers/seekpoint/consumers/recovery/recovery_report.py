@@ -1,91 +1,130 @@
-"""What a recovery gives: the state, and a report of what it cost."""
+"""The result of a recovery: the state, and a report of what it cost."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from typing import Any
 
 from seekpoint.consumers.checkpoints.checkpoint import Checkpoint
+from seekpoint.consumers.log_reading.scan import ScanStats
 from seekpoint.consumers.recovery.tiers import Tier
 from seekpoint.schemas.dataclass import dataclass
-from seekpoint.schemas.state.state import State
+from seekpoint.schemas.log.log_ports import Watermarks
+from seekpoint.schemas.state.state import Draft, State
 
-__all__ = ["LastCheckpoint", "Recovered", "Report"]
+__all__ = ["LastCheckpoint", "Recovered", "Report", "is_known"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """How a state was found. Offsets are of the process's partition."""
+    """How a state was recovered, and what that cost. Offsets are of the process's partition."""
 
     tier: Tier
     seek_point: int
-    """Where reading started."""
+    """The offset at which reading started."""
     log_start: int
     log_end: int
-    """The next offset to come, when it was asked: the state is as of there unless a point in the past was."""
+    """The log's next offset when the recovery began. The state is as of this offset, or of a requested point."""
     entries_scanned: int
-    """Entries read, those of other processes in the partition included."""
+    """Entries that were read, those of other processes in the partition included."""
     entries_applied: int
-    """The process's own that counted, without claims and releases."""
+    """The process's entries that were applied, without claims and releases."""
     bytes: int
-    """Bytes of keys and values read."""
+    """Bytes of keys and values that were read."""
     duration_s: float
     last_kind: str | None
     """The kind of the process's last entry; None for a new process."""
     poison: int = 0
-    """Records under the process's key that were no entries: see ``seekpoint dlq ls``."""
+    """Poison records under the process's key: see ``seekpoint dlq ls``."""
     first_in_doubt: str | None = None
-    """The key of the first call that began and has no outcome, in the order they began: where a resume goes on."""
+    """The key of the first call that began and has no outcome, in the order of their beginnings. A resume starts there.
+    """
     hidden: int = 0
-    """Offsets at the partition's end that an open transaction hides: where it is not 0 the state may be an old one."""
+    """Offsets at the partition's end that an open transaction hides. If it is not 0, the state may be an old one."""
     notes: tuple[str, ...] = ()
-    """What was not as usual."""
+    """What was unusual, such as a tier that could not be used."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain data, for JSON."""
+        """Return the report as plain data, for JSON."""
         return {**asdict(self), "tier": str(self.tier), "notes": list(self.notes)}
 
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """A process as it was found. ``known`` is False for one that has no entry: then the state is a new one's."""
+    """A recovered process. ``known`` is False if it has no entry; then the state is that of a new process."""
 
     state: State
     report: Report
     known: bool = True
 
-    def hiding(self, hidden: int, note: str) -> Recovered:
-        """The same, with a report that says what an open transaction hides."""
+    @classmethod
+    def of(
+        cls,
+        key: bytes,
+        draft: Draft,
+        stats: ScanStats,
+        tier: Tier,
+        start: int,
+        marks: Watermarks,
+        duration_s: float,
+        notes: Iterable[str],
+    ) -> Recovered:
+        """Build the result for the process under ``key`` after a scan that started at ``start``."""
+        state = draft.freeze()
+        report = Report(
+            tier=tier,
+            seek_point=start,
+            log_start=marks.low,
+            log_end=marks.high,
+            entries_scanned=stats.scanned,
+            entries_applied=stats.applied.get(key, 0),
+            bytes=stats.read_bytes,
+            duration_s=duration_s,
+            last_kind=draft.last_kind,
+            poison=stats.poison.get(key, 0),
+            first_in_doubt=state.first_in_doubt,
+            notes=tuple(notes),
+        )
+        return cls(state=state, report=report, known=is_known(state))
+
+    def with_hidden_end(self, hidden: int, note: str) -> Recovered:
+        """Return a copy whose report says how many offsets an open transaction hides."""
         report = replace(self.report, hidden=hidden, notes=(*self.report.notes, note))
         return Recovered(self.state, report, self.known)
 
 
+def is_known(draft: Draft) -> bool:
+    """Return whether any entry of the process was ever admitted. Forged entries and lost claims make no process."""
+    return draft.epoch > 0 or bool(draft.remembered)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastCheckpoint:
-    """A process's newest checkpoint, as it lies in the compacted topic."""
+    """A process's newest checkpoint in the compacted topic."""
 
     process_id: str
     partition: int
     offset: int
-    """The journal offset it is as of."""
+    """The journal offset of its state."""
     seq: int
     epoch: int
     position: int
-    """Its own offset in the checkpoint partition."""
+    """Its offset in the checkpoint partition."""
     floor: int
     """The newest floor of the partition; 0 if there is none yet."""
     seek_point: int
-    """Where a recovery from it starts to read the journal."""
+    """The journal offset at which a recovery from it starts to read."""
     leader_epoch: int
     topic_id: str
     fold_version: int
     state_bytes: int
     problem: str | None
-    """Why it may not be used; None if it may."""
+    """Why it cannot be used; None if it can."""
 
     @classmethod
     def of(cls, value: bytes, position: int, floor: int, seek_point: int, problem: str | None) -> LastCheckpoint:
-        """What ``value`` says of itself. Raises ``JournalMismatch`` if it is no checkpoint."""
+        """Describe the checkpoint in ``value``. Raises ``JournalMismatch`` if it is none."""
         found = Checkpoint.from_bytes(value)
         return cls(
             process_id=found.process_id,

@@ -1,4 +1,4 @@
-"""Threads for blocking work, which say it typed when there are none any more."""
+"""An executor for blocking work that refuses work after it was closed."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ T = TypeVar("T")
 
 
 class Threads(ThreadPoolExecutor):
-    """An executor that may be closed under its users: what they ask for afterwards is ``HandleClosed``."""
+    """An executor that may be closed while it is used. ``submit`` raises ``HandleClosed`` afterwards."""
 
-    _gone = False
+    _is_closed = False
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """Run it in a thread."""
-        if self._gone:
+        """Run ``fn`` in a thread."""
+        if self._is_closed:
             raise HandleClosed("the node or the recovery was closed", hint="use one that is open")
         return super().submit(fn, *args, **kwargs)
 
     def close(self) -> None:
-        """Take nothing more, and do not wait. What was taken still runs: cancelling it would cancel who awaits it."""
-        self._gone = True
+        """Accept no more work, and do not wait. Accepted work still runs: cancelling it would cancel its caller."""
+        self._is_closed = True
         self.shutdown(wait=False)

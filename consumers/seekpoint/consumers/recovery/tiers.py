@@ -1,4 +1,4 @@
-"""The tiers: where a recovery may start from."""
+"""The tiers: where a recovery can start from."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Tier"]
 
 
 class Tier(StrEnum):
-    """The ways to a state, the quickest first. All give the same one; a report says which was taken."""
+    """Where a recovery starts, the quickest first. All tiers lead to the same state; a report names the tier."""
 
     VIEW = "view"
     """From the Redis projection, then the tail."""

@@ -111,6 +111,14 @@ class MemoryView:
                 kept[key] = _Kept(state, _sizes(state), None if before is None else before.pointer)
 
     # --- ViewStore ----------------------------------------------------------------------------------------------------
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the client library is loaded: there is none."""
+        return True
+
+    def load_client(self) -> None:
+        """Do nothing: there is no client library."""
+
     def meta(self, partition: int) -> ViewMeta | None:
         """The partition's view, None if there is none."""
         with self._asked():

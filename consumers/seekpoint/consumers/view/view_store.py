@@ -132,6 +132,13 @@ class ViewStore(Protocol):
     as ever. The hash has no secret: whoever can write to the store can make a row that has it.
     """
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the store's client library is loaded. If not, the first call loads it."""
+
+    def load_client(self) -> None:
+        """Load the store's client library ahead of the first call."""
+
     def meta(self, partition: int) -> ViewMeta | None:
         """The partition's view, None if there is none."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from seekpoint.consumers.recovery.absence_proof import Proof
+from seekpoint.consumers.recovery.absence_proof import AbsenceProof
 from seekpoint.consumers.recovery.recovery_report import Report
 
 __all__ = ["Absence"]
@@ -24,7 +24,7 @@ class Absence:
     """What is known of one followed partition. ``note`` everything that comes, from the lane's beginning on."""
 
     def __init__(self, position: int) -> None:
-        self._proof: Proof | None = None
+        self._proof: AbsenceProof | None = None
         self._noted: set[bytes | None] = set()
         self.since = position
         """Every key from here on was noted."""
@@ -49,7 +49,7 @@ class Absence:
         self.since, self.asked_at = position, now_s
         return True
 
-    def add(self, proof: Proof) -> None:
+    def add(self, proof: AbsenceProof) -> None:
         """The second half: what there is below ``since``. One of another beginning is not looked at."""
         if proof.stop == self.since:
             self._proof = proof
@@ -57,7 +57,7 @@ class Absence:
     def report(self, key: bytes, position: int) -> Report | None:
         """That there is no process under ``key`` below ``position``: the report of its recovery. None: not known."""
         proof = self._proof
-        if proof is None or key in self._noted or key in proof.keys or proof.is_saved(key):
+        if proof is None or key in self._noted or key in proof.keys or proof.may_have_checkpoint(key):
             return None
         return Report(
             tier=proof.tier,

@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from seekpoint.consumers.recovery.absence_proof import prove
+from seekpoint.consumers.recovery.absence_proof import prove_absence
 from seekpoint.consumers.recovery.recoverer import Recoverer
 from seekpoint.producers.tail.partition_tail import Listener, PartitionTail
 from seekpoint.producers.tail.tail_follower import Follower
@@ -128,7 +128,7 @@ class Tailer:
 
     async def _prove(self, lane: PartitionTail) -> None:
         absence = lane.absence
-        prove_it = partial(prove, self._recoverer, lane.partition, absence.since)
+        prove_it = partial(prove_absence, self._recoverer, lane.partition, absence.since)
         try:
             proof = await self._run(prove_it)
         except SeekpointError as exc:

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
-from seekpoint.consumers.log_reading.stable_end import refusal
+from seekpoint.consumers.log_reading.stable_end import hidden_end_error
 from seekpoint.producers.tail.partition_tail import PartitionTail
 from seekpoint.producers.tail.tailer import Tailer
 from seekpoint.producers.writer.handle import Handle
@@ -156,7 +156,7 @@ class Confirmer:
             extent = await asyncio.get_running_loop().run_in_executor(self._executor, ask, partition)
         except SeekpointError:
             return None
-        return refusal(extent, partition) if extent.high < position <= extent.end else None
+        return hidden_end_error(extent, partition) if extent.high < position <= extent.end else None
 
     async def _late(self, partition: int, position: int, **facts: str) -> ConfirmTimeout:
         why = await self.why_late(partition, position)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cuts import until
-from seekpoint.consumers.recovery.process_history import newest
+from seekpoint.consumers.recovery.process_history import newest_entry
 from seekpoint.producers import Node, Process, agent
 from seekpoint.producers.durable.waits.gate_answers import gate_to_answer, open_gates, opened_us
 from seekpoint.producers.tail.proven_absence import Absence
@@ -227,9 +227,9 @@ async def test_when_a_gate_was_opened_is_in_the_journal(node: Node, monkeypatch:
     opened = [one.entry async for one in node.entries("p", kinds=["gate_opened"])]
     (first,) = (entry for entry in opened if entry.body.key == "pay:1")  # type: ignore[attr-defined]
     assert await node.in_thread(lambda: opened_us(recoverer, "p", found)) == first.ts
-    last = await node.in_thread(lambda: newest(recoverer, "p", lambda entry: entry.body.KIND == "signal"))
+    last = await node.in_thread(lambda: newest_entry(recoverer, "p", lambda entry: entry.body.KIND == "signal"))
     assert last.entry.body.payload == "39"
-    assert await node.in_thread(lambda: newest(recoverer, "p", lambda entry: False)) is None
+    assert await node.in_thread(lambda: newest_entry(recoverer, "p", lambda entry: False)) is None
 
 
 # --- begin or resume -------------------------------------------------------------------------------------------------

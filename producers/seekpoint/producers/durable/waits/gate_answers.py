@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from seekpoint.consumers.recovery.process_history import newest
+from seekpoint.consumers.recovery.process_history import newest_entry
 from seekpoint.producers.durable.effects.effect_facts import UNDO
 from seekpoint.producers.durable.waits.gate_calls import verdict_of
 from seekpoint.schemas import bodies as b
@@ -164,7 +164,7 @@ def _is_about(entry: Entry, kind: type[b.GateOpened | b.GateResolved], key: str)
 
 def _time_of(recoverer: Recoverer, process_id: str, is_meant: Callable[[Entry], bool]) -> int | None:
     try:
-        found = newest(recoverer, process_id, is_meant)
+        found = newest_entry(recoverer, process_id, is_meant)
     except SeekpointError:  # the time is an extra: what is known without it is told
         return None
     return None if found is None else found.entry.ts
