@@ -1,4 +1,4 @@
-"""The command line as a whole: ``app`` with every command, and ``main`` around it."""
+"""The command line: ``app`` with every command, and ``main``, which runs it."""
 
 from __future__ import annotations
 
@@ -9,30 +9,41 @@ from typing import Annotated
 
 import typer
 
-from seekpoint.console.command import Usage
-from seekpoint.console.commands import budget as budgets
-from seekpoint.console.commands import (
+from seekpoint.console.command import CommandBody, UsageError, add_command, add_group
+from seekpoint.console.commands.cluster import demo, down, status, up
+from seekpoint.console.commands.journal import (
     checkpoints,
+    dlq,
     doctor,
-    effects,
-    gates,
     lag,
     replay,
     schema,
     serve,
-    shared,
     topics,
     trim,
+    upgrade,
 )
-from seekpoint.console.commands import demo as rehearsal
-from seekpoint.console.commands import dlq as letters
-from seekpoint.console.commands import export as portable
-from seekpoint.console.commands import log as history
-from seekpoint.console.commands import ps as processes
-from seekpoint.console.commands import recover as recoveries
-from seekpoint.console.commands import run as agents
-from seekpoint.console.commands import steps as calls
-from seekpoint.console.commands import up as cluster
+from seekpoint.console.commands.processes import (
+    approve,
+    budget,
+    cancel,
+    deny,
+    effects,
+    export,
+    gates,
+    import_,
+    log,
+    ps,
+    recover,
+    replay_check,
+    run,
+    shared,
+    signal,
+    state,
+    steps,
+    trace,
+    verify,
+)
 from seekpoint.console.exit_codes import EXIT_BROKEN_PIPE, EXIT_INTERRUPTED, EXIT_USAGE
 from seekpoint.console.render.command_errors import report, set_debug
 from seekpoint.console.render.output import emit, fail
@@ -45,18 +56,72 @@ app = typer.Typer(
     epilog="Exit codes: 0 ok, 1 a fault was found, 2 usage, 3 not reachable, 4 refused.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich" if sys.stdout.isatty() else None,  # loading Rich takes 60 ms, for nothing in a pipe
+    rich_markup_mode="rich" if sys.stdout.isatty() else None,  # a pipe does not need Rich, which takes 60 ms to load
 )
-for _commands in (
-    *(cluster, topics, processes, history, recoveries, checkpoints, lag, trim, replay, effects, gates, shared),
-    *(agents, calls, budgets, portable),
-    *(letters, serve, schema, doctor, rehearsal),
-):
-    _commands.register(app)
+_Group = tuple[str, dict[str, CommandBody]]
+
+_COMMANDS: dict[str, CommandBody | _Group] = {
+    "up": up.up,
+    "down": down.down,
+    "status": status.status,
+    "topics": (
+        "Create and audit a journal's topics.",
+        {"create": topics.create, "check": topics.check, "manifest": topics.manifest, "restore": topics.restore},
+    ),
+    "upgrade": upgrade.upgrade,
+    "ps": ps.ps,
+    "state": state.state,
+    "verify": verify.verify,
+    "log": log.log,
+    "recover": recover.recover,
+    "checkpoints": (
+        "Show checkpoints: the snapshots of processes in NAME.checkpoints.",
+        {"ls": checkpoints.ls, "show": checkpoints.show},
+    ),
+    "lag": lag.lag,
+    "trim": trim.trim,
+    "replay": replay.replay,
+    "effects": (
+        "Show external effects, and settle those in doubt by hand.",
+        {"ls": effects.ls, "show": effects.show, "resolve": effects.resolve},
+    ),
+    "gates": ("Show the gates that processes wait for.", {"ls": gates.ls}),
+    "signal": signal.signal,
+    "approve": approve.approve,
+    "deny": deny.deny,
+    "cancel": cancel.cancel,
+    "shared": (
+        "Read and set values that the processes of a journal share.",
+        {"get": shared.get, "set": shared.set_, "ls": shared.ls},
+    ),
+    "run": run.run,
+    "replay-check": replay_check.replay_check,
+    "steps": steps.steps,
+    "trace": trace.trace,
+    "budget": ("Show and raise the budgets of processes.", {"show": budget.show, "raise": budget.raise_}),
+    "export": export.export,
+    "import": import_.import_,
+    "dlq": ("Show dead letters.", {"ls": dlq.ls, "show": dlq.show}),
+    "serve": (
+        "Run a service of the journal. Start more of them to scale.",
+        {"projector": serve.projector, "recovery": serve.recovery, "dispatcher": serve.dispatcher},
+    ),
+    "schema": ("Check the schemas of entries.", {"check": schema.check}),
+    "doctor": doctor.doctor,
+    "demo": demo.demo,
+}
+
+for _name, _entry in _COMMANDS.items():
+    if isinstance(_entry, tuple):
+        _app = add_group(app, _name, _entry[0])
+        for _subname, _body in _entry[1].items():
+            add_command(_app, _subname, _body)
+    else:
+        add_command(app, _name, _entry)
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+def _show_version(is_requested: bool) -> None:
+    if is_requested:
         from importlib.metadata import version
 
         emit(f"seekpoint {version('seekpoint')}")
@@ -73,16 +138,16 @@ def _root(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line ``arguments`` (else that of this process); its exit code. Never raises."""
+    """Run the command line ``arguments``, by default those of this program. Return the exit code; never raise."""
     set_debug(False)
     if sys.platform == "win32":
-        for stream in (sys.stdout, sys.stderr):  # a pipe there has a code page that cannot carry most names
+        for stream in (sys.stdout, sys.stderr):  # the code page of a pipe cannot encode most names
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     code = _run(list(sys.argv[1:] if arguments is None else arguments))
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        # What is left in the buffer would be tried again, and complained about, at the interpreter's end.
+        # At exit the interpreter would flush the rest of the buffer again, and complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_BROKEN_PIPE
     return code
@@ -91,19 +156,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: list[str]) -> int:
     try:
         return app(arguments, prog_name="seekpoint", standalone_mode=False) or 0
-    except Usage as error:
-        return _misused(error)
+    except UsageError as error:
+        return _report_usage(error)
     except (typer.Abort, KeyboardInterrupt):
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         return EXIT_BROKEN_PIPE
     except SystemExit as exit:
         return exit.code if isinstance(exit.code, int) else EXIT_USAGE
-    except Exception as error:  # the last line of defence: whatever it is, the user gets one line
+    except Exception as error:  # the user gets one line, whatever the error is
         return report(error)
 
 
-def _misused(error: Exception) -> int:
+def _report_usage(error: Exception) -> int:
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":
         typer.echo(getattr(error, "message", "") or (context.get_help() if context else ""), err=True)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from seekpoint.console.commands import ps as processes
-from seekpoint.console.commands import topics
+from seekpoint.console.commands.journal import topics, upgrade
+from seekpoint.console.commands.processes import ps, state, verify
 from seekpoint.console.render.command_errors import report
 from seekpoint.console.services.target import CommandTarget
 from seekpoint.schemas import errors
@@ -116,7 +116,7 @@ def test_a_full_disk_is_no_fault_of_ours() -> None:
 def test_a_closed_pipe_ends_quietly() -> None:
     """``seekpoint ... | head`` says nothing, and exits as a program that SIGPIPE ended."""
     script = (
-        "import os, sys; from seekpoint.console.cli import main; from seekpoint.console.commands import topics\n"
+        "import os, sys; from seekpoint.console.cli import main\n"
         "r, w = os.pipe(); os.dup2(w, 1); os.close(w); os.close(r)\n"
         "sys.exit(main(['schema', 'check', '--json']))"
     )
@@ -135,7 +135,7 @@ def test_a_closed_pipe_ends_quietly() -> None:
         (["state", "a", "--at-seq", "1", "--at-time", "2"], "one of --at-seq, --at-offset and --at-time"),
         (["state", "a", "--at-seq", "0"], "a seq is a number from 1 on"),
         (["state", "a", "--at-offset", "-1"], "an offset is a number from 0 on"),
-        (["state", "a", "--at-time", "yesterday"], "'yesterday' is no time"),
+        (["state", "a", "--at-time", "yesterday"], "'yesterday' is not a time"),
         (["recover", "a", "--take-over"], "it goes with --claim only"),
         (["recover", "a", "--accept-degraded"], "it goes with --claim only"),
         (["up", "--brokers", "2"], "a local cluster has 1 or 3 brokers"),
@@ -174,5 +174,5 @@ def test_a_name_nobody_may_have_is_usage(shell: Shell, monkeypatch: pytest.Monke
 
 def test_every_command_has_a_docstring_that_its_help_shows() -> None:
     """The commands' modules hold functions whose first line is their help."""
-    for command in (processes.ps, processes.state, processes.verify, topics.create, topics.check, topics.upgrade):
+    for command in (ps.ps, state.state, verify.verify, topics.create, topics.check, upgrade.upgrade):
         assert inspect.getdoc(command)

@@ -11,9 +11,8 @@ import pytest
 
 from owners import Owner
 from seekpoint.compose import TopicFinding
-from seekpoint.console.commands.dlq import hex_lines, letter_facts, place_of
-from seekpoint.console.commands.log import Chosen
-from seekpoint.console.commands.topics import grouped
+from seekpoint.console.commands.journal.dlq import hex_lines, letter_facts, place_of
+from seekpoint.console.commands.processes.log import Chosen
 from seekpoint.console.render.entry_lines import HEADER, entry_facts, entry_line
 from seekpoint.console.render.output import aligned
 from seekpoint.console.render.states import (
@@ -26,6 +25,7 @@ from seekpoint.console.render.states import (
     state_lines,
     wide_process_row,
 )
+from seekpoint.console.render.topic_findings import grouped
 from seekpoint.consumers import DeadLetter, Recovered, Recoverer
 from seekpoint.consumers.recovery.process_history import Logged, history
 from seekpoint.producers import Node, Process, agent

@@ -8,9 +8,9 @@ import pytest
 
 from owners import Owner
 from seekpoint.compose.topic_audit import TopicFacts
-from seekpoint.console.commands.lag import PartitionLag
 from seekpoint.console.services import checkup
 from seekpoint.console.services.checkup import Diagnosis, JournalHealth, exit_code
+from seekpoint.console.services.partition_lag import PartitionLag
 from seekpoint.console.services.redis_facts import RedisFacts
 from seekpoint.consumers import Recoverer
 from seekpoint.consumers.heartbeats.liveness import Heartbeat, Liveness, Sighting

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from seekpoint.consumers.view.view_store import Summary, ViewBrowser
     from seekpoint.schemas.errors import UnknownProcess
 
-__all__ = ["ViewGone", "from_view", "unknown"]
+__all__ = ["ViewGone", "from_view", "with_similar_ids"]
 
 _PAGE = 500
 
@@ -45,7 +45,7 @@ def from_view(target: CommandTarget) -> Iterator[dict[str, Any]]:
         raise ViewGone(exc.message) from exc
 
 
-def unknown(target: CommandTarget, error: UnknownProcess, hint: str) -> UnknownProcess:
+def with_similar_ids(target: CommandTarget, error: UnknownProcess, hint: str) -> UnknownProcess:
     """Return ``error`` with the ids that look like its own, where the view's first page has any, and with ``hint``."""
     from difflib import get_close_matches
 

@@ -15,7 +15,7 @@ from seekpoint.schemas.state.state import State
 
 if TYPE_CHECKING:
     from seekpoint.compose.topic_audit import TopicFacts, TopicFinding
-    from seekpoint.console.commands.lag import PartitionLag
+    from seekpoint.console.services.partition_lag import PartitionLag
     from seekpoint.consumers.heartbeats.liveness import Heartbeat, Liveness, Sighting
 
 __all__ = [

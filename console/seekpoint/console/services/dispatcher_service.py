@@ -14,7 +14,7 @@ from uuid import uuid4
 import typer
 
 from seekpoint.console.render.output import clean, counted, say, warn
-from seekpoint.console.services.imported import imported
+from seekpoint.console.services.import_path import import_object
 from seekpoint.console.services.stopping import on_stop
 from seekpoint.consumers.heartbeats.progress_health import ProgressHealth
 from seekpoint.producers import Connector, Connectors, Dispatcher, Node
@@ -49,7 +49,7 @@ def load_connectors(names: list[str]) -> Connectors:
 
 
 def _connectors(name: str) -> list[Connector]:
-    found = imported(name, _OPTION)
+    found = import_object(name, _OPTION)
     if isinstance(found, Connector):
         return [found]
     if isinstance(found, Connectors):

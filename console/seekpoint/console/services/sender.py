@@ -1,9 +1,9 @@
-"""Who tells a process something from the command line: a name, a value, and a node for as long as that takes."""
+"""Send something to a process from the command line: the sender's name, the value, and a node of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
 import typer
@@ -12,38 +12,39 @@ if TYPE_CHECKING:
     from seekpoint.producers import Node
     from seekpoint.schemas.config.settings import Settings
 
-__all__ = ["By", "me", "tell", "value_of", "with_node"]
-
-By = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who says so; you, if not given.")]
+__all__ = ["parse_json", "send_and_confirm", "user_name", "with_node"]
 
 _T = TypeVar("_T")
 
 
-def me(option: str) -> str:
-    """The name of whoever sits here."""
+def user_name(option: str) -> str:
+    """Return the user's name. Raises ``BadParameter`` if the user has none."""
     import getpass
 
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a user without a name
-        raise typer.BadParameter("say who you are", param_hint=option) from None
+        raise typer.BadParameter("give your name", param_hint=option) from None
 
 
-def value_of(text: str, option: str) -> Any:
-    """The value of a JSON text on the command line."""
+def parse_json(text: str, option: str) -> Any:
+    """Parse a JSON text of the command line. Raises ``BadParameter``."""
     from seekpoint.schemas.errors import SeekpointError
     from seekpoint.schemas.values.json_values import load
 
     try:
         return load(text)
     except SeekpointError:
-        raise typer.BadParameter(f"{text[:60]!r} is no JSON; a text has quotes of its own", param_hint=option) from None
+        raise typer.BadParameter(
+            f"{text[:60]!r} is not JSON; a string needs quotes of its own", param_hint=option
+        ) from None
 
 
 def with_node(settings: Settings, call: Callable[[Node], Coroutine[Any, Any, _T]]) -> _T:
-    """What ``call`` gives, on a node of its own for as long as that takes.
+    """Return the result of ``call`` on a node that lives only for it.
 
-    Under a name of its own too: under that of a node that runs, its heartbeat would set that node's processes free.
+    The node has a name of its own. Under the name of a running node its heartbeat would release the processes of that
+    node.
     """
     import asyncio
     from dataclasses import replace
@@ -57,22 +58,24 @@ def with_node(settings: Settings, call: Callable[[Node], Coroutine[Any, Any, _T]
     return asyncio.run(run())
 
 
-def tell(settings: Settings, process_id: str, call: Callable[[Node], Coroutine[Any, Any, bytes]]) -> bytes:
-    """Tell a process what ``call`` sends, and see that it was taken in; its id. ``Refused`` where its mailbox is
-    full."""
+def send_and_confirm(settings: Settings, process_id: str, call: Callable[[Node], Coroutine[Any, Any, bytes]]) -> bytes:
+    """Send what ``call`` sends, check that the process took it in, and return its id.
+
+    Raises ``Refused`` if the mailbox of the process is full.
+    """
     from seekpoint.schemas.errors import ProcessFinished, Refused, Retryable
 
-    async def told(node: Node) -> tuple[bytes, bool]:
+    async def send(node: Node) -> tuple[bytes, bool]:
         sent = await call(node)
         try:
             return sent, await node.is_delivered(process_id, sent)
         except (ProcessFinished, Retryable):
-            return sent, True  # sent it was: that it cannot be looked at any more is no reason to send it again
+            return sent, True  # it was sent; a failed check is no reason to send it again
 
-    sent, is_delivered = with_node(settings, told)
+    sent, is_delivered = with_node(settings, send)
     if not is_delivered:
         raise Refused(
-            "its mailbox is full: it was not taken in", process_id=process_id,
-            hint="send it again once its owner has taken what waits: seekpoint state ID",
+            "the process's mailbox is full: nothing was delivered", process_id=process_id,
+            hint="send it again once its owner has emptied the mailbox: seekpoint state ID",
         )  # fmt: skip
     return sent

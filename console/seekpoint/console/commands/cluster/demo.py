@@ -1,0 +1,36 @@
+"""``seekpoint demo``: run a fleet of agents, kill one of them, and watch the others take over its work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seekpoint.console.exit_codes import EXIT_FAULT
+from seekpoint.console.render.output import emit_json
+from seekpoint.console.services.options import (
+    AsJson,
+)
+from seekpoint.console.services.target import home
+
+__all__ = []
+
+
+def demo(
+    json: AsJson = False,
+    runs: Annotated[
+        Path | None, typer.Option("--runs", metavar="FILE", help="Feed these recorded runs (JSON lines) through it.")
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster running, to look around.")] = False,
+) -> int:
+    """Kill one of a fleet of agents, watch the others take over. Then Redis loses everything."""
+    import sys
+
+    from seekpoint.console.demo import DemoOptions, Story, run
+
+    story = Story(sys.stderr if json else sys.stdout)
+    outcome = run(DemoOptions(runs=runs, keep=keep, directory=home()), story)
+    if json:
+        emit_json(outcome.to_dict(), line=True)
+    return 0 if outcome.ok else EXIT_FAULT

@@ -1,0 +1,32 @@
+"""``seekpoint down``: stop the local cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from seekpoint.console.render.output import say
+from seekpoint.console.services.target import home
+
+if TYPE_CHECKING:
+    pass
+from seekpoint.console.services.options import Directory
+
+__all__ = ["down"]
+
+
+def down(directory: Directory = None) -> None:
+    """Stop the local cluster. Its data stays; ``up`` goes on with it."""
+    from seekpoint.compose import LocalCluster
+    from seekpoint.schemas.errors import ClusterFailed
+
+    place = directory or home()
+    try:
+        cluster = LocalCluster.attach(place)
+    except ClusterFailed as error:
+        if (place / "cluster.json").exists() and error.facts.get("file"):
+            raise
+        say(f"no local cluster runs in {place}")
+        return
+    data = cluster.directory
+    cluster.stop()
+    say(f"stopped; its data stays in {data}")

@@ -1,0 +1,35 @@
+"""``seekpoint status``: show the parts of the local cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from seekpoint.console.exit_codes import EXIT_FAULT
+from seekpoint.console.render.output import Column, emit_json, emit_table
+from seekpoint.console.services.target import home
+
+if TYPE_CHECKING:
+    from seekpoint.compose import PartStatus
+from seekpoint.console.render.cluster_facts import cluster_facts
+from seekpoint.console.services.options import AsJson, Directory
+
+__all__ = ["status"]
+
+_COLUMNS = (Column("part"), Column("address"), Column("pid", right=True), Column("answers"))
+
+
+def status(directory: Directory = None, json: AsJson = False) -> int:
+    """Show the local cluster's parts. Exits with 1 if one does not answer, 3 if none runs."""
+    from seekpoint.compose import LocalCluster
+
+    cluster = LocalCluster.attach(directory or home())
+    parts = cluster.status()
+    if json:
+        emit_json(cluster_facts(cluster, parts))
+    else:
+        emit_table(_COLUMNS, [_row(part) for part in parts])
+    return 0 if all(part.answers for part in parts) else EXIT_FAULT
+
+
+def _row(part: PartStatus) -> list[object]:
+    return [part.name, part.address, part.pid or "-", "yes" if part.answers else "no"]

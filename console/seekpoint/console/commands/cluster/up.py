@@ -1,0 +1,88 @@
+"""``seekpoint up``: start the local cluster. It keeps running after the command and the shell end."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seekpoint.console.render.output import emit, emit_json, say
+from seekpoint.console.render.progress import Activity
+from seekpoint.console.services.target import home
+
+if TYPE_CHECKING:
+    from seekpoint.compose import LocalCluster
+from seekpoint.console.render.cluster_facts import cluster_facts
+from seekpoint.console.services.options import AsJson, Directory
+
+__all__ = ["up"]
+
+
+def up(
+    brokers: Annotated[
+        int | None, typer.Option("--brokers", metavar="1|3", help="Default: as many as it has, 1 for a new one.")
+    ] = None,
+    directory: Directory = None,
+    json: AsJson = False,
+) -> None:
+    """Start a Kafka and a Redis on this machine. Prints what points programs at them."""
+    from seekpoint.compose import LocalCluster
+    from seekpoint.compose.directory import ClusterDirectory
+
+    place = directory or home()
+    state = ClusterDirectory(place).read() if place.is_dir() else None
+    count = brokers or (len(state.brokers) if state else 1)
+    if count not in (1, 3):
+        raise typer.BadParameter("a local cluster has 1 or 3 brokers", param_hint="--brokers")
+    was_up = _runs(place)
+    with Activity() as activity:
+        cluster = LocalCluster.start_detached(place, count, progress=activity)
+    _keep_out_of_git(cluster.directory)
+    if json:
+        emit_json({**cluster_facts(cluster), "started": not was_up})
+        return
+    say(f"the local cluster {'was up already' if was_up else 'is up'}: {cluster.directory}")
+    for line in exports(cluster):
+        emit(line)
+    for line in _advice(directory):
+        say(line)
+
+
+def exports(cluster: LocalCluster) -> list[str]:
+    """What a shell evaluates to point programs at the cluster."""
+    return [
+        f"export SEEKPOINT_BOOTSTRAP_SERVERS={cluster.bootstrap_servers}",
+        f"export SEEKPOINT_REDIS_URL={cluster.redis_url}",
+    ]
+
+
+def _advice(directory: Path | None) -> list[str]:
+    if directory is not None and directory.absolute() != home().absolute():
+        finds = f"seekpoint finds it with SEEKPOINT_HOME={directory.absolute()}"
+    else:
+        finds = "seekpoint finds it by itself in this directory"
+    return [
+        f'{finds}; for other programs: the lines above, or eval "$(seekpoint up)"',
+        "next: seekpoint topics create; to stop it: seekpoint down",
+    ]
+
+
+def _runs(place: Path) -> bool:
+    from seekpoint.compose import LocalCluster
+    from seekpoint.schemas.errors import ClusterFailed
+
+    try:
+        return all(part.answers for part in LocalCluster.attach(place).status())
+    except ClusterFailed:
+        return False
+
+
+def _keep_out_of_git(directory: Path) -> None:
+    """Nobody wants a broker's segments in a commit."""
+    ignore = directory / ".gitignore"
+    if directory.name == ".seekpoint" and not os.path.lexists(ignore):
+        from seekpoint.schemas.config.private_files import write_private
+
+        write_private(ignore, "*\n")

@@ -1,0 +1,1 @@
+"""Commands on a journal as a whole."""

@@ -1,0 +1,164 @@
+"""``seekpoint doctor``: examine a journal and everything it depends on, and advise what to do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seekpoint.console.render.output import Column, counted, emit_json, emit_table, say
+from seekpoint.console.services.target import CommandTarget
+
+if TYPE_CHECKING:
+    from seekpoint.console.services.checkup import Diagnosis
+
+from seekpoint.console.services.options import AsJson
+from seekpoint.console.services.process_scan import scan_processes
+
+__all__ = []
+
+_MOVES_WITHIN_S = 2.0
+_LOOK_INTERVAL_S = 0.2
+
+_COLUMNS = (Column("subject"), Column("health"), Column("found", wraps=True), Column("what to do", wraps=True))
+
+
+def doctor(
+    target: CommandTarget,
+    quick: Annotated[bool, typer.Option("--quick", help="Leave out what reads the whole journal.")] = False,
+    json: AsJson = False,
+) -> int:
+    """Examine Kafka, topics, Redis, nodes and processes. Exits with 1 if something is wrong."""
+    from seekpoint.console.services.checkup import exit_code
+
+    found = list(_examine(target, quick))
+    code = exit_code(found)
+    if json:
+        plain = [{name: value for name, value in asdict(each).items() if name != "unreachable"} for each in found]
+        emit_json({"journal": target.settings.journal, "ok": code == 0, "findings": plain})
+    else:
+        emit_table(_COLUMNS, [[each.subject, each.health, each.found, each.advice] for each in found])
+    return code
+
+
+def _examine(target: CommandTarget, quick: bool) -> Iterator[Diagnosis]:
+    """From the ground up: what stands on something broken is not looked at."""
+    kafka = list(_kafka(target))
+    yield from kafka
+    yield _redis(target)
+    if any(each.health == "error" for each in kafka):
+        return
+    journal = list(_guarded("journal", lambda: _journal(target)))
+    yield from journal
+    if not any(each.health == "error" for each in journal):
+        yield from _guarded("view", lambda: _kept(target))
+    yield from _guarded("processes", lambda: _living(target, quick))
+
+
+def _guarded(subject: str, look: Callable[[], Iterator[Diagnosis]]) -> Iterator[Diagnosis]:
+    from seekpoint.console.services.checkup import failure
+    from seekpoint.schemas.errors import InvalidSetting, SeekpointError
+
+    try:
+        yield from look()
+    except InvalidSetting:
+        raise
+    except SeekpointError as error:
+        yield failure(subject, error)
+
+
+def _kafka(target: CommandTarget) -> Iterator[Diagnosis]:
+    yield from _guarded("kafka", lambda: _brokers(target))
+
+
+def _brokers(target: CommandTarget) -> Iterator[Diagnosis]:
+    from seekpoint.compose.topic_admin import TopicAdmin
+    from seekpoint.console.services.checkup import Diagnosis, JournalHealth
+
+    settings = target.require_kafka()
+    count = TopicAdmin(settings).brokers()
+    found = f"{counted(count, 'broker')} at {target.scrub(settings.bootstrap_servers)}"
+    yield Diagnosis(subject="kafka", health=JournalHealth.OK, found=found)
+
+
+def _journal(target: CommandTarget) -> Iterator[Diagnosis]:
+    from seekpoint.compose import check_topics_sync
+    from seekpoint.compose.topic_admin import TopicAdmin
+    from seekpoint.console.render.topic_findings import grouped
+    from seekpoint.console.services.checkup import Diagnosis, JournalHealth, in_sync, permissions, topics
+    from seekpoint.schemas.config.settings import TOPICS
+
+    settings = target.settings
+    findings = check_topics_sync(settings)
+    yield from topics(findings, grouped(findings))
+    facts = TopicAdmin(settings).topics(map(settings.topic_name, TOPICS))
+    if facts:
+        yield in_sync(facts)
+        names = {settings.topic_name(topic): topic for topic in TOPICS}
+        allowed = TopicAdmin(settings).allowed(names)
+        yield permissions({names[name]: operations for name, operations in allowed.items()})
+    if len(facts) == len(TOPICS):
+        manifest = target.log.connect()
+        found = f"journal {manifest.journal}, format {manifest.format}, {manifest.partitions} partitions"
+        yield Diagnosis(subject="manifest", health=JournalHealth.OK, found=found)
+
+
+def _kept(target: CommandTarget) -> Iterator[Diagnosis]:
+    """The view and the floors, looked at until every view that is behind moves, for two seconds at most."""
+    from seekpoint.console.services.checkup import floors, view
+    from seekpoint.console.services.partition_lag import lags
+
+    before = after = lags(target)
+    deadline = time.monotonic() + _MOVES_WITHIN_S
+    while time.monotonic() < deadline and any(
+        now.behind and now.applied == was.applied for was, now in zip(before, after, strict=True)
+    ):
+        time.sleep(_LOOK_INTERVAL_S)
+        after = lags(target)
+    yield view(before, after, target.view is not None)
+    yield floors(after)
+
+
+def _redis(target: CommandTarget) -> Diagnosis:
+    from seekpoint.console.services.checkup import redis
+    from seekpoint.console.services.redis_facts import look_at_redis
+
+    settings = target.settings
+    return redis(settings.redis_url, look_at_redis(settings) if settings.redis_url else None)
+
+
+def _living(target: CommandTarget, quick: bool) -> Iterator[Diagnosis]:
+    from dataclasses import replace
+
+    from seekpoint.console.services.checkup import Census, Diagnosis, JournalHealth, dead_letters, nodes, processes
+    from seekpoint.consumers.heartbeats.liveness import Heartbeats, Liveness
+
+    settings = target.settings
+    # Redis was looked at already; its heartbeats are the topic's.
+    store = Heartbeats(target.log, replace(settings, redis_url=None))
+    liveness = Liveness(store, settings.owner_timeout_s)
+    began = time.monotonic()
+    before = store.look()
+    liveness.see(before, began)
+    census = None if quick else Census.of((process_id, state) for process_id, _, state in scan_processes(target))
+    if before.heartbeats:
+        _wait_for_beats(began, settings.heartbeat_interval_s)
+    after, now = store.look(), time.monotonic()
+    liveness.see(after, now)
+    yield nodes(before, after, now - began, census)
+    if census is None:
+        yield Diagnosis(subject="processes", health=JournalHealth.SKIPPED, found="not looked at: --quick")
+    else:
+        yield from processes(census, liveness)
+    yield dead_letters(target.dead_letters.count())
+
+
+def _wait_for_beats(began: float, interval_s: float) -> None:
+    """Until every node that lives has had time for a beat."""
+    left_s = began + 1.5 * interval_s - time.monotonic()
+    if left_s > 0:
+        say(f"watching heartbeats for {left_s:.0f} s")
+        time.sleep(left_s)

@@ -1,0 +1,38 @@
+"""``seekpoint lag``: show how far the view and the checkpoints are behind the log."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from seekpoint.console.render.output import Column, emit_json, emit_table
+from seekpoint.console.services.target import CommandTarget
+
+if TYPE_CHECKING:
+    pass
+from seekpoint.console.services.options import AsJson
+from seekpoint.console.services.partition_lag import PartitionLag, lags
+
+__all__ = ["lag"]
+
+_COLUMNS = (
+    *(Column(title, right=True) for title in ("partition", "log start", "log end", "applied", "behind")),
+    *(Column(title, right=True) for title in ("floor", "unsaved")),
+    Column("view", wraps=True),
+)
+
+
+def lag(target: CommandTarget, json: AsJson = False) -> None:
+    """Show how far the view and the floor are behind the log. Needs no projector."""
+    found = lags(target)
+    if json:
+        behind = None if any(one.behind is None for one in found) else sum(one.behind or 0 for one in found)
+        partitions = [asdict(one) for one in found]
+        emit_json({"journal": target.settings.journal, "behind": behind, "partitions": partitions})
+    else:
+        emit_table(_COLUMNS, [_row(one) for one in found])
+
+
+def _row(one: PartitionLag) -> list[object]:
+    numbers = (one.log_start, one.log_end, one.applied, one.behind, one.floor, one.unsaved)
+    return [one.partition, *("-" if number is None else number for number in numbers), one.problem or "ok"]

@@ -1,0 +1,275 @@
+"""``seekpoint replay``: copy records of a topic to a staging topic, or to and from a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+
+import typer
+
+from seekpoint.console.exit_codes import EXIT_INTERRUPTED
+from seekpoint.console.render.output import Column, clean, counted, emit, emit_json, emit_table, say, warn
+from seekpoint.console.render.progress import ReadingProgress
+from seekpoint.console.services.target import CommandTarget
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from seekpoint.consumers.staging import Plan, Replay, ReplayReport, Selection
+    from seekpoint.schemas.config.cluster_profiles import Cluster
+
+from seekpoint.console.services.options import AsJson
+from seekpoint.console.services.time_option import parse_time
+
+__all__ = []
+
+_COLUMNS = (Column("partition", right=True), Column("records", right=True), Column("bytes", right=True))
+_GAPS_MAX = 20
+
+PartitionsName: TypeAlias = Literal["auto", "keep", "by-key"]
+
+_SELECT, _CHANGE, _PACE, _KEEP = "What is replayed", "What is changed", "How fast", "What is kept"
+
+
+def _option(*names: str, panel: str, about: str, metavar: str | None = None) -> Any:
+    return typer.Option(*names, metavar=metavar, help=about, rich_help_panel=panel)
+
+
+_TIME = "ISO 8601, or seconds since 1970."
+Since = Annotated[str | None, _option("--since", panel=_SELECT, metavar="TIME", about=f"From this time on: {_TIME}")]
+Until = Annotated[str | None, _option("--until", panel=_SELECT, metavar="TIME", about=f"Before this time: {_TIME}")]
+Offsets = Annotated[
+    list[str] | None,
+    _option("--offsets", panel=_SELECT, metavar="P:FIRST-LAST", about="Only these of partition P, both included."),
+]
+Processes = Annotated[
+    list[str] | None, _option("--process", panel=_SELECT, metavar="ID", about="Only this process; again for more.")
+]
+ProcessesFrom = Annotated[
+    Path | None, _option("--processes-from", panel=_SELECT, metavar="FILE", about="Only those, one id a line.")
+]
+Kinds = Annotated[
+    list[str] | None, _option("--kind", panel=_SELECT, metavar="KIND", about="Only entries of this kind.")
+]
+Actors = Annotated[list[str] | None, _option("--actor", panel=_SELECT, metavar="NAME", about="Only this actor's.")]
+HeadersOf = Annotated[
+    list[str] | None, _option("--header", panel=_SELECT, metavar="NAME[=TEXT]", about="Only with this header.")
+]
+Where = Annotated[
+    str | None, _option("--where", panel=_SELECT, metavar="CEL", about="Only where this expression is true.")
+]
+Prefix = Annotated[str, _option("--prefix", panel=_CHANGE, metavar="TEXT", about="Put before each process id.")]
+Masks = Annotated[
+    Path | None, _option("--masks", panel=_CHANGE, metavar="FILE", about="Mask by the rules in this file.")
+]
+Seeded = Annotated[bool, _option("--seeded", panel=_CHANGE, about="Start each process from its state at the start.")]
+Lay = Annotated[PartitionsName, _option("--partitions", panel=_CHANGE, about="Keep partitions, or lay by key.")]
+KeepHeaders = Annotated[bool, _option("--keep-headers", panel=_CHANGE, about="Keep traces and replicators' marks too.")]
+Speed = Annotated[float | None, _option("--speed", panel=_PACE, metavar="X", about="At original timing, X times.")]
+Rate = Annotated[float | None, _option("--rate", panel=_PACE, metavar="N", about="N records a second.")]
+ProgressPath = Annotated[
+    Path | None, _option("--progress", panel=_KEEP, metavar="FILE", about="What goes on after a crash is kept here.")
+]
+MapPath = Annotated[Path | None, _option("--offset-map", panel=_KEEP, metavar="FILE", about="Write where each went.")]
+
+Overwrite = Annotated[bool, _option("--overwrite", panel=_KEEP, about="Replace the files that are there.")]
+
+
+def replay(
+    target: CommandTarget,
+    source: Annotated[str, typer.Option("--from", metavar="CLUSTER/TOPIC", help="What is read, or FILE.spk.")],
+    into: Annotated[str, typer.Option("--into", metavar="CLUSTER/TOPIC", help="What is written, or FILE.spk.")],
+    since: Since = None,
+    until: Until = None,
+    offsets: Offsets = None,
+    process: Processes = None,
+    processes_from: ProcessesFrom = None,
+    kind: Kinds = None,
+    actor: Actors = None,
+    header: HeadersOf = None,
+    where: Where = None,
+    prefix: Prefix = "",
+    masks: Masks = None,
+    seeded: Seeded = False,
+    partitions: Lay = "auto",
+    keep_headers: KeepHeaders = False,
+    speed: Speed = None,
+    rate: Rate = None,
+    progress: ProgressPath = None,
+    offset_map: MapPath = None,
+    overwrite: Overwrite = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read, select and mask; write nothing.")] = False,
+    json: AsJson = False,
+) -> int:
+    """Replay a topic into staging. The same command again goes on after a crash. Exits with 130 if it was stopped."""
+    from seekpoint.consumers.staging import MaskRules, Pace, Partitions, Plan, Replay
+    from seekpoint.consumers.staging.copy.headers import STRIPPED
+
+    plan = Plan(
+        selection=_selection(since, until, offsets, process, processes_from, kind, actor, header, where),
+        pace=Pace(speed=speed, rate=rate),
+        partitions=Partitions(partitions),
+        prefix=prefix,
+        masks=None if masks is None else MaskRules.load(masks),
+        seeded=seeded,
+        strip_headers=() if keep_headers else STRIPPED,
+    )
+    file = None if dry_run else progress or _progress_path(plan, source, into)
+    kept: dict[str, Any] = {"progress": file, "offset_map": offset_map, "overwrite": overwrite}
+    with Replay.connect(source, into, plan, clusters=_clusters(target), **kept) as made:
+        report = _watched(made, dry_run)
+    if json:
+        emit_json(report.to_dict())
+    else:
+        _show(report)
+    if not report.complete:
+        say(f"stopped; the same command goes on from {file}" if file else "stopped")
+    return 0 if report.complete else EXIT_INTERRUPTED
+
+
+# --- what was asked for
+def _selection(
+    since: str | None,
+    until: str | None,
+    offsets: list[str] | None,
+    process: list[str] | None,
+    processes_from: Path | None,
+    kind: list[str] | None,
+    actor: list[str] | None,
+    header: list[str] | None,
+    where: str | None,
+) -> Selection:
+    from seekpoint.consumers.staging import Selection, parse_offsets
+
+    ids = [*(process or ()), *(() if processes_from is None else _ids(processes_from))]
+    return Selection(
+        since_ms=_milliseconds(since, "--since"),
+        until_ms=_milliseconds(until, "--until"),
+        offsets=dict(map(parse_offsets, offsets or ())),
+        processes=frozenset(ids) if process or processes_from is not None else None,
+        kinds=frozenset(kind or ()),
+        actors=frozenset(actor or ()),
+        headers=dict(_header(text) for text in header or ()),
+        where=where,
+    )
+
+
+def _milliseconds(text: str | None, option: str) -> int | None:
+    if text is None:
+        return None
+        from seekpoint.consumers.recovery.points import timestamp_ms
+
+    try:
+        return timestamp_ms(parse_time(text))
+    except typer.BadParameter as exc:
+        raise typer.BadParameter(exc.message, param_hint=option) from None
+
+
+def _header(text: str) -> tuple[str, str | None]:
+    name, equals, value = text.partition("=")
+    return name, value if equals else None
+
+
+def _ids(path: Path) -> Iterator[str]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as exc:
+        reason = getattr(exc, "strerror", None) or "it is no text"
+        raise typer.BadParameter(f"{path} cannot be read: {reason}", param_hint="--processes-from") from None
+    return (line for line in lines if line)
+
+
+def _clusters(target: CommandTarget) -> Mapping[str, Cluster]:
+    """The profiles; ``default`` is the cluster that every other command would use."""
+    from seekpoint.schemas.config.cluster_profiles import DEFAULT_CLUSTER, Cluster, load_clusters
+
+    return {**load_clusters(target.config), DEFAULT_CLUSTER: Cluster(name=DEFAULT_CLUSTER, settings=target.settings)}
+
+
+def _progress_path(plan: Plan, source: str, into: str) -> Path | None:
+    """Named by what is asked for, so that the same command finds it."""
+    from seekpoint.console.services.target import home
+
+    if into.endswith(".spk"):
+        return None
+    from seekpoint.consumers.staging.capture.files import writing
+    from seekpoint.schemas.config.private_files import private_directory
+
+    file = home() / f"replay-{plan.digest(source, into)}.json"
+    with writing("the progress file", file):
+        private_directory(home())
+    return file
+
+
+# --- what is shown
+def _watched(made: Replay, dry_run: bool) -> ReplayReport:
+    """Run it under a bar; Ctrl-C stops it in order, a second one at once."""
+    import signal
+    import threading
+
+    def stop(number: int, frame: object) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        say("stopping: what was sent is waited for")
+        made.stop()
+
+    in_main = threading.current_thread() is threading.main_thread()
+    before = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)} if in_main else {}
+    bar = _Bar("reading" if dry_run else "replaying")
+    try:
+        return made.dry_run(bar.show) if dry_run else made.run(bar.show)
+    finally:
+        bar.close()
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+class _Bar:
+    """How far it is: in offsets, because that is what is known before."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._bar: ReadingProgress | None = None
+        self._done = 0
+
+    def show(self, flow: Any, stretches: Any) -> None:
+        """The replay is here now."""
+        if self._bar is None:
+            self._bar = ReadingProgress(
+                self._what, sum(each.stop - each.start for each in stretches), "records"
+            ).__enter__()
+        done = sum(max(0, flow.positions.get(each.partition, each.start) - each.start) for each in stretches)
+        self._bar.describe(self._what + (f", {flow.behind_s:.1f} s late" if flow.behind_s >= 0.1 else ""))
+        self._bar.advance(done - self._done)
+        self._done = done
+
+    def close(self) -> None:
+        """It is over."""
+        if self._bar is not None:
+            self._bar.__exit__(None, None, None)
+
+
+def _show(report: ReplayReport) -> None:
+    if report.by_partition:
+        emit_table(_COLUMNS, [[at, *counts] for at, counts in report.by_partition.items()])
+    for sample in report.samples:
+        emit(f"{sample.partition}:{sample.offset}")
+        emit(clean(f"  before  {sample.before}"))
+        emit(clean(f"  after   {sample.after}"))
+    for gap in report.gaps[:_GAPS_MAX]:
+        warn(f"partition {gap.partition}, offsets {gap.start} to {gap.stop - 1}: {gap.why}")
+    if len(report.gaps) > _GAPS_MAX:
+        warn(f"and {len(report.gaps) - _GAPS_MAX} more gaps; --json has them all")
+    for why, count in report.left_out.items():
+        warn(f"{counted(count, 'record')} {why}")
+    for note in (*report.notes, *(f"states will differ: {reason}" for reason in report.not_foldable)):
+        warn(note)
+    say(_summary(report))
+
+
+def _summary(report: ReplayReport) -> str:
+    records = f"{counted(report.replayed, 'record')}, {report.bytes:,} bytes"
+    if report.dry_run:
+        return f"{records} would be replayed, in about {report.estimate_s:,.0f} s; nothing was written"
+    late = f", 99 of 100 not later than {report.lateness['p99_ms']:g} ms" if report.lateness["max_ms"] else ""
+    checked = "; source and target are equal" if report.checked else ""
+    return f"{records} replayed as {report.job}, {report.records_per_s:,.0f} a second{late}{checked}"

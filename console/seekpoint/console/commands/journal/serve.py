@@ -1,0 +1,141 @@
+"""``seekpoint serve projector | recovery | dispatcher``: run a service of the journal in the foreground."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seekpoint.console.render.output import say
+from seekpoint.console.services.target import CommandTarget
+
+if TYPE_CHECKING:
+    from seekpoint.console.services.projector_health import ProjectorHealth
+    from seekpoint.consumers.projector.projector import Projector
+    from seekpoint.consumers.recovery_service.recovery_service import RecoveryService
+from seekpoint.console.services.options import HealthHost, HealthPortNumber
+from seekpoint.console.services.recovery_metrics import recovery_families
+
+__all__ = ["dispatcher", "projector", "recovery"]
+
+_LOOK_INTERVAL_S = 1.0
+
+
+def projector(
+    target: CommandTarget, health_port: HealthPortNumber = None, health_host: HealthHost = "127.0.0.1"
+) -> None:
+    """Keep the view and the checkpoints up to date until SIGTERM or Ctrl-C."""
+    import asyncio
+
+    from seekpoint.console.services.projector_health import ProjectorHealth, projector_families
+    from seekpoint.consumers.projector.heap import spare_collections
+    from seekpoint.consumers.projector.projector import Projector
+
+    worker, health = Projector(target.require_kafka()), ProjectorHealth()
+    spare_collections()
+
+    async def run() -> None:
+        with ExitStack() as stack:
+            if health_port is not None:
+                from seekpoint.console.services.health_port import HealthPort
+
+                port = HealthPort(health_host, health_port, health, lambda: projector_families(health))
+                stack.enter_context(port)
+            await _project_until_told(worker, health)
+
+    asyncio.run(run())
+
+
+async def _project_until_told(worker: Projector, health: ProjectorHealth) -> None:
+    """Its lag is looked at all the while."""
+    import asyncio
+
+    from seekpoint.console.services.stopping import on_stop
+
+    on_stop(worker.stop)
+    say(f"projecting journal {worker.settings.journal}; Ctrl-C stops it")
+    running = asyncio.create_task(worker.run())
+    while not running.done():
+        health.look(worker.lag())
+        await asyncio.wait({running}, timeout=_LOOK_INTERVAL_S)
+    await running
+
+
+def recovery(
+    target: CommandTarget, health_port: HealthPortNumber = None, health_host: HealthHost = "127.0.0.1"
+) -> None:
+    """Answer requests for recoveries until SIGTERM or Ctrl-C."""
+    import asyncio
+
+    from seekpoint.console.render.logs import show_logs
+
+    settings = target.require_kafka()
+    show_logs("faust", "mode", "aiokafka")
+
+    async def run() -> None:
+        from seekpoint.consumers.recovery_service.recovery_service import RecoveryService
+
+        service = RecoveryService(settings)
+        with ExitStack() as stack:
+            if health_port is not None:  # before the start: a worker that never gets ready is not well
+                from seekpoint.console.services.health_port import HealthPort
+
+                port = HealthPort(health_host, health_port, service.health, lambda: recovery_families(service))
+                stack.enter_context(port)
+            await _until_told(service)
+
+    asyncio.run(run())
+
+
+async def _until_told(service: RecoveryService) -> None:
+    """Start, run and close, a start that hangs included."""
+    import asyncio
+
+    from seekpoint.console.services.stopping import on_stop
+
+    stop = asyncio.Event()
+    on_stop(stop.set)
+    told = asyncio.create_task(stop.wait())
+    starting = asyncio.create_task(service.start())
+    await asyncio.wait({told, starting}, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        return
+    await starting
+    try:
+        say(f"node {service.node_id} answers requests of journal {service.settings.journal}; Ctrl-C stops it")
+        await service.run(stop)
+    finally:
+        told.cancel()
+        await service.close()
+
+
+def dispatcher(
+    target: CommandTarget,
+    connectors: Annotated[
+        list[str],
+        typer.Option("--connectors", metavar="MODULE:NAME", help="A table of connectors, or one. May be repeated."),
+    ],
+    grace_s: Annotated[
+        float, typer.Option("--grace", metavar="SECONDS", min=0, help="How long calls under way may take to end.")
+    ] = 20.0,
+    health_port: HealthPortNumber = None,
+    health_host: HealthHost = "127.0.0.1",
+) -> None:
+    """Call the effects of outbox connectors until SIGTERM or Ctrl-C; the owners only write them down."""
+    import asyncio
+
+    from seekpoint.console.services.dispatcher_service import Service, leave_at_once, load_connectors
+
+    known = load_connectors(connectors)
+    settings = target.require_kafka()
+
+    async def run() -> None:
+        service = Service(settings, known, grace_s)
+        await service.run(health_host, health_port)
+        if service.is_cut_off:  # from in here: a loop that ends in order waits for its calls, however deaf
+            leave_at_once()
+
+    asyncio.run(run())

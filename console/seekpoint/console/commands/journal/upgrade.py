@@ -1,0 +1,32 @@
+"""``seekpoint upgrade``: raise the format of a journal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seekpoint.console.render.output import emit, emit_json
+from seekpoint.console.services.target import CommandTarget
+
+if TYPE_CHECKING:
+    pass
+from seekpoint.console.services.options import AsJson
+
+__all__ = ["upgrade"]
+
+
+def upgrade(
+    target: CommandTarget,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Raise the journal's format to the newest. There is one so far."""
+    from seekpoint.schemas.log.manifest import FORMAT
+
+    manifest = target.log.connect()  # a format this code does not know is a NewerFormat here
+    if json:
+        facts = {"journal": manifest.journal, "format": manifest.format, "newest": FORMAT}
+        emit_json({**facts, "raised": False, "dry_run": dry_run})
+    else:
+        emit(f"journal {manifest.journal}: format {manifest.format} is current, nothing to do")

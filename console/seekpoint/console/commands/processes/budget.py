@@ -1,0 +1,128 @@
+"""``seekpoint budget show | raise``: show what a process may use and has used, and raise a limit."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from seekpoint.console.render.output import Column, emit_json, emit_table, say
+from seekpoint.console.services.sender import with_node
+from seekpoint.console.services.target import CommandTarget
+
+if TYPE_CHECKING:
+    from seekpoint.producers import Node
+    from seekpoint.schemas.state.process_budget import Budget
+
+from seekpoint.console.services.options import ActorName, AsJson, ProcessId
+
+__all__ = ["budget_facts", "raised"]
+
+_ZERO = Decimal(0)
+
+_COLUMNS = (
+    Column("dimension"),
+    Column("of"),
+    *(Column(title, right=True) for title in ("limit", "spent", "reserved", "left")),
+)
+
+
+def show(target: CommandTarget, process_id: ProcessId, json: AsJson = False) -> None:
+    """Show limits, what is spent, and what is reserved for calls under way: of the run, and of its newest day."""
+    from seekpoint.schemas.errors import Refused
+
+    found = target.recoverer.recover(process_id).state
+    if found.budget is None:
+        told = "its content was dropped" if found.content_dropped else "none was set"
+        raise Refused(f"the process has no budget: {told}", process_id=process_id, hint="process.set_budget(...)")
+    facts = budget_facts(found.budget)
+    if json:
+        emit_json({"process_id": process_id, **facts})
+        return
+    rows = [*_rows("run", facts["run"]), *_rows(f"day {facts['day']}", facts["of_day"])]
+    emit_table(_COLUMNS, rows)
+    say(f"warns at {facts['warn_at']} of a limit; one that is exceeded: {facts['on_exceed']}")
+
+
+def budget_facts(budget: Budget) -> dict[str, Any]:
+    """The budget as ``--json`` shows it: amounts are texts, exact; what has no limit is only counted."""
+    from seekpoint.schemas.values.decimals import plain_text, total
+
+    names = {name for kept in budget.reserved.values() for name in kept}
+    reserved = {name: total(kept[name] for kept in budget.reserved.values() if name in kept) for name in names}
+    return {
+        "warn_at": plain_text(budget.warn_at),
+        "on_exceed": budget.on_exceed,
+        "run": _amounts(budget.limits, budget.spent, reserved),
+        "day": _date(budget.day),
+        "of_day": _amounts(budget.day_limits, budget.day_spent, reserved),
+        "reserved_for": sorted(budget.reserved),
+        "noted": list(budget.noted),
+    }
+
+
+def _date(day: int) -> str:
+    """The date of a day counted from 1970; its number where no calendar has it: a clock may have told anything."""
+    try:
+        return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=day)).date().isoformat()
+    except OverflowError:
+        return str(day)
+
+
+def _amounts(limits: Any, spent: Any, reserved: Any) -> dict[str, dict[str, str | None]]:
+    from seekpoint.schemas.values.decimals import EXACT, plain_text
+
+    found = {}
+    for name in sorted({*limits, *spent, *reserved}):
+        limit, used, kept = limits.get(name), spent.get(name, _ZERO), reserved.get(name, _ZERO)
+        found[name] = {
+            "limit": None if limit is None else plain_text(limit),
+            "spent": plain_text(used),
+            "reserved": plain_text(kept),
+            "left": None if limit is None else plain_text(EXACT.subtract(limit, EXACT.add(used, kept))),
+        }
+    return found
+
+
+def _rows(of: str, amounts: dict[str, dict[str, str | None]]) -> list[list[object]]:
+    return [[name, of, *(value or "-" for value in facts.values())] for name, facts in amounts.items()]
+
+
+def raise_(
+    target: CommandTarget,
+    process_id: ProcessId,
+    dimension: Annotated[str, typer.Argument(metavar="DIMENSION", help="usd, tokens, model_calls, ...")],
+    limit: Annotated[str, typer.Argument(metavar="LIMIT", help="The new limit; exact, as 7.50.")],
+    day: Annotated[bool, typer.Option("--day", help="Of each UTC day, not of the whole run.")] = False,
+    by: ActorName = None,
+    json: AsJson = False,
+) -> None:
+    """Set one limit anew. Claims the process for a moment: refused while its owner looks alive."""
+
+    scope = "day" if day else "run"
+    budget = with_node(
+        target.require_kafka(), lambda node: raised(node, process_id, dimension, limit, scope=scope, actor=by)
+    )
+    if json:
+        emit_json({"process_id": process_id, **budget_facts(budget)})
+    else:
+        say(f"{process_id}: {dimension} may be {limit}{' a day' if day else ''}; run it again to go on")
+
+
+async def raised(
+    node: Node, process_id: str, dimension: str, limit: str, *, scope: str = "run", actor: str | None = None
+) -> Budget:
+    """The budget after ``dimension`` was raised. Raises ``UnknownProcess``, ``Refused`` where no budget was set."""
+    from seekpoint.producers.durable.budgets.budget_calls import raise_budget
+    from seekpoint.schemas.errors import Refused
+
+    before = (await node.recover(process_id)).state
+    if before.budget is None and not before.finished:
+        raise Refused("the process has no budget", process_id=process_id, hint="process.set_budget(...)")
+    async with node.open(process_id, actor=actor) as process:
+        await raise_budget(process, dimension, limit, scope=scope, actor=actor)
+        budget = process.written.budget
+        assert budget is not None
+        return budget

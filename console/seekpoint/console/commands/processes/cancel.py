@@ -1,0 +1,36 @@
+"""``seekpoint cancel``: ask a process to stop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from seekpoint.console.render.output import say
+from seekpoint.console.services.sender import send_and_confirm, user_name
+from seekpoint.console.services.target import CommandTarget
+
+if TYPE_CHECKING:
+    pass
+from seekpoint.console.services.answer_commands import unfinished_state
+from seekpoint.console.services.options import ActorName, ProcessId, Reason
+
+__all__ = ["cancel"]
+
+
+def cancel(
+    target: CommandTarget,
+    process_id: ProcessId,
+    reason: Reason = None,
+    by: ActorName = None,
+) -> None:
+    """Ask a process to stop. Its owner compensates its effects, and the process never continues.
+
+    A process without an owner stops when it is run.
+    """
+    actor = by or user_name("--by")
+    state = unfinished_state(target, process_id)
+    if state.cancelled is not None:
+        say(f"{process_id} was cancelled before; it is {state.lifecycle}")
+        return
+    send_and_confirm(target.require_kafka(), process_id, lambda node: node.cancel(process_id, reason, actor=actor))
+    when = "it has no owner and stops when it is run" if state.owner is None else "it stops at its owner's next call"
+    say(f"{process_id}: asked to stop, as {actor}; {when}")

@@ -1,0 +1,268 @@
+"""``seekpoint effects ls | show | resolve``: show external effects, and settle those in doubt by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from seekpoint.console.render.output import Column, clean, emit, emit_json, emit_json_list, emit_table, say, warn
+from seekpoint.console.render.progress import ReadingProgress, watched
+from seekpoint.console.services.sender import parse_json, send_and_confirm, user_name
+from seekpoint.console.services.target import CommandTarget
+
+if TYPE_CHECKING:
+    from seekpoint.consumers.recovery.process_history import Logged
+    from seekpoint.producers.durable.effects.effect_history import EffectHistory
+    from seekpoint.schemas.state.calls import Call
+    from seekpoint.schemas.state.state import State
+
+from seekpoint.console.services.options import AsJson, OptionalProcessId, ProcessId
+from seekpoint.console.services.process_scan import states_of
+
+__all__ = ["effect_facts", "effects_of", "entry_facts"]
+
+_COLUMNS = (
+    Column("process"),
+    Column("effect"),
+    Column("status"),
+    Column("semantics"),
+    Column("connector"),
+    Column("business key"),
+    Column("attempts", right=True),
+    Column("owed"),
+)
+_SETTLED = ("succeeded", "failed")
+_KINDS = ("effect_intended", "effect_settled", "effect_verdict")
+
+EffectKey = Annotated[str, typer.Argument(metavar="KEY", help="The effect, as ls shows it.", show_default=False)]
+
+
+def ls(
+    target: CommandTarget,
+    process_id: OptionalProcessId = None,
+    everything: Annotated[bool, typer.Option("--all", help="Those that are settled too.")] = False,
+    json: AsJson = False,
+) -> None:
+    """List the effects that are in doubt, and the compensations that are owed."""
+    found = _every_effect(target, process_id) if everything else _unsettled(target, process_id)
+    if json:
+        emit_json_list({"journal": target.settings.journal}, "effects", found)
+    elif not emit_table(_COLUMNS, map(_row, found)):
+        say("no effect was made" if everything else "no effect is in doubt, and nothing is owed")
+
+
+def show(target: CommandTarget, process_id: ProcessId, key: EffectKey, json: AsJson = False) -> None:
+    """Show one effect: what is known of it, and every entry about it.
+
+    Also of turns that are over and of finished processes, from the journal.
+    """
+    from seekpoint.consumers.recovery.process_history import history
+
+    state = target.recoverer.recover(process_id).state
+    call: Call | None = state.calls.get(key)
+    if call is None and (state.finished or state.turn):
+        call = _from_journal(target, process_id).get(key)
+        if call is not None:
+            why = "the process is finished" if state.finished else "its turn is over"
+            say(clean(f"{process_id}: {why}, its state has forgotten {key}; this is from the journal"))
+    facts = effect_facts(process_id, key, _an_effect(process_id, key, call), state)
+    entries = [
+        entry_facts(logged)
+        for batch in history(target.recoverer, process_id, kinds=_KINDS)
+        for logged in batch
+        if logged.entry.body.key == key  # type: ignore[attr-defined]  # all of these kinds have one
+    ]
+    if json:
+        emit_json({**facts, "entries": entries})
+        return
+    for name, value in facts.items():
+        if value is not None:
+            emit(clean(f"{name.replace('_', ' '):<18}{value}"))
+    for entry in entries:
+        told = ", ".join(f"{name} {value}" for name, value in entry.items() if value is not None)
+        emit(clean(f"  {told}"))
+
+
+def resolve(
+    target: CommandTarget,
+    process_id: ProcessId,
+    key: EffectKey,
+    succeeded: Annotated[
+        str | None, typer.Option("--succeeded", metavar="JSON", help="It happened; what it gave (null: nothing).")
+    ] = None,
+    failed: Annotated[
+        str | None, typer.Option("--failed", metavar="REASON", help="It did not happen, and will not; why.")
+    ] = None,
+    who: Annotated[str | None, typer.Option("--who", metavar="NAME", help="Who says so; you, if not given.")] = None,
+    why: Annotated[str | None, typer.Option("--why", metavar="TEXT", help="How you know.")] = None,
+) -> None:
+    """Say what became of an effect in doubt. Its process goes on by it: at once, or when it is run again."""
+    if (succeeded is None) == (failed is None):
+        raise typer.BadParameter("either it happened, or it did not", param_hint="--succeeded or --failed")
+    output = None if succeeded is None else parse_json(succeeded, "--succeeded")
+    state = target.recoverer.recover(process_id).state
+    facts = effect_facts(process_id, key, _unresolved(process_id, key, state), state)
+    actor = who or user_name("--who")
+    outcome = "failed" if succeeded is None else "succeeded"
+    reason = ": ".join(part for part in (failed, why) if part) or None
+    meant = facts["idempotency_key"] or ""
+    send_and_confirm(
+        target.settings,
+        process_id,
+        lambda node: node.verdict(
+            process_id, key, outcome, output=output, reason=reason, actor=actor, idempotency_key=meant
+        ),
+    )
+    say(f"{process_id} {key}: {outcome}, as {actor} says; its process settles it when it comes to it")
+
+
+# --- facts ------------------------------------------------------------------------------------------------------------
+def effects_of(process_id: str, state: State) -> Iterator[dict[str, Any]]:
+    """The facts of each effect that the state remembers, in the order they were begun."""
+    return _ordered(process_id, {key: call for key, call in state.calls.items() if call.kind == "effect"}, state)
+
+
+def _ordered(process_id: str, effects: dict[str, Call], state: State) -> Iterator[dict[str, Any]]:
+    for key, call in sorted(effects.items(), key=lambda one: one[1].seq):
+        yield effect_facts(process_id, key, call, state)
+
+
+def effect_facts(process_id: str, key: str, call: Call, state: State) -> dict[str, Any]:
+    """One effect as plain data: an object of ``seekpoint effects ls --json``."""
+    facts = call.facts
+    owed = next((one.status for one in state.obligations if one.key == key), None)
+    return {
+        "process_id": process_id,
+        "key": key,
+        "status": call.status,
+        "name": facts.get("name"),
+        "semantics": facts.get("semantics"),
+        "connector": facts.get("connector"),
+        "business_key": facts.get("business_key"),
+        "idempotency_key": facts.get("idempotency_key"),
+        "compensates": facts.get("compensates"),
+        "attempts": call.attempt,
+        "seq": call.seq,
+        "output": None if call.output is None else _plain(call.output),
+        "error": None if call.error is None else _plain(call.error),
+        "owed": owed,
+    }
+
+
+def entry_facts(logged: Logged) -> dict[str, Any]:
+    """An entry about an effect, as plain data."""
+    from dataclasses import asdict
+
+    entry = logged.entry
+    told = {name: value for name, value in asdict(entry.body).items() if name in _TOLD and value not in (None, "")}
+    return {"offset": logged.offset, "kind": entry.kind, "seq": entry.seq, "actor": entry.actor, **told}
+
+
+_TOLD = ("attempt", "outcome", "settled_by", "arguments", "output", "error", "reason", "idempotency_key")
+
+
+def _row(facts: dict[str, Any]) -> list[object]:
+    names = ("process_id", "key", "status", "semantics", "connector", "business_key", "attempts", "owed")
+    return ["-" if facts[name] is None else facts[name] for name in names]
+
+
+def _plain(text: str) -> Any:
+    import orjson
+
+    return orjson.loads(text)
+
+
+# --- what they need ---------------------------------------------------------------------------------------------------
+def _unsettled(target: CommandTarget, process_id: str | None) -> Iterator[dict[str, Any]]:
+    for name, state in states_of(target, process_id):
+        for facts in () if state.finished else effects_of(name, state):
+            if facts["status"] not in _SETTLED or facts["owed"]:
+                yield facts
+
+
+def _every_effect(target: CommandTarget, process_id: str | None) -> Iterator[dict[str, Any]]:
+    """The settled effects too, which states forget: from the journal."""
+    if process_id is not None:
+        yield from _all_effects(target, process_id, target.recoverer.recover(process_id).state)
+        return
+    for partition in range(target.log.partitions):
+        marks = target.log.watermarks(partition)
+        if marks.low > 0:
+            warn(f"partition {partition} was trimmed: of its settled effects only what the states remember is listed")
+            states = target.recoverer.recover_partition(partition)
+            for name in sorted(states):
+                yield from effects_of(name, states.pop(name).state)
+            continue
+        for name, history in _histories(target, partition, marks.high).items():
+            yield from _ordered(name, history.effects, history.state)
+
+
+def _histories(target: CommandTarget, partition: int, stop: int) -> dict[str, EffectHistory]:
+    """Read a partition once: the effects of each of its processes."""
+    from seekpoint.consumers.log_reading.scan import entry_of
+    from seekpoint.producers.durable.effects.effect_history import EffectHistory
+    from seekpoint.schemas.errors import UndecodableRecord
+
+    log, found = target.log, dict[str, EffectHistory]()
+    with ReadingProgress("reading", stop) as progress:
+        for batch in watched(log, progress.advance).read(partition, 0, stop):
+            for record in batch.records:
+                try:
+                    entry = entry_of(record, log.codec, log.partitions)
+                except UndecodableRecord as exc:
+                    target.recoverer.add_dead_letter(record, exc)
+                    continue
+                if entry.process_id not in found:
+                    found[entry.process_id] = EffectHistory(log.limits)
+                found[entry.process_id].take(record.offset, entry)
+    return found
+
+
+def _all_effects(target: CommandTarget, process_id: str, state: State) -> Iterator[dict[str, Any]]:
+    """Those that the state has forgotten too. Of a trimmed history what is left, and a word of it."""
+    from seekpoint.schemas.errors import JournalGap
+
+    try:
+        return _ordered(process_id, _from_journal(target, process_id), state)
+    except JournalGap as exc:
+        warn(f"{process_id}: only what its state remembers: {exc}")
+        return effects_of(process_id, state)
+
+
+def _from_journal(target: CommandTarget, process_id: str) -> dict[str, Call]:
+    """Every effect of the process. Raises ``JournalGap`` where the beginning of its history was trimmed."""
+    from seekpoint.consumers.recovery.process_history import history
+    from seekpoint.producers.durable.effects.effect_history import effects_in
+
+    logged = (one for batch in history(target.recoverer, process_id) for one in batch)
+    return effects_in(logged, target.log.limits)
+
+
+def _an_effect(process_id: str, key: str, call: Call | None) -> Call:
+    from seekpoint.schemas.errors import SeekpointError
+
+    if call is None or call.kind != "effect":
+        raise SeekpointError(
+            "the process has made no such effect", process_id=process_id, key=key,
+            hint=f"see which there are: seekpoint effects ls {process_id} --all",
+        )  # fmt: skip
+    return call
+
+
+def _unresolved(process_id: str, key: str, state: State) -> Call:
+    from seekpoint.schemas.errors import ProcessFinished, Refused
+
+    if state.finished:
+        raise ProcessFinished(
+            "the process is finished: nobody settles its effects any more", process_id=process_id, key=key,
+            hint=f"see what became of it: seekpoint effects show {process_id} {key}",
+        )  # fmt: skip
+    call = _an_effect(process_id, key, state.calls.get(key))
+    if call.status in _SETTLED:
+        raise Refused(
+            f"the effect is settled: {call.status}", process_id=process_id, key=key,
+            hint="what is settled is never settled anew",
+        )  # fmt: skip
+    return call

@@ -1,0 +1,40 @@
+"""``seekpoint import``: append an exported process to a journal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seekpoint.console.render.output import counted, emit_json, say
+from seekpoint.console.services.sender import with_node
+from seekpoint.console.services.target import CommandTarget
+
+if TYPE_CHECKING:
+    pass
+from seekpoint.console.services.options import AsJson
+
+__all__ = ["import_"]
+
+
+def import_(
+    target: CommandTarget,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="An exported process.", show_default=False)],
+    as_id: Annotated[str | None, typer.Option("--as", metavar="NEW_ID", help="Under another id.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Put an exported process into the journal.
+
+    Under its own id or another one, which nobody used there.
+    """
+    from seekpoint.consumers.staging.capture.process_file import ProcessFile
+    from seekpoint.producers.importing import import_process
+
+    settings, entries = target.require_kafka(), ProcessFile(file).entries
+    found = with_node(settings, lambda node: import_process(node, entries, as_id))
+    if json:
+        emit_json({"process_id": found.process_id, "entries": found.entries, "known": found.known})
+    else:
+        before = f", {counted(found.known, 'entry')} were there before" if found.known else ""
+        say(f"{found.process_id}: {counted(found.entries, 'entry')} appended{before}")

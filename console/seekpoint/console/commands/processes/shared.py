@@ -1,0 +1,87 @@
+"""``seekpoint shared get | set | ls``: read and set the shared values of a journal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from seekpoint.console.render.output import Column, clean, emit, emit_json, emit_json_list, emit_table, say
+from seekpoint.console.services.sender import parse_json, user_name, with_node
+from seekpoint.console.services.target import CommandTarget
+
+if TYPE_CHECKING:
+    from seekpoint.schemas.state.state import State
+
+from seekpoint.console.services.options import ActorName, AsJson
+from seekpoint.console.services.process_scan import scan_processes
+
+__all__ = []
+
+_COLUMNS = (Column("name"), Column("version", right=True), Column("value", cut=True))
+
+ValueName = Annotated[str, typer.Argument(metavar="NAME", help="The shared value.", show_default=False)]
+
+
+def get(target: CommandTarget, name: ValueName, json: AsJson = False) -> None:
+    """Show a shared value; null, version 0, if it was never set."""
+    from seekpoint.producers.durable.waits.shared_values import shared_id
+    from seekpoint.schemas.errors import UnknownProcess
+    from seekpoint.schemas.state.state import new_state
+
+    try:
+        state = target.recoverer.recover(shared_id(name)).state
+    except UnknownProcess:
+        state = new_state()
+    facts = _facts(name, state)
+    if json:
+        emit_json(facts)
+    else:
+        emit(clean(str(_row(facts)[2])))
+        say(f"version {facts['version']}")
+
+
+def set_(
+    target: CommandTarget,
+    name: ValueName,
+    value: Annotated[str, typer.Argument(metavar="JSON", help="The value.", show_default=False)],
+    expected_version: Annotated[
+        int | None, typer.Option("--expected-version", help="Only if it has this version; 0: it was never set.")
+    ] = None,
+    by: ActorName = None,
+) -> None:
+    """Set a shared value. Of two that expect the same version, the first in the log wins; the other exits with 4."""
+    given, actor = parse_json(value, "JSON"), by or user_name("--by")
+    version = with_node(
+        target.require_kafka(),
+        lambda node: node.shared(name).set(given, expected_version=expected_version, actor=actor),
+    )
+    say(f"{name}: version {version}, as {actor}")
+
+
+def ls(target: CommandTarget, json: AsJson = False) -> None:
+    """List the journal's shared values, by partition and name. Reads the whole log."""
+    from seekpoint.schemas.folding.fold import SHARED_PREFIX
+
+    found = (
+        _facts(process_id.removeprefix(SHARED_PREFIX), state)
+        for process_id, _, state in scan_processes(target)
+        if process_id.startswith(SHARED_PREFIX)
+    )
+    if json:
+        emit_json_list({}, "shared", found)
+    elif not emit_table(_COLUMNS, map(_row, found)):
+        say("nothing is shared yet")
+
+
+def _facts(name: str, state: State) -> dict[str, Any]:
+    import orjson
+
+    text = state.shared_json
+    return {"name": name, "version": state.shared_version, "value": None if text is None else orjson.loads(text)}
+
+
+def _row(facts: dict[str, Any]) -> list[object]:
+    import orjson
+
+    return [facts["name"], facts["version"], orjson.dumps(facts["value"]).decode()]

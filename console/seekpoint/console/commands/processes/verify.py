@@ -1,0 +1,106 @@
+"""``seekpoint verify``: recover processes in every way and compare the results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from seekpoint.console.exit_codes import EXIT_FAULT
+from seekpoint.console.render.output import Column, emit_json_list, emit_table, fail, say
+from seekpoint.console.render.progress import ReadingProgress
+from seekpoint.console.services.target import CommandTarget
+
+if TYPE_CHECKING:
+    from seekpoint.consumers.recovery.verification import Verification
+from seekpoint.console.services.options import AsJson
+
+__all__ = ["verify"]
+
+_REASONS_MAX = 20
+
+
+def verify(
+    target: CommandTarget,
+    process_ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID...]", help="One or more.", show_default=False)
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every process of the journal.")] = False,
+    json: AsJson = False,
+) -> int:
+    """Find processes in every way there is, and compare. Through independent readers; exits with 1 if they differ."""
+    if bool(process_ids) == everything:
+        raise typer.BadParameter("either process ids, or --all", param_hint="ID...")
+    faults = _Faults()
+    found = _verify_all(target) if everything else _verify_some(target, process_ids or [], faults)
+    _show_verified(target, faults.watch(found), json)
+    for way, reason in faults.missing:
+        say(f"not by {way}: {reason}")
+    return EXIT_FAULT if faults.found else 0
+
+
+class _Faults:
+    """What is wrong with verified processes, as they go by."""
+
+    def __init__(self) -> None:
+        self.found = False
+        self.missing: dict[tuple[str, str], None] = {}
+        """The ways that could not be gone, and why: the first reasons, each once."""
+
+    def watch(self, verified: Iterable[Verification]) -> Iterator[Verification]:
+        for one in verified:
+            self.found |= not one.agrees
+            for way in one.missing.items():
+                if len(self.missing) < _REASONS_MAX:
+                    self.missing[way] = None
+            yield one
+
+
+def _verify_all(target: CommandTarget) -> Iterator[Verification]:
+    from seekpoint.consumers.recovery.verification import verify_all
+
+    marks = [target.log.watermarks(partition) for partition in range(target.log.partitions)]
+    with ReadingProgress("verifying", sum(mark.high - mark.low for mark in marks)) as progress:
+        for one in verify_all(target.recoverer, progress.advance):
+            progress.hide()
+            yield one
+
+
+def _verify_some(target: CommandTarget, process_ids: list[str], faults: _Faults) -> Iterator[Verification]:
+    """Those that there are; one that there is not is a fault."""
+    from seekpoint.consumers.recovery.verification import verify as verify_one
+    from seekpoint.schemas.errors import UnknownProcess
+
+    wanted = list(dict.fromkeys(process_ids))
+    with ReadingProgress("verifying", len(wanted) if len(wanted) > 1 else 0, "processes") as progress:
+        for process_id in wanted:
+            try:
+                found = verify_one(target.recoverer, process_id)
+            except UnknownProcess as error:
+                fail(str(error))
+                faults.found = True
+            else:
+                progress.hide()
+                yield found
+            progress.advance(1)
+
+
+def _show_verified(target: CommandTarget, found: Iterable[Verification], json: bool) -> None:
+    if json:
+        emit_json_list({}, "processes", map(_verified, found))
+        return
+    from seekpoint.consumers.recovery.verification import methods_of
+
+    methods = methods_of(target.recoverer)
+    columns = [Column("process"), Column("agrees"), Column("seq", right=True), *map(Column, methods)]
+    rows = (
+        [one.process_id, "yes" if one.agrees else "no", one.seq, *(one.hashes.get(method, "-") for method in methods)]
+        for one in found
+    )
+    emit_table(columns, rows)
+
+
+def _verified(one: Verification) -> dict[str, Any]:
+    facts = {"process_id": one.process_id, "agrees": one.agrees, "seq": one.seq, "epoch": one.epoch}
+    return {**facts, "offset": one.offset, "hashes": one.hashes, "missing": one.missing}

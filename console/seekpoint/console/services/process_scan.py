@@ -1,0 +1,58 @@
+"""Read the processes of a journal: their states, and the entries of one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from seekpoint.console.render.progress import ReadingProgress, watched
+from seekpoint.console.services.target import CommandTarget
+
+if TYPE_CHECKING:
+    from seekpoint.schemas.bodies.entry import Entry
+    from seekpoint.schemas.state.state import State
+
+__all__ = ["entries_of", "scan_processes", "states_of"]
+
+
+def scan_processes(target: CommandTarget) -> Iterator[tuple[str, int, State]]:
+    """Each process, its partition and its state, by one read of the whole log; with progress on a terminal.
+
+    In the order of partitions, and of ids within one. The states of one partition are in memory at a time. What was
+    trimmed from a partition comes from its checkpoints.
+    """
+    from seekpoint.consumers.recovery.recoverer import Recoverer
+    from seekpoint.consumers.recovery.tiers import Tier
+
+    partitions = range(target.log.partitions)
+    marks = [target.log.watermarks(partition) for partition in partitions]
+    with ReadingProgress("reading", sum(mark.high - mark.low for mark in marks)) as progress:
+        log = watched(target.log, progress.advance)
+        recoverer = Recoverer(log, target.dead_letters, checkpoints=target.checkpoints)
+        for partition in partitions:
+            tier = Tier.CHECKPOINT if marks[partition].low > 0 else Tier.SCAN
+            states = recoverer.recover_partition(partition, tier=tier)
+            progress.hide()
+            for process_id in sorted(states):
+                yield process_id, partition, states.pop(process_id).state
+
+
+def states_of(target: CommandTarget, process_id: str | None) -> Iterator[tuple[str, State]]:
+    """The state of one process; of each, by one read of the whole log, where none is named."""
+    if process_id is not None:
+        yield process_id, target.recoverer.recover(process_id).state
+        return
+    for name, _, state in scan_processes(target):
+        yield name, state
+
+
+def entries_of(target: CommandTarget, process_id: str) -> list[Entry]:
+    """The entries of a process that count. Raises ``UnknownProcess``, ``JournalGap``."""
+    from seekpoint.consumers.recovery.process_history import history
+    from seekpoint.producers.durable.replay.recorded_run import applied
+    from seekpoint.schemas.errors import JournalGap
+
+    logged = [one for batch in history(target.recoverer, process_id) for one in batch]
+    if not logged:
+        raise JournalGap("its history is gone from the log, or there was none", process_id=process_id)
+    return list(applied(logged, target.log.limits))
