@@ -167,12 +167,19 @@ def test_a_fold_goes_into_the_view_and_the_checkpoint() -> None:
         assert Checkpoint.from_bytes(values[-1]).verified("case-17", TOPIC).folded("count") == 3
 
 
-def test_a_new_folds_past_is_read_from_the_log_once_the_process_goes_on() -> None:
-    """A projector that starts with a fold, or a version, that it did not have: the view is told, too."""
+@pytest.mark.parametrize("is_saved", [False, True])
+def test_a_new_folds_past_is_read_from_the_log_once_the_process_goes_on(is_saved: bool) -> None:
+    """A projector with a fold that former ones did not have writes its results into the view.
+
+    ``is_saved``: the state of the view is that of a checkpoint, and not made anew.
+    """
     bench = Bench()
     bench.owner.claim()
     bench.owner.own(b.Custom("note", "1"))
-    assert bench.project(bench.projection())
+    former = bench.projection()
+    assert bench.project(former)
+    if is_saved:
+        bench.save(former)
     with only(COUNT):
         projection = bench.projection()
         bench.owner.update("a", "1")
