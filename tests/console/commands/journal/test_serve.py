@@ -104,8 +104,10 @@ async def test_serve_recovery_answers_until_it_is_told_to_stop(journal: Settings
             assert found.state is not None
             assert found.state.context == {"a": 1}
             assert (await asyncio.to_thread(get, port, "/healthz"))[0] == 200
-            _, metrics = await asyncio.to_thread(get, port, "/metrics")
-            assert 'seekpoint_recovery_requests_total{outcome="answered"} 1.0' in metrics
+            answered = 'seekpoint_recovery_requests_total{outcome="answered"} 1.0'
+            async with asyncio.timeout(20):  # it is counted once its offset is committed, after it was sent
+                while answered not in (await asyncio.to_thread(get, port, "/metrics"))[1]:
+                    await asyncio.sleep(0.05)
             running.send_signal(signal.SIGTERM)
             assert await asyncio.to_thread(running.wait, 25) == 0
 
