@@ -21,6 +21,7 @@ from append import Raw, RawThroughAsyncio, in_turn, journal
 from runs import BARS, STEPS, measure
 from seekpoint.compose import LocalCluster
 from seekpoint.producers import Agent, Node, Process, agent
+from seekpoint.producers.process import durable_side
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry, new_id
@@ -142,7 +143,7 @@ async def write_history(log: MemoryLog, steps: int) -> None:
         process = await node.open("case")
         for to in ("starting", "running"):
             await process.transition(to)
-        await process.append(b.AgentStarted("replayed", "1", "", "null"))
+        await durable_side(process).append(b.AgentStarted("replayed", "1", "", "null"))
         state = process.state
     seq = state.seq
     for index in range(steps):

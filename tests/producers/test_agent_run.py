@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from cuts import bodies, of_kind
+from open_processes import durable_side
 from refunds import World, refunder
 from seekpoint.producers import Agent, Node, Process, agent
+from seekpoint.producers.session import NodeServices
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.limits import Limits
@@ -89,7 +91,7 @@ async def test_a_cancelled_run_is_released_as_it_stands(node: Node, log: MemoryL
     async def run(process: Process, input: Any) -> Any:
         found = await process.step("find", world.do, "find")
         reached.set()
-        await process.clock.sleep(0 if len(world.seen) else 10_000_000_000)
+        await durable_side(process).clock.sleep(0 if len(world.seen) else 10_000_000_000)
         world.seen.append(found)
         return found
 
@@ -306,7 +308,7 @@ async def test_a_fork_of_what_was_before_the_agent_began_is_nobodys(node: Node) 
     assert await node.run(refunder(world), "child", {"order": "o-2"}) == {"paid": "pay done"}
 
 
-def held_on_one(reached: asyncio.Event, go_on: asyncio.Event, by: Callable[[Node], str]) -> Agent:
+def held_on_one(reached: asyncio.Event, go_on: asyncio.Event, by: Callable[[NodeServices], str]) -> Agent:
     """An agent that writes ``by`` and its end; between them it waits to go on, on the node called one."""
 
     @agent("slow")

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from folding import refold
+from open_processes import durable_side
 from resting import at_rest
 from seekpoint.consumers import Recovery
 from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Checkpoint, Floor
@@ -272,9 +273,9 @@ async def test_an_entry_that_does_not_fit_the_calls_is_refused_and_nothing_is_wr
     """Not as a transition: whoever writes such entries by hand learns which rule it was."""
     async with Node.in_memory(log) as node, node.open("p") as process:
         with pytest.raises(IllegalCall, match="not under way"):
-            await process.append(StepEnded(key="a:1", attempt=1, outcome="succeeded"))
+            await durable_side(process).append(StepEnded(key="a:1", attempt=1, outcome="succeeded"))
         with pytest.raises(IllegalCall, match="attempt 2"):
-            process.send(StepStarted(key="a:1", position=1, name="a", digest="d", attempt=2))
+            durable_side(process).send(StepStarted(key="a:1", position=1, name="a", digest="d", attempt=2))
         assert process.state.seq == 0
         await process.update("still", "open")
         assert refold(log, "p").seq == 1

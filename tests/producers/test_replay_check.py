@@ -9,7 +9,6 @@ import pytest
 
 from rehearsed import Code, World, checked, everything, history, made, ran, until
 from seekpoint.producers import Node, Process, check_replay
-from seekpoint.producers.durable.replay.replay_session import ReplaySession
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import JournalGap, Refused
@@ -141,18 +140,21 @@ async def test_content_that_was_not_journaled_is_made_again(node: Node, detail: 
 def test_whatever_a_process_offers_a_check_has_decided_about() -> None:
     """A call that is added to a process answers from the record, is refused, or comes down to one that does."""
     offered = {name for name in dir(Process) if not name.startswith("_")}
-    comes_down_to_others = {
-        # content: to write()
+    decided = {
+        # take a place in the order of the calls: answered from the record, or never
+        *("step", "tool", "wrap_tool", "decide", "wrap_model", "effect", "set_budget", "sample", "now", "uuid"),
+        *("random", "sleep", "sleep_until", "gate", "receive", "spawn", "shared", "turns", "patched"),
+        # content, which takes a place too
         *("update", "update_many", "delete", "patch", "clear", "say", "transition", "suspend", "record"),
         *("record_error", "invocation"),
+        # take no place: never returns, or answered by the session of the check
+        *("compensate", "confirm", "checkpoint"),
         # refused to an agent
-        *("rewind", "finish", "finish_with"),
-        # memory of the run, which is the rehearsal's own
-        *("begin_turn", "end_replay", "flush", "patched", "desk", "clock", "idempotency_key", "acknowledged"),
-        *("cancelling", "children", "outside", "waiting", "caused_by", "hold", "take_back"),
-        *("check_read", "let_tasks_ask", "in_order", "hand_over", "begin_anew"),
+        *("rewind", "finish", "release"),
+        # looks at what is known
+        *("process_id", "state", "written", "limits", "is_open", "policy_is", "let_go"),
     }
-    assert offered - vars(ReplaySession).keys() <= comes_down_to_others
+    assert offered == decided
 
 
 # --- what cannot be checked

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from open_processes import durable_side
 from rehearsed import Code, World, checked, history, made, ran, until
 from seekpoint.producers import Node, Process
 from seekpoint.schemas import MemoryLog
@@ -203,7 +204,7 @@ async def test_a_cancelled_process_is_checked_to_where_it_was_told(node: Node) -
         try:
             await process.gate("never")
         finally:
-            told.append(process.cancelling.is_accepted)
+            told.append(durable_side(process).cancelling.is_accepted)
 
     running = asyncio.create_task(node.run(made(code), "p"))
     await until(node, lambda state: state.lifecycle == "awaiting")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from open_processes import durable_side
 from outside_ledger import Died, Ledger
 from seekpoint.producers import Node, Process
 from seekpoint.producers.durable.effects.connectors import Connectors
@@ -23,7 +24,7 @@ def call_of(process: Process, key: str = "pay:1") -> Any:
 async def reopened(node: Node, connectors: Connectors | None = None) -> AsyncIterator[Process]:
     """The process as its next owner has it."""
     process = await node.open("p", take_over=True)
-    process.outside.connectors = connectors or process.outside.connectors
+    durable_side(process).effects.connectors = connectors or durable_side(process).effects.connectors
     try:
         yield process
     finally:

@@ -16,6 +16,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from seekpoint.producers.durable.call_results import GateAnswer, Turn, Versioned
 from seekpoint.producers.durable.content.invocation import Invocation
 from seekpoint.producers.durable.decisions.prices import Price, Prices
 from seekpoint.producers.durable.decisions.usage import Usage
@@ -27,12 +28,11 @@ from seekpoint.producers.durable.replay.conduct import Detail, ReplayMode
 from seekpoint.producers.durable.steps.agent import Agent, agent
 from seekpoint.producers.durable.steps.retries import Retry
 from seekpoint.producers.durable.steps.step_calls import Step, step
-from seekpoint.producers.durable.steps.turn_calls import Turn
 from seekpoint.producers.durable.waits.child_calls import Child
-from seekpoint.producers.durable.waits.gate_calls import GateAnswer
-from seekpoint.producers.durable.waits.shared_values import ProcessShared, Shared, Versioned
+from seekpoint.producers.durable.waits.shared_values import ProcessShared
 from seekpoint.producers.node import Node
 from seekpoint.producers.process import Acknowledged, Process
+from seekpoint.producers.shared import Shared
 from seekpoint.producers.writer.clocks import Clock, SystemClock, VirtualClock
 
 if TYPE_CHECKING:

@@ -15,11 +15,15 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from seekpoint.producers.durable.decisions.prompts import first_difference
+from seekpoint.producers.durable.durable_process import DurableProcess
 from seekpoint.producers.durable.effects.obligations import compensate, note_failed
 from seekpoint.producers.durable.failures.recorded_failures import unwrapped
 from seekpoint.producers.durable.failures.redrive import set_aside
 from seekpoint.producers.durable.replay.differences import add_difference
 from seekpoint.producers.durable.steps.agent import Agent
+from seekpoint.producers.opening import Opening
+from seekpoint.producers.process import Process, durable_side
+from seekpoint.producers.session import NodeServices
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import (
@@ -44,9 +48,6 @@ from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.values.json_values import dump, load
 
 if TYPE_CHECKING:
-    from seekpoint.producers.node import Node
-    from seekpoint.producers.opening import Opening
-    from seekpoint.producers.process import Process
     from seekpoint.schemas.config.limits import Limits
     from seekpoint.schemas.state.state import State
 
@@ -64,7 +65,7 @@ RECORDED: Final = _Recorded.INPUT
 
 
 async def run_agent(
-    node: Node,
+    node: NodeServices,
     opening: Opening,
     process_id: str,
     agent: Agent,
@@ -80,7 +81,7 @@ async def run_agent(
             state = (await node.recover(process_id)).state
             refuse_mismatch(process_id, state, agent, given, node.reader.limits, new)
             return state.result
-        return await _Run(process, agent, new).through(given, retry_failed)
+        return await _Run(process, durable_side(process), agent, new).through(given, retry_failed)
 
 
 def refuse_mismatch(
@@ -133,17 +134,18 @@ class _Run:
     """One run of an agent's code, from what is remembered to its end."""
 
     process: Process
+    durable: DurableProcess
     agent: Agent
     new: bool | None
 
     async def through(self, given: Any, retry_failed: bool | Collection[str] = False) -> Any:
         """The result, once it is confirmed. Failed calls are set aside first, if that is asked."""
         self._check(given)
-        cancelling = self.process.cancelling
+        cancelling = self.durable.cancelling
         if cancelling.accept() and (cancelling.is_over or not cancelling.needs_code):
             raise cancelling.error()
         if retry_failed and not cancelling.is_accepted:
-            await set_aside(self.process, retry_failed)
+            await set_aside(self.durable, retry_failed)
         try:
             text = await self._result(self._begin(given))
             if cancelling.is_accepted:
@@ -155,7 +157,7 @@ class _Run:
         except Exception as exc:
             error = unwrapped(exc)
             if isinstance(error, ReplayDivergence):
-                await add_difference(self.process, error)
+                await add_difference(self.durable.session, error)
             if cancelling.is_accepted and not isinstance(error, Cancelled | HandleLost | Retryable):
                 raise cancelling.error() from exc
             await self._take_back(error)
@@ -164,12 +166,12 @@ class _Run:
                 raise
             raise error from exc
         finally:
-            self.process.end_replay()
+            self.durable.end_replay()
         await self._finish(text)
         return load(text)
 
     async def _result(self, asked: Any) -> b.Json:
-        process = self.process
+        process = self.durable
         result = await self._called(asked)
         await process.children.settle()
         await process.flush()
@@ -186,8 +188,8 @@ class _Run:
         """What the code gives. It has a task of its own: where the run's is cancelled, from outside, the code is told,
         and what it asks for on its way out is refused. Written down where it was cut off, it would be in the way of
         the run that resumes there."""
-        process, told = self.process, None
-        code = asyncio.ensure_future(self.agent.run(process, asked))
+        process, told = self.durable, None
+        code = asyncio.ensure_future(self.agent.run(self.process, asked))
         process.hand_over(code)
         try:
             while not code.done():
@@ -195,7 +197,7 @@ class _Run:
                     await asyncio.wait([code])
                 except asyncio.CancelledError as exc:
                     told = exc
-                    process.desk.close()
+                    process.matcher.close()
                     code.cancel(*exc.args)
         finally:
             process.hand_over(asyncio.current_task())
@@ -206,7 +208,7 @@ class _Run:
     # --- the beginning
     def _begin(self, given: Any) -> Any:
         """Journal what is new about this run; the input the code gets."""
-        process, written = self.process, self.process.written
+        process, written = self.durable, self.durable.written
         begins = written.agent is None and process.ahead_lifecycle in _BEGINNING
         if not begins and not process.cancelling.is_accepted:
             self._move_up()
@@ -220,31 +222,31 @@ class _Run:
 
     def _check(self, given: Any) -> None:
         """Again, behind the claim: the former owner may have begun meanwhile."""
-        process, began = self.process, self.process.written.agent
+        process, began = self.durable, self.durable.written.agent
         refuse_mismatch(process.process_id, process.written, self.agent, given, process.limits, self.new)
         if began is not None and self.agent.pinned and began.definition != self.agent.definition:
             raise ReplayDivergence(
-                "the agent is not run as it began", process_id=self.process.process_id, key="", kind="definition",
+                "the agent is not run as it began", process_id=self.durable.process_id, key="", kind="definition",
                 expected=began.definition, actual=self.agent.definition, version=self.agent.version,
             )  # fmt: skip
 
     # --- the end
     async def _finish(self, text: b.Json) -> None:
-        await self.process.finish_with(text)
+        await self.durable.end(b.Finished(text))
 
     async def _take_back(self, error: BaseException) -> None:
         """A run whose code failed owes what its effects did; one that can go on later owes nothing yet."""
         failed = not isinstance(error, SeekpointError) or isinstance(error, EffectFailed | EffectDuplicate)
-        if not failed or not self.process.is_open:
+        if not failed or not self.durable.session.is_open:
             return
-        note_failed(self.process)
+        note_failed(self.durable)
         with suppress(ObligationStuck):  # they stay in the state, and the agent's own error says more
-            await compensate(self.process)
+            await compensate(self.durable)
 
     def _note(self, error: BaseException) -> None:
         """What the lifecycle says of it. The error itself is recorded as the process is left."""
-        process = self.process
-        if isinstance(error, HandleLost | Retryable) or not process.is_open or process.cancelling.is_accepted:
+        process = self.durable
+        if isinstance(error, HandleLost | Retryable) or not process.session.is_open or process.cancelling.is_accepted:
             return
         if isinstance(error, BudgetExceeded) and process.ahead_lifecycle is Lifecycle.SUSPENDED:
             return
@@ -253,8 +255,8 @@ class _Run:
             process.send(b.LifecycleChanged(to))
 
     def _move_up(self) -> None:
-        for step in _WAYS_UP.get(self.process.ahead_lifecycle, ()):
-            self.process.send(b.LifecycleChanged(step))
+        for step in _WAYS_UP.get(self.durable.ahead_lifecycle, ()):
+            self.durable.send(b.LifecycleChanged(step))
 
 
 _ENVELOPE_BYTES = 2_048

@@ -25,10 +25,10 @@ from seekpoint.producers.durable.steps.agent import Agent, check_is_agent
 from seekpoint.producers.durable.waits.followed_values import ValueFollower
 from seekpoint.producers.durable.waits.gate_answers import gate_to_answer
 from seekpoint.producers.durable.waits.gate_calls import verdict_payload
-from seekpoint.producers.durable.waits.shared_values import Shared
 from seekpoint.producers.embedded_projector import EmbeddedProjector
 from seekpoint.producers.opening import Opener, Opening, OpenRequest
 from seekpoint.producers.recovery_client import Requests
+from seekpoint.producers.shared import Shared
 from seekpoint.producers.tail.tailer import Tailer
 from seekpoint.producers.writer.clocks import Clock, SystemClock
 from seekpoint.producers.writer.closing import Closing

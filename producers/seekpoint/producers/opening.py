@@ -9,18 +9,21 @@ import asyncio
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from seekpoint.consumers import Recovered, Recovery, Report
 from seekpoint.consumers.heartbeats.liveness import LivenessVerdict as Looks
 from seekpoint.producers.claims.claim_watch import ClaimWatch
 from seekpoint.producers.claims.heartbeater import Heartbeater
+from seekpoint.producers.durable.content.content_calls import error_entry
+from seekpoint.producers.durable.durable_process import DurableProcess
+from seekpoint.producers.durable.effects.stopping import stop
 from seekpoint.producers.durable.failures.origins import origin_again
 from seekpoint.producers.durable.failures.recorded_failures import unwrapped
 from seekpoint.producers.durable.replay.conduct import PLAIN, RunOptions
-from seekpoint.producers.durable.waits.cancelling import stop
 from seekpoint.producers.durable.waits.shared_values import check_ownable
-from seekpoint.producers.process import Process
+from seekpoint.producers.process import Process, ProcessNode, durable_side
+from seekpoint.producers.session import LogSession
 from seekpoint.producers.tail.partition_tail import PartitionTail
 from seekpoint.producers.tail.tailer import Tailer
 from seekpoint.producers.writer.confirmer import Confirmer
@@ -50,9 +53,6 @@ from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.state.state import State, new_state
 from seekpoint.schemas.values.clock import now_us
 from seekpoint.schemas.wire.codec import encode_within
-
-if TYPE_CHECKING:
-    from seekpoint.producers.node import Node
 
 __all__ = ["OpenRequest", "Opener", "Opening"]
 
@@ -100,13 +100,14 @@ class Opening:
         assert process is not None
         try:
             if process.is_open:
-                owed = await _ended(process, error)
-                await process.children.leave()
+                durable = durable_side(process)
+                owed = await _ended(durable, error)
+                await durable.leave_children()
                 await process.release()
                 if owed is not None:
                     raise owed from error
             elif error is None:
-                process.check()  # fenced after its last call: leaving quietly would hide it
+                durable_side(process).session.check()  # fenced after its last call: leaving quietly would hide it
         except (HandleLost, Retryable):
             if error is None:
                 raise
@@ -115,7 +116,7 @@ class Opening:
             process.let_go()
 
 
-async def _ended(process: Process, error: BaseException | None) -> ObligationStuck | None:
+async def _ended(process: DurableProcess, error: BaseException | None) -> ObligationStuck | None:
     """Record what was raised; bring a process that was cancelled to its end. What it could not take back."""
     error = None if error is None else unwrapped(error)
     if isinstance(error, Cancelled) and process.cancelling.is_accepted:
@@ -124,9 +125,9 @@ async def _ended(process: Process, error: BaseException | None) -> ObligationStu
         except ObligationStuck as owed:
             return owed
     elif error is not None and not isinstance(error, HandleLost | asyncio.CancelledError):
-        settings = process.node.settings
+        settings = process.settings
         where = origin_again(error, process.written.failure, settings)
-        await process.record_error(error, traceback_of(error, settings), where)
+        await process.write(error_entry(process, error, traceback_of(error, settings), where))
     return None
 
 
@@ -144,7 +145,7 @@ class Opener:
         pulse: Heartbeater,
         identity: Identity,
         timeout_s: float,
-        node: Node,
+        node: ProcessNode,
     ) -> None:
         self._handles = handles
         self._reader = reader
@@ -173,13 +174,12 @@ class Opener:
             self._handles.pop(wish.process_id, None)  # the node may have been closed meanwhile
             raise
         self._handles[wish.process_id] = handle
-        process = Process(
-            handle, self._outbox, self._confirmer, self._recovery, wish.cause, self._let_go, report, self._node,
-            wish.conduct,
+        session = LogSession(
+            handle, self._outbox, self._confirmer, self._recovery, wish.cause, self._let_go, self._node
         )  # fmt: skip
         if inherited is not None:
-            await self._seed(process, inherited)
-        return process
+            await _seed(session, inherited)
+        return Process(DurableProcess(session, wish.conduct), self._node, report)
 
     def _refuse_open(self, process_id: str) -> None:
         """One handle a process: one that is over, but was never let go, does not count."""
@@ -205,13 +205,6 @@ class Opener:
         if (ran := parent.agent) is None:
             return forked
         return replace(forked, agent=ran.name, version=ran.version, definition=ran.definition, input=ran.input_json)
-
-    async def _seed(self, process: Process, inherited: b.Forked) -> None:
-        try:
-            await process.append(inherited)
-        except BaseException:
-            process.let_go()
-            raise
 
     # --- the claim
     async def _claim(self, wish: OpenRequest) -> tuple[Handle, Report]:
@@ -342,6 +335,14 @@ class Opener:
             "the process's owner looks alive" if alive else "the process's owner was not watched long enough",
             process_id=process_id, node=state.owner_node, epoch=state.epoch,
         )  # fmt: skip
+
+
+async def _seed(session: LogSession, inherited: b.Forked) -> None:
+    try:
+        await session.append(inherited)
+    except BaseException:
+        session.let_go()
+        raise
 
 
 def _degraded(process_id: str, state: State) -> ProcessDegraded:

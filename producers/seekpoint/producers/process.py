@@ -3,51 +3,71 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Protocol
 
-from seekpoint.consumers import Recovery, Report
-from seekpoint.consumers.checkpoints.cadence import CHECKPOINT_REQUEST
-from seekpoint.consumers.recovery.recovery_report import LastCheckpoint
-from seekpoint.producers.durable.content.content_calls import ContentWrites
+from seekpoint.producers.durable.budgets.budget_calls import BudgetCalls
+from seekpoint.producers.durable.content.content_calls import ContentCalls
 from seekpoint.producers.durable.content.invocation import Invocation
+from seekpoint.producers.durable.decisions.decision_calls import DecisionCalls
+from seekpoint.producers.durable.durable_process import DurableProcess
 from seekpoint.producers.durable.effects.effect_calls import EffectCalls
-from seekpoint.producers.durable.effects.kept_effects import content_to_rewind_to
-from seekpoint.producers.durable.replay.conduct import RunOptions
-from seekpoint.producers.durable.replay.memory import Memory
-from seekpoint.producers.writer.confirmer import Confirmer
-from seekpoint.producers.writer.handle import Cause, Handle, HandleStatus
-from seekpoint.producers.writer.outbox import Outbox
+from seekpoint.producers.durable.session import Acknowledged
+from seekpoint.producers.durable.steps.sample_calls import SampleCalls
+from seekpoint.producers.durable.steps.step_calls import StepCalls
+from seekpoint.producers.durable.steps.turn_calls import TurnCalls
+from seekpoint.producers.durable.waits.child_calls import ChildCalls
+from seekpoint.producers.durable.waits.gate_calls import GateCalls
+from seekpoint.producers.durable.waits.mail_calls import ReceiveCalls
+from seekpoint.producers.durable.waits.shared_values import SharedCalls
+from seekpoint.producers.durable.waits.timer_calls import TimerCalls
+from seekpoint.producers.session import NodeServices
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.bodies.entry import new_id
-from seekpoint.schemas.config.limits import Limits
-from seekpoint.schemas.errors import CheckpointTimeout, HandleLost, Refused, Retryable, SeekpointError
-from seekpoint.schemas.state.lifecycle import Lifecycle
-from seekpoint.schemas.state.process_budget import Budget
-from seekpoint.schemas.state.state import State
-from seekpoint.schemas.values.clock import now_us
+from seekpoint.schemas.errors import HandleLost, Refused, Retryable
 from seekpoint.schemas.values.json_values import dump
 
 if TYPE_CHECKING:
-    from seekpoint.producers.node import Node
+    from seekpoint.consumers import Report
+    from seekpoint.schemas.config.limits import Limits
+    from seekpoint.schemas.state.state import State
 
-__all__ = ["Acknowledged", "Process"]
-
-_HELD_CHARACTERS_MAX, _HELD_BYTES_MAX = 65_536, 16_384
-"""The arguments of a start that is held, and the room it needs in the state: nobody is told later that it has none."""
-_SAVED_POLL_S = 0.02
+__all__ = ["Acknowledged", "Process", "ProcessNode", "durable_side"]
 
 
-class Acknowledged(NamedTuple):
-    """An entry that is in the log: its number in the process, and where it lies."""
+class ProcessNode(NodeServices, Protocol):
+    """What the code that runs as a process may ask of its node: the calls of ``Node`` that tell other processes."""
 
-    seq: int
-    offset: int
+    async def signal(
+        self, process_id: str, name: str, payload: Any = None, *, actor: str | None = None,
+        signal_id: bytes | None = None,
+    ) -> bytes:  # fmt: skip
+        """Send a signal; return its id."""
+        ...
+
+    async def cancel(self, process_id: str, reason: str | None = None, *, actor: str | None = None) -> bytes:
+        """Ask a process to stop; return the request's id."""
+        ...
+
+    async def approve(
+        self, process_id: str, gate: str, *, reason: str | None = None, actor: str | None = None,
+        in_advance: bool = False,
+    ) -> bytes:  # fmt: skip
+        """Say yes to an open gate; return the signal's id."""
+        ...
+
+    async def deny(
+        self, process_id: str, gate: str, *, reason: str | None = None, actor: str | None = None,
+        in_advance: bool = False,
+    ) -> bytes:  # fmt: skip
+        """Say no to an open gate; return the signal's id."""
+        ...
 
 
-class Process(ContentWrites, Memory, EffectCalls):
+class Process(
+    ContentCalls, StepCalls, DecisionCalls, EffectCalls, BudgetCalls, SampleCalls, TimerCalls, GateCalls, ReceiveCalls,
+    ChildCalls, SharedCalls, TurnCalls,
+):  # fmt: skip
     """One agent process, owned by this node. Safe to use from many tasks of its event loop.
 
     Each call below raises ``Fenced`` once another owner has claimed the process, ``AppendTimeout`` when Kafka stayed
@@ -55,38 +75,18 @@ class Process(ContentWrites, Memory, EffectCalls):
     ``UnserializableValue`` before anything is sent.
     """
 
-    def __init__(
-        self,
-        handle: Handle,
-        outbox: Outbox,
-        confirmer: Confirmer,
-        recovery: Recovery,
-        cause: Cause,
-        on_let_go: Callable[[Handle], None],
-        report: Report,
-        node: Node,
-        conduct: RunOptions,
-    ) -> None:
-        self._handle = handle
-        self._outbox = outbox
-        self._confirmer = confirmer
-        self._recovery = recovery
-        self._cause = cause
-        self._on_let_go = on_let_go
+    def __init__(self, durable: DurableProcess, node: ProcessNode, report: Report) -> None:
+        super().__init__(durable)
+        self.node = node
+        """The node that owns the process. What code asks of it is not remembered."""
         self.report = report
         """What finding the state cost when the process was opened."""
-        self._loop = asyncio.get_running_loop()
-        self._held: dict[str, Callable[[], b.StepStarted]] = {}
-        self.node = node
-        self.conduct = conduct
-        self.task = asyncio.current_task()
-        """The task that opened it: its calls are those of the main code."""
 
     # --- looking
     @property
     def process_id(self) -> str:
         """The process's name."""
-        return self._handle.process_id
+        return self._durable.process_id
 
     @property
     def state(self) -> State:
@@ -94,43 +94,30 @@ class Process(ContentWrites, Memory, EffectCalls):
 
         While an agent's code runs again, its content is what it was then: ``written`` has what became of it.
         """
-        kept, writes = self._kept, self._writes
-        view = kept.view if kept is not None else writes.view if writes is not None else None
-        return self._handle.state if view is None else view.state(self._handle.state)
+        return self._durable.state
 
     @property
     def written(self) -> State:
         """The same, whatever is being replayed."""
-        return self._handle.state
-
-    def times_forgotten(self, key: str) -> int:
-        """How often a rewind forgot the call ``key``."""
-        return self._handle.times_forgotten(key)
-
-    @property
-    def ahead_lifecycle(self) -> Lifecycle:
-        """The lifecycle once everything sent so far is in the log."""
-        return self._handle.ahead_lifecycle
-
-    @property
-    def ahead_budget(self) -> Budget | None:
-        """The budget once everything sent so far is in the log; None where none was set."""
-        return self._handle.ahead_budget
-
-    @property
-    def is_open(self) -> bool:
-        """False once the process was released, finished, fenced or given up."""
-        return self._handle.status is not HandleStatus.CLOSED
-
-    def check(self) -> None:
-        """Raise what ended the process for this node (``Fenced``, ``AppendTimeout``, ...), if anything did."""
-        if self._handle.error is not None:
-            raise self._handle.error
+        return self._durable.written
 
     @property
     def limits(self) -> Limits:
         """The journal's limits."""
-        return self._handle.limits
+        return self._durable.limits
+
+    @property
+    def is_open(self) -> bool:
+        """False once the process was released, finished, fenced or given up."""
+        return self._durable.session.is_open
+
+    def patched(self, change: str) -> bool:
+        """Whether changed code may run here: ``if process.patched("new-prompt"): ... else: the old way``.
+
+        True where the history was made with the change, or nothing of it is left; then it stays so for ever. False
+        while what was made without it is replayed, and to the end of the run (or of the turn), which is one program.
+        """
+        return self._durable.patched(change)
 
     # --- life
     @asynccontextmanager
@@ -140,7 +127,7 @@ class Process(ContentWrites, Memory, EffectCalls):
         ``async with process.invocation("message", {...}) as work: work.result = ...``. An exception ends it as
         ``failed`` (cancellation: ``cancelled``) and goes on, whether that could be written or not.
         """
-        work = Invocation(self, trigger, payload)
+        work = Invocation(self._durable, trigger, payload)
         await work.begin()
         try:
             yield work
@@ -160,28 +147,23 @@ class Process(ContentWrites, Memory, EffectCalls):
         ``Refused`` for a seq that is not there, ``LimitExceeded`` if that content does not fit into a state together
         with what a rewind keeps, ``JournalGap`` where its history was trimmed, ``ConfirmTimeout``.
         """
-        self._handle.check_open()
-        if self.conduct.agent is not None:
+        durable = self._durable
+        durable.session.check_open()
+        if durable.options.agent is not None:
             raise Refused("an agent does not rewind itself", process_id=self.process_id, hint="rewind it from outside")
         if not 1 <= to_seq <= self.state.seq:
             raise Refused(
                 "there is no such seq to rewind to", process_id=self.process_id, to_seq=to_seq, seq=self.state.seq,
                 hint="look with seekpoint log ID",
             )  # fmt: skip
-        await self.confirm()
-        past = (await self._recovery.recover(self.process_id, at_seq=to_seq)).state
-        content = await self.node.in_thread(
-            lambda: content_to_rewind_to(self.node.reader, self.process_id, past, self.written)
-        )
-        rewound = await self.append(b.Rewound(to_seq, content))
-        self._kept = None
-        self.begin_anew()  # as if it were opened again
+        await durable.confirm()
+        rewound = await durable.append(b.Rewound(to_seq, await durable.session.past_content(to_seq)))
+        durable.begin_after_rewind()
         return rewound
 
     async def confirm(self) -> None:
         """Return once everything acknowledged so far was seen applied. Raises ``Fenced``, ``ConfirmTimeout``."""
-        await self.flush()
-        await self._confirm(self._handle.last_offset)
+        await self._durable.confirm()
 
     async def checkpoint(self, *, timeout_s: float = 30.0) -> int:
         """Ask for a checkpoint and return once it is saved: the journal offset it is as of.
@@ -189,129 +171,33 @@ class Process(ContentWrites, Memory, EffectCalls):
         Reads the checkpoint topic, not Redis. Needs a projector that runs: ``CheckpointTimeout`` without one; the
         request stays in the log all the same.
         """
-        await self.flush()
-        asked = await self.append(b.Custom(CHECKPOINT_REQUEST))
-        try:
-            async with asyncio.timeout(timeout_s):
-                while not _covers(  # noqa: ASYNC110  # Kafka gives no event to wait for
-                    saved := await self._recovery.last_checkpoint(self.process_id), asked.offset
-                ):
-                    await asyncio.sleep(_SAVED_POLL_S)
-                assert saved is not None
-        except TimeoutError as exc:
-            raise CheckpointTimeout(
-                "no checkpoint was saved in time", process_id=self.process_id, offset=asked.offset, timeout_s=timeout_s
-            ) from exc
-        return saved.offset
+        await self._durable.flush()
+        return await self._durable.session.checkpoint(timeout_s)
 
     async def release(self, reason: str | None = None) -> None:
         """Give the process up: confirmed, so that whoever opens it next need not wait. Closes this handle."""
-        if self._writes is not None:
+        durable = self._durable
+        if durable.is_running_code:
             raise Refused("an agent's process is released when its code ends", process_id=self.process_id,
                           hint="return, or raise")  # fmt: skip
         if self.is_open:
-            await self.flush()
-        await self._end(b.Released(None if reason is None else self.node.settings.scrub(reason)))
+            await durable.flush()
+        await durable.end(b.Released(None if reason is None else durable.settings.scrub(reason)))
 
     async def finish(self, result: Any = None) -> None:
         """End the process for ever with ``result``; only a gravestone stays. Returns once that is confirmed."""
-        if self.conduct.agent is not None:
+        if self._durable.options.agent is not None:
             raise Refused("an agent ends by returning", process_id=self.process_id, hint="return the result")
-        await self.finish_with(dump(result, self.limits))
-
-    async def finish_with(self, result_json: b.Json) -> None:
-        """The same, with the result's text."""
-        await self._end(b.Finished(result_json))
-
-    # --- inside
-    async def append(self, body: b.Body) -> Acknowledged:
-        """Write one entry of this owner and wait for its acknowledgement. The calls above all come down to this."""
-        future: asyncio.Future[int] = self._loop.create_future()
-        seq = self._push(body, future)
-        return Acknowledged(seq, await future)
-
-    def send(self, body: b.Body) -> int:
-        """Write one entry and do not wait: its seq. A failure closes the handle, so every later call tells of it."""
-        return self._push(body, None)
-
-    def hold(self, key: str, start: Callable[[], b.StepStarted], characters: int) -> bool:
-        """Keep the start of the step ``key`` back until the event loop goes on, or anything else is written.
-
-        Two records in a moment are two requests to the broker, and two writes to its disk: ``take_back`` it for an
-        entry that says both. False for one whose ``characters`` of arguments may not fit: it is to be sent.
-        """
-        if characters > _HELD_CHARACTERS_MAX or not self._handle.has_room(_HELD_BYTES_MAX):
-            return False
-        self._handle.check_open()
-        if not self._held:
-            self._loop.call_soon(self._send_held)
-        self._held[key] = start
-        return True
-
-    def take_back(self, key: str) -> bool:
-        """Whether the start of ``key`` was still held; now it is not."""
-        return self._held.pop(key, None) is not None
-
-    def _send_held(self) -> None:
-        held, self._held = self._held, {}
-        for key, start in held.items():
-            try:
-                self._push(start(), None)
-            except HandleLost:
-                return  # whatever is asked of the process next is told
-            except SeekpointError:
-                self._held[key] = start  # its end says it, or is refused too
-
-    def sent(self, body: b.Body) -> asyncio.Future[int]:
-        """Write one entry now; its offset can be waited for later."""
-        future: asyncio.Future[int] = self._loop.create_future()
-        self._push(body, future)
-        return future
-
-    def acknowledged(self, seq: int) -> Acknowledged:
-        """What an entry of the past is answered with: where it lies is not kept (offset -1)."""
-        return Acknowledged(seq, -1)
-
-    async def acknowledged_now(self) -> Acknowledged:
-        """What a change that is kept back is answered with: the newest entry there is."""
-        return Acknowledged(self._handle.acknowledged_seq, self._handle.last_offset)
-
-    def _push(self, body: b.Body, future: asyncio.Future[int] | None) -> int:
-        if self._held and not isinstance(body, b.StepStarted):
-            self._send_held()
-        pending = self._handle.prepare(new_id(), now_us(), body, self._cause, future)
-        self._outbox.push(pending)
-        return pending.seq
-
-    async def _end(self, body: b.Body) -> None:
-        self._handle.check_open()
-        self._send_held()
-        future: asyncio.Future[int] = self._loop.create_future()
-        pending = self._handle.prepare(new_id(), now_us(), body, self._cause, future)
-        self._handle.ending = True
-        self._outbox.push(pending)
-        try:
-            await self._confirm(await future)
-        finally:
-            self.let_go()
-
-    async def _confirm(self, offset: int) -> None:
-        await self._confirmer.through(self._handle, offset + 1)
-        self.check()
-
-    def caused_by(self, entry_id: bytes | None) -> None:
-        """Name the entry that leads to those written from here on."""
-        self._cause = replace(self._cause, caused_by=entry_id)
+        await self._durable.end(b.Finished(dump(result, self._durable.limits)))
 
     def let_go(self) -> None:
-        """Forget the handle on this node; the process stays claimed unless it was released.
+        """Forget the process on this node; it stays claimed unless it was released.
 
         Calls still under way raise ``HandleClosed``: their entries may be in the log, or get there.
         """
-        self.children.abandon()
-        self._handle.let_go()
-        self._on_let_go(self._handle)
+        self._durable.let_go()
 
 
-def _covers(saved: LastCheckpoint | None, offset: int) -> bool:
-    return saved is not None and saved.offset >= offset and saved.problem is None
+def durable_side(process: Process) -> DurableProcess:
+    """Return the durable side of a process: for what opens and runs it, not for the code that runs as it."""
+    return process._durable

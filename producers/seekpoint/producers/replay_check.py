@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
+from seekpoint.consumers import Report, Tier
 from seekpoint.producers.durable.decisions.prompts import first_difference
 from seekpoint.producers.durable.replay.conduct import Detail
 from seekpoint.producers.durable.replay.differences import difference_from
 from seekpoint.producers.durable.replay.recorded_run import RecordedRun
-from seekpoint.producers.durable.replay.replay_session import HistoryExhausted, ReplayMatcher, ReplaySession
+from seekpoint.producers.durable.replay.replay_session import HistoryExhausted, ReplayMatcher, ReplayProcess
+from seekpoint.producers.process import Process, ProcessNode
 from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import Cancelled, Refused, ReplayDivergence, SeekpointError
@@ -129,7 +131,7 @@ class _Check:
         self._run = run
         self._limits = limits
         self._patience_s = patience_s
-        self._process: ReplaySession | None = None
+        self._process: ReplayProcess | None = None
 
     async def report(self) -> ReplayCheck:
         """Run the code, as far as the history goes."""
@@ -146,57 +148,64 @@ class _Check:
             await self._end(code)
 
     async def _code(self, input_json: Json) -> Json:
-        self._process = process = ReplaySession(self._run, self._agent, self._limits, self._detail)
+        self._process = process = ReplayProcess(self._run, self._agent, self._limits, self._detail)
         process.begin_replay()
-        result = await self._agent.run(process, load(input_json))
+        result = await self._agent.run(self._offered(process), load(input_json))
         await process.flush()
         await process.check_read()
         return dump(result, self._limits)
+
+    def _offered(self, process: ReplayProcess) -> Process:
+        """Return what the code gets: a process on a node that refuses everything."""
+        end, count = process.written.offset, len(self._run.entries)
+        report = Report(
+            tier=Tier.SCAN, seek_point=0, log_start=0, log_end=end + 1, entries_scanned=count, entries_applied=count,
+            bytes=0, duration_s=0.0, last_kind=None,
+        )  # fmt: skip
+        return Process(process, cast(ProcessNode, _NoNode(process.process_id)), report)
 
     async def _settled(self, code: asyncio.Task[Json]) -> None:
         """Return once the code ended, or all of it that is left is parked."""
         loop = asyncio.get_running_loop()
         asked, quiet_since, spins = -1, loop.time(), 0
         while not code.done():
-            process, desk = self._process, self._desk
-            if process is None or desk is None or not process.is_parked or desk.asked != asked:
-                asked, quiet_since, spins = (-1 if desk is None else desk.asked), loop.time(), 0
-            elif spins >= _SPINS and (not self._may_go_on(desk) or loop.time() - quiet_since >= self._patience_s):
+            process, matcher = self._process, self._matcher
+            if process is None or matcher is None or not process.session.is_parked or matcher.asked != asked:
+                asked, quiet_since, spins = (-1 if matcher is None else matcher.asked), loop.time(), 0
+            elif spins >= _SPINS and (not self._may_go_on(matcher) or loop.time() - quiet_since >= self._patience_s):
                 return
             spins += 1
             await asyncio.sleep(0 if spins < _SPINS else _LOOK_S)
 
     @property
-    def _desk(self) -> ReplayMatcher | None:
-        desk = None if self._process is None else self._process._desk
-        return desk if isinstance(desk, ReplayMatcher) else None
+    def _matcher(self) -> ReplayMatcher | None:
+        return None if self._process is None else self._process.matcher
 
-    def _may_go_on(self, desk: ReplayMatcher) -> bool:
+    def _may_go_on(self, matcher: ReplayMatcher) -> bool:
         """Whether another branch may have something to say yet."""
-        return desk.divergence is None and (self._run.result_json is not None or bool(desk.unread()))
+        return matcher.divergence is None and (self._run.result_json is not None or bool(matcher.unread()))
 
     async def _end(self, code: asyncio.Task[Json]) -> None:
         code.cancel()
         if self._process is not None:
-            await self._process.end()
+            self._process.matcher.is_closed = True
+            await self._process.session.stop()
         await asyncio.wait({code})
         if not code.cancelled():
             code.exception()  # looked at
 
     # --- the verdict
     def _judged(self, code: asyncio.Task[Json]) -> ReplayCheck:
-        desk, error = self._desk, None
+        matcher, error = self._matcher, None
         if code.done():
             error = asyncio.CancelledError() if code.cancelled() else code.exception()
-        if isinstance(error, HistoryExhausted):  # the code asked in a way nobody thought of
-            return self._ended_at(error)
-        if desk is not None and desk.divergence is not None:
-            return self._found("call", self._divergence(desk.divergence))
+        if matcher is not None and matcher.divergence is not None:
+            return self._found("call", self._divergence(matcher.divergence))
         if isinstance(error, ReplayDivergence):
             return self._found("call", self._divergence(error))
         if not code.done():
             assert self._process is not None
-            return self._ended_at(self._process.ends[0])
+            return self._ended_at(self._process.session.ends[0])
         return self._raised(error) if error is not None else self._returned(code.result())
 
     def _divergence(self, error: ReplayDivergence) -> Divergence:
@@ -223,7 +232,7 @@ class _Check:
             return self._found("cancelled")
         kind = type(error)
         name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-        unread = [] if self._desk is None else self._desk.unread()
+        unread = [] if self._matcher is None else self._matcher.unread()
         if self._run.failure == name and not unread and self._run.result_json is None:
             return self._found("error")
         key = min(unread, key=lambda one: self._run.records[one].seq) if unread else ""
@@ -240,13 +249,26 @@ class _Check:
         return self._found("call", Divergence("length", end.key, None, over, f"{end.kind} {end.key}"), end.key)
 
     def _found(self, ended_by: str, divergence: Divergence | None = None, ended_at: str | None = None) -> ReplayCheck:
-        run, began, desk = self._run, self._run.state.agent, self._desk
+        run, began, matcher = self._run, self._run.state.agent, self._matcher
         assert began is not None
         return ReplayCheck(
             process_id=run.process_id, agent=self._agent.name, version=self._agent.version,
-            recorded_version=began.version, calls=0 if desk is None else desk.answered, turns=run.last_turn,
+            recorded_version=began.version, calls=0 if matcher is None else matcher.answered, turns=run.last_turn,
             ended_at=ended_at, ended_by=ended_by, divergence=divergence,
-            unreached=0 if desk is None or divergence is not None else len(desk.unread()),
+            unreached=0 if matcher is None or divergence is not None else len(matcher.unread()),
+        )  # fmt: skip
+
+
+class _NoNode:
+    """What an agent's code finds instead of the node it runs on."""
+
+    def __init__(self, process_id: str) -> None:
+        self._process_id = process_id
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise Refused(
+            f"a replay check has no node: node.{name} would do something", process_id=self._process_id,
+            hint="reach the world through the process: process.step(...), process.effect(...)",
         )  # fmt: skip
 
 

@@ -25,11 +25,9 @@ from seekpoint.schemas.errors import HandleClosed, Refused
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from seekpoint.producers.durable.call_results import GateAnswer, Turn
     from seekpoint.producers.durable.content.invocation import Invocation
     from seekpoint.producers.durable.steps.retries import Retry
-    from seekpoint.producers.durable.steps.turn_calls import Turn
-    from seekpoint.producers.durable.waits.gate_calls import GateAnswer
-    from seekpoint.producers.process import Process
     from seekpoint.schemas.state.state import State
 
 __all__ = ["SyncProcess", "SyncProxy", "ThreadBridge", "bridge", "in_own_thread"]
@@ -327,7 +325,7 @@ class SyncProcess(SyncProxy):
         def random(self) -> float: ...
 
 
-def in_own_thread(run: Callable[[Any, Any], Any]) -> Callable[[Process, Any], Awaitable[Any]]:
+def in_own_thread(run: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Awaitable[Any]]:
     """An agent's plain ``def run(process, input)`` as the coroutine that ``node.run`` awaits.
 
     It runs in a thread of its own with a ``SyncProcess``. Where the run is cancelled its next call raises
@@ -335,7 +333,7 @@ def in_own_thread(run: Callable[[Any, Any], Any]) -> Callable[[Process, Any], Aw
     """
 
     @wraps(run)
-    async def running(process: Process, input: Any) -> Any:  # the word users know
+    async def running(process: Any, input: Any) -> Any:  # the word users know
         errands = ThreadBridge()
 
         def work() -> None:

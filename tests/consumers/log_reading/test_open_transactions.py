@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
+from open_processes import handle_of
 from owners import Owner
 from raw_kafka import RawKafka
 from seekpoint.console.cli import app
@@ -174,7 +175,7 @@ async def test_a_transaction_on_a_real_kafka(journal: Settings) -> None:
         await process.confirm()
         raw = RawKafka(settings)
         foreign = raw.transaction()
-        raw.write_in(foreign, process._handle.partition, [(b"case-1", b"junk", 1_000)])
+        raw.write_in(foreign, handle_of(process).partition, [(b"case-1", b"junk", 1_000)])
         await process.update("city", "Rome")
         async with Recovery.connect(settings) as recovery:
             found = await recovery.recover("case-1")

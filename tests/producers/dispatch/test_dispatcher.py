@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from open_processes import durable_side
 from outside_ledger import Ledger
 from seekpoint.producers import Node, Process
 from seekpoint.producers.dispatch.dispatcher import Dispatcher
@@ -39,7 +40,7 @@ def bank(ledger: Ledger, **how: Any) -> Connectors:
 @asynccontextmanager
 async def opened(node: Node, known: Connectors, process_id: str = "p") -> AsyncIterator[Process]:
     process = await node.open(process_id, take_over=True)
-    process.outside.connectors = known
+    durable_side(process).effects.connectors = known
     try:
         yield process
     finally:

@@ -10,6 +10,7 @@ import pytest
 
 from counted import Counted, Declined, failing, twice
 from cuts import of_kind
+from open_processes import durable_side
 from seekpoint.producers import Node, Process, Retry
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
@@ -79,7 +80,7 @@ async def test_an_attempt_that_takes_too_long_is_a_failure(node: Node) -> None:
     """TimeoutError, remembered; by the process's clock."""
 
     async def slow(process: Process) -> None:
-        await process.clock.sleep(3600)
+        await durable_side(process).clock.sleep(3600)
 
     async def work(process: Process) -> str:
         return await failing(process, lambda: slow(process), timeout=timedelta(seconds=5))

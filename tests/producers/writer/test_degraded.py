@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from open_processes import handle_of
 from seekpoint.producers import Node, Process, VirtualClock, agent
 from seekpoint.producers.writer.kafka_writer import GUARANTEED
 from seekpoint.schemas import Entry, MemoryLog, bodies, encode, new_id
@@ -95,7 +96,7 @@ async def test_a_gap_that_its_owner_made_is_healed_by_its_owner() -> None:
         log.refuse_appends()
         under_way = asyncio.gather(process.record("work", 1), process.record("work", 2))
         await asyncio.sleep(0.05)
-        second = process._handle.pending[1]
+        second = handle_of(process).pending[1]
         log.append(0, b"p", second.value)
         await asyncio.sleep(0.3)  # past the deadline: the appender is retired, its two records never land
         log.heal()

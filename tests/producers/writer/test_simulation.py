@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from agents import Found, decode, fold_by_checker
+from open_processes import handle_of
 from seekpoint.producers import Node, Process
 from seekpoint.producers.writer.handle import HandleStatus
 from seekpoint.schemas import MemoryLog, fold, new_state
@@ -123,7 +124,7 @@ class World:
 
     def look_at(self, process: Process) -> None:
         """I6 on the owner's side: with nothing on its way, its state is the fold of what it has read and written."""
-        handle = process._handle
+        handle = handle_of(process)
         if handle.status is HandleStatus.OPEN and not handle.pending and handle.unconfirmed is None:
             state = new_state()
             for batch in MemoryLog.read(self.log, 0, 0, handle.position):

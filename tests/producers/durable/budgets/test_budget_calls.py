@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from open_processes import durable_side
 from outside_ledger import Ledger
 from seekpoint.producers import Node, Process, Retry, agent
 from seekpoint.producers.durable.budgets.budget_calls import raise_budget
@@ -73,7 +74,7 @@ async def test_a_yes_to_no_amount_is_no_yes(limit: Any, node: Node) -> None:
         with pytest.raises(BudgetExceeded):
             await node.run(asker, "p")
     async with node.open("p") as process:
-        await raise_budget(process, "tool_calls", 2, actor="bob")
+        await raise_budget(durable_side(process), "tool_calls", 2, actor="bob")
     assert await node.run(asker, "p") == "2"
 
 

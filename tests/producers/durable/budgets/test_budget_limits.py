@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from counting_model import REQUEST, Model, bodies
+from open_processes import durable_side
 from seekpoint.producers import Node, Process, VirtualClock, agent, check_replay
 from seekpoint.producers.durable.budgets.budget_calls import raise_budget
 from seekpoint.producers.durable.decisions.prices import Prices
@@ -151,7 +152,7 @@ async def test_a_budget_that_escalates_asks_a_person_once(is_approved: bool) -> 
         if not is_approved:
             dies.clear()
             async with node.open("p") as process:
-                await raise_budget(process, "tool_calls", 2, actor="bob")
+                await raise_budget(durable_side(process), "tool_calls", 2, actor="bob")
         assert await node.run(payer, "p") == "paid"
         noted = [one.kind for one in await bodies(node, "p", b.BudgetNoted) if one.kind != "warned"]
         history = [one async for one in node.entries("p")]

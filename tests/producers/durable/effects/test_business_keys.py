@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from open_processes import durable_side
 from outside_ledger import Died, Ledger
 from seekpoint.producers import Agent, Node, Process, agent
 from seekpoint.producers.dispatch.dispatcher import Dispatcher
@@ -17,6 +18,7 @@ from seekpoint.producers.durable.effects.connectors import Connector, Connectors
 from seekpoint.producers.durable.effects.effect_context import JournalValues
 from seekpoint.producers.durable.effects.effect_resolution import Answer, Effect
 from seekpoint.producers.durable.effects.key_holders import has_let_go
+from seekpoint.producers.session import NodeServices
 from seekpoint.producers.testing import When, crash_at
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.errors import BudgetExceeded, EffectDuplicate, EffectFailed, Fenced
@@ -31,13 +33,13 @@ async def node() -> AsyncIterator[Node]:
         yield node
 
 
-async def holder(node: Node, name: str = "pay") -> Any:
+async def holder(node: NodeServices, name: str = "pay") -> Any:
     """Whom the key's own value names: who took it last, whatever became of that."""
     _, value = await JournalValues(node).read(f"effect-key/{name}/{KEY}")
     return None if value is None else f"{value['process_id']}/{value['key']}"
 
 
-async def pays(node: Node, ledger: Ledger, process_id: str = "q") -> str:
+async def pays(node: Any, ledger: Ledger, process_id: str = "q") -> str:
     """What another process gets that asks for the key."""
     async with node.open(process_id) as process:
         return str(await process.effect("pay", ledger.pay, 6, business_key=KEY))
@@ -179,17 +181,17 @@ async def test_what_was_trimmed_counts_as_done(ledger: Ledger, monkeypatch: pyte
     mine = KeyHolder("p", "pay:1", "p/pay:1")
     async with Node.in_memory(crash.log) as node:
         checkpoint = await node.recover("p")
-        assert await has_let_go(node, mine)
+        assert await has_let_go(node, node.reader.limits, mine)
         crash.log.trim(0, 1)
-        assert not await has_let_go(node, mine), "its state is gone too"
+        assert not await has_let_go(node, node.reader.limits, mine), "its state is gone too"
 
         async def from_checkpoint(process_id: str, **how: Any) -> Any:
             return checkpoint
 
         monkeypatch.setattr(node, "recover", from_checkpoint)
-        assert await has_let_go(node, mine), "a finished process keeps its calls for a while"
+        assert await has_let_go(node, node.reader.limits, mine), "a finished process keeps its calls for a while"
         checkpoint = replace(checkpoint, state=checkpoint.state.without_content())
-        assert not await has_let_go(node, mine)
+        assert not await has_let_go(node, node.reader.limits, mine)
 
 
 async def test_a_budget_that_refuses_an_effect_gives_its_key_back(node: Node, ledger: Ledger) -> None:
@@ -240,7 +242,7 @@ async def test_a_dispatchers_word_that_nothing_was_done_gives_the_key_back(
 @asynccontextmanager
 async def opened(node: Node, known: Connectors) -> AsyncIterator[Process]:
     process = await node.open("p")
-    process.outside.connectors = known
+    durable_side(process).effects.connectors = known
     try:
         yield process
     finally:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from effect_owners import call_of, die_in_call
+from open_processes import durable_side
 from outside_ledger import Ledger
 from seekpoint.producers import Agent, Node, Process, agent
 from seekpoint.producers.durable.budgets.budget_calls import raise_budget
@@ -124,17 +125,17 @@ async def test_an_output_that_cannot_be_journaled_makes_no_failure_of_what_was_d
 async def test_an_unknown_connector_says_what_to_register_and_calls_nothing(node: Node, ledger: Ledger) -> None:
     """On the first run and on a resume; a settled effect does not need it."""
     async with node.open("p") as process:
-        process.outside.connectors = Connectors()
+        durable_side(process).effects.connectors = Connectors()
         with pytest.raises(UnknownConnector, match="bank"):
             await process.effect("pay", None, 5, connector="bank")
         assert "pay:1" not in process.state.calls
     known = Connectors()
     known.register(Connector("bank", ledger.pay))
     async with node.open("p") as process:
-        process.outside.connectors = known
+        durable_side(process).effects.connectors = known
         assert await process.effect("pay", None, 5, connector="bank") == "paid 5"
     async with node.open("p") as process:
-        process.outside.connectors = Connectors()
+        durable_side(process).effects.connectors = Connectors()
         assert await process.effect("pay", None, 5, connector="bank") == "paid 5"
 
 
@@ -201,7 +202,7 @@ async def test_a_budget_that_is_used_up_inside_an_effect_is_no_failure_of_it(nod
         await node.run(bounded, "p")
     assert (await node.recover("p")).state.calls["pay:1"].status == "pending"
     async with node.open("p") as process:
-        await raise_budget(process, "tool_calls", 2)
+        await raise_budget(durable_side(process), "tool_calls", 2)
     assert await node.run(bounded, "p") == "2"
 
 

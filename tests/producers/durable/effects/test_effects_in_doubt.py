@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from open_processes import durable_side
 from outside_ledger import Died, Ledger
 from seekpoint.producers import Node
 from seekpoint.producers.durable.effects.connectors import Connector, Connectors
@@ -19,7 +20,7 @@ ONCE = Effect.AT_MOST_ONCE
 async def die_in(node: Node, call: Any, known: Connectors | None = None, **how: Any) -> None:
     """An owner that dies in its call."""
     process = await node.open("p", take_over=True)
-    process.outside.connectors = known or Connectors()
+    durable_side(process).effects.connectors = known or Connectors()
     with pytest.raises(Died):
         await process.effect("pay", call, 5, **how)
     process.let_go()
@@ -46,7 +47,7 @@ async def test_a_system_that_enforces_the_key_helps_only_who_hands_it_on(node: N
 
     await die_in(node, pay, known, semantics=ONCE, connector="bank")
     async with node.open("p", take_over=True) as process:
-        process.outside.connectors = known
+        durable_side(process).effects.connectors = known
         with pytest.raises(EffectUnknown):
             await process.effect("pay", pay, 5, semantics=ONCE, connector="bank")
     assert calls == [5]
@@ -59,7 +60,7 @@ async def test_the_same_with_the_systems_own_function_is_called_again(node: Node
     ledger.fails = [Died()]
     await die_in(node, None, known, semantics=ONCE, connector="bank")
     async with node.open("p", take_over=True) as process:
-        process.outside.connectors = known
+        durable_side(process).effects.connectors = known
         assert await process.effect("pay", None, 5, semantics=ONCE, connector="bank") == "paid 5"
     assert ledger.calls == {"p/pay:1": 2}
 
@@ -69,7 +70,7 @@ async def test_who_waits_for_a_dispatcher_waits_no_longer_than_asked(node: Node,
     known = Connectors()
     known.register(Connector("bank", ledger.pay, outbox=True))
     async with node.open("p") as process:
-        process.outside.connectors = known
+        durable_side(process).effects.connectors = known
         with pytest.raises(EffectUnknown, match="seekpoint serve dispatcher"):
             await asyncio.wait_for(process.effect("pay", None, 5, connector="bank", timeout=5), 60)
         assert process.state.calls["pay:1"].status == "pending"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from effect_owners import call_of, die_in_call, reopened
+from open_processes import durable_side
 from outside_ledger import Died, Ledger
 from seekpoint.producers import Node, Process
 from seekpoint.producers.durable.effects.connectors import Connector, Connectors, Reconciled
@@ -102,13 +103,13 @@ async def test_a_connector_that_enforces_the_key_is_called_again(node: Node, led
     known.register(Connector("bank", ledger.pay, reconcile=ledger.find, enforces_key=True))
     ledger.fails = [Died()]
     process = await node.open("p")
-    process.outside.connectors = known
+    durable_side(process).effects.connectors = known
     with pytest.raises(Died):
         await process.effect("pay", None, 5, connector="bank", semantics=ONCE)
     process.let_go()
     ledger.answers = [Answer.ABSENT]
     async with reopened(node) as process:
-        process.outside.connectors = known
+        durable_side(process).effects.connectors = known
         assert await process.effect("pay", None, 5, connector="bank", semantics=ONCE) == "paid 5"
         assert ledger.calls == {"p/pay:1": 2}
         assert len(ledger.done) == 1
@@ -219,7 +220,7 @@ async def test_an_owner_that_knows_it_is_fenced_tells_the_next_one(node: Node, l
     async with Node.in_memory(node._reader, node_id="second") as second:  # type: ignore[arg-type]
         first, paying = await in_its_call(node, ledger)
         heir = await second.open("p", take_over=True)
-        await first.outside.look()
+        await durable_side(first).effects.look()
         assert not first.is_open
         ledger.gate.set()
         with pytest.raises(Fenced):
@@ -258,14 +259,15 @@ async def test_an_owner_that_was_fenced_before_the_call_does_not_call(node: Node
     """The look immediately before: a claim that came between intent and call ends it there."""
     async with Node.in_memory(node._reader, node_id="second") as second:  # type: ignore[arg-type]
         process = await node.open("p")
-        confirm = process.confirm
+        durable = durable_side(process)
+        confirm = durable.confirm
 
         async def slow_confirm() -> None:
             await confirm()
             await second.open("p", take_over=True)
-            await process.outside.look()
+            await durable.effects.look()
 
-        process.confirm = slow_confirm  # type: ignore[method-assign]
+        durable.confirm = slow_confirm  # type: ignore[method-assign]
         with pytest.raises(Fenced):
             await process.effect("pay", ledger.pay, 5)
     assert not ledger.calls

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from open_processes import durable_side
 from outside_ledger import Ledger
 from refunds import World, refunder
 from seekpoint.producers import Node, Process, agent
@@ -44,7 +45,7 @@ async def test_no_dispatcher_calls_what_a_finished_process_left_pending(node: No
     known.register(Connector("bank", ledger.pay, outbox=True))
 
     async def asked(process: Process, amount: int) -> asyncio.Task[Any]:
-        process.outside.connectors = known
+        durable_side(process).effects.connectors = known
         effect = asyncio.create_task(process.effect("pay", None, amount, connector="bank"))
         async with asyncio.timeout(60):
             while not (await node.recover(process.process_id)).state.calls:  # noqa: ASYNC110  # the log gives no event

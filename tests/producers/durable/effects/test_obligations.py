@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cuts import cuts, of_kind, on_node
+from open_processes import durable_side
 from outside_ledger import Died, Ledger
 from seekpoint.producers import Node, Process, VirtualClock, agent, effect
 from seekpoint.producers.durable.effects import obligations
@@ -127,7 +128,7 @@ async def test_a_compensation_is_found_by_name_where_its_code_does_not_run_again
         assert names[0].endswith("test_obligations:unbook")
         assert names[1] == "connector/bank"
     async with node.open("p") as process:
-        process.outside.connectors = known
+        durable_side(process).effects.connectors = known
         with pytest.raises(ObligationStuck) as caught:
             await process.compensate()
         assert caught.value.keys == ["pay:2"]
@@ -156,8 +157,10 @@ async def test_a_debt_in_the_journal_never_calls_a_function_that_no_code_named(n
         await process.effect("pay", str, 5)
         await process.effect("pay", str, 7)
         owed = {"asked": dump(["echo called"]), "output": "null"}
-        await process.append(b.ObligationRegistered(key="pay:1", name=f"{__name__}:unnamed", arguments=dump(owed)))
-        await process.append(b.ObligationRegistered(key="pay:2", name="os:getpid", arguments=dump(owed)))
+        await durable_side(process).append(
+            b.ObligationRegistered(key="pay:1", name=f"{__name__}:unnamed", arguments=dump(owed))
+        )
+        await durable_side(process).append(b.ObligationRegistered(key="pay:2", name="os:getpid", arguments=dump(owed)))
         with pytest.raises(ObligationStuck) as caught:
             await process.compensate()
         assert caught.value.keys == ["pay:2", "pay:1"]
@@ -176,7 +179,7 @@ async def test_a_decorated_effect_makes_its_compensation_known_where_it_is_impor
         await process.effect("book", str, "12")
         name = f"{__name__}:give_back"
         arguments = dump({"asked": dump(["12"]), "output": "null"})
-        await process.append(b.ObligationRegistered(key="book:1", name=name, arguments=arguments))
+        await durable_side(process).append(b.ObligationRegistered(key="book:1", name=name, arguments=arguments))
         with pytest.raises(ObligationStuck):
             await process.compensate()
         effect("book", compensate=give_back)(str)

@@ -9,6 +9,7 @@ import pytest
 
 from counted import Counted, Declined
 from cuts import of_kind
+from open_processes import durable_side
 from seekpoint.producers import Effect, Node, NotDone, Process, Retry, agent, check_replay
 from seekpoint.producers.durable.failures.failed_calls import failed_calls, tagged
 from seekpoint.producers.durable.replay.call_records import asked
@@ -78,7 +79,7 @@ async def test_it_is_listed_as_under_way_until_it_is_made_again(node: Node, log:
 
     await fails(node, run)
     async with node.open("p") as process:
-        await process.append(b.CallsSetAside('["pay:1"]'))
+        await durable_side(process).append(b.CallsSetAside('["pay:1"]'))
     history = [one async for one in node.entries("p")]
     (call,) = asked(applied(history))
     assert call.status == "started"
@@ -254,7 +255,7 @@ async def test_nothing_is_made_again_while_effects_are_being_taken_back(log: Mem
 async def failed_run_noted(node: Node) -> None:
     """An owner that died right behind the entry which says what ended its run."""
     async with node.open("p") as process:
-        await process.append(b.ErrorRecorded("Declined", "no", failed='["pay:1"]'))
+        await durable_side(process).append(b.ErrorRecorded("Declined", "no", failed='["pay:1"]'))
 
 
 async def test_all_that_failed_beside_each_other_is_made_again(node: Node, log: MemoryLog) -> None:

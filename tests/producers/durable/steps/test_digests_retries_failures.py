@@ -275,7 +275,7 @@ def test_a_comment_does_not_change_the_definition() -> None:
 
 async def test_an_agent_can_be_called_as_the_function_it_is() -> None:
     """For tests, and agents that use another one's code."""
-    assert await refund(None, 7) == 7  # type: ignore[arg-type]
+    assert await refund(None, 7) == 7
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "x" * 201, None])

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cuts import bodies, of_kind, until
+from open_processes import durable_side, session_of
 from readers import Crash, crashing, reader
 from seekpoint.producers import Node, Process, VirtualClock, agent
 from seekpoint.producers.durable.replay.call_records import asked
@@ -146,8 +147,8 @@ async def test_a_request_that_came_before_the_wait_is_no_mail_either(node: Node,
     async def late(process: Process, input: Any) -> Any:
         wait = process.receive()
         await node.cancel("p", "enough")
-        await process._confirmer.to_end(process._handle)
-        assert [item.kind for item in process.waiting.mail] == ["cancel_requested"]
+        await session_of(process).look()
+        assert [item.kind for item in durable_side(process).waiting.mail] == ["cancel_requested"]
         return await wait
 
     with pytest.raises(Cancelled):
@@ -241,7 +242,7 @@ async def test_names_that_are_always_new_leave_nothing_behind(node: Node, log: M
         for number in range(3):
             await process.receive(f"answer-{number}")
             await process.gate(f"yes-{number}")
-        left.append(len(process.waiting.queues))
+        left.append(len(durable_side(process).waiting.queues))
 
     for number in range(3):
         await node.signal("p", f"answer-{number}")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cuts import cut_after, cuts, of_kind, on_node, until
+from open_processes import handle_of
 from readers import reader
 from seekpoint.producers import Node, Process, VirtualClock, agent
 from seekpoint.producers.testing import When, assert_replays, crash_at, history_of
@@ -112,7 +113,7 @@ async def test_an_uncertain_append_takes_it_once(log: MemoryLog, clock: VirtualC
     async with Node.in_memory(log, clock=clock, append_timeout_s=0.1, producer_drain_s=0.01) as node:
         await node.signal("p", "go", 1)
         running = asyncio.create_task(node.run(run, "p"))
-        await until(lambda: owner and owner[0]._handle.status is HandleStatus.HEALING)
+        await until(lambda: owner and handle_of(owner[0]).status is HandleStatus.HEALING)
         assert not taken
         log.heal()
         assert await asyncio.wait_for(running, 60) == 1

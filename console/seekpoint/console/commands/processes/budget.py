@@ -11,6 +11,7 @@ import typer
 from seekpoint.console.render.output import Column, emit_json, emit_table, say
 from seekpoint.console.services.sender import with_node
 from seekpoint.console.services.target import CommandTarget
+from seekpoint.producers.process import durable_side
 
 if TYPE_CHECKING:
     from seekpoint.producers import Node
@@ -122,7 +123,7 @@ async def raised(
     if before.budget is None and not before.finished:
         raise Refused("the process has no budget", process_id=process_id, hint="process.set_budget(...)")
     async with node.open(process_id, actor=actor) as process:
-        await raise_budget(process, dimension, limit, scope=scope, actor=actor)
+        await raise_budget(durable_side(process), dimension, limit, scope=scope, actor=actor)
         budget = process.written.budget
         assert budget is not None
         return budget

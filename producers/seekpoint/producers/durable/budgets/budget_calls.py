@@ -18,6 +18,9 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from seekpoint.producers.durable.call_results import GateAnswer
+from seekpoint.producers.durable.durable_process import Calls, DurableProcess
+from seekpoint.producers.durable.waits.gate_calls import open_gate
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import BudgetExceeded, InvalidSetting
 from seekpoint.schemas.state.lifecycle import Lifecycle
@@ -27,8 +30,6 @@ from seekpoint.schemas.values.json_values import dump
 
 if TYPE_CHECKING:
     from seekpoint.producers.durable.replay.history_matcher import CallPlace
-    from seekpoint.producers.durable.waits.gate_calls import GateAnswer
-    from seekpoint.producers.process import Process
 
 __all__ = ["BudgetCalls", "Excess", "admit", "excess_of", "raise_budget", "warnings_of"]
 
@@ -55,7 +56,7 @@ class Excess(NamedTuple):
         return {name: plain_text(getattr(self, name)) for name in ("limit", "used", "wanted")}
 
 
-class BudgetCalls:
+class BudgetCalls(Calls):
     """What a process offers: ``set_budget``."""
 
     async def set_budget(
@@ -71,19 +72,24 @@ class BudgetCalls:
         Once a run: code that runs again sets nothing anew, so what a person raised meanwhile stays. Amounts are exact:
         texts, whole numbers or Decimals. ``on_exceed``: ``fail``, ``pause`` or ``escalate``. Raises ``InvalidSetting``.
         """
-        process: Process = self  # type: ignore[assignment]  # a mixin of it
+        process = self._durable
         whole, day = _texts(limits), _texts(a_day)
         if on_exceed not in ("fail", "pause", "escalate"):
             raise InvalidSetting("an exceeded budget can fail, pause or escalate", on_exceed=on_exceed)
         share = plain_text(warn_at) if isinstance(warn_at, Decimal) else str(warn_at)
         text = dump([whole, day, share, on_exceed])
-        place = process.desk.place("sample", "budget", "")
+        place = process.matcher.place("sample", "budget", "")
         if place.record is None:
-            process.send(b.BudgetSet(dump(whole), dump(day), share, on_exceed))
-            await process.append(b.Sampled(place.key, place.position, "budget", "", text))
+            set_now = b.BudgetSet(dump(whole), dump(day), share, on_exceed)
+            await process.in_order(place, _set, process, place, set_now, text)
 
 
-async def admit(process: Process, place: CallPlace, wanted: Mapping[str, Any]) -> None:
+async def _set(process: DurableProcess, place: CallPlace, body: b.BudgetSet, text: b.Json) -> None:
+    process.send(body)
+    await process.append(b.Sampled(place.key, place.position, "budget", "", text))
+
+
+async def admit(process: DurableProcess, place: CallPlace, wanted: Mapping[str, Any]) -> None:
     """Return once a call that is expected to use ``wanted`` may begin. Raises ``BudgetExceeded``.
 
     To be followed by the call's start without an ``await`` in between: it is the start that reserves.
@@ -101,7 +107,7 @@ async def admit(process: Process, place: CallPlace, wanted: Mapping[str, Any]) -
         await _exceeded(process, place, budget, excess)
 
 
-async def _exceeded(process: Process, place: CallPlace, budget: Budget, excess: Excess) -> None:
+async def _exceeded(process: DurableProcess, place: CallPlace, budget: Budget, excess: Excess) -> None:
     """Return if a person raised the limit; else raise."""
     asked = excess.texts()
     process.send(b.BudgetNoted("exceeded", excess.dimension, excess.scope, place.key, asked["wanted"], asked["limit"]))
@@ -115,15 +121,15 @@ async def _exceeded(process: Process, place: CallPlace, budget: Budget, excess: 
     )  # fmt: skip
 
 
-async def _escalated(process: Process, place: CallPlace, excess: Excess) -> bool:
+async def _escalated(process: DurableProcess, place: CallPlace, excess: Excess) -> bool:
     """Whether a person raised the limit so that the call fits: to what the answer says, else to what it needs."""
     texts = excess.texts()
     asked = {"call": place.key, "dimension": excess.dimension, "scope": excess.scope, **texts}
     name = f"budget:{excess.dimension}"
-    with process.desk.inside(place) as scope:
+    with process.matcher.inside(place) as scope:
         scope.position = -1  # at 0, aside: a run that finds the limit raised does not ask, or asks something else
-        answer = await process.gate(
-            name, prompt=asked, key=f"{name}:{excess.scope}:{texts['used']}+{texts['wanted']}>{texts['limit']}"
+        answer = await open_gate(
+            process, name, prompt=asked, key=f"{name}:{excess.scope}:{texts['used']}+{texts['wanted']}>{texts['limit']}"
         )
     limit = _limit_in(answer, excess)
     if limit is None:
@@ -148,7 +154,7 @@ def _limit_in(answer: GateAnswer, excess: Excess) -> Decimal | None:
 
 
 async def raise_budget(
-    process: Process,
+    process: DurableProcess,
     dimension: str,
     limit: Any,
     *,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from seekpoint.producers.durable.durable_process import Calls, DurableProcess
 from seekpoint.producers.durable.failures.failed_calls import unfollowed_calls
 from seekpoint.producers.durable.failures.recorded_failures import error_name
 from seekpoint.schemas import bodies as b
@@ -16,9 +17,9 @@ from seekpoint.schemas.errors import LimitExceeded, UnserializableValue
 from seekpoint.schemas.values.json_values import dump
 
 if TYPE_CHECKING:
-    from seekpoint.producers.process import Acknowledged, Process
+    from seekpoint.producers.durable.session import Acknowledged
 
-__all__ = ["ContentWrites"]
+__all__ = ["ContentCalls", "error_entry"]
 
 _FAILED_MAX = 100
 """Of so many calls an entry says that an exception is their failure."""
@@ -26,41 +27,37 @@ _FAILED_MAX = 100
 Written: TypeAlias = "Coroutine[Any, Any, Acknowledged]"
 
 
-class ContentWrites:
+class ContentCalls(Calls):
     """The content calls of a process."""
-
-    @property
-    def _target(self) -> Process:
-        return self  # type: ignore[return-value]  # a mixin of it
 
     # --- context
     def update(self, key: str, value: Any) -> Written:
         """Set one context value."""
-        return self._target.write(b.ContextUpdated(_key(key), dump(value, self._target.limits)))
+        return self._durable.write(b.ContextUpdated(_key(key), dump(value, self._durable.limits)))
 
     def update_many(self, values: Mapping[str, Any]) -> Written:
         """Set several context values in one entry: all or none. Together they are one value of the journal's limits."""
-        limits = self._target.limits
+        limits = self._durable.limits
         if len(values) > limits.items:
             raise LimitExceeded(
                 "more context values in one entry than any reader takes",
-                process_id=self._target.process_id, items=len(values), limit=limits.items,
+                process_id=self._durable.process_id, items=len(values), limit=limits.items,
             )  # fmt: skip
-        return self._target.write(
+        return self._durable.write(
             b.ContextUpdatedMany({_key(key): dump(value, limits) for key, value in values.items()})
         )
 
     def delete(self, key: str) -> Written:
         """Remove one context value; one that is not there is no error."""
-        return self._target.write(b.ContextDeleted(_key(key)))
+        return self._durable.write(b.ContextDeleted(_key(key)))
 
     def patch(self, patch: Mapping[str, Any]) -> Written:
         """Change the context by an RFC 7386 merge patch: None removes, objects merge, everything else replaces."""
-        return self._target.write(b.ContextPatched(dump(dict(patch), self._target.limits)))
+        return self._durable.write(b.ContextPatched(dump(dict(patch), self._durable.limits)))
 
     def clear(self) -> Written:
         """Remove all context values."""
-        return self._target.write(b.ContextCleared())
+        return self._durable.write(b.ContextCleared())
 
     # --- conversation
     def say(
@@ -73,17 +70,17 @@ class ContentWrites:
         name: str | None = None,
     ) -> Written:
         """Add a message. ``content`` is text, structured parts, or None where the message only calls tools."""
-        limits = self._target.limits
+        limits = self._durable.limits
         text = content if isinstance(content, str) or content is None else None
         parts = None if isinstance(content, str) or content is None else dump(content, limits)
         calls = None if tool_calls is None else dump(list(tool_calls), limits)
-        return self._target.write(b.MessageSaid(role, text, parts, calls, tool_call_id, name))
+        return self._durable.write(b.MessageSaid(role, text, parts, calls, tool_call_id, name))
 
     # --- life
     def transition(self, to: str, reason: str | None = None) -> Written:
         """Move to another lifecycle state. Raises ``IllegalTransition`` for a step that does not exist."""
-        said = None if reason is None else self._target.node.settings.scrub(reason)
-        return self._target.write(b.LifecycleChanged(str(to), said))
+        said = None if reason is None else self._durable.settings.scrub(reason)
+        return self._durable.write(b.LifecycleChanged(str(to), said))
 
     def suspend(self, reason: str | None = None) -> Written:
         """Stop by request: ``suspended``, until a transition back to ``running``."""
@@ -91,18 +88,25 @@ class ContentWrites:
 
     def record(self, kind: str, payload: Any = None) -> Written:
         """Write an entry of your own ``kind``; the fold keeps nothing of it but its kind."""
-        return self._target.write(b.Custom(_key(kind), dump(payload, self._target.limits)))
+        return self._durable.write(b.Custom(_key(kind), dump(payload, self._durable.limits)))
 
     def record_error(self, error: BaseException, trace: str | None = None, where: str | None = None) -> Written:
         """Write down an exception; ``where`` names the line of your code it came from. The state keeps the newest one.
 
         Secrets of the settings are masked in its texts.
         """
-        settings = self._target.node.settings
-        told, at = (None if text is None else settings.excerpt(text, TEXT_CHARACTERS_MAX) for text in (trace, where))
-        name, said = error_name(error, settings), settings.excerpt(str(error), TEXT_CHARACTERS_MAX)
-        failed = unfollowed_calls(error, self._target.written.calls)[:_FAILED_MAX]
-        return self._target.write(b.ErrorRecorded(name, said, told, at, failed=dump(failed) if failed else None))
+        return self._durable.write(error_entry(self._durable, error, trace, where))
+
+
+def error_entry(process: DurableProcess, error: BaseException, trace: str | None, where: str | None) -> b.ErrorRecorded:
+    """Return the entry that records an exception."""
+    settings = process.settings
+    trace_text, place = (
+        None if text is None else settings.excerpt(text, TEXT_CHARACTERS_MAX) for text in (trace, where)
+    )
+    name, said = error_name(error, settings), settings.excerpt(str(error), TEXT_CHARACTERS_MAX)
+    failed = unfollowed_calls(error, process.written.calls)[:_FAILED_MAX]
+    return b.ErrorRecorded(name, said, trace_text, place, failed=dump(failed) if failed else None)
 
 
 def _key(key: str) -> str:

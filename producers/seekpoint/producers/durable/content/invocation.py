@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Protocol
 
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.error_texts import error_line
 from seekpoint.schemas.values.json_values import dump
 
 if TYPE_CHECKING:
-    from seekpoint.producers.process import Process
+    from seekpoint.schemas.config.limits import Limits
+    from seekpoint.schemas.config.settings import Settings
 
 __all__ = ["Invocation"]
+
+
+class ContentWriter(Protocol):
+    """What an invocation is written to."""
+
+    limits: Limits
+    settings: Settings
+
+    def write(self, body: b.Body) -> Coroutine[Any, Any, object]:
+        """Write content."""
+        ...
 
 
 class Invocation:
     """The work under way. Set ``result`` to what it gave; its duration is monotonic."""
 
-    def __init__(self, process: Process, trigger: str, payload: Any) -> None:
+    def __init__(self, process: ContentWriter, trigger: str, payload: Any) -> None:
         self.trigger = trigger
         self.payload = payload
         self.result: Any = None
@@ -33,7 +46,7 @@ class Invocation:
 
     async def end(self, outcome: str, error: BaseException | None = None) -> None:
         """Write the result."""
-        text = None if error is None else error_line(error, self._process.node.settings)
+        text = None if error is None else error_line(error, self._process.settings)
         duration_us = (time.monotonic_ns() - self._began) // 1_000
         result = dump(self.result, self._process.limits)
         await self._process.write(b.InvocationEnded(outcome, duration_us, result, text))

@@ -11,22 +11,28 @@ from collections.abc import AsyncIterable, Callable, Coroutine, Iterator, Mappin
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from seekpoint.producers.durable.decisions.prompts import Prompts, first_difference, requests_in
 from seekpoint.producers.durable.decisions.usage import Usage, model_in, usage_in
+from seekpoint.producers.durable.durable_process import Calls, DurableProcess
 from seekpoint.producers.durable.replay.call_digest import arguments_text, text_digest
 from seekpoint.producers.durable.steps.retries import Retry
-from seekpoint.producers.durable.steps.step_calls import Attempts, Work, answered, default_retry, dumped, failed
+from seekpoint.producers.durable.steps.step_calls import (
+    Attempts,
+    Work,
+    answered,
+    counted_step,
+    default_retry,
+    dumped,
+    failed,
+)
 from seekpoint.producers.durable.steps.terms import callable_of, name_of, retry_of, seconds
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.config.error_texts import error_line
 from seekpoint.schemas.errors import InvalidSetting, ReplayDivergence
 from seekpoint.schemas.values.json_values import dump, load
-
-if TYPE_CHECKING:
-    from seekpoint.producers.process import Process
 
 __all__ = ["DecisionCalls", "plain", "tool_calls_in"]
 
@@ -37,7 +43,7 @@ _TOOL_CALL: Mapping[str, int] = {"tool_calls": 1}
 _NO_MORE = object()
 
 
-class DecisionCalls:
+class DecisionCalls(Calls):
     """What a process offers: ``decide``, ``wrap_model``, ``wrap_tool``, ``policy_is``."""
 
     _prompts: Prompts | None = None
@@ -70,11 +76,11 @@ class DecisionCalls:
         Raises what ``call`` raised; ``ReplayDivergence`` of kind ``prompt`` for another request than was recorded, and
         as ``step`` does; ``BudgetExceeded``.
         """
-        process: Process = self  # type: ignore[assignment]  # a mixin of it
+        process = self._durable
         text = arguments_text((request,), {}, process.limits)
         digest = text_digest(name, text)
         try:
-            place = process.desk.place("decision", name, digest, key)
+            place = process.matcher.place("decision", name, digest, key)
         except ReplayDivergence as exc:
             if exc.facts.get("kind") != "prompt":
                 raise
@@ -92,7 +98,7 @@ class DecisionCalls:
         _check_usage(usage)
         if self._prompts is None:
             self._prompts = Prompts()
-        asks = process.conduct.agent
+        asks = process.options.agent
         policy = policy if policy is not None or asks is None else asks.version
         asking = _Asking(process, place, work, prompts=self._prompts, policy=policy, usage=usage, on_chunk=on_chunk)
         return process.in_order(place, asking.through)
@@ -102,14 +108,13 @@ class DecisionCalls:
 
         ``client = process.wrap_model(openai.chat.completions.create)``; ``how`` is what ``decide`` takes.
         """
-        process: Process = self  # type: ignore[assignment]  # a mixin of it
 
         @wraps(call)
         async def ask(*arguments: Any, **options: Any) -> Any:
             if len(arguments) == 1 and not options:
-                return await process.decide(name, call, arguments[0], **how)
+                return await self.decide(name, call, arguments[0], **how)
             request = {**({"arguments": list(arguments)} if arguments else {}), **options}
-            return await process.decide(name, lambda _: call(*arguments, **options), request, **how)
+            return await self.decide(name, lambda _: call(*arguments, **options), request, **how)
 
         return ask
 
@@ -122,12 +127,11 @@ class DecisionCalls:
         timeout: float | timedelta | None = None,
     ) -> Callable[..., Any]:
         """``call`` for a framework that owns the loop: each call is a step, and counts as a tool call."""
-        process: Process = self  # type: ignore[assignment]  # a mixin of it
         called = name or name_of(call)
 
         @wraps(call)
         async def use(*arguments: Any, **options: Any) -> Any:
-            return await process.tool(called, call, *arguments, retry=retry, timeout=timeout, **options)
+            return await self.tool(called, call, *arguments, retry=retry, timeout=timeout, **options)
 
         return use
 
@@ -142,16 +146,16 @@ class DecisionCalls:
         **options: Any,
     ) -> Coroutine[Any, Any, Any]:
         """A step that counts as a tool call in budgets; else as ``step``."""
-        process: Process = self  # type: ignore[assignment]  # a mixin of it
-        return process.step_counted(name, call, arguments, options, _TOOL_CALL, key, retry, timeout)
+        process = self._durable
+        return counted_step(process, name, call, arguments, options, _TOOL_CALL, key, retry, timeout)
 
     def policy_is(self, version: str) -> bool:
         """Whether the process began under ``version`` of its agent: for code that changes while runs are in flight.
 
         True too where no agent runs: whoever writes the code there is its only version.
         """
-        process: Process = self  # type: ignore[assignment]  # a mixin of it
-        began = process.written.agent or process.conduct.agent  # its first entry may be on its way yet
+        process = self._durable
+        began = process.written.agent or process.options.agent  # its first entry may be on its way yet
         return began is None or began.version == version
 
 
@@ -183,7 +187,7 @@ class _Asking(Attempts):
             return [self._seen(plain(chunk)) async for chunk in answer]
         if isinstance(answer, Iterator):
             pull, seen = partial(next, answer, _NO_MORE), []
-            while (chunk := await self.process.node.in_body_thread(pull)) is not _NO_MORE:
+            while (chunk := await self.process.session.in_body_thread(pull)) is not _NO_MORE:
                 seen.append(self._seen(plain(chunk)))
             return seen
         return plain(answer)
@@ -199,7 +203,7 @@ class _Asking(Attempts):
         request = self.work.arguments[0]
         asked = request.get("model") if isinstance(request, Mapping) else None
         model = model_in(value) or (asked if isinstance(asked, str) else None)
-        prices = self.process.node.prices
+        prices = self.process.session.prices
         cost = None if prices is None else prices.cost(model, usage)
         calls = tool_calls_in(value)
         await self._end(
@@ -216,9 +220,7 @@ class _Asking(Attempts):
                 return found
             logger.warning("%s: usage= gave no Usage, but %s", self.place.key, type(found).__name__)
         except Exception as exc:  # the user's; asking the model again would cost again, and fail again
-            logger.warning(
-                "%s: its usage cannot be read: %s", self.place.key, error_line(exc, self.process.node.settings)
-            )
+            logger.warning("%s: its usage cannot be read: %s", self.place.key, error_line(exc, self.process.settings))
         return None
 
     async def _end(self, outcome: str, began: float, **more: Any) -> int:
@@ -235,14 +237,14 @@ def _check_usage(usage: object) -> None:
         raise InvalidSetting("usage= is a Usage, or a function of the response that gives one", usage=repr(usage)[:80])
 
 
-async def _say_what_changed(process: Process, error: ReplayDivergence, request: Any) -> Any:
+async def _say_what_changed(process: DurableProcess, error: ReplayDivergence, request: Any) -> Any:
     """Raise ``error`` with the first difference of the prompts, as far as the journal still has the old one."""
     if error.asks is not None:  # an earlier one diverged, and is told of: this is the same error
         raise error
     key, text = error.facts.get("key"), dump(plain(request), process.limits)
     error.asks = b.DecisionStarted(request=text)
     try:
-        found = process.node.entries(process.process_id, kinds=[b.DecisionStarted.KIND])
+        found = process.session.entries(process.process_id, kinds=[b.DecisionStarted.KIND])
         recorded = (await requests_in(one.entry async for one in found)).get(str(key))
     except Exception:  # it says less then, but it says so
         recorded = None

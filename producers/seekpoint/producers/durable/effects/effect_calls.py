@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
-from seekpoint.producers.durable.effects.effect_context import EffectContext
-from seekpoint.producers.durable.effects.effect_facts import EffectRequest, know_compensation
+from seekpoint.producers.durable.durable_process import Calls
+from seekpoint.producers.durable.effects.compensations import know_compensation
+from seekpoint.producers.durable.effects.effect_facts import EffectRequest
 from seekpoint.producers.durable.effects.effect_resolution import Effect
 from seekpoint.producers.durable.effects.effect_runs import EffectRun
 from seekpoint.producers.durable.effects.obligations import compensate, note_asked
@@ -19,23 +19,14 @@ from seekpoint.producers.durable.steps.terms import callable_of, name_of, retry_
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import InvalidSetting, Refused, ReplayDivergence
 
-if TYPE_CHECKING:
-    from seekpoint.producers.process import Process
-
 __all__ = ["EffectCalls", "EffectStep", "effect"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class EffectCalls:
+class EffectCalls(Calls):
     """What a process offers: ``effect`` and ``compensate``."""
-
-    @cached_property
-    def outside(self) -> EffectContext:
-        """What the effects of this process share: connectors, business keys, words from outside."""
-        process: Process = self  # type: ignore[assignment]  # a mixin of it
-        return EffectContext(process, process._handle, process._confirmer)
 
     def effect(
         self, name: str, call: Callable[..., Any] | None = None, *arguments: Any,
@@ -63,7 +54,7 @@ class EffectCalls:
         is settled. ``EffectDuplicate``, ``EffectFailed``, ``UnknownConnector``, ``BudgetExceeded``,
         ``ReplayDivergence``.
         """
-        process: Process = self  # type: ignore[assignment]  # a mixin of it
+        process = self._durable
         if semantics not in [*map(str, Effect)]:  # an enum's own `in` takes no text before Python 3.12
             raise InvalidSetting("no such semantics", semantics=repr(semantics)[:80], known=[*map(str, Effect)])
         semantics = Effect(semantics)
@@ -82,9 +73,9 @@ class EffectCalls:
             irreversible=(at_most_once and compensate is None) if irreversible is None else irreversible,
         )  # fmt: skip
         try:
-            place = process.desk.place("effect", name, wanted.digest, key)
+            place = process.matcher.place("effect", name, wanted.digest, key)
         except ReplayDivergence as exc:
-            return changed(process, exc, b.EffectIntended(name=name, arguments=text))
+            return changed(process.session, exc, b.EffectIntended(name=name, arguments=text))
         return process.in_order(place, EffectRun(process, place, wanted).through)
 
     async def compensate(self) -> None:
@@ -93,9 +84,11 @@ class EffectCalls:
         Each is an effect of its own with a few attempts; those that cannot be made are left, visibly. Raises
         ``ObligationStuck`` if any is. Safe to call again: what was taken back is not taken back twice.
         """
-        process: Process = self  # type: ignore[assignment]  # a mixin of it
-        if process._writes is not None:  # an agent's code runs, which may run again
+        process = self._durable
+        if process.is_running_code:
             note_asked(process)
+        if process.written.obligations:
+            await process.session.before_unrecorded("compensate", "effect")
         await compensate(process)
 
 
@@ -123,7 +116,7 @@ class EffectStep(Generic[P, T]):
         self._how = how
         self.__doc__ = call.__doc__
 
-    def __call__(self, process: Process, *arguments: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
+    def __call__(self, process: EffectCalls, *arguments: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
         """The effect of ``process``; ``key=`` and ``business_key=`` are the effect's."""
         return process.effect(self.name, self.call, *arguments, **{**self._how, **options})
 

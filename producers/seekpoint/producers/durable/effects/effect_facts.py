@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.producers.durable.effects.business_keys import KeyHolder
+from seekpoint.producers.durable.effects.compensations import UNDO
 from seekpoint.producers.durable.effects.connectors import ATTEMPTS_MAX, Connector, Reconciled, takes
 from seekpoint.producers.durable.effects.effect_resolution import Effect, EffectStatus, End, Situation, is_known_undone
 from seekpoint.producers.durable.effects.external_outcome import ExternalOutcome, word_for
@@ -18,25 +17,15 @@ from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import Refused
 
 if TYPE_CHECKING:
+    from seekpoint.producers.durable.durable_process import DurableProcess
     from seekpoint.producers.durable.replay.history_matcher import CallPlace
-    from seekpoint.producers.process import Process
     from seekpoint.schemas.state.calls import Call
 
 __all__ = [
-    "CONNECTOR",
-    "UNDO",
     "EffectFacts",
     "EffectRequest",
-    "compensation_name",
-    "compensation_named",
-    "know_compensation",
 ]
 
-UNDO = "undo/"
-"""What the key of a compensation begins with; the key of its effect follows."""
-
-CONNECTOR = "connector/"
-"""What the journal's name of a compensation begins with where it is a connector's."""
 _OVER = (EffectStatus.NEW, EffectStatus.SUCCEEDED, EffectStatus.FAILED)
 
 
@@ -68,7 +57,7 @@ class EffectRequest:
 class EffectFacts:
     """One effect as its process knows it now."""
 
-    def __init__(self, process: Process, place: CallPlace, wanted: EffectRequest) -> None:
+    def __init__(self, process: DurableProcess, place: CallPlace, wanted: EffectRequest) -> None:
         self._process = process
         self._wanted = wanted
         self.key = place.key
@@ -152,7 +141,7 @@ class EffectFacts:
     def connector(self) -> Connector | None:
         """Looked up anew each time it matters: what resumes a process may know another one than what began it."""
         name = self._wanted.connector if self.record is None else self.facts.get("connector")
-        return None if name is None else self._process.outside.connectors[name]
+        return None if name is None else self._process.effects.connectors[name]
 
     @property
     def callable(self) -> Callable[..., Any]:
@@ -171,7 +160,7 @@ class EffectFacts:
 
     def word(self) -> ExternalOutcome | None:
         """What the mailbox brought."""
-        return word_for(self._process.outside.mail, self.key, self.idempotency_key, status=self.status)
+        return word_for(self._process.effects.mail, self.key, self.idempotency_key, status=self.status)
 
     def situation(self) -> Situation:
         """All of it, as far as a decision rests on it. Raises ``UnknownConnector``."""
@@ -198,35 +187,3 @@ class EffectFacts:
     def is_known_undone(self, settled_by: str) -> bool:
         """Whether a failed effect did not happen for certain, by what is known here."""
         return is_known_undone(settled_by, self.end, None if self.found is None else self.found.answer)
-
-
-_known: dict[str, Callable[..., Any]] = {}
-"""Functions that code of this interpreter has named as a compensation."""
-
-
-def know_compensation(compensate: Callable[..., Any]) -> None:
-    """Let a debt that names this function be paid by it. A method needs its object, and a closure what it closes over:
-    their names say too little."""
-    module = sys.modules.get(compensate.__module__) if inspect.isroutine(compensate) else None
-    name = compensation_name(compensate)
-    if module is not None and getattr(compensate, "__self__", module) is module and "<" not in name:
-        _known[name] = compensate
-
-
-def compensation_named(name: str) -> Callable[..., Any] | None:
-    """Return the function that a journal calls ``name``, if code of this interpreter named it as a compensation.
-
-    No other function is ever looked up: a journal's text could name any.
-    """
-    return _known.get(name)
-
-
-def compensation_name(compensate: Callable[..., Any] | str) -> str:
-    """What the journal calls a compensation: ``connector/NAME``, or ``module:function``.
-
-    >>> compensation_name("payments"), compensation_name(compensation_name)
-    ('connector/payments', 'seekpoint.producers.durable.effects.effect_facts:compensation_name')
-    """
-    if isinstance(compensate, str):
-        return f"{CONNECTOR}{compensate}"
-    return f"{compensate.__module__}:{getattr(compensate, '__qualname__', type(compensate).__qualname__)}"

@@ -13,8 +13,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.producers.durable.budgets.budget_calls import admit
+from seekpoint.producers.durable.effects.compensations import compensation_name
 from seekpoint.producers.durable.effects.connectors import NotDone, Reconciled, handed
-from seekpoint.producers.durable.effects.effect_facts import EffectFacts, EffectRequest, compensation_name
+from seekpoint.producers.durable.effects.effect_facts import EffectFacts, EffectRequest
 from seekpoint.producers.durable.effects.effect_resolution import Answer, EffectStatus, End, NextStep, decide
 from seekpoint.producers.durable.failures.failed_calls import tagged
 from seekpoint.producers.durable.failures.recorded_failures import (
@@ -46,9 +47,9 @@ from seekpoint.schemas.errors import (
 from seekpoint.schemas.values.json_values import dump, load
 
 if TYPE_CHECKING:
+    from seekpoint.producers.durable.durable_process import DurableProcess
     from seekpoint.producers.durable.effects.business_keys import KeyHolder
     from seekpoint.producers.durable.replay.history_matcher import CallPlace
-    from seekpoint.producers.process import Process
 
 __all__ = ["EffectRun", "refuse_real"]
 
@@ -66,7 +67,7 @@ _AGAIN_S = 0.2
 class EffectRun:
     """One ``process.effect``, from its place in the program to its outcome."""
 
-    def __init__(self, process: Process, place: CallPlace, wanted: EffectRequest) -> None:
+    def __init__(self, process: DurableProcess, place: CallPlace, wanted: EffectRequest) -> None:
         self._process = process
         self._place = place
         self._wanted = wanted
@@ -93,10 +94,10 @@ class EffectRun:
         ``Fenced`` and ``AppendTimeout`` as every call of a process.
         """
         if not self._known.is_over:
-            await self._process.outside.look()  # what a former owner, a dispatcher or a person said meanwhile
+            await self._process.effects.look()  # what a former owner, a dispatcher or a person said meanwhile
         while (move := decide(self._known.situation())) is not NextStep.RECORDED:
             if move not in _WORDS:
-                refuse_real(self._process.node.settings, process_id=self._process.process_id, key=self._place.key)
+                refuse_real(self._process.settings, process_id=self._process.process_id, key=self._place.key)
             await self._moves[move]()
         return self._recorded()
 
@@ -104,20 +105,20 @@ class EffectRun:
         """What the journal holds: the same for the run that made it and for every replay."""
         record, process, error = self._known.record, self._process, self._known.error
         assert record is not None
-        process.desk.ended(self._place)
+        process.matcher.ended(self._place)
         if self._known.is_taken_back:
             raise EffectFailed(
                 "the effect was taken back: its process has failed", process_id=process.process_id,
                 key=self._place.key, hint="do it anew as another process: fork this one from before the effect",
             )  # fmt: skip
         if self._wanted.compensate is not None and record.status == EffectStatus.SUCCEEDED:
-            process.outside.owed[self._place.key] = self._wanted.compensate
+            process.effects.owed[self._place.key] = self._wanted.compensate
         if record.error is None:
             return load(record.output or "null")
         facts = {"process_id": process.process_id, "key": self._place.key, "seq": record.seq}
         if error is None:
             raise tagged(remembered_failure(record.error, **facts), self._place.key, remembered=record.error)
-        raise tagged(same_failure(error, record.error, process.node.settings, **facts), self._place.key)
+        raise tagged(same_failure(error, record.error, process.settings, **facts), self._place.key)
 
     # --- the intent
     async def _intend(self) -> None:
@@ -172,14 +173,14 @@ class EffectRun:
 
     @property
     def _patience_s(self) -> float:
-        settings = self._process.node.settings
+        settings = self._process.settings
         return settings.append_timeout_s + settings.heal_timeout_s
 
     async def _taken_by_another(self) -> KeyHolder | None:
         """Who else has the business key. A first intent takes it if nobody has."""
         if self._known.business_key is None or self._known.record is not None:
             return None
-        return await self._process.outside.business_keys.take(*self._known.business_key, self._known.holder)
+        return await self._process.effects.business_keys.take(*self._known.business_key, self._known.holder)
 
     def _duplicate(self, holder: KeyHolder) -> EffectDuplicate:
         return EffectDuplicate(
@@ -205,7 +206,7 @@ class EffectRun:
 
     async def _check_owner(self) -> None:
         """Immediately before the call: no other owner is known of, and what is known is not old."""
-        clock, outside = self._process.clock, self._process.outside
+        clock, outside = self._process.clock, self._process.effects
         give_up_s = clock.monotonic() + self._patience_s
         while (began_s := clock.monotonic()) - self._confirmed_s > _FRESH_S:
             if await outside.look():
@@ -216,21 +217,21 @@ class EffectRun:
                 )
             else:
                 await clock.sleep(_AGAIN_S)
-        self._process.check()
+        self._process.session.check()
 
     async def _run(self, call: Callable[..., Any]) -> Any:
         """``call`` with the effect's arguments, and what else it has parameters for."""
         known, wanted = self._known, self._wanted
         told = {"idempotency_key": known.idempotency_key, "business_key": known.facts.get("business_key")}
         options = {**handed(call, **{**wanted.handed, **told}), **wanted.options}
-        with self._process.desk.inside(self._place, **self._body(call)):
+        with self._process.matcher.inside(self._place, **self._body(call)):
             return await run_body(self._process, call, wanted.arguments, options, wanted.timeout_s, self._place.key)
 
     def _body(self, call: Callable[..., Any]) -> dict[str, Any]:
         """How the scope of ``call`` looks on what bodies before it asked. A further one keeps what succeeded, and tries
         again what failed; so does a reconciler, which may ask something else."""
         process, key, record = self._process, self._place.key, self._place.record
-        is_first = record is None or (record.attempt == 1 and key in process.desk.records)
+        is_first = record is None or (record.attempt == 1 and key in process.matcher.records)
         if is_first and not self._has_run and call is not self._known.reconciler:
             self._has_run = True
             return {}
@@ -241,7 +242,7 @@ class EffectRun:
         """For the dispatcher's word."""
         try:
             async with self._process.clock.timeout(self._wanted.timeout_s):
-                await self._process.outside.until(lambda: self._known.word() is not None)
+                await self._process.effects.until(lambda: self._known.word() is not None)
         except TimeoutError as exc:
             raise self._unknown(
                 "no dispatcher has called yet", exc, hint="start one that knows it: seekpoint serve dispatcher"
@@ -259,13 +260,13 @@ class EffectRun:
                 "%s: no answer from the reconciler of %s: %s",
                 self._process.process_id,
                 self._place.key,
-                error_line(exc, self._process.node.settings),
+                error_line(exc, self._process.settings),
             )
             self._known.no_answer = exc
 
     # --- the outcome
     def _failure(self, error: Exception) -> b.Json:
-        return failure_text(error, self._process.node.settings, self._process.limits)
+        return failure_text(error, self._process.settings, self._process.limits)
 
     async def _take_call(self) -> None:
         known = self._known
@@ -278,7 +279,7 @@ class EffectRun:
     async def _take_word(self) -> None:
         word = self._known.word()
         assert word is not None
-        error = None if word.error is None else scrubbed_failure(word.error, self._process.node.settings)
+        error = None if word.error is None else scrubbed_failure(word.error, self._process.settings)
         await self._settle(
             word.outcome, by=word.settled_by, output=word.output, error=error, external_id=word.external_id
         )
@@ -319,7 +320,7 @@ class EffectRun:
         return EffectUnknown(
             said, process_id=self._process.process_id, key=self._place.key, status=str(known.status),
             idempotency_key=known.idempotency_key, connector=known.facts.get("connector"),
-            reason=None if why is None else error_line(why, self._process.node.settings), hint=hint,
+            reason=None if why is None else error_line(why, self._process.settings), hint=hint,
         )  # fmt: skip
 
     def _settled(self, outcome: str, *, by: str, **more: Any) -> b.EffectSettled:
@@ -341,7 +342,7 @@ class EffectRun:
             await process.append(body)
         except HandleLost:
             # Another owner's process now: it can still be told what became of our call.
-            await process.outside.testify(body, self._known.idempotency_key)
+            await process.effects.testify(body, self._known.idempotency_key)
             raise
         self._known.refresh()
         if outcome == EffectStatus.FAILED and error is not None and says_undone(error):
@@ -350,7 +351,7 @@ class EffectRun:
     async def _give_back(self) -> None:
         """The business key, at once: who dies before this only has the next one that asks read our journal for it."""
         if self._known.business_key is not None:
-            await self._process.outside.business_keys.free(*self._known.business_key, self._known.holder)
+            await self._process.effects.business_keys.free(*self._known.business_key, self._known.holder)
 
     def _owe(self, output: b.Json) -> None:
         """What is due if the process is cancelled or fails. Before the outcome: a crash may cut off what follows it."""

@@ -16,25 +16,26 @@ from seekpoint.schemas.errors import JournalGap
 from seekpoint.schemas.state.calls import Call, turn_of
 
 if TYPE_CHECKING:
-    from seekpoint.producers.node import Node
+    from seekpoint.producers.durable.session import Journal
+    from seekpoint.schemas.config.limits import Limits
     from seekpoint.schemas.state.state import State
 
 __all__ = ["has_let_go"]
 
 
-async def has_let_go(node: Node, holder: KeyHolder) -> bool:
+async def has_let_go(journal: Journal, limits: Limits, holder: KeyHolder) -> bool:
     """Whether the effect that took a key is known not to have happened, for good.
 
     It failed for certain, or its process can begin it no more and never did. What cannot be told any more, since the
     history was trimmed, counts as done. Reads the holder's state; its whole history only once that has forgotten it.
     """
     try:
-        state = (await node.recover(holder.process_id, missing_ok=True)).state
+        state = (await journal.recover(holder.process_id, missing_ok=True)).state
         call = state.calls.get(holder.key)
         if call is not None or not _is_past(state, holder.key):
             return call is not None and _is_undone(call, holder)
-        history = [one async for one in node.entries(holder.process_id)]
-        call = (await node.in_thread(partial(effects_in, history, node.reader.limits))).get(holder.key)
+        history = [one async for one in journal.entries(holder.process_id)]
+        call = (await journal.in_thread(partial(effects_in, history, limits))).get(holder.key)
         return call is None or _is_undone(call, holder)
     except JournalGap:
         return False

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from seekpoint.producers.durable.effects.effect_facts import CONNECTOR, UNDO, EffectRequest, compensation_named
+from seekpoint.producers.durable.effects.compensations import CONNECTOR, UNDO, compensation_named
+from seekpoint.producers.durable.effects.effect_facts import EffectRequest
 from seekpoint.producers.durable.effects.effect_runs import EffectRun
 from seekpoint.producers.durable.replay.call_digest import text_digest
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
@@ -23,7 +24,7 @@ from seekpoint.schemas.state.calls import Obligation
 from seekpoint.schemas.values.json_values import load
 
 if TYPE_CHECKING:
-    from seekpoint.producers.process import Process
+    from seekpoint.producers.durable.durable_process import DurableProcess
 
 __all__ = ["COMPENSATION_RETRY", "compensate", "note_asked"]
 
@@ -32,7 +33,7 @@ logger = logging.getLogger("seekpoint.producers")
 COMPENSATION_RETRY = Retry(attempts=5, backoff_s=0.5, backoff_max_s=30.0)
 
 
-async def compensate(process: Process) -> None:
+async def compensate(process: DurableProcess) -> None:
     """Make all compensations that are owed, the newest effect's first. Raises ``ObligationStuck`` if any is left."""
     left: list[str] = []
     cause: Exception | None = None
@@ -44,7 +45,7 @@ async def compensate(process: Process) -> None:
                 "%s: the compensation of %s is still owed: %s",
                 process.process_id,
                 obligation.key,
-                error_line(exc, process.node.settings),
+                error_line(exc, process.settings),
             )
             left.append(obligation.key)
             cause = cause or exc
@@ -54,18 +55,18 @@ async def compensate(process: Process) -> None:
         ) from cause  # fmt: skip
 
 
-def note_asked(process: Process) -> None:
+def note_asked(process: DurableProcess) -> None:
     """Write down that the agent's own code takes its effects back: it knows, and goes on, also when it runs again."""
     _mark(process, [f"{UNDO}{obligation.key}" for obligation in process.written.obligations])
 
 
-def note_failed(process: Process) -> None:
+def note_failed(process: DurableProcess) -> None:
     """Write down that the code has failed all the same: run again, it is told of what it took back."""
     asked = [mark for mark in process.written.patches if mark.startswith(UNDO) and not mark.endswith("/")]
     _mark(process, [f"{mark}/" for mark in asked])
 
 
-def _mark(process: Process, marks: list[str]) -> None:
+def _mark(process: DurableProcess, marks: list[str]) -> None:
     """As markers of changes, whose names have no slash: they say as well which way code goes that runs again."""
     for mark in marks:
         if mark not in process.written.patches:
@@ -73,7 +74,7 @@ def _mark(process: Process, marks: list[str]) -> None:
                 process.send(b.PatchMarked(mark))
 
 
-async def _pay(process: Process, obligation: Obligation) -> None:
+async def _pay(process: DurableProcess, obligation: Obligation) -> None:
     effect = process.written.calls.get(obligation.key)
     if effect is not None and effect.status == "failed":
         await process.append(b.ObligationSettled(key=obligation.key, outcome="dropped"))
@@ -92,7 +93,7 @@ async def _pay(process: Process, obligation: Obligation) -> None:
     await process.append(b.ObligationSettled(key=obligation.key, outcome="done"))
 
 
-async def _run(process: Process, obligation: Obligation) -> None:
+async def _run(process: DurableProcess, obligation: Obligation) -> None:
     told = load(obligation.arguments_json)
     asked, output = load(told["asked"]), load(told["output"])
     arguments, options = (asked["arguments"], asked["options"]) if isinstance(asked, dict) else (asked, {})
@@ -110,14 +111,16 @@ async def _run(process: Process, obligation: Obligation) -> None:
         retry=COMPENSATION_RETRY,
         handed={"output": output},
     )
-    place = CallPlace(key, 0, process.written.calls.get(key), process.desk.main)  # it stands aside: no order binds it
+    place = CallPlace(
+        key, 0, process.written.calls.get(key), process.matcher.main
+    )  # it stands aside: no order binds it
     with process.cancelling.paying():
         await EffectRun(process, place, wanted).through()
 
 
-def _callable(process: Process, obligation: Obligation) -> Callable[..., Any]:
+def _callable(process: DurableProcess, obligation: Obligation) -> Callable[..., Any]:
     """The function: the one this run's code named, else one of that name that code here has named before."""
-    found = process.outside.owed.get(obligation.key) or compensation_named(obligation.name)
+    found = process.effects.owed.get(obligation.key) or compensation_named(obligation.name)
     if callable(found):
         return found
     raise UnknownConnector(

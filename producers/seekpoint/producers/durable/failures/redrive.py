@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from seekpoint.producers.durable.effects.effect_facts import UNDO
+from seekpoint.producers.durable.effects.compensations import UNDO
 from seekpoint.producers.durable.failures.failed_calls import failed_calls, unfollowed_calls
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import Refused
 from seekpoint.schemas.values.json_values import dump, load
 
 if TYPE_CHECKING:
-    from seekpoint.producers.process import Process
+    from seekpoint.producers.durable.durable_process import DurableProcess
     from seekpoint.schemas.state.calls import Call
 
 __all__ = ["set_aside", "way_on"]
@@ -26,7 +26,7 @@ __all__ = ["set_aside", "way_on"]
 _MADE_AGAIN = frozenset({"step", "decision", "child"})
 
 
-async def set_aside(process: Process, asked: bool | Collection[str]) -> None:
+async def set_aside(process: DurableProcess, asked: bool | Collection[str]) -> None:
     """Set aside the failed calls that ended the last run, or those of the keys in ``asked``. Raises ``Refused``.
 
     Not those of a process whose effects were taken back, or are being: made again, its calls would end it as if those
@@ -48,9 +48,9 @@ async def set_aside(process: Process, asked: bool | Collection[str]) -> None:
         await process.append(b.CallsSetAside(keys=dump(keys, process.limits)))
 
 
-async def _last_failed(process: Process) -> list[str]:
+async def _last_failed(process: DurableProcess) -> list[str]:
     """The calls that the last run ended with; none if a run that was cut off has gone on since."""
-    found = process.node.entries(process.process_id, kinds=[b.ErrorRecorded.KIND])
+    found = process.session.entries(process.process_id, kinds=[b.ErrorRecorded.KIND])
     written, ended = process.written, None
     async for one in found:
         body = one.entry.body
@@ -73,7 +73,7 @@ def _has_failed(call: Call | None) -> bool:
     return call is not None and call.status == "failed" and call.kind in _MADE_AGAIN
 
 
-def _check(process: Process, key: str) -> None:
+def _check(process: DurableProcess, key: str) -> None:
     call = process.written.calls.get(key)
     if not _has_failed(call):
         raise Refused(

@@ -16,13 +16,13 @@ from seekpoint.schemas.state.calls import NOT_ASKED, write_digest
 from seekpoint.schemas.values.json_values import load
 
 if TYPE_CHECKING:
-    from seekpoint.producers.process import Process
+    from seekpoint.producers.durable.session import Session
     from seekpoint.schemas.errors import ReplayDivergence
 
 __all__ = ["add_difference", "changed", "difference_from"]
 
 
-def changed(process: Process, error: ReplayDivergence, asks: b.Body) -> Coroutine[Any, Any, Any]:
+def changed(session: Session, error: ReplayDivergence, asks: b.Body) -> Coroutine[Any, Any, Any]:
     """What raises ``error``, awaited, and says where ``asks`` (what the code would have journaled) differs.
 
     Raises it at once where it is not about what was asked.
@@ -31,21 +31,21 @@ def changed(process: Process, error: ReplayDivergence, asks: b.Body) -> Coroutin
         raise error
     if error.asks is None:  # the first call that differs; every later one is told the same
         error.asks = asks
-    return _told(process, error)
+    return _told(session, error)
 
 
-async def _told(process: Process, error: ReplayDivergence) -> Any:
-    await add_difference(process, error)
+async def _told(session: Session, error: ReplayDivergence) -> Any:
+    await add_difference(session, error)
     raise error
 
 
-async def add_difference(process: Process, error: ReplayDivergence) -> None:
+async def add_difference(session: Session, error: ReplayDivergence) -> None:
     """Add the fact ``difference`` to an input divergence, from the journal; or how to see what was asked."""
     if error.asks is None or error.facts.get("kind") != "input" or _is_told(error):
         return
     try:
         kinds = _KINDS.get(type(error.asks), (type(error.asks),))
-        found = process.node.entries(process.process_id, kinds=[kind.KIND for kind in kinds])
+        found = session.entries(session.process_id, kinds=[kind.KIND for kind in kinds])
         difference = difference_from([one.entry.body async for one in found], error)
     except Exception:  # it says less then, but it says so
         difference = None

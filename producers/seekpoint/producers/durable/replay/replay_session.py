@@ -1,4 +1,4 @@
-"""A process for rehearsals: it answers from the records of a history, and can do nothing else.
+"""The session of a replay check: it answers from the records of a history, and can do nothing else.
 
 Where the history has no answer the code is parked: nothing is run for it, and it never goes on. So concurrent branches
 each come as far as their records do. No journal, no node, no clock to wait by, no body, no child, no connector.
@@ -7,67 +7,51 @@ each come as far as their records do. No journal, no node, no clock to wait by, 
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import suppress
-from functools import wraps
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+from seekpoint.consumers.recovery.process_history import Logged
+from seekpoint.producers.durable.durable_process import DurableProcess
 from seekpoint.producers.durable.replay.conduct import Detail, RunOptions
 from seekpoint.producers.durable.replay.history_matcher import CallPlace, HistoryMatcher
 from seekpoint.producers.durable.replay.recorded_run import RecordedRun
 from seekpoint.producers.durable.replay.scopes import Scope
 from seekpoint.producers.durable.replay.writes import Writes
-from seekpoint.producers.durable.waits.shared_values import ProcessShared, Versioned
-from seekpoint.producers.process import Acknowledged, Process
-from seekpoint.producers.writer.clocks import VirtualClock
-from seekpoint.producers.writer.handle import Cause
+from seekpoint.producers.durable.session import Acknowledged
+from seekpoint.producers.writer.clocks import Clock, VirtualClock
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import Refused
 
 if TYPE_CHECKING:
-    from seekpoint.consumers.recovery.process_history import Logged
+    from seekpoint.consumers import Recovered
+    from seekpoint.producers.durable.call_results import Versioned
     from seekpoint.producers.durable.steps.agent import Agent
+    from seekpoint.producers.durable.waits.followed_values import FollowedValue
     from seekpoint.schemas.state.lifecycle import Lifecycle
     from seekpoint.schemas.state.process_budget import Budget
-    from seekpoint.schemas.state.state import State
+    from seekpoint.schemas.state.state import MailItem, State
 
-__all__ = ["HistoryExhausted", "ReplaySession", "WaitingForInput"]
+__all__ = ["HistoryExhausted", "ReplayMatcher", "ReplayProcess", "ReplaySession"]
+
+T = TypeVar("T")
 
 _OVER = frozenset({"succeeded", "failed"})
 
 
-class HistoryExhausted(BaseException):
-    """A call that the history has no answer for. Never seen by an agent's code."""
+@dataclass(frozen=True, slots=True)
+class HistoryExhausted:
+    """A call that the history has no answer for."""
 
-    def __init__(self, key: str, kind: str, status: str | None) -> None:
-        super().__init__(key)
-        self.key = key
-        self.kind = kind
-        self.status = status
-        """What is known of it: started, pending, …; None: it was never begun."""
-
-
-class WaitingForInput:
-    """A call that never ends. Awaited or asked for its result, it waits until the rehearsal is over."""
-
-    def __init__(
-        self, end: HistoryExhausted, wait: Callable[[HistoryExhausted], Coroutine[Any, Any, Any]], child_id: str
-    ) -> None:
-        self.key = end.key
-        self.child_id = child_id
-        self._end, self._wait = end, wait
-
-    def result(self) -> Coroutine[Any, Any, Any]:
-        """Never."""
-        return self._wait(self._end)
+    key: str
+    kind: str
 
 
 class ReplayMatcher(HistoryMatcher):
-    """A desk that gives a place only to a call that is answered."""
+    """A matcher that notes which calls the history has no answer for."""
 
     def __init__(
         self, run: RecordedRun, task: asyncio.Task[object] | None, on_call: Callable[[CallPlace], object]
@@ -77,20 +61,22 @@ class ReplayMatcher(HistoryMatcher):
         """How many calls were."""
         self.asked = 0
         """How many were made, answered or not: as long as it grows, the code goes on."""
+        self.unanswered: dict[str, str] = {}
+        """The calls that the history has no answer for, with their kinds."""
         self.is_closed = False
         self._run = run
         self._check_call = on_call
 
     def _placed(self, scope: Scope, kind: str, suffix: str, digest: str) -> CallPlace:
         if self.is_closed:
-            raise asyncio.CancelledError("the rehearsal is over")
+            raise asyncio.CancelledError("the replay check is over")
         self.asked += 1
         place = super()._placed(scope, kind, suffix, digest)
-        record = place.record
-        if record is None or record.status not in _OVER:
+        if place.record is not None and place.record.status in _OVER:
+            self.answered += 1
+        else:
             self._check_call(place)  # a process that was asked to stop is told so here
-            raise HistoryExhausted(place.key, kind, None if record is None else record.status)
-        self.answered += 1
+            self.unanswered[place.key] = kind
         return place
 
     def patched(self, change: str, marked: Any) -> tuple[bool, str | None]:
@@ -112,159 +98,201 @@ class ReplayWrites(Writes):
             self.view = None
 
 
-def _parking(ask: Callable[..., Any]) -> Callable[..., Any]:
-    """``ask``, whose coroutine never ends where the history has no answer."""
+class ReplayProcess(DurableProcess):
+    """The durable side of a process whose calls are answered from a history, or never."""
 
-    @wraps(ask)
-    def asked(self: ReplaySession, *arguments: Any, **options: Any) -> Any:
-        try:
-            found = ask(self, *arguments, **options)
-        except HistoryExhausted as end:
-            return self.parked(end, ask.__name__, arguments)
-        return self.watched(found) if may_park_later else found
-
-    may_park_later = inspect.iscoroutinefunction(ask)
-    return asked
-
-
-class ReplaySession(Process):
-    """See above."""
+    session: ReplaySession
+    matcher: ReplayMatcher
 
     def __init__(self, run: RecordedRun, agent: Agent, limits: Limits, detail: Detail) -> None:
+        super().__init__(ReplaySession(run, limits, self._turn), RunOptions(agent=agent, detail=detail))
         self._run = run
-        self._state = run.starting_state()
-        self._limits = limits
-        self._over = False
-        self._made: list[Coroutine[Any, Any, Any]] = []
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self.ends: list[HistoryExhausted] = []
-        """The calls that are parked, in the order of the program."""
-        self.conduct = RunOptions(agent=agent, detail=detail)
-        self.task = asyncio.current_task()
-        self.node: Any = ReplayNode(run)
-        self._handle: Any = SimpleNamespace(mail=[], error=None, mail_changed=asyncio.Event(), check_open=lambda: None)
-        self._cause = Cause()
-        self._confirmer: Any = None
 
-    # --- what it looks like
-    @property
-    def process_id(self) -> str:
-        """The process's name."""
-        return self._run.process_id
+    def _turn(self) -> int:
+        return 0 if self._matcher is None else self._matcher.turn
 
-    @property
-    def state(self) -> State:
-        """The content as it was when the code came here."""
-        kept, writes = self._kept, self._writes
-        view = kept.view if kept is not None else writes.view if writes is not None else None
-        return self._state if view is None else view.state(self._state)
-
-    @property
-    def written(self) -> State:
-        """As of the end of the history, with every call of it."""
-        return self._state
-
-    @property
-    def limits(self) -> Limits:
-        """The journal's limits."""
-        return self._limits
-
-    @property
-    def ahead_lifecycle(self) -> Lifecycle:
-        """The history's newest."""
-        return self._state.lifecycle
-
-    @property
-    def ahead_budget(self) -> Budget | None:
-        """The history's newest."""
-        return self._state.budget
-
-    @property
-    def is_open(self) -> bool:
-        """Until the rehearsal is over."""
-        return not self._over
-
-    def check(self) -> None:
-        """Nobody fences a rehearsal."""
-
-    def times_forgotten(self, key: str) -> int:
-        """How often a rewind forgot the call ``key``."""
-        return self._state.forgotten.get(key, 0)
-
-    # --- its memory
-    def _new_desk(self) -> HistoryMatcher:
+    def _new_matcher(self) -> HistoryMatcher:
         return ReplayMatcher(self._run, self.task, self.cancelling.check_call)
 
     def begin_replay(self) -> None:
         """From here on the agent's code runs."""
         super().begin_replay()
-        self._writes = ReplayWrites(self.desk, self._state, self._limits, self.append, self.acknowledged, self.in_order)
+        self._writes = ReplayWrites(self.matcher, self.written, self.limits, self.append, self.in_order)
 
-    @_parking
-    def write(self, body: Any) -> Coroutine[Any, Any, Acknowledged]:
-        """A content write, made again."""
-        return super().write(body)
+    def in_order(
+        self, place: CallPlace, answer: Callable[..., Coroutine[Any, Any, T]], *given: Any
+    ) -> Coroutine[Any, Any, T]:
+        """Return the recorded answer of the call at ``place``; without one, a coroutine that never ends."""
+        kind = self.matcher.unanswered.get(place.key)
+        if kind is None:
+            return super().in_order(place, answer, *given)
+        return self.session.parked(HistoryExhausted(place.key, kind))
 
-    # --- what it cannot do
+    def carries_out(self, place: CallPlace) -> bool:
+        """Whether the call at ``place`` is carried out: never."""
+        return False
+
+
+class ReplaySession:
+    """A ``durable.session.Session`` over a recorded history."""
+
+    prices = None
+    node_id = "replay check"
+    settings = Settings()
+    """They hold no secret: the history's own texts are scrubbed already."""
+
+    def __init__(self, run: RecordedRun, limits: Limits, turn: Callable[[], int]) -> None:
+        self._run = run
+        self._turn = turn
+        self._over = False
+        self._made: list[Coroutine[Any, Any, Any]] = []
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.ends: list[HistoryExhausted] = []
+        """The calls that are parked, in the order of the program."""
+        self.process_id = run.process_id
+        self.limits = limits
+        self.clock: Clock = VirtualClock()
+        self.written: State = run.starting_state()
+        """As of the end of the history, with every call of it."""
+        self.mail: list[MailItem] = []
+        self.mail_changed = asyncio.Event()
+
+    # --- state
+    @property
+    def ahead_lifecycle(self) -> Lifecycle:
+        """The history's newest."""
+        return self.written.lifecycle
+
+    @property
+    def ahead_budget(self) -> Budget | None:
+        """The history's newest."""
+        return self.written.budget
+
+    @property
+    def is_open(self) -> bool:
+        """Until the replay check is over."""
+        return not self._over
+
+    def check(self) -> None:
+        """Nobody fences a replay check."""
+
+    def check_open(self) -> None:
+        """Nothing closes a replay check."""
+
+    def times_forgotten(self, key: str) -> int:
+        """How often a rewind forgot the call ``key``."""
+        return self.written.forgotten.get(key, 0)
+
+    def newest(self) -> Acknowledged:
+        """Return the history's last entry."""
+        return Acknowledged(self.written.seq, self.written.offset)
+
+    # --- what it does not write
     async def append(self, body: b.Body) -> Acknowledged:
-        """Nothing is appended."""
-        raise HistoryExhausted(body.KIND, "entry", None)
+        """Park: nothing is appended."""
+        await self.park(HistoryExhausted(body.KIND, "entry"))
+        raise AssertionError("a parked call never goes on")
 
     def send(self, body: b.Body) -> int:
-        """Nothing is sent: what the history has of it, it has."""
-        return self._state.seq
-
-    async def acknowledged_now(self) -> Acknowledged:
-        """What a change that is kept back is answered with."""
-        return Acknowledged(self._state.seq, self._state.offset)
+        """Send nothing: what the history has of it, it has."""
+        return self.written.seq
 
     def sent(self, body: b.Body) -> asyncio.Future[int]:
-        """The end of a turn, which needs no entry here."""
+        """Return the end of a turn, which needs no entry here."""
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        done.set_result(self._state.offset)
+        done.set_result(self.written.offset)
         return done
 
+    def hold(self, key: str, start: Callable[[], b.StepStarted], characters: int) -> bool:
+        """Hold nothing back: no step starts."""
+        return True
+
+    def take_back(self, key: str) -> bool:
+        """Nothing was held."""
+        return True
+
+    async def end(self, body: b.Released | b.Finished) -> None:
+        """Write no end."""
+
     async def confirm(self) -> None:
-        """What a history has is confirmed."""
+        """Return: what a history has is confirmed."""
 
-    async def checkpoint(self, *, timeout_s: float = 30.0) -> int:
-        """None is asked for."""
-        return self._state.offset
+    async def checkpoint(self, timeout_s: float) -> int:
+        """Ask for none."""
+        return self.written.offset
 
-    async def compensate(self) -> None:
-        """What is owed stays owed."""
-        if self._state.obligations:
-            await self.wait(self._unkept("compensate", "effect"))
-
-    async def release(self, reason: str | None = None) -> None:
-        """Not by an agent."""
-        raise Refused("an agent does not release its process", process_id=self.process_id)
+    async def past_content(self, to_seq: int) -> b.Json:
+        """Never asked: an agent does not rewind itself."""
+        raise Refused("a replay check rewinds nothing", process_id=self.process_id)
 
     def let_go(self) -> None:
         """There is nothing to let go."""
 
-    def shared(self, name: str) -> ProcessShared:
-        """A shared value, as it was seen."""
-        return _RehearsalShared(self, self.node.shared(name))
+    async def before_unrecorded(self, name: str, kind: str) -> None:
+        """Park: what takes no place has no record to answer it."""
+        turn = self._turn()
+        await self.park(HistoryExhausted(f"{turn}/{name}" if turn else name, kind))
 
-    def _unkept(self, asked: str, kind: str) -> HistoryExhausted:
-        """The end of the history at something that no run remembers."""
-        turn = self.desk.turn
-        return HistoryExhausted(f"{turn}/{asked}" if turn else asked, kind, None)
+    # --- what it does not wait for
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        """Park: nothing comes."""
+        await self.before_unrecorded("wait", "mail")
+        yield
+
+    async def look(self) -> None:
+        """Return: there is no log to read."""
+
+    async def run_child(self, agent: Agent, child_id: str, input: Any, *, wait_s: float, retry_failed: bool) -> Any:
+        """Run no child."""
+        raise self._refusal("run")
+
+    def shared_value(self, name: str) -> _NoSharedValue:
+        """Return a shared value of which only the records are known."""
+        return _NoSharedValue(name, self)
+
+    async def in_body_thread(self, call: Callable[[], Any]) -> Any:
+        """Run no body."""
+        raise self._refusal("in_body_thread")
+
+    async def in_thread(self, call: Callable[[], Any]) -> Any:
+        """Run no blocking call."""
+        raise self._refusal("in_thread")
+
+    async def recover(self, process_id: str, *, missing_ok: bool = False, at_offset: int | None = None) -> Recovered:
+        """Read no other process."""
+        raise self._refusal("recover")
+
+    async def entries(self, process_id: str, *, kinds: Collection[str] | None = None) -> AsyncIterator[Logged]:
+        """Yield the history itself: what a changed prompt is compared with."""
+        for offset, entry in enumerate(self._run.entries):
+            yield Logged(offset, 0, entry)
+
+    async def tell(
+        self, process_id: str, body: b.Body, *, actor: str | None = None, entry_id: bytes | None = None
+    ) -> bytes:
+        """Tell no process anything."""
+        raise self._refusal("tell")
+
+    def _refusal(self, name: str) -> Refused:
+        return Refused(
+            f"a replay check has no node: node.{name} would do something", process_id=self.process_id,
+            hint="reach the world through the process: process.step(...), process.effect(...)",
+        )  # fmt: skip
 
     # --- parking
-    def parked(self, end: HistoryExhausted, asked: str, arguments: tuple[Any, ...]) -> Any:
-        """What a call is answered with that has no answer."""
-        if asked == "spawn":
-            return WaitingForInput(end, self.wait, str(arguments[1]) if len(arguments) > 1 else "")
+    def parked(self, end: HistoryExhausted) -> Coroutine[Any, Any, Any]:
+        """Return the coroutine of a call that has no answer; it counts as parked from now on."""
         self.ends.append(end)
-        return self._tracked(self.wait(end))
+        made = self.park(end)
+        self._made.append(made)
+        return made
 
-    async def wait(self, end: HistoryExhausted) -> Any:
-        """Never returns: cancelled when the rehearsal is over, or by the code itself."""
+    async def park(self, end: HistoryExhausted) -> Any:
+        """Never return: cancelled when the replay check is over, or by the code itself."""
         if self._over:
-            raise asyncio.CancelledError("the rehearsal is over")
-        if end not in self.ends:
+            raise asyncio.CancelledError("the replay check is over")
+        if not any(one is end for one in self.ends):
             self.ends.append(end)
         task = asyncio.current_task()
         assert task is not None
@@ -275,30 +303,14 @@ class ReplaySession(Process):
             self._tasks.discard(task)
             self.ends.remove(end)
 
-    def watched(self, found: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
-        """``found``, parked where it comes to the end of the history by itself."""
-        return self._tracked(self._watched(found))
-
-    async def _watched(self, found: Coroutine[Any, Any, Any]) -> Any:
-        try:
-            return await found
-        except HistoryExhausted as end:
-            return await self.wait(end)
-
-    def _tracked(self, made: Coroutine[Any, Any, Any]) -> Coroutine[Any, Any, Any]:
-        self._made.append(made)
-        return made
-
     @property
     def is_parked(self) -> bool:
         """Whether some of the code waits for what the history does not have."""
         return bool(self._tasks)
 
-    async def end(self) -> None:
+    async def stop(self) -> None:
         """Cancel what is parked: nothing of the code goes on."""
         self._over = True
-        if isinstance(self._desk, ReplayMatcher):
-            self._desk.is_closed = True
         tasks = self._tasks - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
@@ -309,67 +321,25 @@ class ReplaySession(Process):
             made.close()
 
 
-for _mixin in Process.__mro__:
-    if _mixin.__name__.endswith("Calls"):
-        for _name, _ask in vars(_mixin).items():
-            if inspect.isfunction(_ask) and not _name.startswith("_") and _name not in vars(ReplaySession):
-                setattr(ReplaySession, _name, _parking(_ask))
+class _NoSharedValue:
+    """A shared value of a replay check: every call on it is answered from the record, or parked."""
 
+    def __init__(self, name: str, session: ReplaySession) -> None:
+        self.name = name
+        self._session = session
 
-class _RehearsalShared(ProcessShared):
-    """A shared value of which only the record is known."""
+    async def get(self) -> Versioned:
+        """Read nothing."""
+        raise self._session._refusal("shared")
 
-    _process: ReplaySession
+    async def set_text(self, text: str, expected_version: int, actor: str | None, set_id: bytes | None) -> int:
+        """Set nothing."""
+        raise self._session._refusal("shared")
 
-    def get(self) -> Coroutine[Any, Any, Versioned]:
-        """As it was seen."""
-        try:
-            return super().get()
-        except HistoryExhausted as end:
-            return self._parked(end)
+    def follow(self, on_change: Callable[[], object]) -> FollowedValue:
+        """Follow nothing."""
+        raise self._session._refusal("shared")
 
-    def set(self, value: Any, *, expected_version: int | None = None) -> Coroutine[Any, Any, int]:
-        """As it was set."""
-        try:
-            return super().set(value, expected_version=expected_version)
-        except HistoryExhausted as end:
-            return self._parked(end)
-
-    async def watch(self, *, after: int = 0) -> AsyncIterator[Versioned]:
-        """As far as it was watched."""
-        try:
-            async for found in super().watch(after=after):
-                yield found
-        except HistoryExhausted as end:
-            await self._process.wait(end)
-
-    def _parked(self, end: HistoryExhausted) -> Coroutine[Any, Any, Any]:
-        parked: Coroutine[Any, Any, Any] = self._process.parked(end, "shared", ())
-        return parked
-
-
-class ReplayNode:
-    """What an agent's code may ask of the node it runs on: nothing that does anything."""
-
-    prices = None
-    settings = Settings()
-    """They hold no secret: the history's own texts are scrubbed already."""
-
-    def __init__(self, run: RecordedRun) -> None:
-        self.clock = VirtualClock()
-        self._run = run
-
-    def shared(self, name: str) -> Any:
-        """A shared value, by name."""
-        return SimpleNamespace(name=name)
-
-    async def entries(self, process_id: str, **which: Any) -> AsyncIterator[Logged]:
-        """The history itself: what a changed prompt is compared with."""
-        for entry in self._run.entries:
-            yield SimpleNamespace(entry=entry)  # type: ignore[misc]  # what is read of it
-
-    def __getattr__(self, name: str) -> Any:
-        raise Refused(
-            f"a replay check has no node: node.{name} would do something", process_id=self._run.process_id,
-            hint="reach the world through the process: process.step(...), process.effect(...)",
-        )  # fmt: skip
+    def unfollow(self, followed: FollowedValue, on_change: Callable[[], object]) -> NoReturn:
+        """Follow nothing."""
+        raise self._session._refusal("shared")

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from seekpoint.producers.durable.replay.history_matcher import CallPlace, HistoryMatcher
 from seekpoint.producers.durable.replay.replayed_content import ReplayedContent
+from seekpoint.producers.durable.session import Acknowledged
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.errors import ReplayDivergence
 from seekpoint.schemas.state.calls import Call, turn_of, write_digest
 from seekpoint.schemas.state.state import State
-
-if TYPE_CHECKING:
-    from seekpoint.producers.process import Acknowledged
 
 __all__ = ["Writes"]
 
@@ -28,19 +26,17 @@ class Writes:
 
     def __init__(
         self,
-        desk: HistoryMatcher,
+        matcher: HistoryMatcher,
         live: State,
         limits: Limits,
         append: Callable[[b.Body], Coroutine[Any, Any, Acknowledged]],
-        acknowledged: Callable[[int], Acknowledged],
         in_order: Callable[..., Coroutine[Any, Any, Acknowledged]],
     ) -> None:
-        self._desk = desk
+        self._matcher = matcher
         self._limits = limits
         self._append = append
-        self._acknowledged = acknowledged
         self._in_order = in_order
-        self._left = {key for key, call in desk.records.items() if call.kind == "write" and call.position}
+        self._left = {key for key, call in matcher.records.items() if call.kind == "write" and call.position}
         self._turns = live.turn
         self._turn_frame = live.turn_frame
         self._live = live
@@ -50,7 +46,7 @@ class Writes:
 
     def write(self, body: Any) -> Coroutine[Any, Any, Acknowledged]:
         """Take a place; then write ``body``, unless that was done before."""
-        place = self._desk.place_write(write_digest(body))
+        place = self._matcher.place_write(write_digest(body))
         if place.record is not None:
             return self._again(place, place.record, body)
         return self._in_order(place, self._now, body, place.key)
@@ -67,11 +63,11 @@ class Writes:
         if misfit:
             raise ReplayDivergence(
                 f"a write no longer fits where it was made: {misfit[1]}", kind="input", key=place.key, seq=record.seq,
-                process_id=self._desk.process_id,
+                process_id=self._matcher.process_id,
             )  # fmt: skip
         self._left.discard(place.key)
         self._settle()
-        return self._in_order(place, _done, self._acknowledged(record.seq))
+        return self._in_order(place, _done, Acknowledged(record.seq, -1))  # where the entry lies is not kept
 
     def begin_turn(self, number: int) -> None:
         """From here on the frame is that of the turn."""

@@ -10,21 +10,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from textwrap import dedent
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from seekpoint.producers.durable.steps.retries import Retry
 from seekpoint.producers.durable.steps.terms import retry_of
 from seekpoint.producers.thread_bridge import in_own_thread
 from seekpoint.schemas.errors import InvalidName, Refused
 
-if TYPE_CHECKING:
-    from seekpoint.producers.process import Process
-    from seekpoint.producers.thread_bridge import SyncProcess
-
 __all__ = ["Agent", "agent", "check_is_agent"]
 
-Run: TypeAlias = "Callable[[Process, Any], Awaitable[Any]]"
-Plain: TypeAlias = "Callable[[SyncProcess, Any], Any]"
+Run: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
+"""Takes a ``Process``, which is made of what stands above this module, and the input."""
+Plain: TypeAlias = Callable[[Any, Any], Any]
+"""Takes a ``SyncProcess`` and the input."""
 
 _LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING}
 _NAME_CHARACTERS_MAX = 200
@@ -43,7 +41,7 @@ class Agent:
     retry_steps: Retry | None = None
     """How its steps and decisions without ``retry`` are tried again; None: three attempts for transient errors."""
 
-    def __call__(self, process: Process, input: Any = None) -> Awaitable[Any]:  # the word users know
+    def __call__(self, process: Any, input: Any = None) -> Awaitable[Any]:  # the word users know
         """The code itself, as it is: for tests, and for an agent that calls another one's code."""
         return self.run(process, input)
 

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from seekpoint.producers.durable.durable_process import Calls, DurableProcess
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
 from seekpoint.producers.durable.steps.step_calls import answered, dumped, run_body
 from seekpoint.producers.durable.steps.terms import callable_of
@@ -20,34 +21,29 @@ from seekpoint.schemas.values.json_values import load
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from seekpoint.producers.process import Process
 
 __all__ = ["SampleCalls", "recorded"]
 
 T = TypeVar("T")
 
 
-class SampleCalls:
+class SampleCalls(Calls):
     """What a process offers: ``now``, ``uuid``, ``random``, ``sample``."""
-
-    @property
-    def _sampled(self) -> Process:
-        return self  # type: ignore[return-value]  # a mixin of it
 
     def now(self) -> Coroutine[Any, Any, datetime]:
         """The time, in UTC, as it was when this call was first made."""
-        process = self._sampled
+        process = self._durable
         return _sample(process, "now", lambda: moment_of(process.clock.now_us()))
 
     def uuid(self) -> Coroutine[Any, Any, UUID]:
         """A random UUID (version 4), the same in every run."""
         from uuid import uuid4
 
-        return _sample(self._sampled, "uuid", uuid4)
+        return _sample(self._durable, "uuid", uuid4)
 
     def random(self) -> Coroutine[Any, Any, float]:
         """A random number in [0, 1), the same in every run."""
-        return _sample(self._sampled, "random", random.random)
+        return _sample(self._durable, "random", random.random)
 
     @overload
     def sample(
@@ -61,28 +57,28 @@ class SampleCalls:
         A plain function runs in a thread. One that raises gave no sample, and is called again by the next run: where
         the failure itself matters, use a step. Raises ``UnserializableValue``, ``LimitExceeded``, ``ReplayDivergence``.
         """
-        process = self._sampled
-        place = process.desk.place("sample", name, "", key)
+        process = self._durable
+        place = process.matcher.place("sample", name, "", key)
         if place.record is not None:
             return process.in_order(place, answered, place.record)
         return process.in_order(place, _from_body, process, place, name, callable_of(call, name))
 
 
-def _sample(process: Process, name: str, take: Callable[[], Any]) -> Coroutine[Any, Any, Any]:
+def _sample(process: DurableProcess, name: str, take: Callable[[], Any]) -> Coroutine[Any, Any, Any]:
     """A sample that costs nothing to take: taken now, in the order of the program."""
-    place = process.desk.place("sample", name)
+    place = process.matcher.place("sample", name)
     if place.record is not None:
         return process.in_order(place, answered, place.record)
     return process.in_order(place, recorded, process, place, name, "", take())
 
 
-async def _from_body(process: Process, place: CallPlace, name: str, call: Callable[[], Any]) -> Any:
-    with process.desk.inside(place):
+async def _from_body(process: DurableProcess, place: CallPlace, name: str, call: Callable[[], Any]) -> Any:
+    with process.matcher.inside(place):
         value = await run_body(process, call, (), {}, None, place.key)
     return await recorded(process, place, name, "", value)
 
 
-async def recorded(process: Process, place: CallPlace, name: str, digest: str, value: Any) -> Any:
+async def recorded(process: DurableProcess, place: CallPlace, name: str, digest: str, value: Any) -> Any:
     """Journal ``value`` as the sample at ``place``; what a replay will get, once that is acknowledged."""
     text = dumped(value, place.key, process)
     await process.append(b.Sampled(key=place.key, position=place.position, name=name, digest=digest, value=text))

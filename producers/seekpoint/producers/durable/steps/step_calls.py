@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
 from seekpoint.producers.durable.budgets.budget_calls import admit
+from seekpoint.producers.durable.durable_process import Calls, DurableProcess
 from seekpoint.producers.durable.failures.failed_calls import tagged
 from seekpoint.producers.durable.failures.recorded_failures import (
     failure_text,
@@ -37,15 +38,13 @@ from seekpoint.schemas.errors import LimitExceeded, ReplayDivergence, Unserializ
 from seekpoint.schemas.state.calls import Call
 from seekpoint.schemas.values.json_values import dump, load
 
-if TYPE_CHECKING:
-    from seekpoint.producers.process import Process
-
 __all__ = [
     "Attempts",
     "Step",
     "StepCalls",
     "Work",
     "answered",
+    "counted_step",
     "default_retry",
     "dumped",
     "failed",
@@ -59,7 +58,7 @@ P = ParamSpec("P")
 _KEY_PARAMETER = "idempotency_key"
 
 
-class StepCalls:
+class StepCalls(Calls):
     """What a process offers: ``step``."""
 
     @overload
@@ -89,36 +88,37 @@ class StepCalls:
         (remembered too); ``StepFailed`` for an exception whose class is neither builtin nor registered
         (``register_failure``); ``ReplayDivergence``.
         """
-        return self.step_counted(name, call, arguments, options, {}, key, retry, timeout)
-
-    def step_counted(
-        self, name: str, call: Callable[..., Any], arguments: tuple[Any, ...], options: Mapping[str, Any],
-        counts: Mapping[str, int], key: str | None, retry: Retry | None, timeout: float | timedelta | None,
-    ) -> Coroutine[Any, Any, Any]:  # fmt: skip
-        """A step each attempt of which uses ``counts`` of a budget: what ``step`` and ``tool`` come down to."""
-        process: Process = self  # type: ignore[assignment]  # a mixin of it
-        text = arguments_text(arguments, options, process.limits)
-        digest = text_digest(name, text)
-        try:
-            place = process.desk.place("step", name, digest, key)
-        except ReplayDivergence as exc:
-            return changed(process, exc, b.StepStarted(name=name, arguments=text))
-        record = place.record
-        if record is not None:
-            if record.status == "succeeded":
-                return process.in_order(place, answered, record)
-            if record.status == "failed":
-                return process.in_order(place, failed, record, process.process_id, place)
-        work = Work(
-            name, digest, text, callable_of(call, name), arguments, options,
-            retry_of(retry, default_retry(process)), seconds(timeout), counts=counts,
-        )  # fmt: skip
-        return process.in_order(place, Attempts(process, place, work).through)
+        return counted_step(self._durable, name, call, arguments, options, {}, key, retry, timeout)
 
 
-def default_retry(process: Process) -> Retry:
+def counted_step(
+    process: DurableProcess, name: str, call: Callable[..., Any], arguments: tuple[Any, ...],
+    options: Mapping[str, Any], counts: Mapping[str, int], key: str | None, retry: Retry | None,
+    timeout: float | timedelta | None,
+) -> Coroutine[Any, Any, Any]:  # fmt: skip
+    """Return a step each attempt of which uses ``counts`` of a budget: what ``step`` and ``tool`` come down to."""
+    text = arguments_text(arguments, options, process.limits)
+    digest = text_digest(name, text)
+    try:
+        place = process.matcher.place("step", name, digest, key)
+    except ReplayDivergence as exc:
+        return changed(process.session, exc, b.StepStarted(name=name, arguments=text))
+    record = place.record
+    if record is not None:
+        if record.status == "succeeded":
+            return process.in_order(place, answered, record)
+        if record.status == "failed":
+            return process.in_order(place, failed, record, process.process_id, place)
+    work = Work(
+        name, digest, text, callable_of(call, name), arguments, options,
+        retry_of(retry, default_retry(process)), seconds(timeout), counts=counts,
+    )  # fmt: skip
+    return process.in_order(place, Attempts(process, place, work).through)
+
+
+def default_retry(process: DurableProcess) -> Retry:
     """What a step or a decision gets that asks for nothing: its agent's, else that of transient errors."""
-    agent = process.conduct.agent
+    agent = process.options.agent
     return TRANSIENT if agent is None or agent.retry_steps is None else agent.retry_steps
 
 
@@ -155,7 +155,7 @@ class Work(NamedTuple):
 class Attempts:
     """One call that is not remembered, or in doubt: its attempts until one ends it. As it stands, a step's."""
 
-    process: Process
+    process: DurableProcess
     place: CallPlace
     work: Work
     attempt: int = 1
@@ -187,7 +187,7 @@ class Attempts:
                     raise
                 await self._fail(exc, began)
             else:
-                process.desk.ended(self.place)
+                process.matcher.ended(self.place)
                 return load(text)
 
     async def _succeed(self, value: Any, began: float) -> Json:
@@ -242,7 +242,7 @@ class Attempts:
         if _KEY_PARAMETER not in options and _takes_key(work.call):
             options = {**options, _KEY_PARAMETER: process.idempotency_key(place.key)}
         self.asked = 0
-        with process.desk.inside(place, **self.body) as scope:
+        with process.matcher.inside(place, **self.body) as scope:
             try:
                 value = await run_body(
                     process, work.call, work.arguments, options, work.timeout_s, place.key, self._whole
@@ -275,10 +275,10 @@ class Attempts:
         """Record it; return if there is another attempt, else raise what a replay will raise."""
         process, retry = self.process, self.work.retry
         if not (self.attempt < self.attempts_max and retry.is_retryable(error)):
-            text = failure_text(error, process.node.settings, process.limits)
+            text = failure_text(error, process.settings, process.limits)
             await self._end("failed", began, error=text)
-            process.desk.ended(self.place)
-            key, settings = self.place.key, process.node.settings
+            process.matcher.ended(self.place)
+            key, settings = self.place.key, process.settings
             again = same_failure(error, text, settings, process_id=process.process_id, key=key)
             raise tagged(again, key, self.place.scope)
         wait_s = retry.wait_s(self.attempt, random.random(), retry_after_s(error))
@@ -286,7 +286,7 @@ class Attempts:
         seq = await self._end(
             "retry",
             began,
-            error=failure_text(error, process.node.settings, process.limits, retryable=True),
+            error=failure_text(error, process.settings, process.limits, retryable=True),
             retry_at_us=due_us,
         )
         if self.asked:
@@ -295,7 +295,7 @@ class Attempts:
         self.attempt += 1
 
 
-def dumped(value: Any, key: str, process: Process) -> Json:
+def dumped(value: Any, key: str, process: DurableProcess) -> Json:
     """The text of a call's result. Raises ``UnserializableValue`` or ``LimitExceeded``, which name the call."""
     try:
         return dump(value, process.limits)
@@ -315,7 +315,7 @@ def _takes_key(call: Callable[..., Any]) -> bool:
 
 
 async def run_body(
-    process: Process,
+    process: DurableProcess,
     call: Callable[..., Any],
     arguments: tuple[Any, ...],
     options: Mapping[str, Any],
@@ -340,7 +340,7 @@ async def run_body(
 
 
 async def _called(
-    process: Process,
+    process: DurableProcess,
     call: Callable[..., Any],
     arguments: tuple[Any, ...],
     options: Mapping[str, Any],
@@ -349,7 +349,7 @@ async def _called(
     if _is_async(call):
         found = await call(*arguments, **options)
     else:
-        found = await process.node.in_body_thread(partial(call, *arguments, **options))
+        found = await process.session.in_body_thread(partial(call, *arguments, **options))
         found = await found if inspect.isawaitable(found) else found
     return found if whole is None else await whole(found)
 
@@ -369,7 +369,7 @@ class Step(Generic[P, T]):
         self._timeout = timeout
         self.__doc__ = call.__doc__
 
-    def __call__(self, process: Process, *arguments: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
+    def __call__(self, process: StepCalls, *arguments: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
         """The step of ``process``; ``key=`` is the step's."""
         more: dict[str, Any] = {"retry": self._retry, "timeout": self._timeout, **options}
         return process.step(self.name, self.call, *arguments, **more)

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
 
+from seekpoint.producers.durable.call_results import Turn
+from seekpoint.producers.durable.durable_process import Calls, DurableProcess
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import Refused
 
-if TYPE_CHECKING:
-    from seekpoint.producers.process import Process
-
-__all__ = ["Turn", "TurnCalls", "Turns"]
+__all__ = ["TurnCalls", "Turns"]
 
 
-class Turn(NamedTuple):
-    """One round; they count from 1."""
-
-    number: int
-
-
-class TurnCalls:
+class TurnCalls(Calls):
     """What a process offers: ``turns``."""
 
     def turns(self) -> Turns:
@@ -29,13 +21,13 @@ class TurnCalls:
         So state and resume cost what one turn has, however many there were. ``break`` leaves the turn open: what
         follows the loop belongs to it. One loop a run, in the main code. Every task a turn starts must end in it.
         """
-        return Turns(self)  # type: ignore[arg-type]  # a mixin of it
+        return Turns(self._durable)
 
 
 class Turns:
     """The iterator behind ``turns``."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: DurableProcess) -> None:
         self._process = process
         self._number = 0
         self._ending: asyncio.Future[int] | None = None
@@ -46,7 +38,7 @@ class Turns:
     async def __anext__(self) -> Turn:
         """End the turn under way, if there is one, and begin the next."""
         process = self._process
-        process.desk.check_is_main("turns()")
+        process.matcher.check_is_main("turns()")
         if self._number:
             await self._end()
         else:
@@ -56,11 +48,13 @@ class Turns:
         return Turn(self._number)
 
     async def _begin_loop(self) -> None:
-        desk = self._process.desk
-        if desk.turn:
-            raise Refused("a process has one loop of turns", process_id=desk.process_id, hint="end the first loop last")
-        await self._process.let_tasks_ask(desk.unread_before_turns)
-        desk.check_before_turns()
+        matcher = self._process.matcher
+        if matcher.turn:
+            raise Refused(
+                "a process has one loop of turns", process_id=matcher.process_id, hint="end the first loop last"
+            )
+        await self._process.let_tasks_ask(matcher.unread_before_turns)
+        matcher.check_before_turns()
         self._number = self._process.written.turn
 
     async def _end(self) -> None:

@@ -11,20 +11,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.errors import Cancelled, SeekpointError
+from seekpoint.schemas.errors import Cancelled
 from seekpoint.schemas.state.lifecycle import Lifecycle
 
 if TYPE_CHECKING:
-    from seekpoint.producers.process import Process
-    from seekpoint.producers.writer.handle import Handle
+    from seekpoint.producers.durable.session import Session
 
-__all__ = ["Cancelling", "stop"]
+__all__ = ["Cancelling"]
 
 _PATIENCE = 100
 """Code that swallows ``Cancelled`` so often is ended as a cancelled task is: else its loop would spin for ever."""
@@ -36,10 +35,9 @@ _IN_DOUBT_GOES_ON = frozenset({"effect", "child"})
 class Cancelling:
     """Whether one open process was asked to stop."""
 
-    def __init__(self, process: Process, handle: Handle) -> None:
-        self._process = process
-        self._handle = handle
-        self._reason: str | None = process.written.cancelled
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._reason: str | None = session.written.cancelled
         self._told = 0
 
     @property
@@ -55,7 +53,7 @@ class Cancelling:
     @property
     def is_over(self) -> bool:
         """Whether nothing is left to do for it."""
-        return self.is_accepted and self._process.ahead_lifecycle is Lifecycle.STOPPED
+        return self.is_accepted and self._session.ahead_lifecycle is Lifecycle.STOPPED
 
     @property
     def needs_code(self) -> bool:
@@ -63,13 +61,13 @@ class Cancelling:
 
         What is in doubt has to be found out first: else nobody knew whether there is anything to take back.
         """
-        written = self._process.written
+        written = self._session.written
         return bool(written.obligations) or any(call.kind in _IN_DOUBT_GOES_ON for call in written.open_calls.values())
 
     def error(self) -> Cancelled:
         """What the code is told."""
         return Cancelled(
-            "the process was asked to stop", process_id=self._process.process_id, reason=self._reason or None
+            "the process was asked to stop", process_id=self._session.process_id, reason=self._reason or None
         )
 
     def ends(self, task: asyncio.Task[object] | None) -> bool:
@@ -107,45 +105,14 @@ class Cancelling:
     def accept(self) -> bool:
         """Whether the process is to stop; a request that waits in the mailbox is accepted."""
         if self._reason is None:
-            for item in self._handle.mail:
+            for item in self._session.mail:
                 if item.kind == b.CancelRequested.KIND:
-                    self._process.send(b.CancelAccepted(external_id=item.id, reason=item.name or None))
+                    self._session.send(b.CancelAccepted(external_id=item.id, reason=item.name or None))
                     self._reason = item.name[:200]
-                    self._process.waiting.look_again()
+                    self._session.mail_changed.set()
                     break
         return self._reason is not None
 
 
 _PAYING: ContextVar[Cancelling | None] = ContextVar("seekpoint_paying", default=None)
 """Whose compensation the code that runs is."""
-
-
-async def stop(process: Process) -> None:
-    """Bring a cancelled process to its end: stopping, its compensations, stopped. May be done again after a crash.
-
-    Raises ``ObligationStuck`` if something could not be taken back: the process is failed, and tries again when run.
-    """
-    if process.cancelling.is_over:
-        return
-    _move(process, _TO_STOPPING)
-    await process.children.cancel()
-    process.begin_anew()
-    try:
-        await process.compensate()
-    except BaseException:
-        if process.is_open:
-            with suppress(SeekpointError):
-                process.send(b.LifecycleChanged(Lifecycle.FAILED))
-        raise
-    _move(process, _TO_STOPPED)
-
-
-def _move(process: Process, ways: dict[Lifecycle, Lifecycle]) -> None:
-    to = ways.get(process.ahead_lifecycle)
-    if to is not None:
-        process.send(b.LifecycleChanged(to))
-
-
-_L = Lifecycle
-_TO_STOPPING = dict.fromkeys((_L.STARTING, _L.RUNNING, _L.SUSPENDED, _L.AWAITING, _L.FAILED), _L.STOPPING)
-_TO_STOPPED = {_L.CREATED: _L.STOPPED, _L.STOPPING: _L.STOPPED}

@@ -11,10 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
-from functools import cached_property
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
+from seekpoint.producers.durable.durable_process import Calls, DurableProcess
 from seekpoint.producers.durable.failures.failed_calls import tagged
 from seekpoint.producers.durable.failures.recorded_failures import (
     failure_text,
@@ -25,10 +24,9 @@ from seekpoint.producers.durable.failures.recorded_failures import (
 from seekpoint.producers.durable.replay.call_digest import text_digest
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
 from seekpoint.producers.durable.steps.agent import check_is_agent
+from seekpoint.producers.durable.waits.children import ChildEnd
 from seekpoint.producers.durable.waits.shared_values import check_ownable
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.config.error_texts import error_line
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import (
     AlreadyOpen,
     Cancelled,
@@ -38,16 +36,14 @@ from seekpoint.schemas.errors import (
     Refused,
     ReplayDivergence,
     Retryable,
-    SeekpointError,
 )
 from seekpoint.schemas.state.calls import Call
 from seekpoint.schemas.values.json_values import dump, load
 
 if TYPE_CHECKING:
     from seekpoint.producers.durable.steps.agent import Agent
-    from seekpoint.producers.process import Process
 
-__all__ = ["Child", "ChildCalls", "Children"]
+__all__ = ["Child", "ChildCalls"]
 
 logger = logging.getLogger("seekpoint.producers")
 
@@ -55,13 +51,8 @@ _WAIT_S = 5.0
 """A child that somebody else seems to run is looked at again so often."""
 
 
-class ChildCalls:
+class ChildCalls(Calls):
     """What a process offers: ``spawn``."""
-
-    @cached_property
-    def children(self) -> Children:
-        """The children this run has spawned."""
-        return Children(self)  # type: ignore[arg-type]  # a mixin of it
 
     def spawn(self, agent: Agent, child_id: str, input: Any = None, *, key: str | None = None) -> Child:
         """Run ``agent`` as the process ``child_id``, beside this code; ``await child.result()`` for what it gives.
@@ -70,7 +61,7 @@ class ChildCalls:
         ends before the turn or the run does; where this run fails, it is left as it stands and resumed with it.
         Raises ``ReplayDivergence``, ``UnserializableValue``, ``Refused`` for an id that is this process's own.
         """
-        process: Process = self  # type: ignore[assignment]  # a mixin of it
+        process = self._durable
         check_is_agent(agent)
         if child_id == process.process_id:
             raise Refused("a process is not its own child", process_id=child_id)
@@ -78,11 +69,13 @@ class ChildCalls:
         text = dump(input, process.limits)
         digest = text_digest(agent.name, f"{child_id}\0{text}")
         try:
-            place = process.desk.place("child", agent.name, digest, key)
+            place = process.matcher.place("child", agent.name, digest, key)
         except ReplayDivergence as exc:  # nothing to await: the run that it ends says where it differs
             exc.asks = exc.asks or b.ChildSpawned(name=agent.name, child_id=child_id, input=text)
             raise
         child = Child(process, place, agent, child_id, text)
+        if not process.carries_out(place):
+            return child
         if place.record is None:
             child.begin(
                 b.ChildSpawned(
@@ -95,19 +88,12 @@ class ChildCalls:
         return child
 
 
-@dataclass(frozen=True, slots=True)
-class _End:
-    """How a child ended."""
-
-    outcome: str
-    text: b.Json
-    error: Exception | None = None
-
-
 class Child:
     """A child process, as its parent has it."""
 
-    def __init__(self, process: Process, place: CallPlace, agent: Agent, child_id: str, input_json: b.Json) -> None:
+    def __init__(
+        self, process: DurableProcess, place: CallPlace, agent: Agent, child_id: str, input_json: b.Json
+    ) -> None:
         self.child_id = child_id
         """The id of its process."""
         self.key = place.key
@@ -115,7 +101,7 @@ class Child:
         self._place = place
         self._agent = agent
         self._input = load(input_json)
-        self._task: asyncio.Task[_End] | None = None
+        self._task: asyncio.Task[ChildEnd] | None = None
 
     def result(self) -> Coroutine[Any, Any, Any]:
         """What its agent returned, once it has; the parent is ``awaiting`` meanwhile.
@@ -138,7 +124,7 @@ class Child:
         facts = {"process_id": self._process.process_id, "key": self.key}
         if end.error is None:
             raise tagged(remembered_failure(end.text, **facts), self.key, self._place.scope, remembered=end.text)
-        error = same_failure(end.error, end.text, self._process.node.settings, **facts)
+        error = same_failure(end.error, end.text, self._process.settings, **facts)
         raise tagged(error, self.key, self._place.scope)
 
     @property
@@ -155,7 +141,7 @@ class Child:
         self._task.add_done_callback(self._process.waiting.look_again)
         self._process.children.add(self.key, self.child_id, self._task)
 
-    async def _through(self, sent: asyncio.Future[int] | None) -> _End:
+    async def _through(self, sent: asyncio.Future[int] | None) -> ChildEnd:
         if sent is not None:
             await sent
         if self._process.cancelling.is_accepted and not self._process.cancelling.is_paying:
@@ -170,93 +156,30 @@ class Child:
         )  # fmt: skip
         return end
 
-    async def _run(self) -> _End:
+    async def _run(self) -> ChildEnd:
         """Until it has ended, here or wherever else it is run. Raises what is no end of it: then it is in doubt."""
-        node, limits = self._process.node, self._process.limits
+        process = self._process
         while True:
             try:
-                result = await node.run(
+                result = await process.session.run_child(
                     self._agent, self.child_id, self._input, wait_s=_WAIT_S, retry_failed=self._is_set_aside
                 )
-                return _End("succeeded", dump(result, limits))
+                return ChildEnd("succeeded", dump(result, process.limits))
             except (OwnerAlive, AlreadyOpen, ClaimLost, Fenced) as exc:
                 logger.info(
                     "%s waits: its child %s is run by another: %s", self._process.process_id, self.child_id, exc
                 )
-                self._process.check()
+                self._process.session.check()
                 await asyncio.sleep(0.05 if isinstance(exc, AlreadyOpen) else 0)
             except Exception as exc:
                 if isinstance(exc, Retryable) or not (is_failure(exc) or isinstance(exc, Cancelled)):
                     raise
-                return _End("failed", failure_text(exc, node.settings, limits), exc)
+                return ChildEnd("failed", failure_text(exc, process.settings, process.limits), exc)
 
 
-async def _remembered(process: Process, place: CallPlace, record: Call) -> Any:
+async def _remembered(process: DurableProcess, place: CallPlace, record: Call) -> Any:
     if record.status == "succeeded":
         return load(record.output or "null")
     facts = {"process_id": process.process_id, "key": place.key, "seq": record.seq}
     text = record.error or "{}"
     raise tagged(remembered_failure(text, **facts), place.key, place.scope, remembered=text)
-
-
-class Children:
-    """The children that run beside the code of one process."""
-
-    def __init__(self, process: Process) -> None:
-        self._process = process
-        self._running: dict[str, tuple[str, asyncio.Task[_End]]] = {}
-
-    def add(self, key: str, child_id: str, task: asyncio.Task[_End]) -> None:
-        """One more."""
-        self._running[key] = child_id, task
-
-    async def settle(self, prefix: str = "") -> None:
-        """Wait for those whose key begins with ``prefix``, whether anybody asked for their results or not."""
-        for key in [key for key in self._running if key.startswith(prefix)]:
-            child_id, task = self._running[key]
-            await self._process.waiting.until(lambda task=task: task.done() or None)  # type: ignore[misc]  # mypy cannot infer it
-            end = task.result()
-            if end.outcome == "failed":
-                logger.info("%s: its child %s failed: %s", self._process.process_id, child_id, end.text[:200])
-            del self._running[key]
-
-    async def cancel(self) -> None:
-        """Pass a cancel on to all that have not ended, and wait until they have."""
-        for key, call in self._process.written.calls.items():
-            if call.kind == "child" and call.status == "started":
-                await self.pass_on(key, call.facts["child_id"])
-        left = [task for _, task in self._running.values()]
-        if left:
-            await asyncio.wait(left)
-        for task in left:
-            if not task.cancelled() and (error := task.exception()) is not None:
-                said = error_line(error, self._process.node.settings)
-                logger.warning("%s: a child did not end: %s", self._process.process_id, said)
-
-    async def pass_on(self, key: str, child_id: str) -> None:
-        """Ask one to stop; however often it is asked, it is one request."""
-        name = f"{self._process.idempotency_key(key)}\0cancel"
-        body = b.CancelRequested(f"its parent {self._process.process_id} was cancelled")
-        await self._process.node.tell(child_id, body, entry_id=blake2b(name.encode(), digest_size=16).digest())
-
-    def abandon(self) -> list[asyncio.Task[_End]]:
-        """The run is over: they are released as they stand. The tasks that are ending."""
-        ending = [task for _, task in self._running.values() if not task.done()]
-        for task in ending:
-            task.cancel()
-        for _, task in self._running.values():
-            task.add_done_callback(_look)
-        self._running.clear()
-        return ending
-
-    async def leave(self) -> None:
-        """The same, once they are."""
-        ending = self.abandon()
-        if ending:
-            await asyncio.wait(ending)
-
-
-def _look(task: asyncio.Task[_End]) -> None:
-    """Nobody asks any more: what it raised is looked at, so that nobody complains."""
-    if not task.cancelled() and isinstance(error := task.exception(), SeekpointError):
-        logger.info("a child was left: %s", error)

@@ -11,10 +11,12 @@ import logging
 from collections.abc import Coroutine
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import orjson
 
+from seekpoint.producers.durable.call_results import GateAnswer
+from seekpoint.producers.durable.durable_process import Calls, DurableProcess
 from seekpoint.producers.durable.replay.call_digest import text_digest
 from seekpoint.producers.durable.replay.differences import changed
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
@@ -26,48 +28,13 @@ from seekpoint.schemas.errors import LimitExceeded, ReplayDivergence
 from seekpoint.schemas.state.state import MailItem
 from seekpoint.schemas.values.json_values import dump, load
 
-if TYPE_CHECKING:
-    from seekpoint.producers.process import Process
-
-__all__ = ["GateAnswer", "GateCalls", "verdict_of", "verdict_payload"]
+__all__ = ["GateCalls", "open_gate", "verdict_of", "verdict_payload"]
 
 
 logger = logging.getLogger("seekpoint.producers")
 
 
-class GateAnswer(NamedTuple):
-    """How a gate was answered. True only if somebody said yes; ``approved`` says the same.
-
-    ``outcome`` is approved, denied, signalled (a signal that is neither) or timed_out; ``payload`` what the signal
-    carried (``{"left_out": TYPE}`` of one that no entry has room for); ``actor`` who sent it; ``reason`` why, where
-    that was said.
-    """
-
-    outcome: str
-    payload: Any = None
-    actor: str | None = None
-    reason: str | None = None
-
-    def __bool__(self) -> bool:
-        return self.approved
-
-    @property
-    def approved(self) -> bool:
-        """Whether somebody said yes."""
-        return self.outcome == "approved"
-
-    @property
-    def denied(self) -> bool:
-        """Whether somebody said no."""
-        return self.outcome == "denied"
-
-    @property
-    def timed_out(self) -> bool:
-        """Whether nobody answered in time."""
-        return self.outcome == "timed_out"
-
-
-class GateCalls:
+class GateCalls(Calls):
     """What a process offers: ``gate``."""
 
     def gate(
@@ -80,24 +47,31 @@ class GateCalls:
         is in the log by then counts. A signal that carries ``True``, ``False`` or ``{"approved": …}`` says yes or no.
         The process is ``awaiting`` meanwhile. Raises ``Cancelled``, ``ReplayDivergence``.
         """
-        process: Process = self  # type: ignore[assignment]  # a mixin of it
-        timeout_us = None if timeout is None else microseconds(timeout, "a gate's timeout")
-        text = dump(prompt, process.limits)
-        digest = text_digest(name, text)
-        try:
-            place = process.desk.place("gate", name, digest, key)
-        except ReplayDivergence as exc:
-            return changed(process, exc, b.GateOpened(name=name, prompt=text))
-        record = place.record
-        if record is not None:
-            if record.status == "succeeded":
-                return process.in_order(place, _answered, record.output or "{}")
-            return process.in_order(place, _Gate(process, place, name, record.facts.get("deadline_us")).through)
-        deadline_us = None if timeout_us is None else process.clock.now_us() + timeout_us
-        opened = b.GateOpened(
-            key=place.key, position=place.position, name=name, digest=digest, deadline_us=deadline_us, prompt=text
-        )
-        return process.in_order(place, _Gate(process, place, name, deadline_us).through, opened)
+        return open_gate(self._durable, name, timeout=timeout, prompt=prompt, key=key)
+
+
+def open_gate(
+    process: DurableProcess, name: str, *, timeout: float | timedelta | None = None, prompt: Any = None,
+    key: str | None = None,
+) -> Coroutine[Any, Any, GateAnswer]:  # fmt: skip
+    """Return the gate that ``process.gate`` opens."""
+    timeout_us = None if timeout is None else microseconds(timeout, "a gate's timeout")
+    text = dump(prompt, process.limits)
+    digest = text_digest(name, text)
+    try:
+        place = process.matcher.place("gate", name, digest, key)
+    except ReplayDivergence as exc:
+        return changed(process.session, exc, b.GateOpened(name=name, prompt=text))
+    record = place.record
+    if record is not None:
+        if record.status == "succeeded":
+            return process.in_order(place, _answered, record.output or "{}")
+        return process.in_order(place, _Gate(process, place, name, record.facts.get("deadline_us")).through)
+    deadline_us = None if timeout_us is None else process.clock.now_us() + timeout_us
+    opened = b.GateOpened(
+        key=place.key, position=place.position, name=name, digest=digest, deadline_us=deadline_us, prompt=text
+    )
+    return process.in_order(place, _Gate(process, place, name, deadline_us).through, opened)
 
 
 def verdict_payload(is_approved: bool, reason: str | None) -> dict[str, Any]:
@@ -118,7 +92,7 @@ def _answer(text: Json) -> GateAnswer:
 class _Gate:
     """One open gate."""
 
-    process: Process
+    process: DurableProcess
     place: CallPlace
     name: str
     deadline_us: int | None

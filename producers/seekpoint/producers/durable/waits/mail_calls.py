@@ -11,10 +11,11 @@ import logging
 from collections.abc import Coroutine
 from datetime import timedelta
 from types import NoneType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
+from seekpoint.producers.durable.durable_process import Calls, DurableProcess
 from seekpoint.producers.durable.replay.call_digest import text_digest
 from seekpoint.producers.durable.replay.differences import changed
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
@@ -26,9 +27,6 @@ from seekpoint.schemas.errors import InvalidName, Refused, ReplayDivergence, Ret
 from seekpoint.schemas.state.state_parts import MailItem, mail_item
 from seekpoint.schemas.values.json_values import dump
 
-if TYPE_CHECKING:
-    from seekpoint.producers.process import Process
-
 __all__ = ["ReceiveCalls"]
 
 logger = logging.getLogger("seekpoint.producers")
@@ -39,7 +37,7 @@ _OF_EFFECTS = frozenset({"evidence", b.EffectVerdict.KIND})
 """Words on effects are the effects' own, whoever asks for anything that comes."""
 
 
-class ReceiveCalls:
+class ReceiveCalls(Calls):
     """What a process offers: ``receive``."""
 
     def receive(
@@ -54,17 +52,17 @@ class ReceiveCalls:
         gate waits for is the gate's, a request to cancel is nobody's mail: ``Cancelled``. The process is ``awaiting``
         meanwhile; the time counts anew in a run that resumes the wait.
         """
-        process: Process = self  # type: ignore[assignment]  # a mixin of it
+        process = self._durable
         if type(name) not in (str, NoneType):
             raise InvalidName("a signal's name is a text", name=repr(name)[:80], hint="receive() takes any signal")
         timeout_us = None if timeout_s is None else microseconds(timeout_s, "receive()")
-        if process.conduct.agent is None:
+        if process.options.agent is None:
             return _taken(process, name, None if timeout_us is None else timeout_us / 1_000_000)
         digest = text_digest(_CALL, dump(name))
         try:
-            place = process.desk.place(_CALL, _CALL, digest)
+            place = process.matcher.place(_CALL, _CALL, digest)
         except ReplayDivergence as exc:
-            return changed(process, exc, b.Received(name=name))
+            return changed(process.session, exc, b.Received(name=name))
         if place.record is not None:
             return process.in_order(place, _remembered, place.record.output or "null", name, timeout_s)
         return process.in_order(place, _Receipt(process, place, digest, name).through, timeout_us, timeout_s)
@@ -87,7 +85,7 @@ def _late(name: str | None, timeout_s: float | timedelta | None) -> TimeoutError
 class _Receipt:
     """One call that waits for mail."""
 
-    process: Process
+    process: DurableProcess
     place: CallPlace
     digest: str
     name: str | None
@@ -128,33 +126,33 @@ class _Receipt:
 
 
 # --- by anybody else
-async def _taken(process: Process, name: str | None, timeout_s: float | None) -> MailItem:
+async def _taken(process: DurableProcess, name: str | None, timeout_s: float | None) -> MailItem:
     async with asyncio.timeout(timeout_s):
         item = await _await_mail(process, name)
     await process.append(b.Received(item.id))
     return item
 
 
-async def _await_mail(process: Process, name: str | None) -> MailItem:
-    handle = process._handle
-    async with process._confirmer.watching(handle):
+async def _await_mail(process: DurableProcess, name: str | None) -> MailItem:
+    session = process.session
+    async with session.watching():
         while True:
-            handle.check_open()
-            handle.mail_changed.clear()
-            for item in handle.mail:
+            session.check_open()
+            session.mail_changed.clear()
+            for item in session.mail:
                 if _is_for_anybody(item, name):
                     return item
             try:
                 async with asyncio.timeout(_LOOK_S):
-                    await handle.mail_changed.wait()
+                    await session.mail_changed.wait()
             except TimeoutError:
                 await _look_for_mail(process)
 
 
-async def _look_for_mail(process: Process) -> None:
+async def _look_for_mail(process: DurableProcess) -> None:
     """That nothing comes may mean that nothing can be read: that is asked for now and then."""
     try:
-        await process._confirmer.to_end(process._handle)
+        await process.session.look()
     except Retryable as exc:  # who waits for mail waits for Kafka too, as appends do
         logger.warning("mail waits: %s", exc)
 

@@ -6,43 +6,37 @@ the order of the log decides. An agent's gets and sets are samples: a run that f
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from functools import partial
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
+from seekpoint.producers.durable.call_results import Versioned
+from seekpoint.producers.durable.durable_process import Calls, DurableProcess
 from seekpoint.producers.durable.replay.call_digest import text_digest
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
+from seekpoint.producers.durable.session import SharedValue
 from seekpoint.producers.durable.steps.sample_calls import recorded
-from seekpoint.producers.durable.waits.followed_values import FollowedValue, ValueFollower
-from seekpoint.schemas import bodies as b
+from seekpoint.producers.durable.waits.followed_values import FollowedValue
 from seekpoint.schemas.bodies import Json
-from seekpoint.schemas.bodies.entry import new_id, process_key
-from seekpoint.schemas.errors import InvalidName, JournalGap, Refused, UndecodableRecord, VersionConflict
-from seekpoint.schemas.folding.fold import SHARED_PREFIX, Verdict, advance
-from seekpoint.schemas.log.partition import partition_of
+from seekpoint.schemas.errors import InvalidName, Refused, VersionConflict
+from seekpoint.schemas.folding.fold import SHARED_PREFIX
 from seekpoint.schemas.state.calls import Call
 from seekpoint.schemas.state.state import Draft
 from seekpoint.schemas.values.json_values import dump, load
 from seekpoint.schemas.values.process_ids import named_process_key
 
-if TYPE_CHECKING:
-    from seekpoint.producers.node import Node
-    from seekpoint.producers.process import Process
-    from seekpoint.producers.writer.externals import Externals
-    from seekpoint.schemas.bodies.entry import Entry
+__all__ = [
+    "ANY_VERSION",
+    "ProcessShared",
+    "SharedCalls",
+    "check_ownable",
+    "shared_id",
+    "version_conflict",
+    "versioned",
+]
 
-__all__ = ["ProcessShared", "Shared", "SharedCalls", "Versioned", "check_ownable", "shared_id"]
-
-_ANY = -1
-
-
-class Versioned(NamedTuple):
-    """A shared value, and how often it was set: 0, and None, where it never was."""
-
-    value: Any
-    version: int
+ANY_VERSION = -1
 
 
 def shared_id(name: str) -> str:
@@ -64,116 +58,19 @@ def check_ownable(process_id: str) -> None:
         )  # fmt: skip
 
 
-class Shared:
-    """One shared value, as any program sees it: ``node.shared(name)``. Nothing of it is remembered by a process."""
-
-    def __init__(self, node: Node, externals: Externals, following: ValueFollower, name: str) -> None:
-        self.name = name
-        self._process_id = shared_id(name)
-        self._node = node
-        self._externals = externals
-        self._following = following
-
-    async def get(self) -> Versioned:
-        """Value and version as of now."""
-        return _versioned((await self._node.recover(self._process_id, missing_ok=True)).state)
-
-    async def set(
-        self, value: Any, *, expected_version: int | None = None, actor: str | None = None, set_id: bytes | None = None
-    ) -> int:
-        """Set it; its new version. With ``expected_version`` only if it has that one (0: it was never set).
-
-        Raises ``VersionConflict`` with the present ``version``: somebody else's came first in the log. The same
-        ``set_id`` twice is one setting. ``UnserializableValue``, ``LimitExceeded``, ``AppendTimeout``.
-        """
-        text = dump(value, await self._node.in_thread(lambda: self._node.reader.limits))
-        return await self.set_text(text, _ANY if expected_version is None else expected_version, actor, set_id)
-
-    async def set_text(self, text: Json, expected_version: int, actor: str | None, set_id: bytes | None) -> int:
-        """The same, with the value's text; -1 expects any version."""
-        found = await self._node.recover(self._process_id, missing_ok=True)
-        entry_id, before = set_id or new_id(), found.state.thaw()
-        if entry_id in before.remembered:
-            return await self._became_of(entry_id, expected_version)
-        body = b.SharedSet(expected_version=expected_version, value=text)
-        offset = await self._externals.append(self._process_id, body, actor, entry_id)
-        verdict = await self._node.in_thread(lambda: self._folded(before, found.report.log_end, offset))
-        if verdict is Verdict.DUPLICATE:  # an earlier one of it came while we looked
-            return await self._became_of(entry_id, expected_version)
-        if verdict is Verdict.REFUSED:
-            raise _conflict(self.name, before.shared_version, expected_version)
-        return before.shared_version
-
-    async def _became_of(self, entry_id: bytes, expected_version: int) -> int:
-        """The version that an entry made which came before. The ids of those that were refused are remembered too, so
-        its history tells, not the state. Raises as ``set``; ``JournalGap`` where that was trimmed."""
-        found = [one.offset async for one in self._node.entries(self._process_id) if one.entry.id == entry_id]
-        if not found:
-            raise JournalGap(
-                "what became of a setting was trimmed", process_id=self._process_id, hint="set it anew, by another id"
-            )
-        before = await self._version_below(found[0])
-        if expected_version not in (_ANY, before):
-            raise _conflict(self.name, before, expected_version)
-        return before + 1
-
-    async def _version_below(self, offset: int) -> int:
-        if offset == 0:
-            return 0
-        return (await self._node.recover(self._process_id, at_offset=offset - 1, missing_ok=True)).state.shared_version
-
-    def _folded(self, draft: Draft, start: int, offset: int) -> Verdict:
-        """Fold what came from ``start`` on, up to the entry at ``offset``: what became of that one."""
-        reader, key = self._node.reader, process_key(self._process_id)
-        verdict = Verdict.REFUSED
-        for batch in reader.read(partition_of(key, reader.partitions), start, offset + 1, {key}):
-            for record in batch.records:
-                try:
-                    entry: Entry = reader.codec.decode(record.value)
-                except UndecodableRecord:
-                    continue
-                verdict = advance(draft, record.offset, entry, reader.limits)
-        return verdict
-
-    async def watch(self, *, after: int = 0) -> AsyncIterator[Versioned]:
-        """Each version after ``after``, as soon as it comes; of those that came while nobody asked, the newest."""
-        changed = asyncio.Event()
-        followed = self.follow(changed.set)
-        try:
-            while True:
-                changed.clear()
-                state = followed.newer(after)
-                if state is None:
-                    await changed.wait()
-                else:
-                    after = state.shared_version
-                    yield _versioned(state)
-        finally:
-            self.unfollow(followed, changed.set)
-
-    # --- inside
-    def follow(self, on_change: Callable[[], object]) -> FollowedValue:
-        """Follow it until ``unfollow``; ``on_change`` is called whenever it was set."""
-        return self._following.begin(self._process_id, on_change)
-
-    def unfollow(self, followed: FollowedValue, on_change: Callable[[], object]) -> None:
-        """The end of ``follow``."""
-        self._following.end(followed, on_change)
-
-
-class SharedCalls:
+class SharedCalls(Calls):
     """What a process offers: ``shared``."""
 
     def shared(self, name: str) -> ProcessShared:
         """The shared value ``name`` of the journal; what this code reads and sets is remembered."""
-        process: Process = self  # type: ignore[assignment]  # a mixin of it
-        return ProcessShared(process, process.node.shared(name))
+        process = self._durable
+        return ProcessShared(process, process.session.shared_value(name))
 
 
 class ProcessShared:
     """One shared value, as an agent's code sees it: each call takes its place and is answered from the record."""
 
-    def __init__(self, process: Process, shared: Shared) -> None:
+    def __init__(self, process: DurableProcess, shared: SharedValue) -> None:
         self._process = process
         self._shared = shared
         self._name = SHARED_PREFIX + shared.name
@@ -195,7 +92,7 @@ class ProcessShared:
         Raises ``VersionConflict``, with the version there was when this call was first made.
         """
         process = self._process
-        text, expected = dump(value, process.limits), _ANY if expected_version is None else expected_version
+        text, expected = dump(value, process.limits), ANY_VERSION if expected_version is None else expected_version
         place, digest = self._place("set", [expected, text])
         if place.record is not None:
             return process.in_order(place, self._outcome, place.record)
@@ -217,7 +114,7 @@ class ProcessShared:
     async def _outcome(self, record: Call) -> int:
         told = load(record.output or "{}")
         if "conflict" in told:
-            raise _conflict(self._shared.name, told["conflict"], told["expected"])
+            raise version_conflict(self._shared.name, told["conflict"], told["expected"])
         return int(told["version"])
 
     async def watch(self, *, after: int = 0) -> AsyncIterator[Versioned]:
@@ -225,26 +122,33 @@ class ProcessShared:
 
         Of several that came at once, the newest. Raises ``Cancelled``.
         """
-        process, followed = self._process, None
+        process = self._process
+        following: list[FollowedValue] = []
         try:
             while True:
                 place, digest = self._place("watch", after)
                 if place.record is not None:
                     found = await process.in_order(place, _seen, place.record)
                 else:
-                    followed = followed or self._shared.follow(process.waiting.look_again)
-                    state = await process.waiting.until(partial(followed.newer, after))
-                    assert state is not None
-                    found = await self._record(place, digest, _versioned(state))
+                    found = await process.in_order(place, self._newer, place, digest, after, following)
                 after = found.version
                 yield found
         finally:
-            if followed is not None:
+            for followed in following:
                 self._shared.unfollow(followed, process.waiting.look_again)
+
+    async def _newer(self, place: CallPlace, digest: str, after: int, following: list[FollowedValue]) -> Versioned:
+        """Record the first version after ``after``; follow the value from the first such call on."""
+        waiting = self._process.waiting
+        if not following:
+            following.append(self._shared.follow(waiting.look_again))
+        state = await waiting.until(partial(following[0].newer, after))
+        assert state is not None
+        return await self._record(place, digest, versioned(state))
 
     def _place(self, what: str, asked: Any) -> tuple[CallPlace, str]:
         digest = text_digest(self._name, dump([what, asked]))
-        return self._process.desk.place("sample", self._name, digest), digest
+        return self._process.matcher.place("sample", self._name, digest), digest
 
     async def _record(self, place: CallPlace, digest: str, found: Versioned) -> Versioned:
         await recorded(self._process, place, self._name, digest, {"value": found.value, "version": found.version})
@@ -256,13 +160,13 @@ async def _seen(record: Call) -> Versioned:
     return Versioned(told["value"], told["version"])
 
 
-def _conflict(name: str, version: int, expected: int) -> VersionConflict:
+def version_conflict(name: str, version: int, expected: int) -> VersionConflict:
     return VersionConflict(
         "the shared value was set by somebody else", name=name, version=version,
         expected_version=expected if expected >= 0 else None,
     )  # fmt: skip
 
 
-def _versioned(state: Draft) -> Versioned:
+def versioned(state: Draft) -> Versioned:
     text = state.shared_json
     return Versioned(None if text is None else load(text), state.shared_version)

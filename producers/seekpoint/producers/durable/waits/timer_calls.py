@@ -5,15 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from seekpoint.producers.durable.durable_process import Calls, DurableProcess
 from seekpoint.producers.durable.replay.call_digest import text_digest
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import Refused
-
-if TYPE_CHECKING:
-    from seekpoint.producers.process import Process
 
 __all__ = ["TimerCalls", "microseconds", "moment_of"]
 
@@ -22,7 +20,7 @@ _SPAN_US_MAX = 3_155_760_000_000_000
 """A hundred years: what is longer is a mistake in the unit."""
 
 
-class TimerCalls:
+class TimerCalls(Calls):
     """What a process offers: ``sleep`` and ``sleep_until``."""
 
     def sleep(self, span: float | timedelta, *, key: str | None = None) -> Coroutine[Any, Any, None]:
@@ -30,13 +28,13 @@ class TimerCalls:
 
         The moment is journaled before the wait. The process is ``awaiting`` meanwhile. Raises ``Cancelled``.
         """
-        process: Process = self  # type: ignore[assignment]  # a mixin of it
+        process = self._durable
         span_us = microseconds(span, "sleep()")
         return _timer(process, "sleep", str(span_us), process.clock.now_us() + span_us, key)
 
     def sleep_until(self, when: datetime, *, key: str | None = None) -> Coroutine[Any, Any, None]:
         """Go on at ``when``, which names its zone; at once if that has passed. Compute it from ``await now()``."""
-        process: Process = self  # type: ignore[assignment]  # a mixin of it
+        process = self._durable
         if not isinstance(when, datetime) or when.utcoffset() is None:
             raise Refused(
                 "sleep_until() needs a moment that names its zone", process_id=process.process_id, when=repr(when)[:80],
@@ -64,9 +62,9 @@ def microseconds(span: float | timedelta, what: str) -> int:
     return max(span_us, 0)
 
 
-def _timer(process: Process, name: str, asked: str, due_us: int, key: str | None) -> Coroutine[Any, Any, None]:
+def _timer(process: DurableProcess, name: str, asked: str, due_us: int, key: str | None) -> Coroutine[Any, Any, None]:
     digest = text_digest(name, asked)
-    place = process.desk.place("timer", name, digest, key)
+    place = process.matcher.place("timer", name, digest, key)
     if place.record is not None:
         if place.record.status == "succeeded":
             return process.in_order(place, _fired)
@@ -78,7 +76,7 @@ async def _fired() -> None:
     """It fired in an earlier run."""
 
 
-async def _set(process: Process, place: CallPlace, name: str, digest: str, due_us: int) -> None:
+async def _set(process: DurableProcess, place: CallPlace, name: str, digest: str, due_us: int) -> None:
     body = b.TimerSet(key=place.key, position=place.position, name=name, digest=digest, fires_at_us=due_us)
     if due_us <= process.clock.now_us():
         process.send(body)
@@ -87,7 +85,7 @@ async def _set(process: Process, place: CallPlace, name: str, digest: str, due_u
     await _wait(process, place, due_us)
 
 
-async def _wait(process: Process, place: CallPlace, due_us: int) -> None:
+async def _wait(process: DurableProcess, place: CallPlace, due_us: int) -> None:
     """It is over when it has fired and that is journaled: who dies in between waits, not at all, and says it again."""
     if process.clock.now_us() < due_us:
         await process.waiting.until(lambda: None, due_us)

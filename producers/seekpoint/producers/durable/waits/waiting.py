@@ -9,50 +9,28 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from seekpoint.producers.durable.session import Session
 from seekpoint.producers.durable.waits.cancelling import Cancelling
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import Retryable
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.state import MailItem
 
-if TYPE_CHECKING:
-    from seekpoint.producers.process import Process
-    from seekpoint.producers.writer.confirmer import Confirmer
-    from seekpoint.producers.writer.handle import Handle
-
-__all__ = ["WaitSupport", "Waiting"]
+__all__ = ["Waiting"]
 
 T = TypeVar("T")
 
 _AGAIN_S = 1.0
 
 
-class WaitSupport:
-    """What the waits of a process share."""
-
-    @cached_property
-    def waiting(self) -> Waiting:
-        """How this process waits."""
-        process: Process = self  # type: ignore[assignment]  # a mixin of it
-        return Waiting(process, process._handle, process._confirmer)
-
-    @cached_property
-    def cancelling(self) -> Cancelling:
-        """Whether this process was asked to stop."""
-        process: Process = self  # type: ignore[assignment]  # a mixin of it
-        return Cancelling(process, process._handle)
-
-
 class Waiting:
     """The waits of one open process."""
 
-    def __init__(self, process: Process, handle: Handle, confirmer: Confirmer) -> None:
-        self._process = process
-        self._handle = handle
-        self._confirmer = confirmer
+    def __init__(self, session: Session, cancelling: Cancelling) -> None:
+        self._session = session
+        self._cancelling = cancelling
         self.queues: dict[str | None, deque[object]] = {}
         """Who waits for mail, by its name (None: for any), in the order of the program, served in that order: gates by
         their keys, receipts by their places."""
@@ -60,7 +38,7 @@ class Waiting:
     @property
     def mail(self) -> list[MailItem]:
         """The external entries nobody took yet, in log order."""
-        return self._handle.mail
+        return self._session.mail
 
     @contextmanager
     def in_queue(self, name: str | None, who: object) -> Iterator[None]:
@@ -81,7 +59,7 @@ class Waiting:
 
     def look_again(self, _: object = None) -> None:
         """Something may have come: whoever waits asks again."""
-        self._handle.mail_changed.set()
+        self._session.mail_changed.set()
 
     async def until(self, found: Callable[[], T | None], due_us: int | None = None) -> T | None:
         """What ``found`` gives, once it gives something; None once ``due_us`` has come and nothing in the log helps.
@@ -91,7 +69,7 @@ class Waiting:
         if (value := found()) is not None:
             return value
         self._park()
-        timer = None if due_us is None else asyncio.ensure_future(self._process.clock.until(due_us))
+        timer = None if due_us is None else asyncio.ensure_future(self._session.clock.until(due_us))
         if timer is not None:
             timer.add_done_callback(self.look_again)
         try:
@@ -104,32 +82,32 @@ class Waiting:
 
     async def _until(self, found: Callable[[], T | None], timer: asyncio.Future[None] | None) -> T | None:
         is_last = False
-        async with self._confirmer.watching(self._handle):
+        async with self._session.watching():
             while True:
-                self._handle.check_open()
-                self._handle.mail_changed.clear()
-                self._process.cancelling.check()
+                self._session.check_open()
+                self._session.mail_changed.clear()
+                self._cancelling.check()
                 if (value := found()) is not None or is_last:
                     return value
                 if timer is not None and timer.done():
                     await self._look()  # what is in the log by now comes before the moment
                     is_last = True
                 else:
-                    await self._handle.mail_changed.wait()
+                    await self._session.mail_changed.wait()
 
     async def _look(self) -> None:
         """Fold what is in the log by now; while it cannot be read, wait for it as an append would."""
         while True:
             try:
-                return await self._confirmer.to_end(self._handle)
+                return await self._session.look()
             except Retryable:
-                self._handle.check_open()
+                self._session.check_open()
                 await asyncio.sleep(_AGAIN_S)
 
     def _park(self) -> None:
-        if self._process.ahead_lifecycle is Lifecycle.RUNNING:
-            self._process.send(b.LifecycleChanged(Lifecycle.AWAITING))
+        if self._session.ahead_lifecycle is Lifecycle.RUNNING:
+            self._session.send(b.LifecycleChanged(Lifecycle.AWAITING))
 
     def _go_on(self) -> None:
-        if self._process.ahead_lifecycle is Lifecycle.AWAITING:
-            self._process.send(b.LifecycleChanged(Lifecycle.RUNNING))
+        if self._session.ahead_lifecycle is Lifecycle.AWAITING:
+            self._session.send(b.LifecycleChanged(Lifecycle.RUNNING))

@@ -1,0 +1,283 @@
+"""The durable side of an open process: where its code's calls take their places, and what its code has written."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from seekpoint.producers.durable.effects.effect_context import EffectContext
+from seekpoint.producers.durable.replay.completion_order import QUIET_ROUNDS
+from seekpoint.producers.durable.replay.conduct import Detail, ReplayMode, RunOptions
+from seekpoint.producers.durable.replay.differences import changed
+from seekpoint.producers.durable.replay.history_matcher import CallPlace, Difference, HistoryMatcher
+from seekpoint.producers.durable.replay.replayed_content import ReplayedContent
+from seekpoint.producers.durable.replay.write_buffer import WriteBuffer
+from seekpoint.producers.durable.replay.writes import Writes
+from seekpoint.producers.durable.session import Acknowledged, Session, idempotency_key
+from seekpoint.producers.durable.waits.cancelling import Cancelling
+from seekpoint.producers.durable.waits.children import Children
+from seekpoint.producers.durable.waits.waiting import Waiting
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.errors import ReplayDivergence
+from seekpoint.schemas.values.json_values import dump
+
+if TYPE_CHECKING:
+    from seekpoint.schemas.state.lifecycle import Lifecycle
+    from seekpoint.schemas.state.process_budget import Budget
+    from seekpoint.schemas.state.state import State
+
+__all__ = ["Calls", "DurableProcess"]
+
+T = TypeVar("T")
+
+
+class DurableProcess:
+    """What the durable calls of one open process have in common, over its ``session``."""
+
+    _matcher: HistoryMatcher | None = None
+    _writes: Writes | None = None
+    _kept: WriteBuffer | None = None
+
+    def __init__(self, session: Session, options: RunOptions) -> None:
+        self.session = session
+        self.options = options
+        self.task = asyncio.current_task()
+        """The task that opened it: its calls are those of the main code."""
+        # Bound once: every call of a process uses several of them.
+        self.process_id = session.process_id
+        self.limits = session.limits
+        self.settings = session.settings
+        self.clock = session.clock
+        self.append = session.append
+        self.send = session.send
+        self.sent = session.sent
+        self.hold = session.hold
+        self.take_back = session.take_back
+
+    # --- state
+    @property
+    def state(self) -> State:
+        """Return what the agent's code sees: while it runs again, its content as it was then."""
+        kept, writes = self._kept, self._writes
+        view = kept.view if kept is not None else writes.view if writes is not None else None
+        written = self.session.written
+        return written if view is None else view.state(written)
+
+    @property
+    def written(self) -> State:
+        """Return the state as of the newest acknowledged entry, whatever is being replayed."""
+        return self.session.written
+
+    @property
+    def ahead_lifecycle(self) -> Lifecycle:
+        """Return the lifecycle once everything sent so far is in the log."""
+        return self.session.ahead_lifecycle
+
+    @property
+    def ahead_budget(self) -> Budget | None:
+        """Return the budget once everything sent so far is in the log."""
+        return self.session.ahead_budget
+
+    @property
+    def is_running_code(self) -> bool:
+        """Whether an agent's code runs now: it may run again, and its content writes are calls."""
+        return self._writes is not None
+
+    # --- parts
+    @cached_property
+    def waiting(self) -> Waiting:
+        """How this process waits."""
+        return Waiting(self.session, self.cancelling)
+
+    @cached_property
+    def cancelling(self) -> Cancelling:
+        """Whether this process was asked to stop."""
+        return Cancelling(self.session)
+
+    @cached_property
+    def children(self) -> Children:
+        """The children this run has spawned."""
+        return Children(self.session, self.waiting)
+
+    @cached_property
+    def effects(self) -> EffectContext:
+        """What the effects of this process share: connectors, business keys, words from outside."""
+        return EffectContext(self.session)
+
+    @property
+    def matcher(self) -> HistoryMatcher:
+        """Where calls get their places; made at the first one."""
+        if self._matcher is None:
+            self._matcher = self._new_matcher()
+        return self._matcher
+
+    def _new_matcher(self) -> HistoryMatcher:
+        written = self.session.written
+        return HistoryMatcher(
+            self.process_id, written.calls.copy(), strict=self.options.replay is ReplayMode.STRICT,
+            ordered=written.lineage.parent_id is None,  # a fork counts its seqs anew
+            task=self.task, on_difference=self._note, on_call=self.cancelling.check_call,
+        )  # fmt: skip
+
+    def hand_over(self, task: asyncio.Task[Any] | None) -> None:
+        """From here on the calls of ``task`` are those of the main code."""
+        self.task = self.matcher.main.task = task
+
+    def _note(self, difference: Difference) -> None:
+        key, position, kind, expected, actual, _ = difference
+        self.send(b.Diverged(key, position, kind, dump(expected), dump(actual)))
+
+    # --- calls
+    def in_order(
+        self, place: CallPlace, answer: Callable[..., Coroutine[Any, Any, T]], *given: Any
+    ) -> Coroutine[Any, Any, T]:
+        """Return ``answer(*given)``, of the call at ``place``, held back until what came before it was asked for."""
+        is_free = self.matcher.order.is_free(place.scope.prefix)
+        return answer(*given) if is_free else self._held_back(place, answer, given)
+
+    def carries_out(self, place: CallPlace) -> bool:
+        """Whether the call at ``place`` is carried out if the history has no answer for it: not in a replay check."""
+        return True
+
+    async def _held_back(
+        self, place: CallPlace, answer: Callable[..., Coroutine[Any, Any, T]], given: tuple[Any, ...]
+    ) -> T:
+        try:
+            found = await answer(*given)
+        except Exception:
+            await self.matcher.order.until_due(place.record, place.scope.prefix)
+            raise
+        await self.matcher.order.until_due(place.record, place.scope.prefix)
+        return found
+
+    async def let_tasks_ask(self, unread: Callable[[], Collection[str]]) -> None:
+        """Return once tasks that have only begun have asked for what they can: answered at once, the main code is here
+        before they had a turn of the event loop."""
+        left, quiet = len(unread()) if self.matcher.strict else 0, 0
+        while left and quiet < QUIET_ROUNDS:
+            await asyncio.sleep(0)
+            now = len(unread())
+            left, quiet = now, quiet + 1 if now == left else 0
+
+    async def check_read(self, prefix: str = "") -> None:
+        """Raise ``ReplayDivergence`` (``length``) if something remembered under ``prefix`` was never asked for."""
+        await self.let_tasks_ask(lambda: self.matcher.unread(prefix))
+        self.matcher.check_read(prefix)
+
+    def idempotency_key(self, key: str) -> str:
+        """Return what the outside world is handed for the call ``key``: the same for every attempt and every owner."""
+        return idempotency_key(self.session, key)
+
+    def patched(self, change: str) -> bool:
+        """Whether changed code may run here; note in the journal that it does."""
+        answer, mark = self.matcher.patched(change, self.written.patches)
+        if mark is not None:
+            self.send(b.PatchMarked(mark))
+        return answer
+
+    # --- what an agent writes
+    def begin_replay(self) -> None:
+        """From here on an agent's code runs: its content writes are calls, and it sees the content as it was then."""
+        self._matcher = self._new_matcher()
+        live = self.written
+        self._writes = Writes(self._matcher, live, self.limits, self.append, self.in_order)
+        if self.options.detail is not Detail.FULL:
+            self._kept = WriteBuffer(ReplayedContent(live, live.start_frame, self.limits), self.options.detail)
+
+    def end_replay(self) -> None:
+        """The agent's code has ended: what is written now is written by others. What it left is made again by it."""
+        self._writes = self._kept = None
+
+    def begin_anew(self) -> None:
+        """The code is over: what is asked from here on stands in no order of its, and did not diverge with it."""
+        self._matcher = None
+
+    def begin_after_rewind(self) -> None:
+        """The content was replaced: what is kept back of the former one goes, as if the process was opened again."""
+        self._kept = None
+        self.begin_anew()
+
+    def begin_turn(self, number: int) -> None:
+        """From here on turn ``number`` is under way."""
+        live, resumed = self.written, not self.matcher.turn
+        self.matcher.begin_turn(number)
+        if self._writes is not None:
+            self._writes.begin_turn(number)
+            if self._kept is not None and resumed and live.turn_frame is not None:
+                self._kept = WriteBuffer(ReplayedContent(live, live.turn_frame, self.limits), self.options.detail)
+
+    def write(self, body: Any) -> Coroutine[Any, Any, Acknowledged]:
+        """Write content: by an agent's code as a call, which takes its place now; else as any entry."""
+        return self._journal(body) if self.options.detail is Detail.FULL else self._write_kept(body)
+
+    def _write_kept(self, body: Any) -> Coroutine[Any, Any, Acknowledged]:
+        if self._kept is None:
+            self._kept = WriteBuffer(ReplayedContent(self.written, None, self.limits), self.options.detail)
+        if self._writes is not None:
+            self.matcher.check_not_in_body()
+        if self._kept.takes(body):
+            self._kept.write(body)
+            return self._newest()
+        batch = self._kept.batch() if isinstance(body, b.InvocationEnded) else None
+        parts = [self._journal(one) for one in (batch, body) if one is not None]
+        return self._in_order(parts, body)
+
+    def _journal(self, body: Any) -> Coroutine[Any, Any, Acknowledged]:
+        if self._writes is None:
+            return self.append(body)
+        try:
+            return self._writes.write(body)
+        except ReplayDivergence as exc:
+            return changed(self.session, exc, body)
+
+    async def _in_order(self, parts: list[Coroutine[Any, Any, Acknowledged]], body: Any) -> Acknowledged:
+        for part in parts:
+            done = await part
+        if self._kept is not None:
+            self._kept.view.write(body)
+        return done
+
+    async def _newest(self) -> Acknowledged:
+        return self.session.newest()
+
+    async def flush(self) -> None:
+        """Journal the content that is still kept back, as one entry."""
+        batch = None if self._kept is None else self._kept.batch()
+        if batch is not None:
+            await self._journal(batch)
+
+    async def confirm(self) -> None:
+        """Return once everything written so far is journaled and was seen applied."""
+        await self.flush()
+        await self.session.confirm()
+
+    # --- the end
+    async def end(self, body: b.Released | b.Finished) -> None:
+        """Write the entry that ends the process for this owner; return once it is confirmed."""
+        try:
+            await self.session.end(body)
+        finally:
+            self._abandon_children()
+
+    def let_go(self) -> None:
+        """Forget the process on this node, and leave the children that still run."""
+        self._abandon_children()
+        self.session.let_go()
+
+    async def leave_children(self) -> None:
+        """Release the children that still run as they stand; return once they are."""
+        if "children" in self.__dict__:  # made at the first one
+            await self.children.leave()
+
+    def _abandon_children(self) -> None:
+        if "children" in self.__dict__:
+            self.children.abandon()
+
+
+class Calls:
+    """The base of what a process offers to the code that runs as it."""
+
+    def __init__(self, durable: DurableProcess) -> None:
+        self._durable = durable

@@ -1,0 +1,287 @@
+"""The session of a process that this node owns: what its durable calls write goes to the log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from seekpoint.consumers import Recovery
+from seekpoint.consumers.checkpoints.cadence import CHECKPOINT_REQUEST
+from seekpoint.consumers.recovery.recovery_report import LastCheckpoint
+from seekpoint.producers.durable.effects.kept_effects import content_to_rewind_to
+from seekpoint.producers.durable.session import Acknowledged, Journal
+from seekpoint.producers.writer.confirmer import Confirmer
+from seekpoint.producers.writer.handle import Cause, Handle, HandleStatus
+from seekpoint.producers.writer.outbox import Outbox
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.bodies.entry import new_id
+from seekpoint.schemas.errors import CheckpointTimeout, HandleLost, SeekpointError
+from seekpoint.schemas.values.clock import now_us
+
+if TYPE_CHECKING:
+    from seekpoint.producers.durable.decisions.prices import Prices
+    from seekpoint.producers.durable.session import SharedValue
+    from seekpoint.producers.durable.steps.agent import Agent
+    from seekpoint.producers.writer.clocks import Clock
+    from seekpoint.schemas.config.settings import Settings
+    from seekpoint.schemas.log.log_ports import LogReader
+    from seekpoint.schemas.state.lifecycle import Lifecycle
+    from seekpoint.schemas.state.process_budget import Budget
+    from seekpoint.schemas.state.state import MailItem, State
+
+__all__ = ["LogSession", "NodeServices"]
+
+_HELD_CHARACTERS_MAX, _HELD_BYTES_MAX = 65_536, 16_384
+"""The arguments of a start that is held, and the room it needs in the state: nobody is told later that it has none."""
+_SAVED_POLL_S = 0.02
+
+
+class NodeServices(Journal, Protocol):
+    """What a session needs of the node that owns the process."""
+
+    settings: Settings
+    clock: Clock
+    prices: Prices | None
+
+    @property
+    def node_id(self) -> str:
+        """The node's name."""
+        ...
+
+    @property
+    def reader(self) -> LogReader:
+        """The journal, as the node reads it."""
+        ...
+
+    async def run(
+        self, agent: Agent, process_id: str, input: Any, *, wait_s: float = 0.0,
+        retry_failed: bool | Collection[str] = False,
+    ) -> Any:  # fmt: skip
+        """Run ``agent`` as the process; return its result."""
+        ...
+
+    def shared(self, name: str) -> SharedValue:
+        """Return the shared value ``name`` of the journal."""
+        ...
+
+    async def in_body_thread(self, call: Callable[[], Any]) -> Any:
+        """Run a user's blocking call in a thread kept for such calls."""
+        ...
+
+
+class LogSession:
+    """A ``durable.session.Session`` that writes to the log. Safe to use from many tasks of its event loop.
+
+    Each call that writes raises ``Fenced`` once another owner has claimed the process, ``AppendTimeout`` when Kafka
+    stayed silent for ``append_timeout_s`` and ``heal_timeout_s`` (the handle is closed then), ``LimitExceeded`` and
+    ``UnserializableValue`` before anything is sent.
+    """
+
+    def __init__(
+        self,
+        handle: Handle,
+        outbox: Outbox,
+        confirmer: Confirmer,
+        recovery: Recovery,
+        cause: Cause,
+        on_let_go: Callable[[Handle], None],
+        node: NodeServices,
+    ) -> None:
+        self._handle = handle
+        self._outbox = outbox
+        self._confirmer = confirmer
+        self._recovery = recovery
+        self._cause = cause
+        self._on_let_go = on_let_go
+        self._node = node
+        self._loop = asyncio.get_running_loop()
+        self._held: dict[str, Callable[[], b.StepStarted]] = {}
+        self.process_id = handle.process_id
+        self.node_id = node.node_id
+        self.limits = handle.limits
+        self.settings = node.settings
+        self.clock = node.clock
+        self.mail_changed = handle.mail_changed
+        self.check_open = handle.check_open
+        self.times_forgotten = handle.times_forgotten
+        self.recover = node.recover
+        self.entries = node.entries
+        self.tell = node.tell
+        self.in_thread = node.in_thread
+        self.in_body_thread = node.in_body_thread
+        self.shared_value = node.shared
+
+    @property
+    def prices(self) -> Prices | None:
+        """What model calls cost: the node's, which may be set late."""
+        return self._node.prices
+
+    # --- state
+    @property
+    def written(self) -> State:
+        """The confirmed state plus every acknowledged entry. Frozen: it never changes under its holder."""
+        return self._handle.state
+
+    @property
+    def ahead_lifecycle(self) -> Lifecycle:
+        """The lifecycle once everything sent so far is in the log."""
+        return self._handle.ahead_lifecycle
+
+    @property
+    def ahead_budget(self) -> Budget | None:
+        """The budget once everything sent so far is in the log; None where none was set."""
+        return self._handle.ahead_budget
+
+    @property
+    def is_open(self) -> bool:
+        """False once the process was released, finished, fenced or given up."""
+        return self._handle.status is not HandleStatus.CLOSED
+
+    def check(self) -> None:
+        """Raise what ended the process for this node (``Fenced``, ``AppendTimeout``, ...), if anything did."""
+        if self._handle.error is not None:
+            raise self._handle.error
+
+    def newest(self) -> Acknowledged:
+        """Return the newest entry that was acknowledged with all below it."""
+        return Acknowledged(self._handle.acknowledged_seq, self._handle.last_offset)
+
+    # --- writing
+    async def append(self, body: b.Body) -> Acknowledged:
+        """Write an entry of this owner and wait for its acknowledgement."""
+        future: asyncio.Future[int] = self._loop.create_future()
+        seq = self._push(body, future)
+        return Acknowledged(seq, await future)
+
+    def send(self, body: b.Body) -> int:
+        """Write an entry and do not wait; return its seq. A failure closes the handle: every later call raises it."""
+        return self._push(body, None)
+
+    def sent(self, body: b.Body) -> asyncio.Future[int]:
+        """Write an entry now; return the future of its offset."""
+        future: asyncio.Future[int] = self._loop.create_future()
+        self._push(body, future)
+        return future
+
+    def hold(self, key: str, start: Callable[[], b.StepStarted], characters: int) -> bool:
+        """Keep the start of the step ``key`` back until the event loop goes on, or anything else is written.
+
+        Two records in a moment are two requests to the broker, and two writes to its disk: ``take_back`` it for an
+        entry that says both. False for one whose ``characters`` of arguments may not fit: it is to be sent.
+        """
+        if characters > _HELD_CHARACTERS_MAX or not self._handle.has_room(_HELD_BYTES_MAX):
+            return False
+        self._handle.check_open()
+        if not self._held:
+            self._loop.call_soon(self._send_held)
+        self._held[key] = start
+        return True
+
+    def take_back(self, key: str) -> bool:
+        """Return whether the start of ``key`` was still held; drop it."""
+        return self._held.pop(key, None) is not None
+
+    def _send_held(self) -> None:
+        held, self._held = self._held, {}
+        for key, start in held.items():
+            try:
+                self._push(start(), None)
+            except HandleLost:
+                return  # whatever is asked of the process next raises it
+            except SeekpointError:
+                self._held[key] = start  # its end says it, or is refused too
+
+    def _push(self, body: b.Body, future: asyncio.Future[int] | None) -> int:
+        if self._held and not isinstance(body, b.StepStarted):
+            self._send_held()
+        pending = self._handle.prepare(new_id(), now_us(), body, self._cause, future)
+        self._outbox.push(pending)
+        return pending.seq
+
+    def caused_by(self, entry_id: bytes | None) -> None:
+        """Name the entry that leads to those written from here on."""
+        self._cause = replace(self._cause, caused_by=entry_id)
+
+    # --- the end
+    async def end(self, body: b.Released | b.Finished) -> None:
+        """Write the entry that ends the process for this owner; return once it is confirmed. Closes the handle."""
+        self._handle.check_open()
+        self._send_held()
+        future: asyncio.Future[int] = self._loop.create_future()
+        pending = self._handle.prepare(new_id(), now_us(), body, self._cause, future)
+        self._handle.ending = True
+        self._outbox.push(pending)
+        try:
+            await self._confirm(await future)
+        finally:
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Forget the handle on this node; the process stays claimed unless it was released.
+
+        Calls still under way raise ``HandleClosed``: their entries may be in the log, or get there.
+        """
+        self._handle.let_go()
+        self._on_let_go(self._handle)
+
+    # --- the log's past
+    async def confirm(self) -> None:
+        """Return once everything acknowledged so far was seen applied. Raises ``Fenced``, ``ConfirmTimeout``."""
+        await self._confirm(self._handle.last_offset)
+
+    async def _confirm(self, offset: int) -> None:
+        await self._confirmer.through(self._handle, offset + 1)
+        self.check()
+
+    async def checkpoint(self, timeout_s: float) -> int:
+        """Ask for a checkpoint; return the offset it is as of once it is saved. Raises ``CheckpointTimeout``."""
+        asked = await self.append(b.Custom(CHECKPOINT_REQUEST))
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not _covers(  # noqa: ASYNC110  # Kafka gives no event to wait for
+                    saved := await self._recovery.last_checkpoint(self.process_id), asked.offset
+                ):
+                    await asyncio.sleep(_SAVED_POLL_S)
+                assert saved is not None
+        except TimeoutError as exc:
+            raise CheckpointTimeout(
+                "no checkpoint was saved in time", process_id=self.process_id, offset=asked.offset, timeout_s=timeout_s
+            ) from exc
+        return saved.offset
+
+    async def past_content(self, to_seq: int) -> b.Json:
+        """Return the content to rewind to: that after ``to_seq``, with the effects since then."""
+        past = (await self._recovery.recover(self.process_id, at_seq=to_seq)).state
+        content: b.Json = await self.in_thread(
+            lambda: content_to_rewind_to(self._node.reader, self.process_id, past, self.written)
+        )
+        return content
+
+    async def before_unrecorded(self, name: str, kind: str) -> None:
+        """Return at once: a session on a log carries everything out."""
+
+    # --- mail
+    @property
+    def mail(self) -> list[MailItem]:
+        """The external entries that nobody took yet, in log order."""
+        return self._handle.mail
+
+    def watching(self) -> AbstractAsyncContextManager[None]:
+        """While inside, fold what comes into the partition as soon as it comes."""
+        return self._confirmer.watching(self._handle)
+
+    async def look(self) -> None:
+        """Fold what is in the log by now. Raises ``Retryable`` errors where it cannot be read."""
+        await self._confirmer.to_end(self._handle)
+
+    # --- other work of the node
+    async def run_child(self, agent: Agent, child_id: str, input: Any, *, wait_s: float, retry_failed: bool) -> Any:
+        """Run ``agent`` as the process ``child_id``; return its result."""
+        return await self._node.run(agent, child_id, input, wait_s=wait_s, retry_failed=retry_failed)
+
+
+def _covers(saved: LastCheckpoint | None, offset: int) -> bool:
+    return saved is not None and saved.offset >= offset and saved.problem is None
