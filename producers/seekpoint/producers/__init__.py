@@ -25,13 +25,14 @@ from seekpoint.producers.durable.effects.effect_calls import EffectStep, effect
 from seekpoint.producers.durable.effects.effect_resolution import Answer, Effect
 from seekpoint.producers.durable.failures.failure_classes import register_failure
 from seekpoint.producers.durable.replay.conduct import Detail, ReplayMode
+from seekpoint.producers.durable.session import Acknowledged
 from seekpoint.producers.durable.steps.agent import Agent, agent
 from seekpoint.producers.durable.steps.retries import Retry
 from seekpoint.producers.durable.steps.step_calls import Step, step
 from seekpoint.producers.durable.waits.child_calls import Child
 from seekpoint.producers.durable.waits.shared_values import ProcessShared
 from seekpoint.producers.node import Node
-from seekpoint.producers.process import Acknowledged, Process
+from seekpoint.producers.process import Process
 from seekpoint.producers.shared import Shared
 from seekpoint.producers.writer.clocks import Clock, SystemClock, VirtualClock
 

@@ -224,9 +224,8 @@ class Dispatch:
         asked = load(body.arguments)
         arguments, options = (asked["arguments"], asked["options"]) if isinstance(asked, dict) else (asked, {})
         given = handed(call, idempotency_key=body.idempotency_key, business_key=body.business_key)
-        host: Any = self  # all that is asked of it is a node and a clock
         try:
-            return await run_body(host, call, tuple(arguments), {**given, **options}, None, body.key)
+            return await run_body(self.node, call, tuple(arguments), {**given, **options}, None, body.key)
         except SystemExit as exc:  # the loop would end by it, and with it the calls of all other processes
             raise RuntimeError(f"the call raised SystemExit: {exc.code}") from exc
 

@@ -55,6 +55,7 @@ class DurableProcess:
         self.sent = session.sent
         self.hold = session.hold
         self.take_back = session.take_back
+        self.in_body_thread = session.in_body_thread
 
     # --- state
     @property

@@ -187,7 +187,7 @@ class _Asking(Attempts):
             return [self._seen(plain(chunk)) async for chunk in answer]
         if isinstance(answer, Iterator):
             pull, seen = partial(next, answer, _NO_MORE), []
-            while (chunk := await self.process.session.in_body_thread(pull)) is not _NO_MORE:
+            while (chunk := await self.process.in_body_thread(pull)) is not _NO_MORE:
                 seen.append(self._seen(plain(chunk)))
             return seen
         return plain(answer)

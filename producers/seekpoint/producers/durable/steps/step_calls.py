@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
+from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, overload
 
 from seekpoint.producers.durable.budgets.budget_calls import admit
 from seekpoint.producers.durable.durable_process import Calls, DurableProcess
@@ -32,6 +32,7 @@ from seekpoint.producers.durable.replay.differences import changed
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
 from seekpoint.producers.durable.steps.retries import TRANSIENT, Retry
 from seekpoint.producers.durable.steps.terms import callable_of, name_of, retry_of, seconds
+from seekpoint.producers.writer.clocks import Clock
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.errors import LimitExceeded, ReplayDivergence, UnserializableValue
@@ -314,8 +315,18 @@ def _takes_key(call: Callable[..., Any]) -> bool:
         return False
 
 
+class BodyHost(Protocol):
+    """Where the body of a call runs: a process, or a node."""
+
+    clock: Clock
+
+    def in_body_thread(self, call: Callable[[], Any]) -> Coroutine[Any, Any, Any]:
+        """Run a user's blocking call in a thread kept for such calls."""
+        ...
+
+
 async def run_body(
-    process: DurableProcess,
+    host: BodyHost,
     call: Callable[..., Any],
     arguments: tuple[Any, ...],
     options: Mapping[str, Any],
@@ -328,10 +339,10 @@ async def run_body(
     ``whole`` makes of what it gave what is kept, in the same time and place.
     """
     if timeout_s is None:
-        return await _called(process, call, arguments, options, whole)
+        return await _called(host, call, arguments, options, whole)
     try:
-        async with process.clock.timeout(timeout_s):
-            return await _called(process, call, arguments, options, whole)
+        async with host.clock.timeout(timeout_s):
+            return await _called(host, call, arguments, options, whole)
     except TimeoutError as exc:
         if exc.args or not isinstance(exc.__cause__, asyncio.CancelledError):
             raise  # the callable's own
@@ -340,7 +351,7 @@ async def run_body(
 
 
 async def _called(
-    process: DurableProcess,
+    host: BodyHost,
     call: Callable[..., Any],
     arguments: tuple[Any, ...],
     options: Mapping[str, Any],
@@ -349,7 +360,7 @@ async def _called(
     if _is_async(call):
         found = await call(*arguments, **options)
     else:
-        found = await process.session.in_body_thread(partial(call, *arguments, **options))
+        found = await host.in_body_thread(partial(call, *arguments, **options))
         found = await found if inspect.isawaitable(found) else found
     return found if whole is None else await whole(found)
 
