@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from seekpoint.producers.agent_run import RECORDED
 from seekpoint.producers.durable.steps.agent import Agent
-from seekpoint.producers.node import Node
-from seekpoint.producers.thread_bridge import (
+from seekpoint.producers.durable.steps.thread_bridge import (
     LEAVE_S,
     SyncProcess,
     SyncProxy,
@@ -33,6 +32,7 @@ from seekpoint.producers.thread_bridge import (
     leave,
     waited,
 )
+from seekpoint.producers.node import Node
 from seekpoint.producers.writer.clocks import Clock
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import HandleClosed, Refused

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from seekpoint.schemas.errors import InvalidName
 
 if TYPE_CHECKING:
-    from seekpoint.producers.durable.replay.history_matcher import HistoryMatcher
     from seekpoint.schemas.state.calls import Call
 
 __all__ = ["BRANCH", "CURRENT", "WRITE", "Scope", "escaped_key", "escaped_name", "parent_scope"]
@@ -38,7 +37,7 @@ class Scope:
 
     def __init__(
         self,
-        desk: HistoryMatcher,
+        desk: object,
         prefix: str | None,
         *,
         task: asyncio.Task[Any] | None,

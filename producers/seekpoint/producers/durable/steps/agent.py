@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, cast
 
 from seekpoint.producers.durable.steps.retries import Retry
 from seekpoint.producers.durable.steps.terms import retry_of
-from seekpoint.producers.thread_bridge import in_own_thread
+from seekpoint.producers.durable.steps.thread_bridge import in_own_thread
 from seekpoint.schemas.errors import InvalidName, Refused
 
 __all__ = ["Agent", "agent", "check_is_agent"]
