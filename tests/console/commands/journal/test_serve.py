@@ -106,7 +106,7 @@ async def test_serve_recovery_answers_until_it_is_told_to_stop(journal: Settings
             assert (await asyncio.to_thread(get, port, "/healthz"))[0] == 200
             answered = 'seekpoint_recovery_requests_total{outcome="answered"} 1.0'
             async with asyncio.timeout(20):  # it is counted once its offset is committed, after it was sent
-                while answered not in (await asyncio.to_thread(get, port, "/metrics"))[1]:
+                while answered not in (await asyncio.to_thread(get, port, "/metrics"))[1]:  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
             running.send_signal(signal.SIGTERM)
             assert await asyncio.to_thread(running.wait, 25) == 0
