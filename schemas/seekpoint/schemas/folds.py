@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from decimal import localcontext
 from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from seekpoint.schemas.bodies import Json
@@ -164,7 +165,7 @@ def advance_folds(draft: Draft, seq: int, kind: str, payload_json: Json) -> None
             found = Folded(one.version, 0, one.initial_json)
         if found is not None and (found.version, found.customs) == (one.version, before):
             made[name] = one.after(found, seq, kind, payload_json)
-    draft.folds = made
+    draft.folds = MappingProxyType(made)
 
 
 def fold_problem(draft: Draft, one: UserFold) -> str | None:

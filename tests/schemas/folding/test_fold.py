@@ -16,8 +16,7 @@ from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.folding.fold import Verdict, advance, fold, try_own
 from seekpoint.schemas.state.calls import input_digest
-from seekpoint.schemas.state.state import COUNTERS, Draft, State, new_state
-from seekpoint.schemas.state.state_sizes import content_width
+from seekpoint.schemas.state.state import COUNTERS, FIELDS, Draft, State, content_width, new_state
 
 LIVED = (
     own(4, b.AgentStarted("refund", "3", "digest", '{"order":1}')),
@@ -52,7 +51,7 @@ def test_dropping_the_content_leaves_the_gravestone() -> None:
     assert (grave.content_dropped, grave.hash) == (True, full.hash)
     kept = {"offset", "first_offset", "epoch", "seq", "lifecycle", "finished", "result_json", "content_dropped"}
     kept |= {"last_kind", "agent", "content_bytes", *COUNTERS}
-    assert {name for name in Draft.__slots__ if getattr(grave, name) != getattr(bare, name)} <= kept
+    assert {name for name in FIELDS.names if getattr(grave, name) != getattr(bare, name)} <= kept
     assert (grave.lifecycle, grave.epoch, grave.seq, str(grave.result)) == ("stopped", 1, 10, "1.10")
     assert grave.agent is not None
     assert (grave.agent.name, grave.agent.version, grave.agent.input) == ("refund", "3", None)

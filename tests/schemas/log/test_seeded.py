@@ -140,7 +140,7 @@ def test_a_raised_manifest_stops_whoever_reads_the_schemas_again() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("seq", 2**62), ("epoch", 2**64 - 1), ("epoch", -1), ("shared", [2**63, "1"]), ("forgotten", {"a:1": -1})],
+    [("seq", 2**62), ("epoch", 2**64 - 1), ("epoch", -1), ("shared_version", 2**63), ("forgotten", {"a:1": -1})],
     ids=lambda each: str(each)[:12],
 )
 def test_a_seed_whose_counts_are_none_is_forged(name: str, value: object) -> None:
@@ -150,7 +150,7 @@ def test_a_seed_whose_counts_are_none_is_forged(name: str, value: object) -> Non
     assert advance(Draft(), 0, external(b.Seeded(json.dumps(whole)))) is Verdict.FORGED
 
 
-@pytest.mark.parametrize("part", ["result", "agent", "obligations", "shared"])
+@pytest.mark.parametrize("part", ["result", "agent", "obligations", "shared_json"])
 def test_a_seed_is_looked_at_to_its_last_text(part: str) -> None:
     """A value that cannot be loaded is refused wherever it stands, not when somebody asks for it."""
     bad = '{"$nope":"1"}'
@@ -158,7 +158,7 @@ def test_a_seed_is_looked_at_to_its_last_text(part: str) -> None:
         "result": bad,
         "agent": ["a", "1", "d", bad],
         "obligations": [["e:1", "undo", bad, "open"]],
-        "shared": [1, bad],
+        "shared_json": bad,
     }
     whole = json.loads(new_state().to_bytes())
     whole["ownership"][part] = made[part]

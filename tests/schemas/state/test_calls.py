@@ -17,9 +17,8 @@ from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.folding.fold import advance, fold, try_own
 from seekpoint.schemas.state.calls import call_of, call_row, times_forgotten, turn_of, write_digest, write_position
-from seekpoint.schemas.state.state import State
+from seekpoint.schemas.state.state import State, content_width
 from seekpoint.schemas.state.state_parts import mail_item
-from seekpoint.schemas.state.state_sizes import content_width
 
 OUTCOMES = ("succeeded", "failed", "retry")
 

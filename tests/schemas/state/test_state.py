@@ -21,7 +21,7 @@ from seekpoint.schemas.folding.fold import fold
 from seekpoint.schemas.folds import UserFold, only
 from seekpoint.schemas.state.calls import Call
 from seekpoint.schemas.state.conversation import Conversation, Message
-from seekpoint.schemas.state.state import _SLOTS, COUNTERS, FOLD_VERSION, Draft, State, new_state
+from seekpoint.schemas.state.state import COUNTERS, FIELDS, FOLD_VERSION, Draft, State, new_state
 from seekpoint.schemas.state.state_parts import Degraded, InvocationState
 
 EMPTY = new_state().content_json()
@@ -80,7 +80,7 @@ with only(UserFold("count", 1, "0", lambda value, kind, payload: value + 1)):
 def test_the_full_state_has_something_in_every_part() -> None:
     """So that the tests below would notice a forgotten one."""
     bare = new_state()
-    same = {name for name in _SLOTS if getattr(FULL, name) == getattr(bare, name)}
+    same = {name for name in FIELDS.names if getattr(FULL, name) == getattr(bare, name)}
     finished = {"finished", "result_json", "content_dropped"}
     assert same == {*finished, "refused_externals", "shared_version", "shared_json"}
 
@@ -88,7 +88,7 @@ def test_the_full_state_has_something_in_every_part() -> None:
 def test_a_state_comes_back_from_its_bytes() -> None:
     """Every slot, the ones that are recomputed too."""
     back = State.from_bytes(FULL.to_bytes())
-    assert [getattr(back, name) for name in _SLOTS] == [getattr(FULL, name) for name in _SLOTS]
+    assert [getattr(back, name) for name in FIELDS.names] == [getattr(FULL, name) for name in FIELDS.names]
     assert back == FULL
     assert back.to_bytes() == FULL.to_bytes()
     finished = folded(claim(1), own(1, b.Finished('{"$tuple":[1]}')))
@@ -108,7 +108,7 @@ def test_a_draft_that_was_thawed_has_every_slot() -> None:
     """thaw and snapshot forget none, and share nothing that is written on."""
     draft = FULL.thaw()
     assert type(draft) is Draft
-    assert [getattr(draft, name) for name in _SLOTS] == [getattr(FULL, name) for name in _SLOTS]
+    assert [getattr(draft, name) for name in FIELDS.names] == [getattr(FULL, name) for name in FIELDS.names]
     snapshot = draft.snapshot()
     draft.values_json["more"] = "1"
     draft.mailbox.clear()
@@ -119,7 +119,7 @@ def test_a_draft_that_was_thawed_has_every_slot() -> None:
 
 
 # --- frozen -----------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("name", [*_SLOTS, "context", "hash", "anything"])
+@pytest.mark.parametrize("name", [*FIELDS.names, "context", "hash", "anything"])
 def test_a_state_is_frozen(name: str) -> None:
     """No attribute is set or deleted, by anybody who holds it."""
     with pytest.raises(AttributeError):
@@ -170,7 +170,11 @@ def test_the_hash_ignores_offsets_and_counters() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [name for name in _SLOTS if name not in {"offset", "first_offset", "shared_json", "folds", "customs", *COUNTERS}],
+    [
+        name
+        for name in FIELDS.names
+        if name not in {"offset", "first_offset", "shared_json", "folds", "customs", *COUNTERS}
+    ],
 )
 def test_the_hash_tells_every_other_part(name: str) -> None:
     """A changed slot is a changed hash; only the widths follow from the rest."""

@@ -15,7 +15,7 @@ from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.folding.fold import Verdict, advance, fold
 from seekpoint.schemas.folds import UserFold, only
 from seekpoint.schemas.log.manifest import FORMAT
-from seekpoint.schemas.state.state import FOLD_VERSION, Draft, State, new_state
+from seekpoint.schemas.state.state import FIELDS, FOLD_VERSION, Draft, State, new_state
 from seekpoint.schemas.wire import compatibility
 from seekpoint.schemas.wire.codec import Codec, encode, schema_json
 from seekpoint.schemas.wire.compatibility import CompatibilityFinding, check_compatibility
@@ -73,7 +73,7 @@ def test_a_golden_history_has_something_of_everything(golden: Golden) -> None:
     verdicts = {advance(draft, offset, entry) for offset, entry in enumerate(records)}
     assert set(Verdict) - verdicts == {Verdict.SKIPPED}
     state = draft.freeze()
-    assert {name for name in Draft.__slots__ if getattr(state, name) == getattr(nothing, name)} == ELSEWHERE
+    assert {name for name in FIELDS.names if getattr(state, name) == getattr(nothing, name)} == ELSEWHERE
     owned = {entry.kind for entry in records} - {"shared_set"}
     assert {kind.KIND for kind in b.BODIES} - owned == {"finished", "obligation_settled", "seeded", "shared_set"}
     calls = state.calls.values()

@@ -7,6 +7,7 @@ has them. If its beginning is there, the processes concerned are read once more;
 from __future__ import annotations
 
 import logging
+from types import MappingProxyType
 
 from seekpoint.consumers.log_reading.scan import scan
 from seekpoint.schemas.folds import stale_folds
@@ -42,7 +43,7 @@ def renew_folds(log: LogReader, partition: int, states: dict[bytes, State | None
     for key, state in stale.items():
         if drafts[key].customs == state.customs:  # otherwise they are of two histories, which another check reports
             draft = state.thaw()
-            draft.folds = {**state.folds, **drafts[key].folds}
+            draft.folds = MappingProxyType({**state.folds, **drafts[key].folds})
             states[key] = draft.freeze()
             renewed.add(key)
     return frozenset(renewed)

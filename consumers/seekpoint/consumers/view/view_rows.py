@@ -10,10 +10,9 @@ accidents: it holds no secret.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from hashlib import sha1
 from itertools import count
-from operator import attrgetter, mul
+from operator import mul
 from typing import Any
 from uuid import UUID
 from zlib import crc32
@@ -22,12 +21,11 @@ import orjson
 
 from seekpoint.consumers.view.view_store import Summary
 from seekpoint.schemas.bodies import MessageSaid
-from seekpoint.schemas.bodies.entry import id_text
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat
 from seekpoint.schemas.state.calls import call_row
 from seekpoint.schemas.state.lifecycle import Lifecycle
-from seekpoint.schemas.state.state import COUNTERS, FOLD_VERSION, Draft, State
-from seekpoint.schemas.state.state_json import fold_row, frame_row, owed_of, restore_whole
+from seekpoint.schemas.state.state import FIELDS, FOLD_VERSION, State
+from seekpoint.schemas.state.state_json import fold_row, frame_row
 from seekpoint.schemas.state.state_parts import mail_row
 
 __all__ = [
@@ -47,11 +45,6 @@ __all__ = [
     "summary_in",
 ]
 
-_OPTIONAL = ("first_offset", "owner_node", "owner_boot", "result_json", "last_kind")
-_COUNTS = ("epoch", "seq", "invocations", *COUNTERS)
-_optional = attrgetter(*_OPTIONAL)
-_counts = attrgetter(*_COUNTS)
-_NO_LINEAGE = Draft().lineage  # that very one, which most have: comparing it takes longer than looking
 _dumps = orjson.dumps
 _MODULUS = 1 << 52
 """Of sums: Lua's numbers are exact up to there."""
@@ -59,36 +52,19 @@ _MODULUS = 1 << 52
 Row = Sequence[Any]
 _CALL, _FRAME, _FOLD = b"\xff", b"\xfe", b"\xfd"
 """How the names of fields begin that are no context value's: no UTF-8 text has these bytes."""
+_FRAMES = {_FRAME + b"start": "start_frame", _FRAME + b"turn": "turn_frame"}
 
 
 def head_of(state: State) -> bytes:
     """The head: JSON, a few hundred bytes."""
-    head: dict[str, Any] = {"v": FOLD_VERSION, "lifecycle": state.lifecycle, "offset": state.offset}
-    head |= {name: value for name, value in zip(_OPTIONAL, _optional(state), strict=True) if value is not None}
-    head |= {name: count for name, count in zip(_COUNTS, _counts(state), strict=True) if count}
-    if state.owner is not None:
-        head["owner"] = id_text(state.owner)
-    if state.finished:
-        head["finished"] = True
-    values, messages, lineage = len(state.values_json), len(state.conversation), state.lineage
+    head = {"v": FOLD_VERSION, "lifecycle": state.lifecycle, "offset": state.offset, **FIELDS.head_of(state)}
+    values, messages = len(state.values_json), len(state.conversation)
     if values:
         head["values"] = values
     if messages:
         head["messages"] = messages
     if state.calls:
         head["calls"] = len(state.calls)
-    if state.customs:
-        head["customs"] = state.customs
-    if state.turn or state.patches or state.start_frame is not None:
-        head["run"] = {"turn": state.turn, "patches": list(state.patches)}
-    if owed := owed_of(state):
-        head["owed"] = owed
-    if state.invocation is not None:
-        head["invocation"] = [state.invocation.trigger, state.invocation.payload_json, state.invocation.started]
-    if lineage is not _NO_LINEAGE and lineage != _NO_LINEAGE:
-        head["lineage"] = asdict(lineage)
-    if state.degraded is not None:
-        head["degraded"] = asdict(state.degraded)
     return orjson.dumps(head)
 
 
@@ -113,10 +89,8 @@ def call_fields(state: State, keys: Iterable[str], changed: list[str | bytes], r
 
 def frame_fields(state: State) -> list[str | bytes]:
     """The fields of what a resume starts from: field, value, ..."""
-    frames = ((b"start", state.start_frame), (b"turn", state.turn_frame))
-    return [
-        part for name, frame in frames if frame is not None for part in (_FRAME + name, orjson.dumps(frame_row(frame)))
-    ]
+    frames = zip(_FRAMES, (state.start_frame, state.turn_frame), strict=True)
+    return [part for name, frame in frames if frame is not None for part in (name, orjson.dumps(frame_row(frame)))]
 
 
 def fold_fields(state: State) -> list[str | bytes]:
@@ -182,24 +156,13 @@ def state_of(head: bytes, mail: bytes | None, context: Sequence[bytes], messages
     """
     try:
         row = _head(head)
-        content = _content(row, context, messages)
-        whole = {
-            "content": content,
-            "ownership": _ownership(row, mail),
-            "offset": row["offset"],
-            "first_offset": row.get("first_offset"),
-            "counters": {name: row.get(name, 0) for name in COUNTERS},
-            "customs": row.get("customs", 0),
-            "folds": content.pop("folds"),
-        }
-        found = (len(content["context"]), len(content["conversation"]), len(content["calls"]))
+        apart = _apart(mail, context, messages)
+        found = (len(apart["context"]), len(apart["conversation"]), len(apart["calls"]))
         if found != (row.get("values", 0), row.get("messages", 0), row.get("calls", 0)):
             raise ValueError("other values, messages or calls than its head counts: its writer left something out")
-        draft = Draft()
-        restore_whole(draft, whole)
+        return State.from_json(FIELDS.from_head(row, apart))
     except (LookupError, TypeError, ValueError, AttributeError) as exc:
         raise JournalMismatch("a process in the view is no state", cause=repr(exc)[:200]) from exc
-    return draft.freeze()
 
 
 def summary_in(partition: int, key: bytes, head: bytes) -> Summary:
@@ -235,50 +198,29 @@ def _head(head: bytes) -> dict[str, Any]:
     return row
 
 
-def _content(row: dict[str, Any], context: Sequence[bytes], messages: Iterable[bytes]) -> dict[str, Any]:
+def _apart(mail: bytes | None, context: Sequence[bytes], messages: Iterable[bytes]) -> dict[str, Any]:
+    """Return the values that are kept apart from the head, by their keys in a state's JSON."""
     texts: list[str] = []
     calls: dict[str, Any] = {}
-    frames: dict[bytes, Any] = {}
+    frames: dict[str, Any] = {}
     folds: dict[str, Any] = {}
     for name, value in zip(context[::2], context[1::2], strict=True):
         if name.startswith(_CALL):
             calls[name[1:].decode()] = orjson.loads(value)
         elif name.startswith(_FRAME):
-            frames[name[1:]] = orjson.loads(value)
+            frames[_FRAMES[name]] = orjson.loads(value)
         elif name.startswith(_FOLD):
             folds[name[1:].decode()] = orjson.loads(value)
         else:
             texts += [name.decode(), value.decode()]
-    run = row.get("run", {})
+    items, remembered = orjson.loads(mail) if mail else ([], "")
     said = orjson.loads(b"[" + b",".join(messages) + b"]")
     return {
         "context": dict(zip(texts[::2], texts[1::2], strict=True)),
         "conversation": [[*one, *(None,) * (6 - len(one))] for one in said],
-        "lifecycle": row["lifecycle"],
-        "invocations": row.get("invocations", 0),
-        "invocation": row.get("invocation"),
         "calls": calls,
-        "turn": run.get("turn", 0),
-        "patches": run.get("patches", []),
-        "frames": [frames.get(b"start"), frames.get(b"turn")],
         "folds": folds,
-    }
-
-
-def _ownership(row: dict[str, Any], mail: bytes | None) -> dict[str, Any]:
-    items, remembered = orjson.loads(mail) if mail else ([], "")
-    return {
-        "epoch": row.get("epoch", 0),
-        "owner": row.get("owner"),
-        "owner_node": row.get("owner_node"),
-        "owner_boot": row.get("owner_boot"),
-        "seq": row.get("seq", 0),
-        "finished": row.get("finished", False),
-        "result": row.get("result_json"),
-        "last_kind": row.get("last_kind"),
         "mailbox": items,
         "remembered": [remembered[at : at + 32] for at in range(0, len(remembered), 32)],
-        "lineage": row.get("lineage") or asdict(_NO_LINEAGE),
-        "degraded": row.get("degraded"),
-        **row.get("owed", {}),
+        **frames,
     }

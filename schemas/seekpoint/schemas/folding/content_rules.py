@@ -18,9 +18,9 @@ from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.state.calls import UNSETTLED, AgentRun, turn_of
 from seekpoint.schemas.state.lifecycle import Lifecycle, may_follow
-from seekpoint.schemas.state.state import Draft, restore_content
+from seekpoint.schemas.state.state import FIELDS, Draft, content_width, restore_content
 from seekpoint.schemas.state.state_parts import Failure, InvocationState, Lineage
-from seekpoint.schemas.state.state_sizes import content_width, invocation_width, message_width, text_width, value_width
+from seekpoint.schemas.state.state_sizes import invocation_width, message_width, text_width, value_width
 from seekpoint.schemas.values.json_values import check, dump, load, merge_patch
 
 __all__ = ["CONTENT_RULES", "Misfit", "Rule", "check_texts", "deleted_in", "too_big"]
@@ -186,15 +186,15 @@ def _restore(
     return misfit
 
 
-_RESTORED = (
-    *("values_json", "conversation", "lifecycle", "invocations", "invocation"),
-    *("calls", "turn", "patches", "start_frame", "turn_frame", "forgotten"),
-)
+_RESTORED = tuple(one.name for one in FIELDS.fields if one.restored)
+_OWED = tuple(one.name for one in FIELDS.fields if one.form.width is not None and not one.restored)
+"""The fields that count as content and are not restored."""
 
 
 def _with_owed(restored: Draft, draft: Draft) -> Draft:
-    """``restored`` and what it does not restore, so that it can be weighed as a whole."""
-    restored.agent, restored.obligations, restored.shared_json = draft.agent, draft.obligations, draft.shared_json
+    """Give ``restored`` the fields that it does not restore, so that the size of the whole can be computed."""
+    for name in _OWED:
+        setattr(restored, name, getattr(draft, name))
     return restored
 
 
@@ -230,30 +230,10 @@ def check_texts(draft: Draft, limits: Limits) -> None:
 
     Raises what ``check`` does, and ``ValueError``.
     """
-    for text in _dynamic_texts(draft):
+    for text in FIELDS.texts_of(draft):
         check(text, limits)
     if any((call.position | call.attempt | call.seq) >> 63 for call in draft.calls.values()):
         raise ValueError("numbers that no call has")
-
-
-def _dynamic_texts(draft: Draft) -> list[b.Json]:
-    """Every dynamic value of a state, as JSON text."""
-    texts = [*draft.values_json.values()]
-    for said in draft.conversation.bodies():
-        texts += [text for text in (said.parts, said.tool_calls) if text is not None]
-    for call in draft.calls.values():
-        texts += [text for text in (call.output, call.error, call.detail) if text is not None]
-    invocations = [draft.invocation]
-    for frame in (draft.start_frame, draft.turn_frame):
-        if frame is not None:
-            texts += frame.values_json.values()
-            invocations.append(frame.invocation)
-    texts += [one.payload_json for one in invocations if one is not None]
-    texts += [item.payload_json for item in draft.mailbox.values()]
-    texts += [one.arguments_json for one in draft.obligations]
-    texts += [one.value_json for one in draft.folds.values()]
-    texts += [text for text in (draft.result_json, draft.shared_json) if text is not None]
-    return texts if draft.agent is None else [*texts, draft.agent.input_json]
 
 
 def _batch(draft: Draft, body: b.ContentBatch, limits: Limits) -> Misfit:

@@ -21,9 +21,10 @@ from seekpoint.schemas.folding.effect_rules import open_effect
 from seekpoint.schemas.folding.seed import plant
 from seekpoint.schemas.folds import advance_folds
 from seekpoint.schemas.state.lifecycle import Lifecycle
-from seekpoint.schemas.state.state import Draft, State, drop_content
+from seekpoint.schemas.state.state import Draft, State, clear, drop_content
 from seekpoint.schemas.state.state_parts import Degraded, MailItem
 from seekpoint.schemas.state.state_sizes import item_width, text_width
+from seekpoint.schemas.state.state_table import Cleared
 from seekpoint.schemas.wire.codec import Owned
 
 __all__ = [
@@ -166,20 +167,12 @@ def _finish(draft: Draft, body: b.Finished, limits: Limits) -> Misfit:
         return misfit
     if draft.agent is not None:
         draft.lifecycle = Lifecycle.STOPPED
-    bare = Draft()
-    for name in _OVER:
-        setattr(draft, name, getattr(bare, name))
+    clear(draft, Cleared.AT_THE_END)
     draft.finished = True
     draft.result_json = body.result
     if too_big(draft.content_bytes + text_width(body.result), limits) is not None:
         drop_content(draft)
     return None
-
-
-_OVER = (
-    *("owner", "owner_node", "owner_boot", "mailbox", "remembered", "mailbox_bytes", "degraded"),
-    *("folds", "customs"),
-)
 
 
 def _custom(draft: Draft, body: b.Custom, limits: Limits) -> Misfit:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.errors import JournalMismatch, LimitExceeded, NewerFormat, UndecodableRecord
 from seekpoint.schemas.folding.content_rules import check_texts, too_big
-from seekpoint.schemas.state.state import Draft, State
+from seekpoint.schemas.state.state import FIELDS, Draft, State
 
 __all__ = ["plant"]
 
@@ -31,7 +31,7 @@ def plant(draft: Draft, state_json: str, limits: Limits) -> bool:
     if too_big(seed.content_bytes, limits) is not None:
         return False
     grown = seed.thaw()
-    for name in Draft.__slots__:
+    for name in FIELDS.names:
         if name not in _OWN:
             setattr(draft, name, getattr(grown, name))
     return True

@@ -1,15 +1,16 @@
-"""The state of one process: what the fold makes of its entries.
+"""The state of one process: what the fold computes from its entries.
 
-``State`` is frozen: what is handed out never changes under its holder. ``Draft`` is the same thing while the fold
-writes on it; ``thaw`` copies (shallow: values are immutable texts), ``freeze`` turns a draft into a state in place.
+``Draft`` declares the fields of a state, one line each; constructor, copy, JSON, sizes and masks follow from that
+table. A ``State`` is frozen: what is handed out never changes under its holder. A ``Draft`` has the same fields and is
+what the fold writes on; ``thaw`` copies a state into a draft, ``freeze`` turns a draft into a state in place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 import orjson
 
@@ -17,27 +18,21 @@ from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.bodies.entry import id_text
 from seekpoint.schemas.errors import JournalMismatch
 from seekpoint.schemas.folds import Folded, folded
+from seekpoint.schemas.state import state_json as form
 from seekpoint.schemas.state.call_table import Calls, CallsDraft
 from seekpoint.schemas.state.calls import IN_DOUBT, AgentRun, Call, Frame, Obligation
 from seekpoint.schemas.state.conversation import Conversation
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.migrations import FOLD_VERSION, converted
 from seekpoint.schemas.state.process_budget import Budget
-from seekpoint.schemas.state.state_json import (
-    COUNTERS,
-    content_of,
-    counters_of,
-    folds_of,
-    ownership_of,
-    restore_content,
-    restore_whole,
-)
 from seekpoint.schemas.state.state_parts import Degraded, Failure, InvocationState, Lineage, MailItem
-from seekpoint.schemas.state.state_sizes import content_width
+from seekpoint.schemas.state.state_sizes import item_width, text_width
+from seekpoint.schemas.state.state_table import Cleared, Section, StateTable, field, state_class
 from seekpoint.schemas.values.json_values import load
 
 __all__ = [
     "COUNTERS",
+    "FIELDS",
     "FOLD_VERSION",
     "Degraded",
     "Draft",
@@ -45,152 +40,112 @@ __all__ = [
     "Lineage",
     "MailItem",
     "State",
+    "clear",
+    "content_width",
     "drop_content",
     "frame_of",
+    "mailbox_width",
     "new_state",
     "restore_content",
 ]
 
-_SLOTS = (
-    "offset",
-    "first_offset",
-    "epoch",
-    "owner",
-    "owner_node",
-    "owner_boot",
-    "seq",
-    "lifecycle",
-    "finished",
-    "result_json",
-    "content_dropped",
-    "last_kind",
-    "values_json",
-    "conversation",
-    "invocation",
-    "invocations",
-    "mailbox",
-    "remembered",
-    "lineage",
-    "degraded",
-    "failure",
-    "agent",
-    "calls",
-    "turn",
-    "start_frame",
-    "turn_frame",
-    "obligations",
-    "patches",
-    "cancelled",
-    "budget",
-    "forgotten",
-    "shared_version",
-    "shared_json",
-    "folds",
-    "customs",
-    "content_bytes",
-    "mailbox_bytes",
-    *COUNTERS,
-)
+_CONTENT, _OWNERSHIP, _WHOLE = Section.CONTENT, Section.OWNERSHIP, Section.WHOLE
+_COUNTERS, _COMPUTED = Section.COUNTERS, Section.COMPUTED
+_AT_THE_END, _WITH_CONTENT = Cleared.AT_THE_END, Cleared.WITH_CONTENT
+_NO_LINEAGE = Lineage()
+_NO_FOLDS: Mapping[str, Folded] = MappingProxyType({})
 
 
+@state_class
 class Draft:
-    """A state that is being written. Only the fold holds one."""
+    """A state that is being written. Only the fold holds one. Its fields are the table of all that a state has."""
 
-    __slots__ = _SLOTS
+    TABLE: ClassVar[StateTable]
 
-    offset: int
-    first_offset: int | None
-    epoch: int
-    owner: bytes | None
-    owner_node: str | None
-    owner_boot: str | None
-    seq: int
-    lifecycle: Lifecycle
-    finished: bool
-    result_json: Json | None
-    content_dropped: bool
+    # --- where in the log
+    offset: int = field(-1, _WHOLE, form.INTEGER, always=True)
+    first_offset: int | None = field(None, _WHOLE, form.INTEGER, always=True)
+
+    # --- content: what a rewind or a fork restores
+    values_json: dict[str, Json] = field(
+        dict, _CONTENT, form.VALUES, key="context", always=True, copied="copy", apart=True, cleared=_WITH_CONTENT
+    )
+    conversation: Conversation = field(
+        Conversation, _CONTENT, form.CONVERSATION, always=True, apart=True, cleared=_WITH_CONTENT
+    )
+    lifecycle: Lifecycle = field(Lifecycle.CREATED, _CONTENT, form.LIFECYCLE, always=True)
+    invocations: int = field(0, _CONTENT, form.COUNT, always=True, cleared=_WITH_CONTENT)
+    invocation: InvocationState | None = field(None, _CONTENT, form.INVOCATION, always=True, cleared=_WITH_CONTENT)
+    calls: CallsDraft = field(
+        CallsDraft, _CONTENT, form.CALLS, copied="draft", apart=True, image=form.EFFECTS, cleared=_WITH_CONTENT
+    )
+    turn: int = field(0, _CONTENT, form.COUNT, cleared=_WITH_CONTENT)
+    patches: tuple[str, ...] = field((), _CONTENT, form.PATCHES, cleared=_WITH_CONTENT)
+    start_frame: Frame | None = field(None, _CONTENT, form.FRAME, apart=True, cleared=_WITH_CONTENT)
+    turn_frame: Frame | None = field(None, _CONTENT, form.FRAME, apart=True, cleared=_WITH_CONTENT)
+
+    # --- ownership: who owns the process, its mail, and what no rewind or fork carries
+    epoch: int = field(0, _OWNERSHIP, form.COUNT, always=True)
+    owner: bytes | None = field(None, _OWNERSHIP, form.OWNER, always=True, cleared=_AT_THE_END)
+    owner_node: str | None = field(None, _OWNERSHIP, form.text("node_id"), always=True, cleared=_AT_THE_END)
+    owner_boot: str | None = field(None, _OWNERSHIP, form.text("boot_id"), always=True, cleared=_AT_THE_END)
+    seq: int = field(0, _OWNERSHIP, form.COUNT, always=True)
+    finished: bool = field(False, _OWNERSHIP, form.FLAG, always=True)
+    result_json: Json | None = field(None, _OWNERSHIP, form.json_text("result"), key="result", always=True)
+    content_dropped: bool = field(False, _OWNERSHIP, form.FLAG, key="dropped")
     """Of a finished process: only its gravestone is left."""
-    last_kind: str | None
-    values_json: dict[str, Json]
-    conversation: Conversation
-    invocation: InvocationState | None
-    invocations: int
-    mailbox: dict[bytes, MailItem]
-    remembered: dict[bytes, None]
-    lineage: Lineage
-    degraded: Degraded | None
-    failure: Failure | None
-    agent: AgentRun | None
-    calls: CallsDraft
-    turn: int
-    start_frame: Frame | None
-    turn_frame: Frame | None
-    obligations: tuple[Obligation, ...]
-    patches: tuple[str, ...]
-    cancelled: str | None
-    budget: Budget | None
-    forgotten: dict[str, int]
-    shared_version: int
-    shared_json: Json | None
-    folds: Mapping[str, Folded]
-    """Never written on: a fold that goes on puts another mapping there."""
-    customs: int
-    """Custom entries that were applied, which is what the folds have to have seen."""
-    content_bytes: int
-    mailbox_bytes: int
-    stale_entries: int
-    duplicate_entries: int
-    forged_entries: int
-    abandoned_entries: int
-    lost_claims: int
-    refused_externals: int
+    last_kind: str | None = field(None, _OWNERSHIP, form.TEXT, always=True)
+    mailbox: dict[bytes, MailItem] = field(
+        dict, _OWNERSHIP, form.MAILBOX, always=True, copied="copy", apart=True, cleared=_AT_THE_END
+    )
+    remembered: dict[bytes, None] = field(
+        dict, _OWNERSHIP, form.REMEMBERED, always=True, copied="copy", apart=True, cleared=_AT_THE_END
+    )
+    lineage: Lineage = field(_NO_LINEAGE, _OWNERSHIP, form.LINEAGE, always=True, cleared=_WITH_CONTENT)
+    degraded: Degraded | None = field(None, _OWNERSHIP, form.DEGRADED, always=True, cleared=_AT_THE_END)
+    agent: AgentRun | None = field(None, _OWNERSHIP, form.AGENT)
+    obligations: tuple[Obligation, ...] = field((), _OWNERSHIP, form.OBLIGATIONS, cleared=_WITH_CONTENT)
+    cancelled: str | None = field(None, _OWNERSHIP, form.text("reason"), cleared=_WITH_CONTENT)
+    budget: Budget | None = field(None, _OWNERSHIP, form.BUDGET, cleared=_WITH_CONTENT)
+    forgotten: dict[str, int] = field(
+        dict, _OWNERSHIP, form.FORGOTTEN, copied="copy", restored=True, cleared=_WITH_CONTENT
+    )
+    failure: Failure | None = field(None, _OWNERSHIP, form.FAILURE, cleared=_WITH_CONTENT)
+    shared_version: int = field(0, _OWNERSHIP, form.COUNT, cleared=_WITH_CONTENT)
+    shared_json: Json | None = field(None, _OWNERSHIP, form.json_text("value", text_width), cleared=_WITH_CONTENT)
 
-    def __init__(self) -> None:
-        self.offset = -1
-        self.first_offset = None
-        self.epoch = 0
-        self.owner = self.owner_node = self.owner_boot = None
-        self.seq = 0
-        self.lifecycle = Lifecycle.CREATED
-        self.finished = self.content_dropped = False
-        self.result_json = self.last_kind = None
-        self.values_json = {}
-        self.conversation = Conversation()
-        self.invocation = None
-        self.invocations = 0
-        self.mailbox = {}
-        self.remembered = {}
-        self.lineage = _NO_LINEAGE
-        self.degraded = self.failure = None
-        self.agent = None
-        self.calls = CallsDraft()
-        self.turn = 0
-        self.start_frame = self.turn_frame = None
-        self.obligations = ()
-        self.patches = ()
-        self.cancelled = None
-        self.budget = None
-        self.forgotten = {}
-        self.shared_version = 0
-        self.shared_json = None
-        self.folds = _NO_FOLDS
-        self.customs = 0
-        self.content_bytes = self.mailbox_bytes = 0
-        self.stale_entries = self.duplicate_entries = self.forged_entries = 0
-        self.abandoned_entries = self.lost_claims = self.refused_externals = 0
+    # --- folds of users' own
+    folds: Mapping[str, Folded] = field(_NO_FOLDS, _WHOLE, form.FOLDS, apart=True, cleared=_AT_THE_END)
+    """Read-only: a fold that goes on puts another mapping there."""
+    customs: int = field(0, _WHOLE, form.COUNT, cleared=_AT_THE_END)
+    """Custom entries that were applied, which is what the folds have to have seen."""
+
+    # --- what the fold noticed, counted
+    stale_entries: int = field(0, _COUNTERS, form.COUNT, always=True)
+    duplicate_entries: int = field(0, _COUNTERS, form.COUNT, always=True)
+    forged_entries: int = field(0, _COUNTERS, form.COUNT, always=True)
+    abandoned_entries: int = field(0, _COUNTERS, form.COUNT, always=True)
+    lost_claims: int = field(0, _COUNTERS, form.COUNT, always=True)
+    refused_externals: int = field(0, _COUNTERS, form.COUNT, always=True)
+
+    # --- sizes
+    content_bytes: int = field(0, _COMPUTED, form.COUNT)
+    mailbox_bytes: int = field(0, _COMPUTED, form.COUNT, cleared=_AT_THE_END)
 
     def freeze(self) -> State:
-        """This very object, as a state. The draft is gone."""
+        """Turn this very object into a state. The draft is gone."""
         self.__class__ = State
         return self  # type: ignore[return-value]  # its class was just changed
 
     def snapshot(self) -> State:
-        """A state as of now; the draft goes on."""
+        """Return a state as of now; the draft goes on."""
         return _copy(self).freeze()
 
 
-_NO_LINEAGE = Lineage()
-_NO_FOLDS: Mapping[str, Folded] = MappingProxyType({})
+FIELDS = Draft.TABLE
+_copy: Callable[[Draft], Draft] = FIELDS.copy
+COUNTERS = tuple(one.name for one in FIELDS.in_section(Section.COUNTERS))
+"""What the fold noticed, counted; in neither hash."""
 
 
 class State(Draft):
@@ -240,11 +195,6 @@ class State(Draft):
         """How often a rewind forgot a call, by key; read-only."""
         return MappingProxyType(_forgotten_slot.__get__(self))
 
-    @property
-    def folds(self) -> Mapping[str, Folded]:  # type: ignore[override]  # read-only on purpose
-        """What folds of users made of it, as it is kept: current or not. ``folded`` tells the value; read-only."""
-        return MappingProxyType(_folds_slot.__get__(self))
-
     def folded(self, name: str) -> Any:
         """The value of the fold ``name``, as every other reader has it; a fresh copy.
 
@@ -293,12 +243,12 @@ class State(Draft):
         Of a finished process it is the gravestone's, whether the content is still kept beside it or not.
         """
         of = self.without_content() if self.finished and not self.content_dropped else self
-        return _hash({**content_of(of), **ownership_of(of)})
+        return _hash({**FIELDS.content_of(of), **FIELDS.ownership_of(of)})
 
     @property
     def content_hash(self) -> str:
         """BLAKE2b-128 of context, conversation, lifecycle, invocations, calls: equal for a fork and its parent."""
-        return _hash(content_of(self))
+        return _hash(FIELDS.content_of(self))
 
     def without_content(self) -> State:
         """Return what stays of a finished process for ever: its gravestone. ``content_dropped`` says so."""
@@ -312,18 +262,16 @@ class State(Draft):
 
     def content_json(self) -> Json:
         """What a rewind or a fork restores, as JSON text."""
-        return orjson.dumps(content_of(self), option=orjson.OPT_SORT_KEYS).decode()
+        return orjson.dumps(FIELDS.content_of(self), option=orjson.OPT_SORT_KEYS).decode()
 
     def to_bytes(self) -> bytes:
         """The whole state, for a checkpoint; ``from_bytes`` gives it back equal."""
         whole = {
             "fold_version": FOLD_VERSION,
-            "content": content_of(self),
-            "ownership": ownership_of(self),
-            "offset": self.offset,
-            "first_offset": self.first_offset,
-            "counters": counters_of(self),
-            **folds_of(self),
+            "content": FIELDS.content_of(self),
+            "ownership": FIELDS.ownership_of(self),
+            "counters": FIELDS.counters_of(self),
+            **FIELDS.whole_of(self),
         }
         return orjson.dumps(whole, option=orjson.OPT_SORT_KEYS)
 
@@ -334,10 +282,24 @@ class State(Draft):
         ``NewerFormat`` if a newer fold wrote it, ``JournalMismatch`` if it is none, or cannot be converted.
         """
         try:
-            draft = Draft()
-            restore_whole(draft, converted(orjson.loads(data), FOLD_VERSION))
+            return cls.from_json(converted(orjson.loads(data), FOLD_VERSION))
         except (LookupError, TypeError, ValueError, AttributeError) as exc:
             raise JournalMismatch("bytes that are no state", cause=repr(exc)[:200]) from exc
+
+    @classmethod
+    def from_json(cls, whole: Mapping[str, Any]) -> State:
+        """Return the state in the JSON values of ``to_bytes``. Raises as ``restore_content`` does."""
+        draft = Draft()
+        for section in (_CONTENT, _OWNERSHIP, _COUNTERS):
+            found = whole[section.value]
+            if type(found) is not dict:
+                raise TypeError("a section of a state is an object")
+            FIELDS.restore(draft, section, found)
+        if whole["counters"].keys() != set(COUNTERS):
+            raise ValueError("other counters than a state has")
+        FIELDS.restore(draft, _WHOLE, whole)
+        draft.content_bytes = content_width(draft)
+        draft.mailbox_bytes = mailbox_width(draft)
         return draft.freeze()
 
     def __eq__(self, other: object) -> bool:
@@ -363,7 +325,6 @@ _WAITS = frozenset({"timer", "gate", "child"})
 _values_slot: Any = Draft.values_json
 _calls_slot: Any = Draft.calls
 _forgotten_slot: Any = Draft.forgotten
-_folds_slot: Any = Draft.folds
 _mailbox_slot: Any = Draft.mailbox
 _remembered_slot: Any = Draft.remembered
 
@@ -381,68 +342,38 @@ def frame_of(draft: Draft) -> Frame:
 def drop_content(draft: Draft) -> None:
     """Leave the gravestone of a finished process: lifecycle, epoch, seq, offset, counters, result, and which agent ran,
     with the digest of its input."""
-    bare = Draft()
-    for name in _CONTENT:
-        setattr(draft, name, getattr(bare, name))
+    clear(draft, Cleared.WITH_CONTENT)
     draft.agent = None if draft.agent is None else draft.agent.without_input()
     draft.content_dropped = True
     draft.content_bytes = content_width(draft)
 
 
-_CONTENT = (
-    *("values_json", "conversation", "invocation", "invocations", "calls", "turn", "start_frame", "turn_frame"),
-    *("obligations", "patches", "cancelled", "budget", "forgotten", "failure", "lineage"),
-    *("shared_version", "shared_json"),
-)
+def clear(draft: Draft, cleared: Cleared) -> None:
+    """Give the fields that are cleared then their defaults back."""
+    for one in FIELDS.fields:
+        if one.cleared is cleared:
+            setattr(draft, one.name, one.new())
 
 
-def _copy(source: Draft) -> Draft:
-    """Written out, as ``__init__`` is: a loop over the slots takes five times as long. A test compares every slot."""
-    copy = object.__new__(Draft)
-    copy.offset = source.offset
-    copy.first_offset = source.first_offset
-    copy.epoch = source.epoch
-    copy.owner = source.owner
-    copy.owner_node = source.owner_node
-    copy.owner_boot = source.owner_boot
-    copy.seq = source.seq
-    copy.lifecycle = source.lifecycle
-    copy.finished = source.finished
-    copy.result_json = source.result_json
-    copy.content_dropped = source.content_dropped
-    copy.last_kind = source.last_kind
-    copy.values_json = source.values_json.copy()
-    copy.conversation = source.conversation
-    copy.invocation = source.invocation
-    copy.invocations = source.invocations
-    copy.mailbox = source.mailbox.copy()
-    copy.remembered = source.remembered.copy()
-    copy.lineage = source.lineage
-    copy.degraded = source.degraded
-    copy.failure = source.failure
-    copy.agent = source.agent
-    copy.calls = _calls_slot.__get__(source).draft()
-    copy.turn = source.turn
-    copy.start_frame = source.start_frame
-    copy.turn_frame = source.turn_frame
-    copy.obligations = source.obligations
-    copy.patches = source.patches
-    copy.cancelled = source.cancelled
-    copy.budget = source.budget
-    copy.forgotten = source.forgotten.copy()
-    copy.shared_version = source.shared_version
-    copy.shared_json = source.shared_json
-    copy.folds = _folds_slot.__get__(source)
-    copy.customs = source.customs
-    copy.content_bytes = source.content_bytes
-    copy.mailbox_bytes = source.mailbox_bytes
-    copy.stale_entries = source.stale_entries
-    copy.duplicate_entries = source.duplicate_entries
-    copy.forged_entries = source.forged_entries
-    copy.abandoned_entries = source.abandoned_entries
-    copy.lost_claims = source.lost_claims
-    copy.refused_externals = source.refused_externals
-    return copy
+def restore_content(draft: Draft, content: Any) -> None:
+    """Put the JSON values of ``content_json`` into ``draft``.
+
+    ``ValueError``, ``LookupError`` or ``TypeError`` if ``content`` is none.
+    """
+    if type(content) is not dict:
+        raise TypeError("the content of a state is an object")
+    FIELDS.restore(draft, _CONTENT, content)
+    draft.content_bytes = content_width(draft)
+
+
+def content_width(draft: Draft) -> int:
+    """Return the bytes of all that counts as content: the fields of the table that have a width."""
+    return FIELDS.content_width(draft)
+
+
+def mailbox_width(draft: Draft) -> int:
+    """Return the bytes of all external entries that wait in ``draft``."""
+    return sum(map(item_width, draft.mailbox.values()))
 
 
 def _hash(part: Mapping[str, Any]) -> str:

@@ -1,250 +1,50 @@
-"""A state as JSON values and back. Reading is strict: what is not exactly of the form was not written by this code.
+"""The forms of a state's values: how each is written as JSON, read, masked and measured.
 
-Dynamic values stay the texts they are: whoever wrote them, they come back letter for letter.
+Reading is strict: JSON that differs from what this code writes is refused. Dynamic values stay the texts they are:
+they come back letter for letter, whoever wrote them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, TypeVar
 from uuid import UUID
 
 from seekpoint.schemas.bodies import MessageSaid
 from seekpoint.schemas.bodies.entry import id_text
 from seekpoint.schemas.folds import Folded
-from seekpoint.schemas.state.call_table import CallsDraft
+from seekpoint.schemas.state.call_table import Calls, CallsDraft
 from seekpoint.schemas.state.calls import UNSETTLED, AgentRun, Call, Frame, Obligation, agent_row, call_of, call_row
 from seekpoint.schemas.state.conversation import Conversation
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_budget import Budget
-from seekpoint.schemas.state.state_parts import Degraded, Failure, InvocationState, Lineage, mail_item, mail_row
-from seekpoint.schemas.state.state_sizes import content_width, mailbox_width
-
-if TYPE_CHECKING:
-    from seekpoint.schemas.state.state import Draft
-
-__all__ = [
-    "COUNTERS",
-    "content_of",
-    "counters_of",
-    "fold_of",
-    "fold_row",
-    "folds_of",
-    "frame_row",
-    "owed_of",
-    "ownership_of",
-    "restore_content",
-    "restore_whole",
-]
-
-COUNTERS = (
-    "stale_entries",
-    "duplicate_entries",
-    "forged_entries",
-    "abandoned_entries",
-    "lost_claims",
-    "refused_externals",
+from seekpoint.schemas.state.state_parts import (
+    Degraded,
+    Failure,
+    InvocationState,
+    Lineage,
+    MailItem,
+    mail_item,
+    mail_row,
 )
-"""What the fold noticed, counted; in neither hash."""
+from seekpoint.schemas.state.state_sizes import (
+    calls_width,
+    frame_width,
+    invocation_width,
+    message_width,
+    obligation_width,
+    text_width,
+    value_width,
+)
+from seekpoint.schemas.state.state_table import Form, Image, Section, Shape
+
+__all__ = ["COUNT", "FLAG", "INTEGER", "TEXT", "fold_row", "frame_row", "json_text", "text"]
 
 _Kind = TypeVar("_Kind")
 
 
-def content_of(state: Draft) -> dict[str, Any]:
-    """What a rewind or a fork restores, and ``content_hash`` compares."""
-    invocation = state.invocation
-    return {
-        "context": state.values_json.copy(),
-        "conversation": [
-            [said.role, said.content, said.parts, said.tool_calls, said.tool_call_id, said.name]
-            for said in state.conversation.bodies()
-        ],
-        "lifecycle": state.lifecycle,
-        "invocations": state.invocations,
-        "invocation": invocation and [invocation.trigger, invocation.payload_json, invocation.started],
-        **_run_of(state),
-    }
-
-
-def _run_of(state: Draft) -> dict[str, Any]:
-    """What there is of turns and calls; nothing of a process whose code never asked for any.
-
-    An effect that is not settled is inherited here: that is what a fork gets of it. ``ownership_of`` has the rest.
-    """
-    run: dict[str, Any] = {}
-    if state.calls:
-        run["calls"] = {key: call_row(_inherited(call)) for key, call in state.calls.items()}
-    if state.turn:
-        run["turn"] = state.turn
-    if state.patches:
-        run["patches"] = list(state.patches)
-    if state.start_frame is not None:
-        run["frames"] = [frame_row(state.start_frame), frame_row(state.turn_frame)]
-    elif state.turn_frame is not None:
-        run["frames"] = [None, frame_row(state.turn_frame)]
-    return run
-
-
-def _inherited(call: Call) -> Call:
-    if call.kind == "effect" and call.status in UNSETTLED:
-        return call._replace(status="inherited", output=None, error=None)
-    return call
-
-
-def frame_row(frame: Frame | None) -> list[Any] | None:
-    """What a resume starts from, as a short list."""
-    if frame is None:
-        return None
-    one = frame.invocation
-    invocation = one and [one.trigger, one.payload_json, one.started]
-    return [dict(frame.values_json), frame.messages, frame.invocations, invocation]
-
-
-def ownership_of(state: Draft) -> dict[str, Any]:
-    """All the rest that ``hash`` compares."""
-    return {
-        "epoch": state.epoch,
-        "owner": id_text(state.owner),
-        "owner_node": state.owner_node,
-        "owner_boot": state.owner_boot,
-        "seq": state.seq,
-        "finished": state.finished,
-        "result": state.result_json,
-        "last_kind": state.last_kind,
-        "mailbox": [mail_row(item) for item in state.mailbox.values()],
-        "remembered": [one.hex() for one in state.remembered],
-        "lineage": asdict(state.lineage),
-        "degraded": state.degraded and asdict(state.degraded),
-        **owed_of(state),
-    }
-
-
-def owed_of(state: Draft) -> dict[str, Any]:
-    """What there is of the agent's run that no fork and no rewind carries."""
-    owed: dict[str, Any] = {}
-    if state.agent is not None:
-        owed["agent"] = agent_row(state.agent)
-    unsettled = {
-        key: call_row(call) for key, call in state.calls.items() if call.kind == "effect" and call.status in UNSETTLED
-    }
-    if unsettled:
-        owed["effects"] = unsettled
-    if state.obligations:
-        owed["obligations"] = [[one.key, one.name, one.arguments_json, one.status] for one in state.obligations]
-    if state.cancelled is not None:
-        owed["cancelled"] = state.cancelled
-    if state.budget is not None:
-        owed["budget"] = state.budget.to_json()
-    if state.forgotten:
-        owed["forgotten"] = state.forgotten.copy()
-    if (failure := state.failure) is not None:
-        owed["failure"] = [failure.seq, failure.type, failure.message, failure.where]
-    if state.content_dropped:
-        owed["dropped"] = True
-    if state.shared_version:
-        owed["shared"] = [state.shared_version, state.shared_json]
-    return owed
-
-
-def counters_of(state: Draft) -> dict[str, int]:
-    """What neither hash compares, but offsets."""
-    return {name: getattr(state, name) for name in COUNTERS}
-
-
-def folds_of(state: Draft) -> dict[str, Any]:
-    """What folds of users made of it, and how many entries they were to see; in neither hash. Nothing of most."""
-    if not state.customs:
-        return {}
-    return {"customs": state.customs, "folds": {name: fold_row(one) for name, one in state.folds.items()}}
-
-
-def fold_row(one: Folded) -> list[Any]:
-    """A fold's result as a short list."""
-    return list(one if one.failed_seq is not None else one[:3])
-
-
-def fold_of(row: Any) -> Folded:
-    """What ``fold_row`` gave. Raises as ``restore_content`` does."""
-    version, customs, value_json, *failed = _is(list, row)
-    seq, failure = failed or (None, None)
-    return Folded(
-        _is(int, version), _count(customs), _is(str, value_json), _optional(int, seq), _optional(str, failure)
-    )
-
-
-def restore_content(draft: Draft, content: Any) -> None:
-    """Put what ``content_of`` gave into ``draft``. ``ValueError``, ``LookupError`` or ``TypeError`` if it is none."""
-    _restore_content(draft, content)
-    draft.content_bytes = content_width(draft)
-
-
-def _restore_content(draft: Draft, content: Any) -> None:
-    values = _is(dict, _is(dict, content)["context"])
-    draft.values_json = {key: _is(str, text) for key, text in values.items()}
-    draft.conversation = Conversation(map(_said, _is(list, content["conversation"])))
-    draft.lifecycle = Lifecycle(_is(str, content["lifecycle"]))
-    draft.invocations = _count(content["invocations"])
-    draft.invocation = _invocation(content["invocation"])
-    draft.calls = CallsDraft.of_rows(_is(dict, content.get("calls", {})))
-    draft.turn = _count(content.get("turn", 0))
-    draft.patches = tuple(_is(str, one) for one in _is(list, content.get("patches", [])))
-    draft.start_frame, draft.turn_frame = map(_frame, _is(list, content.get("frames", [None, None])))
-
-
-def restore_whole(draft: Draft, whole: Mapping[str, Any]) -> None:
-    """Put content, ownership, offsets and counters of ``whole`` into ``draft``. Raises as ``restore_content`` does."""
-    _restore_content(draft, whole["content"])
-    _restore_ownership(draft, _is(dict, whole["ownership"]))
-    draft.offset = _is(int, whole["offset"])
-    draft.first_offset = _optional(int, whole["first_offset"])
-    counters = _is(dict, whole["counters"])
-    if counters.keys() != set(COUNTERS):
-        raise ValueError("other counters than a state has")
-    for name, count in counters.items():
-        setattr(draft, name, _count(count))
-    draft.customs = _count(whole.get("customs", 0))
-    draft.folds = {name: fold_of(row) for name, row in _is(dict, whole.get("folds", {})).items()}
-
-
-def _restore_ownership(draft: Draft, ownership: dict[str, Any]) -> None:
-    owner = _optional(str, ownership["owner"])
-    draft.owner = None if owner is None else UUID(owner).bytes
-    draft.owner_node = _optional(str, ownership["owner_node"])
-    draft.owner_boot = _optional(str, ownership["owner_boot"])
-    draft.epoch = _count(ownership["epoch"])
-    draft.seq = _count(ownership["seq"])
-    draft.finished = _is(bool, ownership["finished"])
-    draft.result_json = _optional(str, ownership["result"])
-    draft.last_kind = _optional(str, ownership["last_kind"])
-    items = [mail_item(_is(list, item)) for item in _is(list, ownership["mailbox"])]
-    draft.mailbox = {item.id: item for item in items}
-    draft.mailbox_bytes = mailbox_width(draft)
-    draft.remembered = dict.fromkeys(_id(one) for one in _is(list, ownership["remembered"]))
-    draft.lineage = _lineage(**_is(dict, ownership["lineage"]))
-    draft.degraded = _degraded(ownership["degraded"])
-    _restore_owed(draft, ownership)
-    draft.content_bytes = content_width(draft)
-
-
-def _restore_owed(draft: Draft, ownership: dict[str, Any]) -> None:
-    agent, shared = ownership.get("agent"), ownership.get("shared")
-    draft.agent = None if agent is None else AgentRun(*(_is(str, part) for part in _is(list, agent)))
-    for key, row in _is(dict, ownership.get("effects", {})).items():
-        draft.calls.put(key, call_of(row))
-    owed = [_is(list, one) for one in _is(list, ownership.get("obligations", []))]
-    draft.obligations = tuple(Obligation(*(_is(str, part) for part in one)) for one in owed)
-    draft.cancelled = _optional(str, ownership.get("cancelled"))
-    draft.failure = _failure(ownership.get("failure"))
-    draft.content_dropped = _is(bool, ownership.get("dropped", False))
-    budget = ownership.get("budget")
-    draft.budget = None if budget is None else Budget.from_json(_is(dict, budget))
-    draft.forgotten = {key: _count(times) for key, times in _is(dict, ownership.get("forgotten", {})).items()}
-    if shared is not None:
-        version, text = _is(list, shared)
-        draft.shared_version, draft.shared_json = _count(version), _optional(str, text)
-
-
+# --- readers of plain values ------------------------------------------------------------------------------------------
 def _is(kind: type[_Kind], value: Any) -> _Kind:
     if type(value) is not kind:
         raise TypeError(f"{kind.__name__} is wanted, not {type(value).__name__}")
@@ -265,11 +65,70 @@ def _optional(kind: type[_Kind], value: Any) -> _Kind | None:
     return None if value is None else _is(kind, value)
 
 
+def _integer(found: Any) -> int:
+    return _is(int, found)
+
+
+def _text(found: Any) -> str:
+    return _is(str, found)
+
+
+def _strings(found: Any) -> list[str]:
+    return [_is(str, one) for one in _is(list, found)]
+
+
 def _id(value: Any) -> bytes:
     found = bytes.fromhex(_is(str, value))
     if len(found) != 16:
         raise ValueError("an id has 16 bytes")
     return found
+
+
+# --- forms of plain values --------------------------------------------------------------------------------------------
+_PLAIN = Shape("plain")
+
+
+def text(name: str) -> Form:
+    """The form of a text, or none, that a mask finds under ``name``."""
+    return Form(_text, shape=Shape("optional_text", (name,)))
+
+
+def json_text(name: str, width: Callable[[str], int] | None = None) -> Form:
+    """The form of a dynamic value, or none, that a mask finds under ``name``."""
+    return Form(_text, shape=Shape("json", (name,)), width=width, texts=lambda value: (value,))
+
+
+INTEGER = Form(_integer)
+COUNT = Form(_count)
+FLAG = Form(lambda found: _is(bool, found))
+TEXT = Form(_text)
+"""A word of this code's own: not masked."""
+OWNER = Form(lambda found: UUID(_is(str, found)).bytes, id_text)
+LIFECYCLE = Form(lambda found: Lifecycle(_is(str, found)), str)
+PATCHES = Form(
+    lambda found: tuple(_strings(found)),
+    list,
+    Shape("list", of=(Shape("text", ("id",)),)),
+    width=lambda patches: sum(text_width(one) + 1 for one in patches),
+)
+FORGOTTEN = Form(
+    lambda found: {key: _count(times) for key, times in _is(dict, found).items()},
+    dict,
+    Shape("object", ("key",), (_PLAIN,)),
+    width=lambda forgotten: sum(text_width(key) + 8 for key in forgotten),
+)
+
+
+# --- context and conversation -----------------------------------------------------------------------------------------
+def _read_values(found: Any) -> dict[str, str]:
+    return {key: _is(str, value) for key, value in _is(dict, found).items()}
+
+
+def _values_width(values: Mapping[str, str]) -> int:
+    return sum(value_width(key, value) for key, value in values.items())
+
+
+VALUES = Form(_read_values, dict, Shape("context"), _values_width, lambda values: values.values())
 
 
 def _said(message: Any) -> MessageSaid:
@@ -279,6 +138,23 @@ def _said(message: Any) -> MessageSaid:
     return MessageSaid(_is(str, role), *(_optional(str, part) for part in rest))
 
 
+def _conversation_rows(conversation: Conversation) -> list[list[str | None]]:
+    return [
+        [said.role, said.content, said.parts, said.tool_calls, said.tool_call_id, said.name]
+        for said in conversation.bodies()
+    ]
+
+
+CONVERSATION = Form(
+    lambda found: Conversation(map(_said, _is(list, found))),
+    _conversation_rows,
+    Shape("list", of=(Shape("message"),)),
+    width=lambda conversation: sum(map(message_width, conversation.bodies())),
+    texts=lambda conversation: (one for said in conversation.bodies() for one in (said.parts, said.tool_calls)),
+)
+
+
+# --- invocations, and what a resume starts from -----------------------------------------------------------------------
 def _invocation(found: Any) -> InvocationState | None:
     if found is None:
         return None
@@ -286,25 +162,141 @@ def _invocation(found: Any) -> InvocationState | None:
     return InvocationState(_is(str, trigger), _is(str, payload_json), _is(bool, started))
 
 
-def _frame(found: Any) -> Frame | None:
-    if found is None:
-        return None
+def _invocation_row(one: InvocationState | None) -> list[Any] | None:
+    return None if one is None else [one.trigger, one.payload_json, one.started]
+
+
+INVOCATION = Form(
+    _invocation,
+    _invocation_row,
+    Shape("row", of=(Shape("text", ("trigger",)), Shape("json", ("payload",)), _PLAIN)),
+    invocation_width,
+    lambda one: (one.payload_json,),
+)
+
+
+def _frame(found: Any) -> Frame:
     values, messages, invocations, invocation = _is(list, found)
-    texts = {key: _is(str, text) for key, text in _is(dict, values).items()}
-    return Frame(texts, _count(messages), _count(invocations), _invocation(invocation))
+    return Frame(_read_values(values), _count(messages), _count(invocations), _invocation(invocation))
 
 
-def _lineage(parent_id: Any, parent_seq: Any, rewound_to_seq: Any, rewinds: Any) -> Lineage:
+def frame_row(frame: Frame) -> list[Any]:
+    """Return what a resume starts from as a short list."""
+    return [dict(frame.values_json), frame.messages, frame.invocations, _invocation_row(frame.invocation)]
+
+
+def _frame_texts(frame: Frame) -> Iterable[str | None]:
+    return *frame.values_json.values(), None if frame.invocation is None else frame.invocation.payload_json
+
+
+FRAME = Form(
+    _frame,
+    frame_row,
+    Shape("row", of=(Shape("context"), _PLAIN, _PLAIN, INVOCATION.shape)),
+    frame_width,
+    _frame_texts,
+)
+
+
+# --- calls ------------------------------------------------------------------------------------------------------------
+def _inherited_rows(calls: Calls) -> dict[str, Any]:
+    """An effect that is not settled is inherited here: that is what a fork gets of it. ``EFFECTS`` has the rest."""
+    return {key: call_row(_inherited(call)) for key, call in calls.items()}
+
+
+def _inherited(call: Call) -> Call:
+    if call.kind == "effect" and call.status in UNSETTLED:
+        return call._replace(status="inherited", output=None, error=None)
+    return call
+
+
+def _unsettled_rows(calls: Calls) -> dict[str, Any]:
+    return {key: call_row(call) for key, call in calls.items() if call.kind == "effect" and call.status in UNSETTLED}
+
+
+def _call_texts(calls: Calls) -> Iterable[str | None]:
+    return (one for call in calls.values() for one in (call.output, call.error, call.detail))
+
+
+def _put_all(calls: CallsDraft, unsettled: Mapping[str, Call]) -> None:
+    for key, call in unsettled.items():
+        calls.put(key, call)
+
+
+_CALLS_SHAPE = Shape("object", ("key",), (Shape("call"),))
+CALLS = Form(
+    lambda found: CallsDraft.of_rows(_is(dict, found)), _inherited_rows, _CALLS_SHAPE, calls_width, _call_texts
+)
+EFFECTS = Image(
+    Section.OWNERSHIP,
+    "effects",
+    Form(
+        lambda found: {key: call_of(row) for key, row in _is(dict, found).items()},
+        _unsettled_rows,
+        _CALLS_SHAPE,
+    ),
+    _put_all,
+)
+"""The effects that are not settled, as their owner has them."""
+
+
+# --- mail -------------------------------------------------------------------------------------------------------------
+def _mailbox(found: Any) -> dict[bytes, MailItem]:
+    items = [mail_item(_is(list, item)) for item in _is(list, found)]
+    return {item.id: item for item in items}
+
+
+MAILBOX = Form(
+    _mailbox,
+    lambda mailbox: [mail_row(item) for item in mailbox.values()],
+    Shape("list", of=(Shape("mail"),)),
+    texts=lambda mailbox: [item.payload_json for item in mailbox.values()],
+)
+REMEMBERED = Form(
+    lambda found: dict.fromkeys(_id(one) for one in _is(list, found)),
+    lambda remembered: [one.hex() for one in remembered],
+)
+
+
+# --- lineage, failures, gaps ------------------------------------------------------------------------------------------
+def _lineage(found: Any) -> Lineage:
+    return _lineage_of(**_is(dict, found))
+
+
+def _lineage_of(parent_id: Any, parent_seq: Any, rewound_to_seq: Any, rewinds: Any) -> Lineage:
     return Lineage(
         _optional(str, parent_id), _optional(int, parent_seq), _optional(int, rewound_to_seq), _count(rewinds)
     )
 
 
-def _failure(found: Any) -> Failure | None:
-    if found is None:
-        return None
+def _lineage_json(one: Lineage) -> dict[str, Any]:
+    return {
+        "parent_id": one.parent_id,
+        "parent_seq": one.parent_seq,
+        "rewound_to_seq": one.rewound_to_seq,
+        "rewinds": one.rewinds,
+    }
+
+
+LINEAGE = Form(_lineage, _lineage_json, Shape("record", ("parent_id",), (Shape("process_id"),)))
+
+
+def _failure(found: Any) -> Failure:
     seq, kind, message, where = _is(list, found)
     return Failure(_is(int, seq), _is(str, kind), _is(str, message), _optional(str, where))
+
+
+FAILURE = Form(
+    _failure,
+    lambda one: [one.seq, one.type, one.message, one.where],
+    Shape(
+        "row",
+        of=(
+            *(_PLAIN, Shape("text", ("type",)), Shape("text", ("message",))),
+            Shape("optional_text", ("where",)),
+        ),
+    ),
+)
 
 
 def _degraded(found: Any, depth: int = 1) -> Degraded | None:
@@ -315,3 +307,69 @@ def _degraded(found: Any, depth: int = 1) -> Degraded | None:
     reason, expected, seq = (_is(dict, found)[name] for name in ("reason", "expected_seq", "found_seq"))
     earlier = _degraded(found["earlier"], depth + 1)
     return Degraded(_is(str, reason), _is(int, expected), _is(int, seq), _is(str, found["detail"]), earlier)
+
+
+def _degraded_json(one: Degraded | None) -> dict[str, Any] | None:
+    if one is None:
+        return None
+    return {
+        "reason": one.reason,
+        "expected_seq": one.expected_seq,
+        "found_seq": one.found_seq,
+        "detail": one.detail,
+        "earlier": _degraded_json(one.earlier),
+    }
+
+
+DEGRADED = Form(_degraded, _degraded_json, Shape("degraded"))
+
+
+# --- an agent's run ---------------------------------------------------------------------------------------------------
+AGENT = Form(
+    lambda found: AgentRun(*_strings(found)),
+    agent_row,
+    Shape(
+        "row",
+        of=(
+            *(Shape("text", (name,)) for name in ("agent", "version", "definition")),
+            *(Shape("json", ("input",)), Shape("text", ("digest",))),
+        ),
+    ),
+    width=lambda run: text_width(run.input_json),
+    texts=lambda run: (run.input_json,),
+)
+OBLIGATIONS = Form(
+    lambda found: tuple(Obligation(*_strings(one)) for one in _is(list, found)),
+    lambda obligations: [[one.key, one.name, one.arguments_json, one.status] for one in obligations],
+    Shape(
+        "list",
+        of=(
+            Shape("row", of=(Shape("text", ("key",)), Shape("text", ("name",)), Shape("json", ("arguments",)), _PLAIN)),
+        ),
+    ),
+    width=lambda obligations: sum(map(obligation_width, obligations)),
+    texts=lambda obligations: [one.arguments_json for one in obligations],
+)
+BUDGET = Form(lambda found: Budget.from_json(_is(dict, found)), Budget.to_json, Shape("budget"))
+
+
+# --- folds of users' own ----------------------------------------------------------------------------------------------
+def fold_row(one: Folded) -> list[Any]:
+    """Return a fold's result as a short list."""
+    return list(one if one.failed_seq is not None else one[:3])
+
+
+def _fold_of(row: Any) -> Folded:
+    version, customs, value_json, *failed = _is(list, row)
+    seq, failure = failed or (None, None)
+    return Folded(
+        _is(int, version), _count(customs), _is(str, value_json), _optional(int, seq), _optional(str, failure)
+    )
+
+
+FOLDS = Form(
+    lambda found: MappingProxyType({name: _fold_of(row) for name, row in _is(dict, found).items()}),
+    lambda folds: {name: fold_row(one) for name, one in folds.items()},
+    Shape("folds"),
+    texts=lambda folds: [one.value_json for one in folds.values()],
+)

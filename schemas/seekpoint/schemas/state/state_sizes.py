@@ -7,24 +7,20 @@ the same (a test holds them to it), so every reader refuses the same entry, wher
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import orjson
 
 from seekpoint.schemas.bodies import Json, MessageSaid
 from seekpoint.schemas.errors import UnserializableValue
 from seekpoint.schemas.state.calls import Call, Frame, Obligation, call_row
-
-if TYPE_CHECKING:
-    from seekpoint.schemas.state.state import Draft, InvocationState, MailItem
+from seekpoint.schemas.state.state_parts import InvocationState, MailItem
 
 __all__ = [
     "call_width",
-    "content_width",
+    "calls_width",
     "frame_width",
     "invocation_width",
     "item_width",
-    "mailbox_width",
     "message_width",
     "obligation_width",
     "text_width",
@@ -86,24 +82,7 @@ def item_width(item: MailItem) -> int:
     return _ITEM_BYTES + text_width(item.name) + text_width(item.payload_json) + text_width(item.actor)
 
 
-def content_width(draft: Draft) -> int:
-    """The bytes of all context values, messages, the invocation, and of what is remembered of an agent's run."""
-    values = sum(value_width(key, text) for key, text in draft.values_json.items())
-    said = sum(map(message_width, draft.conversation.bodies())) + invocation_width(draft.invocation)
-    return values + said + _run_width(draft)
-
-
-def _run_width(draft: Draft) -> int:
-    calls = _calls_width(draft.calls)
-    frames = frame_width(draft.start_frame) + frame_width(draft.turn_frame)
-    patches = sum(text_width(one) + 1 for one in draft.patches)
-    forgotten = sum(text_width(key) + 8 for key in draft.forgotten)
-    given = 0 if draft.agent is None else text_width(draft.agent.input_json)
-    shared = 0 if draft.shared_json is None else text_width(draft.shared_json)
-    return calls + frames + patches + forgotten + given + shared + sum(map(obligation_width, draft.obligations))
-
-
-def _calls_width(calls: Mapping[str, Call]) -> int:
+def calls_width(calls: Mapping[str, Call]) -> int:
     """The sum of ``call_width``, in a fifth of the time."""
     if not calls:
         return 0
@@ -131,8 +110,3 @@ def frame_width(frame: Frame | None) -> int:
 def obligation_width(one: Obligation) -> int:
     """The bytes of one obligation."""
     return _MESSAGE_BYTES + text_width(one.key) + text_width(one.name) + text_width(one.arguments_json)
-
-
-def mailbox_width(draft: Draft) -> int:
-    """The bytes of all waiting external entries of ``draft``."""
-    return sum(map(item_width, draft.mailbox.values()))

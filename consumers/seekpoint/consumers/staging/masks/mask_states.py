@@ -7,12 +7,14 @@ a turn started from is ``context`` again. So one rule reaches a value wherever i
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from seekpoint.consumers.staging.masks.mask_texts import json_text, text_of, text_or_none, word_or_text
 from seekpoint.consumers.staging.masks.mask_values import DROPPED, Mask, dumped
 from seekpoint.schemas.state.calls import kind_number
+from seekpoint.schemas.state.state import FIELDS
+from seekpoint.schemas.state.state_table import Section, Shape
 
 __all__ = ["MESSAGE", "StateMasks", "context_of", "message_of", "message_part"]
 
@@ -20,15 +22,14 @@ _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "functio
 MESSAGE = ("role", "content", "parts", "tool_calls", "tool_call_id", "name")
 _MESSAGE_JSON = frozenset({"parts", "tool_calls"})
 
-_WHOLE = frozenset({"fold_version", "content", "ownership", "offset", "first_offset", "counters", "customs", "folds"})
-_CONTENT = frozenset({"context", "conversation", "lifecycle", "invocations", "invocation", "calls", "turn"})
-_CONTENT_RUN = frozenset({"patches", "frames"})
-_OWNERSHIP = frozenset({"epoch", "owner", "seq", "finished", "dropped", "last_kind", "remembered"})
-"""Counts, ids, and words of ours."""
+_WHOLE = {**FIELDS.shapes(Section.WHOLE), "fold_version": Shape("plain"), "counters": Shape("plain")}
+_CONTENT = FIELDS.shapes(Section.CONTENT)
+_OWNERSHIP = FIELDS.shapes(Section.OWNERSHIP)
 _NAMES = {"decision": "response", "sample": "value", "gate": "payload", "child": "result"}
 _OUTPUTS = {kind_number(kind): name for kind, name in _NAMES.items()}
 """What the entry that ended a call of this kind (by its number in a state) names what came of it, if not ``output``."""
 _GATE, _RECEIVE = kind_number("gate"), kind_number("receive")
+_PLAIN = Shape("plain")
 _FACTS_JSON = frozenset({"payload", "prompt", "output", "error"})
 
 
@@ -38,56 +39,65 @@ class StateMasks:
     def __init__(self, mask: Mask, process_id: Callable[[str], str]) -> None:
         self._mask = mask
         self._process_id = process_id
+        self._forms: dict[str, Callable[[Any], Any]] = {
+            "context": lambda found: context_of(mask, found),
+            "message": lambda found: message_of(mask, found),
+            "process_id": process_id,
+            "call": self._call,
+            "mail": self._mail,
+            "budget": self._budget,
+            "degraded": self._degraded,
+            "folds": self._folds,
+        }
 
     def state(self, text: str) -> str:
-        """A whole state, as a seed carries it."""
+        """Mask a whole state, as a seed carries it."""
         whole = json.loads(text)
-        whole["content"] = self._content(whole["content"])
-        whole["ownership"] = self._ownership(whole["ownership"])
-        if "folds" in whole:
-            whole["folds"] = {self._name(name, "folds"): self._fold(name, row) for name, row in whole["folds"].items()}
-        return dumped(self._others(whole, whole.keys() - _WHOLE))
+        content, ownership = whole.pop("content"), whole.pop("ownership")
+        masked = {"content": self._section(content, _CONTENT), "ownership": self._section(ownership, _OWNERSHIP)}
+        return dumped(self._section(whole, _WHOLE) | masked)
 
     def content(self, text: str) -> str:
-        """What a rewind or a fork restores."""
-        return dumped(self._content(json.loads(text)))
+        """Mask what a rewind or a fork restores."""
+        return dumped(self._section(json.loads(text), _CONTENT))
 
-    def _others(self, tree: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
-        """What this code does not know is masked all the same, by the name it has."""
-        for name in names:
-            found = self._mask.tree(tree[name], (name,))
-            tree[name] = None if found is DROPPED else found
-        return tree
+    def _section(self, tree: dict[str, Any], shapes: Mapping[str, Shape]) -> dict[str, Any]:
+        """Mask each key by its shape; one that the table of a state's fields does not have, by the name it has."""
+        masked: dict[str, Any] = {}
+        for key, value in tree.items():
+            shape = shapes.get(key)
+            masked[key] = self._unknown(key, value) if shape is None else self._walk(shape, value)
+        return masked
 
-    # --- content
-    def _content(self, content: dict[str, Any]) -> dict[str, Any]:
-        mask = self._mask
-        content["context"] = context_of(mask, content["context"])
-        content["conversation"] = [message_of(mask, said) for said in content["conversation"]]
-        content["invocation"] = self._invocation(content["invocation"])
-        if "calls" in content:
-            content["calls"] = self._calls(content["calls"])
-        if "patches" in content:
-            content["patches"] = [text_of(mask, one, ("id",)) for one in content["patches"]]
-        if "frames" in content:
-            content["frames"] = [self._frame(one) for one in content["frames"]]
-        return self._others(content, content.keys() - _CONTENT - _CONTENT_RUN)
+    def _unknown(self, name: str, value: Any) -> Any:
+        found = self._mask.tree(value, (name,))
+        return None if found is DROPPED else found
 
-    def _invocation(self, found: list[Any] | None) -> list[Any] | None:
-        if found is None:
-            return None
-        trigger, payload, started = found
-        return [text_of(self._mask, trigger, ("trigger",)), json_text(self._mask, payload, ("payload",)), started]
+    def _walk(self, shape: Shape, value: Any) -> Any:
+        """Mask ``value`` as its shape says where texts of a person's stand in it."""
+        kind, names, of = shape
+        if value is None or kind == "plain":
+            return value
+        if kind == "text":
+            return text_of(self._mask, value, names)
+        if kind == "optional_text":
+            return text_or_none(self._mask, value, names)
+        if kind == "json":
+            return json_text(self._mask, value, names)
+        if kind == "list":
+            return [self._walk(of[0], one) for one in value]
+        if kind == "object":
+            return {text_of(self._mask, key, names): self._walk(of[0], one) for key, one in value.items()}
+        if kind == "row":
+            if len(value) > len(of):
+                raise ValueError(f"a row has {len(of)} parts at most")
+            return [self._walk(part, one) for part, one in zip(of, value, strict=False)]
+        if kind == "record":
+            parts = dict(zip(names, of, strict=True))
+            return {name: self._walk(parts.get(name, _PLAIN), one) for name, one in value.items()}
+        return self._forms[kind](value)
 
-    def _frame(self, found: list[Any] | None) -> list[Any] | None:
-        if found is None:
-            return None
-        values, messages, invocations, invocation = found
-        return [context_of(self._mask, values), messages, invocations, self._invocation(invocation)]
-
-    def _calls(self, rows: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
-        return {text_of(self._mask, key, ("key",)): self._call(row) for key, row in rows.items()}
-
+    # --- calls
     def _call(self, row: list[Any]) -> list[Any]:
         kind, position, digest, status, attempt, seq, *texts = row
         if len(texts) > 3:
@@ -123,61 +133,13 @@ class StateMasks:
         found = self._mask.tree(value, (name,))
         return None if found is DROPPED else found
 
-    # --- ownership
-    def _ownership(self, owned: dict[str, Any]) -> dict[str, Any]:
-        mask = self._mask
-        owned["owner_node"] = text_or_none(mask, owned["owner_node"], ("node_id",))
-        owned["owner_boot"] = text_or_none(mask, owned["owner_boot"], ("boot_id",))
-        owned["mailbox"] = [self._mail(item) for item in owned["mailbox"]]
-        owned["result"] = self._json(owned["result"], "result")
-        if owned["lineage"]["parent_id"] is not None:
-            owned["lineage"]["parent_id"] = self._process_id(owned["lineage"]["parent_id"])
-        owned["degraded"] = self._degraded(owned["degraded"])
-        owed = self._owed(owned)
-        known = {"owner_node", "owner_boot", "mailbox", "result", "lineage", "degraded", *owed}
-        return self._others({**owned, **owed}, owned.keys() - _OWNERSHIP - known)
-
-    def _owed(self, owned: Mapping[str, Any]) -> dict[str, Any]:
-        """What there is of an agent's run."""
-        mask = self._mask
-        owed: dict[str, Any] = {}
-        if "agent" in owned:
-            *names, given = owned["agent"][:4]
-            said = zip(("agent", "version", "definition"), names, strict=True)
-            digests = [text_of(mask, one, ("digest",)) for one in owned["agent"][4:]]
-            owed["agent"] = [*(text_of(mask, text, (name,)) for name, text in said), self._json(given, "input")]
-            owed["agent"] += digests
-        if "effects" in owned:
-            owed["effects"] = self._calls(owned["effects"])
-        if "obligations" in owned:
-            owed["obligations"] = [self._obligation(one) for one in owned["obligations"]]
-        if "cancelled" in owned:
-            owed["cancelled"] = text_of(mask, owned["cancelled"], ("reason",))
-        if "budget" in owned:
-            owed["budget"] = self._budget(owned["budget"])
-        if "forgotten" in owned:
-            owed["forgotten"] = {text_of(mask, key, ("key",)): times for key, times in owned["forgotten"].items()}
-        if "failure" in owned:
-            seq, *texts = owned["failure"]
-            names = ("type", "message", "where")
-            said = zip(names, texts, strict=True)
-            owed["failure"] = [seq, *(text_or_none(mask, text, (name,)) for name, text in said)]
-        if "shared" in owned:
-            version, text = owned["shared"]
-            owed["shared"] = [version, self._json(text, "value")]
-        return owed
-
+    # --- mail, budgets, gaps, folds
     def _mail(self, item: list[Any]) -> list[Any]:
         """One item of a mailbox: id, kind, name, payload, actor."""
         id_hex, kind, name, payload, actor = item
         named = {"cancel_requested": "reason", "signal": "name"}.get(kind, "key")
         told = self._json(payload, "payload") if named != "key" else self._facts(payload)
         return [id_hex, kind, text_of(self._mask, name, (named,)), told, text_or_none(self._mask, actor, ("actor",))]
-
-    def _obligation(self, one: list[Any]) -> list[Any]:
-        key, name, arguments, status = one
-        named = [text_of(self._mask, key, ("key",)), text_of(self._mask, name, ("name",))]
-        return [*named, self._json(arguments, "arguments"), status]
 
     def _budget(self, budget: dict[str, Any]) -> dict[str, Any]:
         """Amounts stay; the calls that some is kept for are named, and dimensions are."""
@@ -201,6 +163,9 @@ class StateMasks:
             raise ValueError("what came before a gap was no gap")
         texts = {name: text_of(self._mask, found[name], ("degraded", name)) for name in ("reason", "detail")}
         return {**found, **texts, "earlier": self._degraded(found["earlier"], depth + 1)}
+
+    def _folds(self, folds: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+        return {self._name(name, "folds"): self._fold(name, row) for name, row in folds.items()}
 
     def _fold(self, name: str, row: list[Any]) -> list[Any]:
         """Version, count, value; of one that failed, where, and why."""
