@@ -22,13 +22,13 @@ from seekpoint.producers.claims.heartbeater import Heartbeater
 from seekpoint.producers.durable.decisions.prices import Prices
 from seekpoint.producers.durable.replay.conduct import Detail, ReplayMode, conduct_of
 from seekpoint.producers.durable.steps.agent import Agent, check_is_agent
-from seekpoint.producers.durable.waits.followed_values import ValueFollower
 from seekpoint.producers.durable.waits.gate_answers import gate_to_answer
 from seekpoint.producers.durable.waits.gate_calls import verdict_payload
 from seekpoint.producers.embedded_projector import EmbeddedProjector
 from seekpoint.producers.opening import Opener, Opening, OpenRequest
 from seekpoint.producers.recovery_client import Requests
 from seekpoint.producers.shared import Shared
+from seekpoint.producers.tail.followed_values import ValueFollower
 from seekpoint.producers.tail.tailer import Tailer
 from seekpoint.producers.writer.clocks import Clock, SystemClock
 from seekpoint.producers.writer.closing import Closing

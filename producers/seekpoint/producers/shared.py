@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 from seekpoint.producers.durable.call_results import Versioned
 from seekpoint.producers.durable.session import Journal
-from seekpoint.producers.durable.waits.followed_values import FollowedValue, ValueFollower
 from seekpoint.producers.durable.waits.shared_values import ANY_VERSION, shared_id, version_conflict, versioned
+from seekpoint.producers.tail.followed_values import FollowedValue, ValueFollower
 from seekpoint.producers.writer.externals import Externals
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies import Json

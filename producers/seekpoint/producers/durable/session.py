@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.call_results import Versioned
     from seekpoint.producers.durable.decisions.prices import Prices
     from seekpoint.producers.durable.steps.agent import Agent
-    from seekpoint.producers.durable.waits.followed_values import FollowedValue
+    from seekpoint.producers.tail.followed_values import FollowedValue
     from seekpoint.producers.writer.clocks import Clock
     from seekpoint.schemas.config.limits import Limits
     from seekpoint.schemas.config.settings import Settings

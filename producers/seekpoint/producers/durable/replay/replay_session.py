@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from seekpoint.consumers import Recovered
     from seekpoint.producers.durable.call_results import Versioned
     from seekpoint.producers.durable.steps.agent import Agent
-    from seekpoint.producers.durable.waits.followed_values import FollowedValue
+    from seekpoint.producers.tail.followed_values import FollowedValue
     from seekpoint.schemas.state.lifecycle import Lifecycle
     from seekpoint.schemas.state.process_budget import Budget
     from seekpoint.schemas.state.state import MailItem, State

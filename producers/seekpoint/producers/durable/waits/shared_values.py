@@ -17,7 +17,7 @@ from seekpoint.producers.durable.replay.call_digest import text_digest
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
 from seekpoint.producers.durable.session import SharedValue
 from seekpoint.producers.durable.steps.sample_calls import recorded
-from seekpoint.producers.durable.waits.followed_values import FollowedValue
+from seekpoint.producers.tail.followed_values import FollowedValue
 from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.errors import InvalidName, Refused, VersionConflict
 from seekpoint.schemas.folding.fold import SHARED_PREFIX
