@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from seekpoint.consumers.recovery.recovery import Recovery
-from seekpoint.consumers.recovery_service.answering import Answering
+from seekpoint.consumers.recovery_service.answering import RequestAnswerer
 from seekpoint.consumers.recovery_service.exchange import MemoryExchange
 from seekpoint.producers import Node
 from seekpoint.producers.recovery_client import Requests
@@ -29,7 +29,7 @@ class Desk:
 
     def __init__(self, exchange: MemoryExchange, log: MemoryLog, copies: int = 1) -> None:
         self.exchange, self.copies = exchange, copies
-        self.answering = Answering(Recovery.in_memory(log, _QUICK), exchange.limits, "desk")
+        self.answering = RequestAnswerer(Recovery.in_memory(log, _QUICK), exchange.limits, "desk")
         self.read: list[bytes] = []
 
     async def run(self) -> None:

@@ -15,7 +15,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from seekpoint.consumers.recovery_service.answering import Answering
+from seekpoint.consumers.recovery_service.answering import RequestAnswerer
 from seekpoint.consumers.recovery_service.recovery_service import RecoveryService
 from seekpoint.schemas import Settings
 
@@ -32,7 +32,7 @@ class Record:
 
 def arm(record: Record, point: str | None, nth: int) -> None:
     """Write down each request; die at the ``nth``."""
-    find, send = Answering.answer, RecoveryService._send
+    find, send = RequestAnswerer.answer, RecoveryService._send
     seen = {"before-answer": 0, "after-answer": 0}
 
     def reached(here: str) -> None:
@@ -40,7 +40,7 @@ def arm(record: Record, point: str | None, nth: int) -> None:
         if here == point and seen[here] == nth:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    async def answer_or_die(self: Answering, request: Any) -> Any:
+    async def answer_or_die(self: RequestAnswerer, request: Any) -> Any:
         record.line("read", id=request.id.hex())
         reached("before-answer")
         return await find(self, request)
@@ -50,7 +50,7 @@ def arm(record: Record, point: str | None, nth: int) -> None:
         record.line("answered", id=answer.id.hex())
         reached("after-answer")
 
-    Answering.answer = answer_or_die  # type: ignore[method-assign]
+    RequestAnswerer.answer = answer_or_die  # type: ignore[method-assign]
     RecoveryService._send = send_or_die  # type: ignore[method-assign]
 
 

@@ -13,7 +13,7 @@ from seekpoint.console.services.checkup import Diagnosis, JournalHealth, exit_co
 from seekpoint.console.services.partition_lag import PartitionLag
 from seekpoint.console.services.redis_facts import RedisFacts
 from seekpoint.consumers import Recoverer
-from seekpoint.consumers.heartbeats.liveness import Heartbeat, Liveness, Sighting
+from seekpoint.consumers.heartbeats.liveness import Heartbeat, HeartbeatSnapshot, Liveness
 from seekpoint.schemas import MemoryLog, State
 from seekpoint.schemas.errors import JournalMismatch, JournalUnavailable
 
@@ -93,8 +93,8 @@ ALIVE, STILL = Heartbeat("node-a", "boot", (), 1), Heartbeat("node-b", "boot", (
 
 def test_a_heartbeat_that_stands_still_is_named() -> None:
     """The others are counted."""
-    before = Sighting({"node-a": ALIVE, "node-b": STILL}, complete=True)
-    after = Sighting({"node-a": replace(ALIVE, beat=2), "node-b": STILL}, complete=True)
+    before = HeartbeatSnapshot({"node-a": ALIVE, "node-b": STILL}, complete=True)
+    after = HeartbeatSnapshot({"node-a": replace(ALIVE, beat=2), "node-b": STILL}, complete=True)
     found = checkup.nodes(before, after, 4.6, None)
     assert (found.health, found.found) == (JournalHealth.WARNING, "1 alive, 1 silent for 5 s: node-b")
     assert "without --quick" in found.advice  # what its heartbeat names may have been taken over
@@ -106,10 +106,10 @@ def test_a_heartbeat_that_stands_still_is_named() -> None:
     census.owned.append(("p", "node-b", "boot", b"1"))
     found = checkup.nodes(before, after, 4.6, census)
     assert (found.health, "open them on another" in found.advice) == (JournalHealth.WARNING, True)
-    well = Sighting({"node-a": replace(ALIVE, beat=2)}, complete=True)
+    well = HeartbeatSnapshot({"node-a": replace(ALIVE, beat=2)}, complete=True)
     assert checkup.nodes(before, well, 4.6, None).found == "1 alive"
-    assert checkup.nodes(before, Sighting({}, complete=True), 0, None).found == "none is running"
-    assert checkup.nodes(before, Sighting({}, complete=False), 0, None).health is JournalHealth.WARNING
+    assert checkup.nodes(before, HeartbeatSnapshot({}, complete=True), 0, None).found == "none is running"
+    assert checkup.nodes(before, HeartbeatSnapshot({}, complete=False), 0, None).health is JournalHealth.WARNING
 
 
 class _Store:
@@ -118,8 +118,8 @@ class _Store:
     def __init__(self, *heartbeats: Heartbeat) -> None:
         self._heartbeats = {each.node_id: each for each in heartbeats}
 
-    def look(self) -> Sighting:
-        return Sighting(self._heartbeats, complete=True)
+    def read(self) -> HeartbeatSnapshot:
+        return HeartbeatSnapshot(self._heartbeats, complete=True)
 
 
 def state_of(process_id: str, gap: bool = False) -> State:

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from seekpoint.consumers.heartbeats.heartbeat import CLAIMS_A_PAGE
 from seekpoint.consumers.heartbeats.host import HostProcess
-from seekpoint.consumers.heartbeats.liveness import Heartbeat, Heartbeats, Liveness, LivenessVerdict, Sighting, newest
+from seekpoint.consumers.heartbeats.liveness import (
+    Heartbeat,
+    Heartbeats,
+    HeartbeatSnapshot,
+    Liveness,
+    LivenessVerdict,
+    newest,
+)
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import JournalMismatch, JournalUnavailable
 from seekpoint.schemas.log.memory_log import MemoryLog, MemoryTable
@@ -20,9 +27,9 @@ TIMEOUT_S = 15.0
 
 
 class NoStore:
-    """Sightings are given by hand."""
+    """Returns no heartbeats: the tests apply snapshots themselves."""
 
-    def look(self) -> Sighting:
+    def read(self) -> HeartbeatSnapshot:
         raise AssertionError("not asked")
 
 
@@ -31,21 +38,23 @@ def liveness() -> Liveness:
     return Liveness(NoStore(), TIMEOUT_S)
 
 
-def beat(number: int, *claims: bytes, boot_id: str = "boot-1") -> Sighting:
-    return Sighting({"node-1": Heartbeat("node-1", boot_id, claims or (CLAIM,), number)}, complete=True)
+def beat(number: int, *claims: bytes, boot_id: str = "boot-1") -> HeartbeatSnapshot:
+    return HeartbeatSnapshot({"node-1": Heartbeat("node-1", boot_id, claims or (CLAIM,), number)}, complete=True)
 
 
-NOBODY = Sighting({}, complete=True)
-UNREADABLE = Sighting({}, complete=False)
+NOBODY = HeartbeatSnapshot({}, complete=True)
+UNREADABLE = HeartbeatSnapshot({}, complete=False)
 
 
 def verdict(liveness: Liveness, boot_id: str = "boot-1", claim: bytes = CLAIM) -> LivenessVerdict:
     return liveness.judge("node-1", boot_id, claim)
 
 
-def watch(liveness: Liveness, sighting: Sighting, since_s: float, until_s: float, interval_s: float = 3.0) -> None:
+def watch(
+    liveness: Liveness, snapshot: HeartbeatSnapshot, since_s: float, until_s: float, interval_s: float = 3.0
+) -> None:
     while since_s <= until_s:
-        liveness.see(sighting, since_s)
+        liveness.apply(snapshot, since_s)
         since_s += interval_s
 
 
@@ -56,18 +65,18 @@ def test_nothing_was_looked_at_yet(liveness: Liveness) -> None:
 
 def test_a_heartbeat_seen_once_says_little(liveness: Liveness) -> None:
     """It may be years old."""
-    liveness.see(beat(1), 0)
+    liveness.apply(beat(1), 0)
     assert verdict(liveness) is LivenessVerdict.UNKNOWN
 
 
 def test_a_heartbeat_that_moves_is_alive(liveness: Liveness) -> None:
     """Until it stands still for the whole time."""
-    liveness.see(beat(1), 0)
-    liveness.see(beat(2), 3)
+    liveness.apply(beat(1), 0)
+    liveness.apply(beat(2), 3)
     assert verdict(liveness) is LivenessVerdict.ALIVE
     watch(liveness, beat(2), 6, 17)
     assert verdict(liveness) is LivenessVerdict.ALIVE
-    liveness.see(beat(2), 18)
+    liveness.apply(beat(2), 18)
     assert verdict(liveness) is LivenessVerdict.DEAD
 
 
@@ -75,33 +84,33 @@ def test_a_heartbeat_that_moves_again_is_alive_again(liveness: Liveness) -> None
     """The dead do so: a machine that slept."""
     watch(liveness, beat(1), 0, 30)
     assert verdict(liveness) is LivenessVerdict.DEAD
-    liveness.see(beat(2), 33)
+    liveness.apply(beat(2), 33)
     assert verdict(liveness) is LivenessVerdict.ALIVE
 
 
 def test_a_claim_that_a_heartbeat_does_not_name_is_free_at_once(liveness: Liveness) -> None:
     """Its node lives and does not hold it."""
-    liveness.see(beat(1, OTHER), 0)
+    liveness.apply(beat(1, OTHER), 0)
     assert verdict(liveness) is LivenessVerdict.FREE
     assert verdict(liveness, claim=OTHER) is LivenessVerdict.UNKNOWN
 
 
 def test_a_claim_of_another_boot_is_free_at_once(liveness: Liveness) -> None:
     """The node was started again."""
-    liveness.see(beat(1, boot_id="boot-2"), 0)
+    liveness.apply(beat(1, boot_id="boot-2"), 0)
     assert verdict(liveness) is LivenessVerdict.FREE
 
 
 def test_a_node_that_is_not_there_is_free_if_the_topic_was_read(liveness: Liveness) -> None:
     """It never was, or left in order."""
-    liveness.see(NOBODY, 0)
+    liveness.apply(NOBODY, 0)
     assert verdict(liveness) is LivenessVerdict.FREE
 
 
 def test_what_could_not_be_read_is_no_death(liveness: Liveness) -> None:
     """Neither by absence nor by time; the time after it counts anew."""
-    liveness.see(beat(1), 0)
-    liveness.see(beat(2), 3)
+    liveness.apply(beat(1), 0)
+    liveness.apply(beat(2), 3)
     watch(liveness, UNREADABLE, 6, 60)
     assert verdict(liveness) is LivenessVerdict.ALIVE
     watch(liveness, beat(2), 63, 75)
@@ -112,12 +121,12 @@ def test_what_could_not_be_read_is_no_death(liveness: Liveness) -> None:
 
 def test_an_observer_that_was_asleep_has_not_watched(liveness: Liveness) -> None:
     """A pause of its own, however long, counts as a short one."""
-    liveness.see(beat(1), 0)
-    liveness.see(beat(2), 3)
-    liveness.see(beat(2), 3_600)
-    liveness.see(beat(2), 7_200)
+    liveness.apply(beat(1), 0)
+    liveness.apply(beat(2), 3)
+    liveness.apply(beat(2), 3_600)
+    liveness.apply(beat(2), 7_200)
     assert verdict(liveness) is LivenessVerdict.ALIVE
-    liveness.see(beat(2), 10_800)
+    liveness.apply(beat(2), 10_800)
     assert verdict(liveness) is LivenessVerdict.DEAD
 
 
@@ -130,9 +139,9 @@ def test_a_node_that_beats_in_time_is_never_dead(pauses: list[tuple[float, float
     liveness = Liveness(NoStore(), TIMEOUT_S)
     now_s = 0.0
     for number, (pause_s, more_s) in enumerate(pauses):
-        liveness.see(beat(number), now_s)
+        liveness.apply(beat(number), now_s)
         now_s += pause_s + asleep.get(number, 0.0)
-        liveness.see(beat(number), now_s)
+        liveness.apply(beat(number), now_s)
         assert verdict(liveness) is not LivenessVerdict.DEAD
         now_s += more_s
 
@@ -141,11 +150,11 @@ def test_a_node_that_beats_in_time_is_never_dead(pauses: list[tuple[float, float
 def test_a_node_that_stopped_is_dead_after_the_timeout_and_not_before(intervals: list[float]) -> None:
     """Watched at least three times in it."""
     liveness = Liveness(NoStore(), TIMEOUT_S)
-    liveness.see(beat(1), 0)
+    liveness.apply(beat(1), 0)
     now_s = 0.0
     for interval_s in intervals:
         now_s += interval_s
-        liveness.see(beat(1), now_s)
+        liveness.apply(beat(1), now_s)
         if abs(now_s - TIMEOUT_S) > 1e-6:
             assert (verdict(liveness) is LivenessVerdict.DEAD) == (now_s >= TIMEOUT_S)
 
@@ -176,12 +185,12 @@ def test_what_is_published_is_seen_and_what_is_withdrawn_is_not(log: MemoryLog) 
     heartbeats = Heartbeats(log, Settings(redis_url=None))
     heartbeats.publish(Heartbeat("node-1", "boot-1", (CLAIM,), 1))
     log.table("nodes").put(b"node-2", b"junk")
-    assert heartbeats.look() == beat(1)
+    assert heartbeats.read() == beat(1)
     heartbeats.withdraw("node-1")
-    assert heartbeats.look() == NOBODY
+    assert heartbeats.read() == NOBODY
 
 
-def test_a_topic_that_cannot_be_read_makes_a_sighting_incomplete(
+def test_a_topic_that_cannot_be_read_makes_a_snapshot_incomplete(
     log: MemoryLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Looking never raises."""
@@ -190,7 +199,7 @@ def test_a_topic_that_cannot_be_read_makes_a_sighting_incomplete(
         raise JournalUnavailable("silent")
 
     monkeypatch.setattr(MemoryTable, "items", refuse)
-    assert Heartbeats(log, Settings(redis_url=None)).look() == UNREADABLE
+    assert Heartbeats(log, Settings(redis_url=None)).read() == UNREADABLE
 
 
 def test_a_redis_that_is_not_there_costs_a_warning_once(log: MemoryLog, caplog: pytest.LogCaptureFixture) -> None:
@@ -198,7 +207,7 @@ def test_a_redis_that_is_not_there_costs_a_warning_once(log: MemoryLog, caplog: 
     heartbeats = Heartbeats(log, Settings(redis_url="redis://127.0.0.1:9/0"))
     heartbeats.mirror(Heartbeat("node-1", "boot-1", (CLAIM,), 1))
     heartbeats.publish(Heartbeat("node-1", "boot-1", (CLAIM,), 1))
-    assert heartbeats.look() == beat(1)
+    assert heartbeats.read() == beat(1)
     assert len(caplog.records) == 1
     heartbeats.close()
 
@@ -214,7 +223,7 @@ def test_a_heartbeat_of_any_size_fits_into_records(count: int) -> None:
     store = Heartbeats(log, Settings(redis_url=None))
     store.publish(many(count))
     assert max(map(len, log.table("nodes").items().values())) < 100_000
-    found = store.look().heartbeats["node-1"]
+    found = store.read().heartbeats["node-1"]
     assert (set(found.claim_ids), found.beat) == (set(many(count).claim_ids), 1)
 
 
@@ -229,7 +238,7 @@ def test_one_claim_more_writes_one_page_more() -> None:
     store.publish(many(30_001, beat=2))
     assert len(written) == 2
     assert sum(written) < 50_000
-    assert len(store.look().heartbeats["node-1"].claim_ids) == 30_001
+    assert len(store.read().heartbeats["node-1"].claim_ids) == 30_001
 
 
 def test_pages_of_another_boot_do_not_count_and_go_with_the_node() -> None:
@@ -238,9 +247,9 @@ def test_pages_of_another_boot_do_not_count_and_go_with_the_node() -> None:
     store, again = (Heartbeats(log, Settings(redis_url=None)) for _ in range(2))
     store.publish(many(5_000))
     again.publish(many(1_500, boot_id="boot-2"))
-    assert set(store.look().heartbeats["node-1"].claim_ids) == set(many(1_500).claim_ids)
+    assert set(store.read().heartbeats["node-1"].claim_ids) == set(many(1_500).claim_ids)
     again.publish(many(10, boot_id="boot-2", beat=2))
-    assert len(again.look().heartbeats["node-1"].claim_ids) == 10
+    assert len(again.read().heartbeats["node-1"].claim_ids) == 10
     store.withdraw("node-1")
     assert log.table("nodes").items() == {}
 
@@ -263,10 +272,12 @@ PROCESS = HostProcess("host boot", "pid:[1] time:[1]", 17, 4711)
 def test_a_node_whose_process_has_died_is_dead_at_once() -> None:
     """Its heartbeat need not stand still. One that lives, or of which nobody can tell, is watched as ever."""
     died = Liveness(NoStore(), TIMEOUT_S, lambda process: process == PROCESS)
-    died.see(Sighting({"node-1": Heartbeat("node-1", "boot-1", (CLAIM,), 1, process=PROCESS)}, complete=True), 0)
+    died.apply(
+        HeartbeatSnapshot({"node-1": Heartbeat("node-1", "boot-1", (CLAIM,), 1, process=PROCESS)}, complete=True), 0
+    )
     assert verdict(died) is LivenessVerdict.DEAD
     assert verdict(died, boot_id="boot-2") is LivenessVerdict.FREE
-    died.see(beat(2), 1)
+    died.apply(beat(2), 1)
     assert verdict(died) is LivenessVerdict.ALIVE
 
 
@@ -276,7 +287,7 @@ def test_a_heartbeat_carries_its_process(claims: int) -> None:
     log = MemoryLog()
     store = Heartbeats(log, Settings(redis_url=None))
     store.publish(replace(many(claims), process=PROCESS))
-    assert store.look().heartbeats["node-1"].process == PROCESS
+    assert store.read().heartbeats["node-1"].process == PROCESS
     text = Heartbeat("node-1", "boot-1", (CLAIM,), 1, process=PROCESS).to_bytes()
     assert Heartbeat.from_bytes(text).process == PROCESS
     for wrong in (b"17", b'["a","b",-1,3]', b'["a","b","c",3]', b"[]"):

@@ -223,11 +223,11 @@ def test_heartbeats_survive_the_loss_of_redis(journal: Settings) -> None:
     first, second = (Heartbeat("node-1", "boot-1", (bytes(16),), number) for number in (1, 2))
     heartbeats.publish(first)
     heartbeats.mirror(second)
-    assert heartbeats.look().heartbeats == {"node-1": second}
+    assert heartbeats.read().heartbeats == {"node-1": second}
     blind = Heartbeats(reader, replace(journal, redis_url=None))
-    assert blind.look().heartbeats == {"node-1": first}
+    assert blind.read().heartbeats == {"node-1": first}
     heartbeats.withdraw("node-1")
-    assert heartbeats.look().heartbeats == {}
+    assert heartbeats.read().heartbeats == {}
     heartbeats.close()
     reader.close()
 

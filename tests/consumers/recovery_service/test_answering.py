@@ -15,7 +15,7 @@ from owners import Owner
 from seekpoint.consumers.heartbeats.progress_health import ProgressHealth
 from seekpoint.consumers.recovery.recovery import Recovery
 from seekpoint.consumers.recovery_service import recovery_service
-from seekpoint.consumers.recovery_service.answering import Answering, is_now, open_answer, point_of
+from seekpoint.consumers.recovery_service.answering import RequestAnswerer, is_now, open_answer, point_of
 from seekpoint.consumers.recovery_service.exchange import MemoryExchange
 from seekpoint.consumers.recovery_service.open_requests import OpenRequests, RequestAudit
 from seekpoint.consumers.recovery_service.recovery_service import RecoveryService
@@ -42,8 +42,8 @@ def request(process_id: str = "case-17", **fields: Any) -> RecoveryRequest:
     return RecoveryRequest(**{"id": ID, "process_id": process_id, "deadline": NOW + 1, "ts": NOW, **fields})
 
 
-def answering(log: MemoryLog, limits: Limits = DEFAULT_LIMITS, **how: Any) -> Answering:
-    return Answering(Recovery.in_memory(log), limits, "node-1", clock=lambda: NOW, **how)
+def answering(log: MemoryLog, limits: Limits = DEFAULT_LIMITS, **how: Any) -> RequestAnswerer:
+    return RequestAnswerer(Recovery.in_memory(log), limits, "node-1", clock=lambda: NOW, **how)
 
 
 @pytest.fixture
@@ -117,19 +117,19 @@ async def test_a_state_that_does_not_fit_is_made_ready_elsewhere(log: MemoryLog,
     size = len(encode_answer(whole)) + len("case-17")
     asked = []
 
-    async def make_ready(process_id: str, found: Any) -> str:
+    async def publish_state(process_id: str, found: Any) -> str:
         asked.append((process_id, found.state.hash))
         return "view"
 
     duration = orjson.loads(whole.report or "")["duration_s"]
     assert duration > 0
     room = Limits(record_bytes=size + 40)
-    assert (await answering(log, room, make_ready=make_ready).answer(request())).state is not None
+    assert (await answering(log, room, publish_state=publish_state).answer(request())).state is not None
     tight = Limits(record_bytes=size - 200)
-    found = open_answer(await answering(log, tight, make_ready=make_ready).answer(request()))
+    found = open_answer(await answering(log, tight, publish_state=publish_state).answer(request()))
     assert (found.state, found.place, found.hash) == (None, "view", whole.hash)
     assert asked == [("case-17", whole.hash)]
-    past = open_answer(await answering(log, tight, make_ready=make_ready).answer(request(at_seq=2)))
+    past = open_answer(await answering(log, tight, publish_state=publish_state).answer(request(at_seq=2)))
     assert (past.state, past.place, past.hash) == (None, None, whole.hash)  # what is kept is kept as of now
     assert open_answer(await answering(log, tight).answer(request())).place is None
 
@@ -218,15 +218,15 @@ def test_open_requests_are_those_without_an_answer() -> None:
     """Each id once, however often it is asked and answered; late ones are told once."""
     open_requests = OpenRequests(remembered_max=3)
     for request_id in (b"a", b"b", b"a"):
-        open_requests.asked(request_id, 10)
-    open_requests.answered(b"a")
-    open_requests.asked(b"a", 10)
+        open_requests.add_request(request_id, 10)
+    open_requests.add_answer(b"a")
+    open_requests.add_request(b"a", 10)
     assert len(open_requests) == 1
     assert open_requests.expire(10) == []
     assert open_requests.expire(11) == [b"b"]
     assert open_requests.expire(12) == []
     for number in range(9):
-        open_requests.asked(bytes([number]), 10)
+        open_requests.add_request(bytes([number]), 10)
     assert len(open_requests) == 3
 
 
@@ -291,14 +291,14 @@ async def test_a_worker_that_stands_joins_again(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(service, "_join", join)
     monkeypatch.setattr(service, "_leave", leave)
     service._joined_at = -1e9
-    await service._join_again_if_it_stands()
+    await service._restart_if_stalled()
     assert not joined
     clock.now = 11.0
     service._serving = True
-    await service._join_again_if_it_stands()
+    await service._restart_if_stalled()
     assert not joined
     service._serving = False
-    await service._join_again_if_it_stands()
-    await service._join_again_if_it_stands()
+    await service._restart_if_stalled()
+    await service._restart_if_stalled()
     assert joined == [11.0]
     await service.close()

@@ -14,9 +14,9 @@ from seekpoint.consumers import Projector, Tier, View
 from seekpoint.consumers.checkpoints.cadence import Cadence
 from seekpoint.consumers.recovery.recovery import Recovery
 from seekpoint.consumers.recovery_service.exchange import MemoryExchange
-from seekpoint.consumers.recovery_service.kept_states import KeptStates
 from seekpoint.consumers.recovery_service.recovery_service import RecoveryService
 from seekpoint.consumers.recovery_service.requested_checkpoints import RequestedCheckpoints
+from seekpoint.consumers.recovery_service.stored_states import StoredStates
 from seekpoint.consumers.view.memory_view import MemoryView
 from seekpoint.producers import Node
 from seekpoint.schemas.config.limits import Limits
@@ -34,8 +34,8 @@ def ask(exchange: MemoryExchange, process_id: str, **fields: int) -> None:
 
 
 @pytest.fixture
-def wishes() -> Iterator[tuple[RequestedCheckpoints, MemoryExchange]]:
-    """Of a log of one partition with two entries."""
+def followed() -> Iterator[tuple[RequestedCheckpoints, MemoryExchange]]:
+    """Requests on a log of one partition with two entries."""
     log, exchange = MemoryLog(partitions=1), MemoryExchange(1)
     owner = Owner(log.append, 1, "case-17")
     owner.claim()
@@ -45,38 +45,40 @@ def wishes() -> Iterator[tuple[RequestedCheckpoints, MemoryExchange]]:
     made.close()
 
 
-def test_who_is_asked_for_is_wanted_as_of_then(wishes: tuple[RequestedCheckpoints, MemoryExchange]) -> None:
-    """Once, with the journal's end; not for a point in the past, and not for junk."""
-    made, exchange = wishes
-    made.follow([0])
-    made.look()
-    assert made.take(0) == {}
+def test_a_requested_process_is_taken_with_the_journals_end(
+    followed: tuple[RequestedCheckpoints, MemoryExchange],
+) -> None:
+    """Each request is taken once; one about the past, or an undecodable one, is not taken."""
+    requests, exchange = followed
+    requests.follow([0])
+    requests.poll()
+    assert requests.take(0) == {}
     ask(exchange, "case-17")
     ask(exchange, "case-18", at_seq=1)
     exchange.send("recover", 0, b"case-19", b"junk")
-    made.look()
-    assert made.take(0) == {b"case-17": 2}
-    assert made.take(0) == {}
-    made.look()
-    assert made.take(0) == {}
+    requests.poll()
+    assert requests.take(0) == {b"case-17": 2}
+    assert requests.take(0) == {}
+    requests.poll()
+    assert requests.take(0) == {}
 
 
-def test_who_was_asked_for_while_the_partition_changed_hands_is_wanted(
-    wishes: tuple[RequestedCheckpoints, MemoryExchange],
+def test_a_request_sent_while_the_partition_changed_hands_is_taken(
+    followed: tuple[RequestedCheckpoints, MemoryExchange],
 ) -> None:
-    """The first look goes back a little; a partition that is somebody else's now is not looked at."""
-    made, exchange = wishes
+    """The first poll reads some earlier requests; a partition of another projector is not read."""
+    requests, exchange = followed
     ask(exchange, "case-17")
-    made.follow([0])
-    made.look()
-    assert made.take(0) == {b"case-17": 2}
-    made.follow([])
+    requests.follow([0])
+    requests.poll()
+    assert requests.take(0) == {b"case-17": 2}
+    requests.follow([])
     ask(exchange, "case-18")
-    made.look()
-    assert made.take(0) == {}
+    requests.poll()
+    assert requests.take(0) == {}
 
 
-def test_requests_that_cannot_be_read_stop_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_topic_that_cannot_be_read_is_only_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     """A journal whose projector may not read them: a warning, and the cadence goes on."""
 
     class Refused(MemoryExchange):
@@ -102,11 +104,11 @@ async def test_what_no_projector_saves_is_no_checkpoint() -> None:
     recovery = Recovery.in_memory(log)
     found = await recovery.recover("case-17")
     view = View(MemoryView(1))
-    kept = KeptStates(recovery, Settings(), view=view, checkpoint_timeout_s=0.1, view_timeout_s=0.1)
+    kept = StoredStates(recovery, Settings(), view=view, checkpoint_timeout_s=0.1, view_timeout_s=0.1)
     with pytest.raises(CheckpointTimeout):
-        await kept.checkpointed("case-17", found.state.offset)
-    assert await kept.in_view("case-17", found) is None
-    assert await KeptStates(recovery, Settings(redis_url=None)).in_view("case-17", found) is None
+        await kept.wait_for_checkpoint("case-17", found.state.offset)
+    assert await kept.wait_for_view("case-17", found) is None
+    assert await StoredStates(recovery, Settings(redis_url=None)).wait_for_view("case-17", found) is None
     await kept.close()
     recovery.close()
 

@@ -16,7 +16,7 @@ from seekpoint.schemas.state.state import State
 if TYPE_CHECKING:
     from seekpoint.compose.topic_audit import TopicFacts, TopicFinding
     from seekpoint.console.services.partition_lag import PartitionLag
-    from seekpoint.consumers.heartbeats.liveness import Heartbeat, Liveness, Sighting
+    from seekpoint.consumers.heartbeats.liveness import Heartbeat, HeartbeatSnapshot, Liveness
 
 __all__ = [
     "Census",
@@ -195,7 +195,7 @@ def floors(lags: Sequence[PartitionLag]) -> Diagnosis:
     )
 
 
-def nodes(before: Sighting, after: Sighting, watched_s: float, census: Census | None) -> Diagnosis:
+def nodes(before: HeartbeatSnapshot, after: HeartbeatSnapshot, watched_s: float, census: Census | None) -> Diagnosis:
     """Which nodes' heartbeats moved between two looks. One that stands is a fault where its node owns a process.
 
     Without a ``census`` a node owns what its heartbeat names.

@@ -1,1 +1,1 @@
-"""Heartbeats: what nodes say about themselves, and which of them are dead."""
+"""Liveness: the heartbeats of nodes, which nodes are dead, and whether a service makes progress."""

@@ -1,6 +1,7 @@
-"""A heartbeat, in records: one, or a head and pages of claims, so that no number of open processes is too large for it.
+"""Encode a heartbeat as records: one, or a head and pages of claims, for any number of open processes.
 
-A page is named by how many there are: when they are dealt anew the old ones stay readable until the head names the new.
+The key of a page contains the number of pages. If that number changes, the old pages stay readable until the head names
+the new number.
 """
 
 from __future__ import annotations
@@ -14,30 +15,29 @@ from seekpoint.consumers.heartbeats.host import HostProcess
 from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import JournalMismatch
 
-__all__ = ["CLAIMS_A_PAGE", "Heartbeat", "joined", "paged"]
+__all__ = ["CLAIMS_A_PAGE", "Heartbeat", "from_records", "to_records"]
 
 CLAIMS_A_PAGE = 1_000
-"""As JSON some 34 kB: what is written again for one claim more."""
-
+"""About 34 kB of JSON, which is written again for one more claim."""
 
 _PAGES_MAX = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """What a node says: that it lives (``beat`` rises), since when (``boot_id``), and which claims it holds open."""
+    """A node's sign of life: ``beat`` rises, ``boot_id`` names its start, ``claim_ids`` are the claims it holds."""
 
     node_id: str
     boot_id: str
     claim_ids: tuple[bytes, ...]
     beat: int
     pages: int = 0
-    """Of a head: in how many records of their own its claims are."""
+    """In a head: the number of pages with its claims."""
     process: HostProcess | None = None
-    """What it runs in; None where its system does not tell."""
+    """The operating system's process of the node; None where the system does not show it."""
 
     def to_bytes(self, *, pages: int = 0) -> bytes:
-        """As JSON, claim ids in hex; the head of ``pages`` names none."""
+        """Encode as JSON, claim ids in hex. With ``pages`` it is a head, without claims."""
         raw: dict[str, object] = {"node_id": self.node_id, "boot_id": self.boot_id, "beat": self.beat}
         if (one := self.process) is not None:
             raw["process"] = [one.host, one.namespaces, one.pid, one.started]
@@ -47,7 +47,7 @@ class Heartbeat:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Heartbeat:
-        """The heartbeat in ``data``. Raises ``JournalMismatch`` if it is none."""
+        """Decode a heartbeat. Raises ``JournalMismatch`` if ``data`` is none."""
         try:
             raw = orjson.loads(data)
             claims = tuple(map(bytes.fromhex, raw["claim_ids"]))
@@ -55,7 +55,7 @@ class Heartbeat:
             process = _process(raw.get("process"))
             return cls(str(raw["node_id"]), str(raw["boot_id"]), claims, int(raw["beat"]), pages, process)
         except (ValueError, TypeError, KeyError, AttributeError) as exc:
-            raise JournalMismatch("bytes that are no heartbeat", found=data[:80]) from exc
+            raise JournalMismatch("the bytes are no heartbeat", found=data[:80]) from exc
 
 
 def _process(raw: object) -> HostProcess | None:
@@ -64,9 +64,11 @@ def _process(raw: object) -> HostProcess | None:
     return HostProcess(*raw)
 
 
-def paged(heartbeat: Heartbeat) -> tuple[bytes, dict[bytes, bytes]]:
-    """The value of the head, and the pages by key: write these first. A claim stays in its page while others come and
-    go, so most pages do not change from beat to beat."""
+def to_records(heartbeat: Heartbeat) -> tuple[bytes, dict[bytes, bytes]]:
+    """Return the value of the head, and the pages by key, which have to be written first.
+
+    A claim stays in its page while others come and go, so most pages do not change from beat to beat.
+    """
     claims = heartbeat.claim_ids
     if len(claims) <= CLAIMS_A_PAGE:
         return heartbeat.to_bytes(), {}
@@ -78,8 +80,8 @@ def paged(heartbeat: Heartbeat) -> tuple[bytes, dict[bytes, bytes]]:
     return heartbeat.to_bytes(pages=count), pages
 
 
-def joined(items: Mapping[bytes, bytes]) -> dict[str, Heartbeat]:
-    """The heartbeats that these records are, by node. What is none (a newer node's) counts as none."""
+def from_records(items: Mapping[bytes, bytes]) -> dict[str, Heartbeat]:
+    """Return the heartbeats in these records, by node. Records in another format (a newer node's) are left out."""
     found = {}
     for key, data in items.items():
         if b"\0" in key:
@@ -112,4 +114,4 @@ def _claims(page: bytes | None, heartbeat: Heartbeat) -> list[bytes]:
         raw = orjson.loads(page)
         return list(map(bytes.fromhex, raw["claim_ids"])) if raw["boot_id"] == heartbeat.boot_id else []
     except (ValueError, TypeError, KeyError) as exc:
-        raise JournalMismatch("bytes that are no page of a heartbeat", found=page[:80]) from exc
+        raise JournalMismatch("the bytes are no page of a heartbeat", found=page[:80]) from exc

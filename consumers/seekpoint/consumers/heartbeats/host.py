@@ -1,8 +1,8 @@
-"""The operating system's process that a node runs in, so that another node beside it can see that it died.
+"""The operating system's process of a node, so that another node on the same host can see that it died.
 
-A hint, as heartbeats are (rule O6): who owns a process of the journal is decided by the log alone. Where it is not
-certain, nothing is told: without Linux's ``/proc``, from another host or another container, a heartbeat has to stand
-still first.
+This is a hint, as heartbeats are (rule O6): the log alone decides who owns a process of the journal. Death cannot be
+seen without Linux's ``/proc``, nor from another host or container. There a node counts as dead only after its heartbeat
+stood still for a while.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from seekpoint.schemas.dataclass import dataclass
 __all__ = ["HostProcess", "has_died", "this_process"]
 
 _GONE = ("Z", "X", "x")
-"""A zombie and a dead process. One that is stopped (``T``) may go on."""
+"""The states of a zombie and of a dead process. A stopped one (``T``) may continue."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostProcess:
-    """A process: the host by name and by its kernel's random boot id, the namespaces that its numbers count in, its
-    id there, and when it started, in ticks. Ids are used again, but not with the same start."""
+    """A process: the host's name and boot id, the namespaces of its id, its id, and its start in ticks.
+
+    The system reuses ids, but not with the same start.
+    """
 
     host: str
     namespaces: str
@@ -32,32 +34,32 @@ class HostProcess:
 
 
 def this_process() -> HostProcess | None:
-    """The process that asks; None where the system does not tell."""
+    """Return the calling process; None where the system does not show it."""
     pid = os.getpid()
     where = _here(pid)
     try:
         seen = None if where is None else _seen(pid)
-    except (OSError, ValueError, IndexError):  # no file may be opened any more: a heartbeat goes out without it
+    except (OSError, ValueError, IndexError):  # no file can be opened any more: the heartbeat goes without it
         return None
     return None if where is None or seen is None else HostProcess(*where, pid, seen[1])
 
 
 def has_died(process: HostProcess | None) -> bool:
-    """Whether ``process`` is known to have died; False where nobody can tell from here."""
+    """Return whether ``process`` is known to have died; False where that cannot be seen from here."""
     if process is None or _here(os.getpid()) != (process.host, process.namespaces):
         return False
     try:
         seen = _seen(process.pid)
         if seen is None:
-            return not _exists(process.pid)  # a /proc may hide what is another user's
-    except (OSError, ValueError, IndexError, OverflowError):  # the last: of a number that no process has
+            return not _exists(process.pid)  # /proc may hide the processes of other users
+    except (OSError, ValueError, IndexError, OverflowError):  # OverflowError: the id is too large for the system
         return False
     return seen[0] or seen[1] != process.started
 
 
 @lru_cache(maxsize=1)
 def _here(pid: int) -> tuple[str, str] | None:
-    """Host and namespaces of the process ``pid``, which asks; None where ``/proc`` does not show its own namespace."""
+    """Return host and namespaces of the calling process; None where ``/proc`` does not show its namespace."""
     try:
         boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         if not boot_id or os.readlink("/proc/self") != str(pid):
@@ -70,12 +72,12 @@ def _here(pid: int) -> tuple[str, str] | None:
 
 
 def _seen(pid: int) -> tuple[bool, int] | None:
-    """Whether the process ``pid`` has ended and only waits to be noticed, and its start; None: it is not shown."""
+    """Return whether the process is a zombie or dead, and its start; None if ``/proc`` does not show it."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    threads = int(fields[17])  # a main thread may end before the others: the process lives
+    threads = int(fields[17])  # the main thread may end before the others do
     return fields[0].decode() in _GONE and threads <= 1, int(fields[19])
 
 

@@ -1,6 +1,6 @@
-"""Health as progress: a service is well while it gets on with its work, not while its threads exist. Pure.
+"""Health as progress: a service is well while it does its work, not while its threads exist. Pure.
 
-A consumer that is alive and does not consume looks fine to everything else (and clients do stop silently).
+A client may stop consuming without an error. Only missing progress shows that.
 """
 
 from __future__ import annotations
@@ -11,35 +11,35 @@ from collections.abc import Callable
 __all__ = ["STALL_MAX_S", "ProgressHealth"]
 
 STALL_MAX_S = 30.0
-"""So long may work stand without anything being done."""
+"""How long work may wait without progress."""
 
 
 class ProgressHealth:
-    """Watches one service. It must be told of the lag again and again: to hear nothing for long is not well either."""
+    """The health of one service. Call ``observe`` again and again: without calls the service counts as stalled."""
 
     def __init__(self, stall_max_s: float = STALL_MAX_S, clock: Callable[[], float] = time.monotonic) -> None:
         self.stall_max_s = stall_max_s
         self._clock = clock
         self._since = clock()
         self.lag: int | None = None
-        """What waits, as of the last look; None before the first."""
+        """The lag of the last ``observe``; None before the first."""
 
     def observe(self, lag: int) -> None:
-        """So much waits. Nothing waiting is as good as progress."""
+        """Record the current lag. A lag of 0 counts as progress."""
         self.lag = lag
         if lag <= 0:
             self._since = self._clock()
 
     def progress(self) -> None:
-        """Something was done."""
+        """Record progress."""
         self._since = self._clock()
 
     @property
     def stalled_s(self) -> float:
-        """Seconds for which something waited and nothing was done."""
+        """Seconds since the last progress, while work waited."""
         return max(0.0, self._clock() - self._since)
 
     @property
     def is_well(self) -> bool:
-        """False once it stands too long."""
+        """Whether the service is not stalled for longer than ``stall_max_s``."""
         return self.stalled_s <= self.stall_max_s

@@ -1,6 +1,6 @@
-"""From a request for a recovery to its answer, and from the answer back to what the asker gets.
+"""Answer recovery requests, and decode answers for the requester.
 
-Nothing here knows how requests arrive: ``recovery_service`` brings them from Kafka, by Faust; tests by hand.
+This module does not read requests: ``recovery_service`` reads them from Kafka with Faust, and tests pass them in.
 """
 
 from __future__ import annotations
@@ -25,11 +25,14 @@ from seekpoint.schemas.log.recovery_requests import RecoveryAnswer, RecoveryRequ
 from seekpoint.schemas.state.state import State
 from seekpoint.schemas.values.clock import now_us
 
-__all__ = ["Answered", "Answering", "MakeReady", "is_now", "open_answer"]
+__all__ = ["Answered", "PublishState", "RequestAnswerer", "is_now", "open_answer", "point_of"]
 
-MakeReady = Callable[[str, Recovered], Awaitable[str | None]]
-"""Puts a state that is too large for an answer where the asker can read it; says where, or None."""
+PublishState = Callable[[str, Recovered], Awaitable[str | None]]
+"""Stores a state that is too large for an answer where the requester can read it. Returns the place, or None."""
 
+_ERRORS = {
+    name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, SeekpointError)
+}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FACTS_BYTES_MAX = 4096
 _TEXT_CHARS_MAX = 2000
@@ -38,44 +41,46 @@ _logger = logging.getLogger("seekpoint.consumers.recovery_service.answering")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """A recovery that another node did."""
+    """The result of a recovery by another node."""
 
     process_id: str
     state: State | None
-    """None if it did not fit into an answer: then ``place`` says where it is, if anywhere."""
+    """None if it did not fit into the answer: then ``place`` may name where it is."""
     hash: str
-    """The state's; of a state that came along it was compared."""
+    """The hash of the state. If the answer contains the state, the hash was compared."""
     report: dict[str, Any]
-    """``Report.to_dict()`` of the node that recovered."""
+    """``Report.to_dict()`` of the node that recovered the process."""
     place: str | None
     answered_by: str
 
 
-class Answering:
-    """Answers requests for one node. A request never makes it raise: what goes wrong is the answer."""
+class RequestAnswerer:
+    """Answers requests for one node. It never raises for a request: an error becomes the answer."""
 
     def __init__(
         self,
         recovery: Recovery,
         limits: Limits,
         node_id: str,
-        make_ready: MakeReady | None = None,
+        publish_state: PublishState | None = None,
         clock: Callable[[], int] = now_us,
     ) -> None:
         self._recovery = recovery
         self._limits = limits
         self._node_id = node_id
-        self._make_ready = make_ready
+        self._publish_state = publish_state
         self._clock = clock
         self.found: Recovered | None = None
-        """What the newest answer was made of; None if it is an error."""
+        """The recovered process of the newest answer; None if that answer is an error."""
 
     async def answer(self, request: RecoveryRequest) -> RecoveryAnswer:
-        """The state, or the error. One whose deadline is over costs no recovery."""
+        """Return the state or the error. A request whose deadline has passed is not recovered."""
         self.found = None
         try:
             if request.deadline <= self._clock():
-                raise RequestTimeout("the request's deadline was over when it was read", process_id=request.process_id)
+                raise RequestTimeout(
+                    "the request's deadline had passed when it was read", process_id=request.process_id
+                )
             found = await self._recovery.recover(
                 request.process_id,
                 at_seq=request.at_seq,
@@ -83,17 +88,17 @@ class Answering:
                 at_time=None if request.at_time is None else _EPOCH + timedelta(microseconds=request.at_time),
                 must_be_current=request.must_be_current,
             )
-            answer = await self._found(request, found)
+            answer = await self._answer_with(request, found)
             self.found = found
             return answer
         except SeekpointError as exc:
             return self._failed(request, exc)
         except Exception as exc:
             trace = self._recovery.settings.scrub("".join(traceback.format_exception(exc)))
-            _logger.error("a recovery that was asked for failed: %s", trace)
+            _logger.error("a requested recovery failed: %s", trace)
             return self._failed(request, SeekpointError(f"unexpected {type(exc).__name__}: {exc}"))
 
-    async def _found(self, request: RecoveryRequest, found: Recovered) -> RecoveryAnswer:
+    async def _answer_with(self, request: RecoveryRequest, found: Recovered) -> RecoveryAnswer:
         whole = RecoveryAnswer(
             id=request.id,
             process_id=request.process_id,
@@ -105,9 +110,9 @@ class Answering:
         )
         if self._fits(whole):
             return whole
-        if self._make_ready is None or not is_now(request):  # what is kept elsewhere is kept as of now
+        if self._publish_state is None or not is_now(request):  # a published state is as of now
             return replace(whole, state=None)
-        return replace(whole, state=None, place=await self._make_ready(request.process_id, found))
+        return replace(whole, state=None, place=await self._publish_state(request.process_id, found))
 
     def _fits(self, answer: RecoveryAnswer) -> bool:
         return len(encode_answer(answer)) + len(answer.process_id.encode()) <= self._limits.record_bytes
@@ -128,19 +133,19 @@ class Answering:
 
 
 def _text(text: str) -> str:
-    """A text that UTF-8 can carry, and that leaves room for the rest of a record."""
+    """Return the text as valid UTF-8, short enough to leave room for the rest of the record."""
     return text.encode(errors="replace").decode()[:_TEXT_CHARS_MAX]
 
 
 def is_now(request: RecoveryRequest) -> bool:
-    """Whether it asks for the present, not for a point in the past."""
+    """Return whether the request is about the present, not about a point in the past."""
     return (request.at_seq, request.at_offset, request.at_time) == (None, None, None)
 
 
 def open_answer(answer: RecoveryAnswer) -> Answered:
-    """What the asker gets of ``answer``. Raises what the recovery raised, as the class it had there.
+    """Decode an answer. Raises the error of the recovery, with its class.
 
-    ``UndecodableRecord`` if it says neither state nor error, or its state has another hash.
+    Raises ``UndecodableRecord`` if the answer has neither state nor error, or its state has another hash.
     """
     if answer.error is not None:
         raise _error(answer)
@@ -149,7 +154,7 @@ def open_answer(answer: RecoveryAnswer) -> Answered:
     state = None if answer.state is None else State.from_bytes(answer.state.encode())
     if state is not None and state.hash != answer.hash:
         raise UndecodableRecord(
-            "an answer's state has another hash than it says", process_id=answer.process_id, found=state.hash
+            "the state in an answer does not have the answer's hash", process_id=answer.process_id, found=state.hash
         )
     return Answered(
         process_id=answer.process_id,
@@ -162,28 +167,27 @@ def open_answer(answer: RecoveryAnswer) -> Answered:
 
 
 def _error(answer: RecoveryAnswer) -> SeekpointError:
-    kind = getattr(errors, answer.error or "", None)
-    known = isinstance(kind, type) and issubclass(kind, SeekpointError)
+    name = answer.error or ""
+    kind = _ERRORS.get(name)
     facts = {**_object(answer.facts), "answered_by": answer.answered_by}
     facts.pop("message", None)
-    message = answer.message if known else f"{answer.error}: {answer.message}"
-    made: type[SeekpointError] = kind if known else SeekpointError  # type: ignore[assignment]
-    return made(message, hint=facts.pop("hint", None) or answer.hint or None, **facts)
+    message = answer.message if kind else f"{name}: {answer.message}"
+    return (kind or SeekpointError)(message, hint=facts.pop("hint", None) or answer.hint or None, **facts)
 
 
 def _object(text: str) -> dict[str, Any]:
-    """A JSON object; anything else is an ``UndecodableRecord``."""
+    """Decode a JSON object. Raises ``UndecodableRecord`` for anything else."""
     try:
         found = orjson.loads(text)
     except ValueError as exc:
-        raise UndecodableRecord("an answer holds text that is no JSON", found=text[:80]) from exc
+        raise UndecodableRecord("an answer contains text that is no JSON", found=text[:80]) from exc
     if not isinstance(found, dict):
-        raise UndecodableRecord("an answer holds JSON that is no object", found=text[:80])
+        raise UndecodableRecord("an answer contains JSON that is no object", found=text[:80])
     return found
 
 
 def point_of(*, at_seq: int | None, at_offset: int | None, at_time: datetime | float | None) -> dict[str, int | None]:
-    """The fields of a request for that point in time. Raises ``UnknownPoint`` for what no log can have."""
+    """Return the point as fields of a request. Raises ``UnknownPoint`` for an impossible one."""
     point = Point(seq=at_seq, offset=at_offset, time=at_time)
     if point == NOW or point.time is None:
         return {"at_seq": at_seq, "at_offset": at_offset, "at_time": None}

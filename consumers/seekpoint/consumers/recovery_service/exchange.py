@@ -1,6 +1,6 @@
-"""Where requests for a recovery and their answers are exchanged: the topics ``NAME.recover`` and ``NAME.recovered``.
+"""The port to the topics of recovery requests (``NAME.recover``) and answers (``NAME.recovered``).
 
-A small port, with the one on Kafka and its twin in memory. Calls block and are safe from any thread.
+It has an implementation on Kafka and a twin in memory. Calls block and are safe from any thread.
 """
 
 from __future__ import annotations
@@ -23,52 +23,52 @@ _END = 1 << 62
 
 
 class Exchange(Protocol):
-    """Two topics with the journal's partitions."""
+    """The topic of requests and the topic of answers. Both have the journal's partitions."""
 
     @property
     def partitions(self) -> int:
-        """How many each has."""
+        """The number of partitions of each topic."""
 
     @property
     def limits(self) -> Limits:
-        """What a record may hold."""
+        """The limits of a record."""
 
     def send(self, kind: Kind, partition: int, key: bytes, value: bytes) -> None:
-        """Write, and wait for the acknowledgement. Raises ``JournalUnavailable``, ``JournalMismatch``."""
+        """Write a record and wait for its acknowledgement. Raises ``JournalUnavailable``, ``JournalMismatch``."""
 
     def end(self, kind: Kind, partition: int) -> int:
-        """The next offset to come. Raises as ``send`` does."""
+        """Return the partition's end. Raises as ``send`` does."""
 
     def read(self, kind: Kind, partition: int, start: int) -> tuple[list[Record], int]:
-        """The records from ``start`` on as of now, and where they end. What is gone below is passed over."""
+        """Return the records from ``start`` on, and the partition's end. Deleted records are left out."""
 
 
 class KafkaExchange:
-    """The exchange on Kafka, through a reader of the journal. Needs no right to read the journal's entries."""
+    """The exchange on Kafka, through the journal's reader. It needs no permission to read the journal's entries."""
 
     def __init__(self, reader: KafkaReader) -> None:
         self._reader = reader
 
     @property
     def partitions(self) -> int:
-        """As many as the journal has."""
+        """The number of the journal's partitions."""
         return self._reader.partitions
 
     @property
     def limits(self) -> Limits:
-        """The journal's."""
+        """The journal's limits."""
         return self._reader.limits
 
     def send(self, kind: Kind, partition: int, key: bytes, value: bytes) -> None:
-        """Write, and wait for the acknowledgement."""
+        """Write a record and wait for its acknowledgement."""
         self._reader.produce(self._topic(kind), partition, key, value)
 
     def end(self, kind: Kind, partition: int) -> int:
-        """The next offset to come."""
+        """Return the partition's end."""
         return self._reader.read_newer(self._topic(kind), partition, _END)[1]
 
     def read(self, kind: Kind, partition: int, start: int) -> tuple[list[Record], int]:
-        """The records from ``start`` on as of now, and where they end."""
+        """Return the records from ``start`` on, and the partition's end."""
         return self._reader.read_newer(self._topic(kind), partition, start)
 
     def _topic(self, kind: Kind) -> str:
@@ -76,7 +76,7 @@ class KafkaExchange:
 
 
 class MemoryExchange:
-    """The exchange in memory, complete. ``lose(kind, n)``: the next ``n`` records sent there are lost silently."""
+    """The exchange in memory. ``lose`` makes records vanish, for tests."""
 
     def __init__(self, partitions: int = 8, limits: Limits = DEFAULT_LIMITS) -> None:
         self.partitions = partitions
@@ -86,7 +86,7 @@ class MemoryExchange:
         self._lock = threading.Lock()
 
     def send(self, kind: Kind, partition: int, key: bytes, value: bytes) -> None:
-        """Write."""
+        """Write a record."""
         with self._lock:
             if self._lost[kind] > 0:
                 self._lost[kind] -= 1
@@ -95,15 +95,15 @@ class MemoryExchange:
             records.append(Record(partition, len(records), time.time_ns() // 1_000_000, key, value))
 
     def end(self, kind: Kind, partition: int) -> int:
-        """The next offset to come."""
+        """Return the partition's end."""
         return len(self._records[kind, partition])
 
     def read(self, kind: Kind, partition: int, start: int) -> tuple[list[Record], int]:
-        """The records from ``start`` on as of now, and where they end."""
+        """Return the records from ``start`` on, and the partition's end."""
         with self._lock:
             records = self._records[kind, partition]
             return records[start:], len(records)
 
     def lose(self, kind: Kind, count: int = 1) -> None:
-        """Make the next ``count`` records vanish on their way."""
+        """Lose the next ``count`` records that are sent to the topic."""
         self._lost[kind] = count

@@ -1,4 +1,4 @@
-"""Which requests for a recovery wait for an answer, as their two topics tell."""
+"""Find the recovery requests that wait for an answer, from the two topics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KINDS: tuple[Kind, ...] = ("recover", "recovered")
 
 
 class OpenRequests:
-    """Requests by id, until they are answered or their deadline is over. Remembers ``remembered_max`` of each sort."""
+    """Requests by id, until they are answered or expire. Keeps ``remembered_max`` open and as many answered ones."""
 
     def __init__(self, remembered_max: int = 10_000) -> None:
         self._remembered_max = remembered_max
@@ -27,20 +27,20 @@ class OpenRequests:
     def __len__(self) -> int:
         return len(self._open)
 
-    def asked(self, request_id: bytes, deadline: int) -> None:
-        """A request was seen, perhaps once more."""
+    def add_request(self, request_id: bytes, deadline: int) -> None:
+        """Record a request. It may arrive more than once."""
         if request_id not in self._answered:
             self._open[request_id] = deadline
             _trim(self._open, self._remembered_max)
 
-    def answered(self, request_id: bytes) -> None:
-        """An answer was seen, perhaps before its request."""
+    def add_answer(self, request_id: bytes) -> None:
+        """Record an answer. It may arrive before its request."""
         self._open.pop(request_id, None)
         self._answered[request_id] = None
         _trim(self._answered, self._remembered_max)
 
     def expire(self, now: int) -> list[bytes]:
-        """Those that were not answered in time; they are forgotten."""
+        """Remove and return the requests that were not answered in time."""
         late = [request_id for request_id, deadline in self._open.items() if deadline < now]
         for request_id in late:
             del self._open[request_id]
@@ -53,29 +53,29 @@ def _trim(kept: OrderedDict[bytes, object] | OrderedDict[bytes, int] | OrderedDi
 
 
 class RequestAudit:
-    """Follows both topics of an exchange, from where they ended at its first look."""
+    """Follows both topics of an exchange, from their ends at the first ``read`` on."""
 
     def __init__(self, exchange: Exchange) -> None:
         self.requests = OpenRequests()
         self._exchange = exchange
-        self._seen: dict[tuple[Kind, int], int] = {}
+        self._next: dict[tuple[Kind, int], int] = {}
 
     def read(self) -> None:
-        """What is new. Blocks; raises as the exchange does. Requests first: then an answer that is seen has its own."""
+        """Read what is new, requests first, so that an answer has its request. Blocks; raises as the exchange does."""
         for kind in _KINDS:
             for partition in range(self._exchange.partitions):
-                start = self._seen.get((kind, partition))
+                start = self._next.get((kind, partition))
                 if start is None:
-                    self._seen[kind, partition] = self._exchange.end(kind, partition)
+                    self._next[kind, partition] = self._exchange.end(kind, partition)
                     continue
-                records, self._seen[kind, partition] = self._exchange.read(kind, partition, start)
+                records, self._next[kind, partition] = self._exchange.read(kind, partition, start)
                 for record in records:
                     self._note(kind, record)
 
     def _note(self, kind: Kind, record: Record) -> None:
-        if kind == "recovered":  # its id alone: the state behind it may be large
-            self.requests.answered((record.value or b"")[_ID_AT : _ID_AT + 16])
+        if kind == "recovered":  # only its id is decoded: the state behind it may be large
+            self.requests.add_answer((record.value or b"")[_ID_AT : _ID_AT + 16])
             return
         with contextlib.suppress(UndecodableRecord):
             request = decode_request(record.value, self._exchange.limits)
-            self.requests.asked(request.id, request.deadline)
+            self.requests.add_request(request.id, request.deadline)

@@ -1,31 +1,31 @@
-"""What a recovery worker counts."""
+"""The counters of a recovery worker."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Figures"]
+__all__ = ["ServiceFigures"]
 
 
 @dataclass(slots=True)
-class Figures:
-    """What a worker did since its start."""
+class ServiceFigures:
+    """Counters of a worker since its start."""
 
     answered: int = 0
-    """Requests that were answered with a state."""
+    """Requests answered with a state."""
     failed: int = 0
-    """Requests that were answered with an error."""
+    """Requests answered with an error."""
     expired: int = 0
-    """Requests that were read after their deadline."""
+    """Requests read after their deadline."""
     undecodable: int = 0
-    """Records that were no requests."""
+    """Records that are no requests."""
     passed_over: int = 0
-    """Requests that Faust did not deliver, read again by ourselves."""
+    """Requests that Faust did not deliver and the worker read itself."""
     checkpoints: int = 0
     checkpoint_failures: int = 0
     answer_seconds: float = 0.0
-    """From reading a request to its acknowledged answer, all of them together."""
+    """The sum of the times from reading a request to its acknowledged answer."""
     open_requests: int = 0
-    """Of the whole group, seen by its leader; 0 elsewhere."""
+    """Open requests of the whole group, counted by its leader; 0 elsewhere."""
     unanswered: int = 0
-    """Requests whose deadline passed without an answer, seen by the leader."""
+    """Requests whose deadline passed without an answer, counted by the leader."""

@@ -141,13 +141,13 @@ def _living(target: CommandTarget, quick: bool) -> Iterator[Diagnosis]:
     store = Heartbeats(target.log, replace(settings, redis_url=None))
     liveness = Liveness(store, settings.owner_timeout_s)
     began = time.monotonic()
-    before = store.look()
-    liveness.see(before, began)
+    before = store.read()
+    liveness.apply(before, began)
     census = None if quick else Census.of((process_id, state) for process_id, _, state in scan_processes(target))
     if before.heartbeats:
         _wait_for_beats(began, settings.heartbeat_interval_s)
-    after, now = store.look(), time.monotonic()
-    liveness.see(after, now)
+    after, now = store.read(), time.monotonic()
+    liveness.apply(after, now)
     yield nodes(before, after, now - began, census)
     if census is None:
         yield Diagnosis(subject="processes", health=JournalHealth.SKIPPED, found="not looked at: --quick")

@@ -1,4 +1,4 @@
-"""Whether what a recovery found is kept by now, in a checkpoint or in the view: projectors keep it, this only looks."""
+"""Wait until projectors have stored a recovered state in a checkpoint or in the view."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from seekpoint.schemas.errors import CheckpointTimeout, SeekpointError
 if TYPE_CHECKING:
     from seekpoint.consumers.view.view_browser import View
 
-__all__ = ["KeptStates"]
+__all__ = ["StoredStates"]
 
-_LOOK_MIN_S, _LOOK_MAX_S, _LOOK_GROWTH = 0.25, 2.0, 1.3
+_POLL_MIN_S, _POLL_MAX_S, _POLL_GROWTH = 0.25, 2.0, 1.3
 
 
-class KeptStates:
-    """Waits for what the projectors keep of a process. One event loop's."""
+class StoredStates:
+    """Waits until projectors have stored a state. For one event loop."""
 
     def __init__(
         self,
@@ -36,27 +36,27 @@ class KeptStates:
         self._checkpoint_timeout_s = checkpoint_timeout_s
         self._view_timeout_s = view_timeout_s
 
-    async def checkpointed(self, process_id: str, offset: int) -> None:
-        """Return once a checkpoint as of ``offset`` or later is saved. Raises ``CheckpointTimeout``."""
-        pause_s = _LOOK_MIN_S
+    async def wait_for_checkpoint(self, process_id: str, offset: int) -> None:
+        """Wait until there is a checkpoint as of ``offset`` or later. Raises ``CheckpointTimeout``."""
+        pause_s = _POLL_MIN_S
         try:
             async with asyncio.timeout(self._checkpoint_timeout_s):
                 while True:
-                    saved = await self._recovery.last_checkpoint(process_id)
-                    if saved is not None and saved.problem is None and saved.offset >= offset:
+                    newest = await self._recovery.last_checkpoint(process_id)
+                    if newest is not None and newest.problem is None and newest.offset >= offset:
                         return
                     await asyncio.sleep(pause_s)
-                    pause_s = min(_LOOK_MAX_S, pause_s * _LOOK_GROWTH)
+                    pause_s = min(_POLL_MAX_S, pause_s * _POLL_GROWTH)
         except TimeoutError as exc:
             raise CheckpointTimeout(
-                "no projector saved it in time",
+                "no projector wrote a checkpoint in time",
                 process_id=process_id,
                 offset=offset,
                 timeout_s=self._checkpoint_timeout_s,
             ) from exc
 
-    async def in_view(self, process_id: str, found: Recovered) -> str | None:
-        """``view:ID`` once the view has what was found, or something newer; None if it does not get it in time."""
+    async def wait_for_view(self, process_id: str, found: Recovered) -> str | None:
+        """Wait until the view has the state or a newer one, and return ``view:ID``; None if that takes too long."""
         if self._settings.redis_url is None and self._view is None:
             return None
         if self._view is None:
@@ -66,7 +66,7 @@ class KeptStates:
         try:
             async with asyncio.timeout(self._view_timeout_s):
                 while not await self._has(self._view, process_id, found):  # noqa: ASYNC110  # Redis gives no event
-                    await asyncio.sleep(_LOOK_MIN_S)
+                    await asyncio.sleep(_POLL_MIN_S)
         except TimeoutError:
             return None
         return f"view:{process_id}"
@@ -74,12 +74,12 @@ class KeptStates:
     async def _has(self, view: View, process_id: str, found: Recovered) -> bool:
         try:
             viewed = await view.get(process_id)
-        except SeekpointError:  # no view, or none that may be used: the answer goes without a place
+        except SeekpointError:  # no view, or none that can be used: the answer names no place
             return False
         topic_id = self._recovery.blocking.log.topic_id
         return viewed is not None and viewed.topic_id == topic_id and viewed.state.offset >= found.state.offset
 
     async def close(self) -> None:
-        """Give up the connection to Redis, if there is one."""
+        """Close the connection to Redis, if there is one."""
         if self._view is not None:
             await self._view.close()
