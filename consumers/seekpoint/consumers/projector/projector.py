@@ -159,9 +159,9 @@ class Projector:
                     finished_content_s=self.settings.finished_content_s,
                 )
 
-            wishes = RequestedCheckpoints(KafkaExchange(reader), reader).start()
-            stack.callback(wishes.close)
-            loop = ProjectorLoop(self.settings, source, wishes)
+            requests = RequestedCheckpoints(KafkaExchange(reader), reader).start()
+            stack.callback(requests.close)
+            loop = ProjectorLoop(self.settings, source, requests)
             stack.callback(loop.close)
             while not self._stop.is_set():
                 loop.turn()

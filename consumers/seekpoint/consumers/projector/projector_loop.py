@@ -77,7 +77,7 @@ class ProjectorLoop:
         self,
         settings: Settings,
         source: Callable[[ThreadPoolExecutor], ProjectionSource],
-        wishes: CheckpointRequests | None = None,
+        requests: CheckpointRequests | None = None,
     ) -> None:
         self.assignment: Assignment | None = None
         self.is_forcing = False
@@ -92,7 +92,7 @@ class ProjectorLoop:
         self._transactions = ThreadPoolExecutor(1, thread_name_prefix="seekpoint-checkpoints")
         self._save_at_s = 0.0
         self._checked_at_s = time.monotonic()
-        self._wishes = wishes
+        self._requests = requests
         self._group = KafkaGroup(settings, self._assigned, self._revoked)
 
     @property
@@ -166,8 +166,8 @@ class ProjectorLoop:
             for number in partitions
         ]
         self.assignment = Assignment(membership, made, self.source.writer)
-        if self._wishes is not None:
-            self._wishes.follow(partitions)
+        if self._requests is not None:
+            self._requests.follow(partitions)
 
     # --- a turn -------------------------------------------------------------------------------------------------------
     def _prepare(self) -> None:
@@ -277,8 +277,8 @@ class ProjectorLoop:
 
         for partition, projection in assignment.projections.items():
             self._guarded(partition, projection.drop_contents)
-            if self._wishes is not None:
-                projection.request(self._wishes.take(partition))
+            if self._requests is not None:
+                projection.request(self._requests.take(partition))
             if projection.is_ready:
                 self._guarded(partition, lambda one=projection: propose(one))  # type: ignore[misc]
         return saves
