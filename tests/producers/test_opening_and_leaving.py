@@ -72,7 +72,7 @@ async def test_a_cancelled_open_keeps_nobody_from_opening(log: MemoryLog, after_
         await asyncio.gather(opening, return_exceptions=True)
         if not opening.cancelled():
             opening.result().let_go()
-        assert not node._pulse._claims(), "a claim that nobody holds is named for ever"
+        assert not node._heartbeater._claims(), "a claim that nobody holds is named for ever"
         async with node.open("p") as process:
             await process.update("a", 1)
 

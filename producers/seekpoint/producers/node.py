@@ -92,7 +92,7 @@ class Node:
         self._healer = Healer(self._outbox, self._confirmer, self.identity, settings)
         self._externals = Externals(reader, self._executor, self._outbox)
         self._following = ValueFollower(reader, self._recovery, self._tailer)
-        self._pulse = Heartbeater(reader, self._executor, self._open_handles, self.identity, settings)
+        self._heartbeater = Heartbeater(reader, self._executor, self._open_handles, self.identity, settings)
         self._opener = Opener(
             self._handles,
             reader,
@@ -100,7 +100,7 @@ class Node:
             self._outbox,
             self._confirmer,
             self._tailer,
-            self._pulse,
+            self._heartbeater,
             self.identity,
             settings.confirm_timeout_s,
             self,
@@ -172,7 +172,7 @@ class Node:
                 raise
             self._tailer.start()
             self._confirmer.start()
-            self._pulse.start()
+            self._heartbeater.start()
             if self._projector is not None:
                 self._projector.start()
             if self._spare_gc:
@@ -190,7 +190,7 @@ class Node:
 
     def _closing_steps(self) -> Sequence[Callable[[], Any]]:
         return (
-            self._pulse.close,
+            self._heartbeater.close,
             self._healer.close,
             self._confirmer.close,
             self._tailer.close,
@@ -247,7 +247,7 @@ class Node:
         return self._opener.opening(
             OpenRequest(
                 process_id=process_id, take_over=take_over, accept_degraded=accept_degraded, wait_s=wait_s, cause=cause,
-                conduct=conduct_of(None, replay, detail),
+                options=conduct_of(None, replay, detail),
             )
         )  # fmt: skip
 
@@ -280,13 +280,13 @@ class Node:
         Seekpoint's that ends the run (``Fenced``, ``EffectUnknown``, ...) as itself, also out of a task group's.
         """
         check_is_agent(agent)
-        wish = OpenRequest(
+        request = OpenRequest(
             process_id=process_id, take_over=take_over, wait_s=wait_s,
-            cause=Cause(actor=actor, correlation_id=correlation_id), conduct=conduct_of(agent, replay, detail),
+            cause=Cause(actor=actor, correlation_id=correlation_id), options=conduct_of(agent, replay, detail),
             refuse=lambda state: refuse_mismatch(process_id, state, agent, input, self._reader.limits, new),
             must_exist=new is False,
         )  # fmt: skip
-        return await run_agent(self, self._opener.opening(wish), process_id, agent, input, retry_failed, new)
+        return await run_agent(self, self._opener.opening(request), process_id, agent, input, retry_failed, new)
 
     def fork(self, parent_id: str, process_id: str, *, at_seq: int | None = None) -> Opening:
         """Start ``process_id`` with the content ``parent_id`` has (or had after ``at_seq``); the parent is only read.
@@ -475,7 +475,7 @@ class Node:
     @property
     def liveness(self) -> Liveness:
         """What this node has seen of the others' heartbeats."""
-        return self._pulse.liveness
+        return self._heartbeater.liveness
 
 
 def _carried(call: Callable[[], Any]) -> Any:

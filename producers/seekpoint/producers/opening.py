@@ -70,7 +70,7 @@ class OpenRequest:
     wait_s: float = 0.0
     parent_id: str | None = None
     parent_seq: int | None = None
-    conduct: RunOptions = PLAIN
+    options: RunOptions = PLAIN
     refuse: Callable[[State], None] | None = None
     """Raises what is wrong with a process for whoever asks, before it is claimed."""
     must_exist: bool = False
@@ -80,16 +80,16 @@ class OpenRequest:
 class Opening:
     """A process about to be opened: ``async with`` it (leaving releases), or ``await`` it and release it yourself."""
 
-    def __init__(self, opener: Opener, wish: OpenRequest) -> None:
+    def __init__(self, opener: Opener, request: OpenRequest) -> None:
         self._opener = opener
-        self._wish = wish
+        self._request = request
         self._process: Process | None = None
 
     def __await__(self) -> Generator[Any, None, Process]:
-        return self._opener.open(self._wish).__await__()
+        return self._opener.open(self._request).__await__()
 
     async def __aenter__(self) -> Process:
-        self._process = await self._opener.open(self._wish)
+        self._process = await self._opener.open(self._request)
         return self._process
 
     async def __aexit__(
@@ -142,7 +142,7 @@ class Opener:
         outbox: Outbox,
         confirmer: Confirmer,
         tailer: Tailer,
-        pulse: Heartbeater,
+        heartbeater: Heartbeater,
         identity: Identity,
         timeout_s: float,
         node: ProcessNode,
@@ -153,33 +153,33 @@ class Opener:
         self._outbox = outbox
         self._confirmer = confirmer
         self._tailer = tailer
-        self._pulse = pulse
+        self._heartbeater = heartbeater
         self._identity = identity
         self._timeout_s = timeout_s
         self._node = node
 
-    def opening(self, wish: OpenRequest) -> Opening:
+    def opening(self, request: OpenRequest) -> Opening:
         """What ``Node.open`` and ``Node.fork`` hand out."""
-        check_ownable(wish.process_id)
-        return Opening(self, wish)
+        check_ownable(request.process_id)
+        return Opening(self, request)
 
-    async def open(self, wish: OpenRequest) -> Process:
-        """Claim the process as ``wish`` asks. One handle a process on a node."""
-        self._refuse_open(wish.process_id)
-        self._handles[wish.process_id] = None  # its place is taken while the claim is under way
+    async def open(self, request: OpenRequest) -> Process:
+        """Claim the process as ``request`` asks. One handle a process on a node."""
+        self._refuse_open(request.process_id)
+        self._handles[request.process_id] = None  # its place is taken while the claim is under way
         try:
-            inherited = await self._inherited(wish)
-            handle, report = await self._claim(wish)
+            inherited = await self._inherited(request)
+            handle, report = await self._claim(request)
         except BaseException:
-            self._handles.pop(wish.process_id, None)  # the node may have been closed meanwhile
+            self._handles.pop(request.process_id, None)  # the node may have been closed meanwhile
             raise
-        self._handles[wish.process_id] = handle
+        self._handles[request.process_id] = handle
         session = LogSession(
-            handle, self._outbox, self._confirmer, self._recovery, wish.cause, self._let_go, self._node
+            handle, self._outbox, self._confirmer, self._recovery, request.cause, self._let_go, self._node
         )  # fmt: skip
         if inherited is not None:
             await _seed(session, inherited)
-        return Process(DurableProcess(session, wish.conduct), self._node, report)
+        return Process(DurableProcess(session, request.options), self._node, report)
 
     def _refuse_open(self, process_id: str) -> None:
         """One handle a process: one that is over, but was never let go, does not count."""
@@ -193,67 +193,67 @@ class Opener:
             del self._handles[handle.process_id]
         self._tailer.detach(handle, handle.partition)
 
-    async def _inherited(self, wish: OpenRequest) -> b.Forked | None:
+    async def _inherited(self, request: OpenRequest) -> b.Forked | None:
         """What a fork starts with. Found before anything is claimed: an id is used up by its first claim."""
-        if wish.parent_id is None:
+        if request.parent_id is None:
             return None
-        now = wish.parent_seq is None
-        parent = (await self._recovery.recover(wish.parent_id, at_seq=wish.parent_seq, must_be_current=now)).state
+        now = request.parent_seq is None
+        parent = (await self._recovery.recover(request.parent_id, at_seq=request.parent_seq, must_be_current=now)).state
         if parent.content_dropped:  # the log may have it yet: as it was right before the end
-            parent = (await self._recovery.recover(wish.parent_id, at_seq=parent.seq - 1)).state
-        forked = b.Forked(wish.parent_id, parent.seq, parent.content_json())
+            parent = (await self._recovery.recover(request.parent_id, at_seq=parent.seq - 1)).state
+        forked = b.Forked(request.parent_id, parent.seq, parent.content_json())
         if (ran := parent.agent) is None:
             return forked
         return replace(forked, agent=ran.name, version=ran.version, definition=ran.definition, input=ran.input_json)
 
     # --- the claim
-    async def _claim(self, wish: OpenRequest) -> tuple[Handle, Report]:
+    async def _claim(self, request: OpenRequest) -> tuple[Handle, Report]:
         """Claim on what is known; where that was only that nothing is known, and it was wrong, on what is read."""
-        watch = ClaimWatch(wish.process_id)
+        watch = ClaimWatch(request.process_id)
         partition = partition_of(watch.key, self._reader.partitions)
         try:
-            for may_presume in (False,) if wish.must_exist else (True, False):
-                lane, recovered, presumed = await self._recover_free(wish, watch, partition, may_presume)
-                offset, claim_id = await self._send_claim(wish, recovered.state, partition, watch.key)
+            for may_presume in (False,) if request.must_exist else (True, False):
+                lane, recovered, presumed = await self._recover_free(request, watch, partition, may_presume)
+                offset, claim_id = await self._send_claim(request, recovered.state, partition, watch.key)
                 try:
                     await self._through(lane, offset + 1)
                 finally:
-                    self._pulse.claimed(claim_id)
+                    self._heartbeater.claimed(claim_id)
                 after = watch.folded(recovered.state, offset + 1, self._reader)
                 if after.owner == claim_id or not presumed:
                     break
             if after.owner != claim_id:
-                raise _lost(wish.process_id, after)
+                raise _lost(request.process_id, after)
         except BaseException:
             self._tailer.detach(watch, partition)
             raise
-        handle = Handle(wish.process_id, after, offset + 1, self._reader)
+        handle = Handle(request.process_id, after, offset + 1, self._reader)
         lane.attach(handle)
         handle.absorb(watch.rest(offset + 1), lane.position)
         return handle, recovered.report
 
-    async def _send_claim(self, wish: OpenRequest, state: State, partition: int, key: bytes) -> tuple[int, bytes]:
-        """Append a claim on ``state``; its offset, and its id: named by the pulse until it is decided."""
-        claim_id, agent = new_id(), wish.conduct.agent
+    async def _send_claim(self, request: OpenRequest, state: State, partition: int, key: bytes) -> tuple[int, bytes]:
+        """Append a claim on ``state``; its offset, and its id: named by the heartbeater until it is decided."""
+        claim_id, agent = new_id(), request.options.agent
         body = b.Claim(
             expected_epoch=state.epoch,
             node_id=self._identity.node_id,
             boot_id=self._identity.boot_id,
-            accept_degraded=wish.accept_degraded,
+            accept_degraded=request.accept_degraded,
             agent=None if agent is None else agent.name,
             agent_version=None if agent is None else agent.version,
             definition=None if agent is None else agent.definition,
         )
         entry = Entry(
-            claim_id, wish.process_id, None, 0, None, state.offset if state.offset >= 0 else None, now_us(),
-            wish.cause.actor, None, wish.cause.correlation_id, body,
+            claim_id, request.process_id, None, 0, None, state.offset if state.offset >= 0 else None, now_us(),
+            request.cause.actor, None, request.cause.correlation_id, body,
         )  # fmt: skip
         value = encode_within(entry, key, self._reader.limits)
         try:
-            await self._pulse.claiming(claim_id)
+            await self._heartbeater.claiming(claim_id)
             return await self._outbox.push_external(partition, key, value), claim_id
         except BaseException:
-            self._pulse.claimed(claim_id)
+            self._heartbeater.claimed(claim_id)
             raise
 
     async def _through(self, lane: PartitionTail, position: int) -> None:
@@ -266,7 +266,7 @@ class Opener:
             ) from exc
 
     async def _recover(
-        self, wish: OpenRequest, watch: ClaimWatch, partition: int, may_presume: bool
+        self, request: OpenRequest, watch: ClaimWatch, partition: int, may_presume: bool
     ) -> tuple[PartitionTail, Recovered, bool]:
         """The process as of now; whatever comes of it from now on is kept by ``watch``. And whether it was presumed.
 
@@ -282,7 +282,7 @@ class Opener:
                 report = lane.absence.report(watch.key, began) if may_presume and not self._tailer.rests else None
                 if report is not None:
                     return lane, Recovered(state=new_state(), report=report, known=False), True
-            recovered = await self._recovery.recover(wish.process_id, missing_ok=True, must_be_current=True)
+            recovered = await self._recovery.recover(request.process_id, missing_ok=True, must_be_current=True)
             if lane is not None and lane.position < recovered.report.log_start:
                 lane.detach(watch)
                 self._tailer.give_up(lane, _trimmed(lane, recovered.report))
@@ -296,38 +296,38 @@ class Opener:
                 return lane, recovered, False
 
     async def _recover_free(
-        self, wish: OpenRequest, watch: ClaimWatch, partition: int, may_presume: bool
+        self, request: OpenRequest, watch: ClaimWatch, partition: int, may_presume: bool
     ) -> tuple[PartitionTail, Recovered, bool]:
         """The same, once it may be claimed."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + wish.wait_s
+        deadline = loop.time() + request.wait_s
         while True:
-            lane, recovered, presumed = await self._recover(wish, watch, partition, may_presume)
-            if wish.refuse is not None:
-                wish.refuse(recovered.state)
-            if recovered.state.owner is not None and not wish.take_over:
-                await self._pulse.look()
-            refusal = self._refusal(wish, recovered.state)
+            lane, recovered, presumed = await self._recover(request, watch, partition, may_presume)
+            if request.refuse is not None:
+                request.refuse(recovered.state)
+            if recovered.state.owner is not None and not request.take_over:
+                await self._heartbeater.look()
+            refusal = self._refusal(request, recovered.state)
             if refusal is None:
                 return lane, recovered, presumed
             lane.detach(watch)
             if not isinstance(refusal, OwnerAlive) or loop.time() >= deadline:
                 raise refusal
-            await asyncio.sleep(min(_LOOK_AGAIN_S, wish.wait_s))
+            await asyncio.sleep(min(_LOOK_AGAIN_S, request.wait_s))
 
-    def _refusal(self, wish: OpenRequest, state: State) -> Exception | None:
-        process_id = wish.process_id
+    def _refusal(self, request: OpenRequest, state: State) -> Exception | None:
+        process_id = request.process_id
         if state.finished:
             return ProcessFinished("the process is finished", process_id=process_id, seq=state.seq)
-        if state.degraded is not None and not wish.accept_degraded:
+        if state.degraded is not None and not request.accept_degraded:
             return _degraded(process_id, state)
-        if wish.parent_id is not None and state.epoch > 0:
+        if request.parent_id is not None and state.epoch > 0:
             return Refused("a fork needs an id that was never used", process_id=process_id, hint="choose another id")
-        if state.owner is None or wish.take_over:
+        if state.owner is None or request.take_over:
             return None
         if state.owner_boot == self._identity.boot_id:
             return None  # claimed here, and no handle holds it any more: an open that was cancelled, a handle let go
-        looks = self._pulse.liveness.judge(state.owner_node or "", state.owner_boot or "", state.owner)
+        looks = self._heartbeater.liveness.judge(state.owner_node or "", state.owner_boot or "", state.owner)
         if looks in (Looks.DEAD, Looks.FREE):
             return None
         alive = looks is Looks.ALIVE

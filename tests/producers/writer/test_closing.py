@@ -79,7 +79,7 @@ async def test_a_heartbeat_that_cannot_be_withdrawn_keeps_nobody(monkeypatch: py
     silent = threading.Event()
     monkeypatch.setattr("seekpoint.producers.claims.heartbeater._LEAVE_S", 0.05)
     node = await Node.in_memory(**FAST)
-    monkeypatch.setattr(node._pulse._store, "withdraw", lambda node_id: silent.wait(20))
+    monkeypatch.setattr(node._heartbeater._store, "withdraw", lambda node_id: silent.wait(20))
     try:
         await asyncio.wait_for(node.close(), 60)
     finally:
@@ -124,7 +124,7 @@ async def test_a_node_that_closes_while_its_heartbeat_is_written_leaves_none_of_
     log = MemoryLog(partitions=1)
     node = await Node.in_memory(log, **FAST, heartbeat_interval_s=0.01)
     claims = [number.to_bytes(16, "big") for number in range(5_000)]
-    monkeypatch.setattr(node._pulse, "_claims", lambda: claims)
+    monkeypatch.setattr(node._heartbeater, "_claims", lambda: claims)
     table, writing, go_on = log.table("nodes"), threading.Event(), threading.Event()
     while len(table.items()) < 10:  # noqa: ASYNC110  # the beat tells nobody
         await asyncio.sleep(0.001)
@@ -149,7 +149,7 @@ async def test_a_node_that_closes_while_its_heartbeat_is_written_leaves_none_of_
     assert table.items() == {}
 
 
-@pytest.mark.parametrize("failing", ["_pulse", "_tailer", "_outbox", "_recovery"])
+@pytest.mark.parametrize("failing", ["_heartbeater", "_tailer", "_outbox", "_recovery"])
 async def test_every_part_is_closed_though_one_cannot_be(monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
     """What it raised is told once the others are closed; a second close has nothing to do."""
     node = await Node.in_memory(**FAST)

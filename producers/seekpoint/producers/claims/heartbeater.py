@@ -1,4 +1,4 @@
-"""The pulse: a node says that it lives and what it owns, and watches the others do so (rule O6).
+"""Heartbeats: a node says that it lives and what it owns, and watches the others do so (rule O6).
 
 A hint for politeness, never a guard: who owns a process is decided by the log alone.
 """
@@ -56,7 +56,7 @@ class Heartbeater:
         """Begin to beat."""
         self._next = asyncio.get_running_loop().create_future()
         self._tasks = [
-            asyncio.create_task(self._go_on(), name="seekpoint-pulse"),
+            asyncio.create_task(self._go_on(), name="seekpoint-heartbeats"),
             asyncio.create_task(self._watch(), name="seekpoint-watch"),
         ]
 

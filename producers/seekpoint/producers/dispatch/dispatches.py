@@ -25,8 +25,8 @@ from seekpoint.producers.durable.effects.effect_resolution import (
 )
 from seekpoint.producers.durable.effects.external_outcome import DISPATCHER
 from seekpoint.producers.durable.failures.recorded_failures import failure_text, undone
+from seekpoint.producers.durable.steps.call_bodies import run_body
 from seekpoint.producers.durable.steps.retries import Retry
-from seekpoint.producers.durable.steps.step_calls import run_body
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.error_texts import error_line, message_of
 from seekpoint.schemas.dataclass import dataclass

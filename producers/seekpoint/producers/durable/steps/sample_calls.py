@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from seekpoint.producers.durable.durable_process import Calls, DurableProcess
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
-from seekpoint.producers.durable.steps.step_calls import answered, dumped, run_body
+from seekpoint.producers.durable.steps.call_bodies import run_body
+from seekpoint.producers.durable.steps.step_calls import answered, dumped
 from seekpoint.producers.durable.steps.terms import callable_of
 from seekpoint.producers.durable.waits.timer_calls import moment_of
 from seekpoint.schemas import bodies as b

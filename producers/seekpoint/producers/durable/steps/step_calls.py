@@ -7,15 +7,13 @@ ended is in doubt: whoever resumes runs it again, with the same idempotency key.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
 from types import MappingProxyType
-from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
 from seekpoint.producers.durable.budgets.budget_calls import admit
 from seekpoint.producers.durable.durable_process import Calls, DurableProcess
@@ -26,13 +24,13 @@ from seekpoint.producers.durable.failures.recorded_failures import (
     remembered_failure,
     same_failure,
 )
-from seekpoint.producers.durable.failures.transient import retry_after_s, runs_on
+from seekpoint.producers.durable.failures.transient import retry_after_s
 from seekpoint.producers.durable.replay.call_digest import arguments_text, text_digest
 from seekpoint.producers.durable.replay.differences import changed
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
+from seekpoint.producers.durable.steps.call_bodies import run_body
 from seekpoint.producers.durable.steps.retries import TRANSIENT, Retry
 from seekpoint.producers.durable.steps.terms import callable_of, name_of, retry_of, seconds
-from seekpoint.producers.writer.clocks import Clock
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.errors import LimitExceeded, ReplayDivergence, UnserializableValue
@@ -49,7 +47,6 @@ __all__ = [
     "default_retry",
     "dumped",
     "failed",
-    "run_body",
     "step",
 ]
 
@@ -313,60 +310,6 @@ def _takes_key(call: Callable[..., Any]) -> bool:
         return _KEY_PARAMETER in inspect.signature(call).parameters
     except (TypeError, ValueError):  # a callable that does not tell, as some of C's
         return False
-
-
-class BodyHost(Protocol):
-    """Where the body of a call runs: a process, or a node."""
-
-    clock: Clock
-
-    def in_body_thread(self, call: Callable[[], Any]) -> Coroutine[Any, Any, Any]:
-        """Run a user's blocking call in a thread kept for such calls."""
-        ...
-
-
-async def run_body(
-    host: BodyHost,
-    call: Callable[..., Any],
-    arguments: tuple[Any, ...],
-    options: Mapping[str, Any],
-    timeout_s: float | None,
-    key: str,
-    whole: Callable[[Any], Awaitable[Any]] | None = None,
-) -> Any:
-    """Await an async callable; run a plain one in a thread of the node's. ``TimeoutError`` after ``timeout_s``.
-
-    ``whole`` makes of what it gave what is kept, in the same time and place.
-    """
-    if timeout_s is None:
-        return await _called(host, call, arguments, options, whole)
-    try:
-        async with host.clock.timeout(timeout_s):
-            return await _called(host, call, arguments, options, whole)
-    except TimeoutError as exc:
-        if exc.args or not isinstance(exc.__cause__, asyncio.CancelledError):
-            raise  # the callable's own
-        late = TimeoutError(f"{key} took longer than {timeout_s} s")
-        raise (late if _is_async(call) else runs_on(late)) from exc
-
-
-async def _called(
-    host: BodyHost,
-    call: Callable[..., Any],
-    arguments: tuple[Any, ...],
-    options: Mapping[str, Any],
-    whole: Callable[[Any], Awaitable[Any]] | None,
-) -> Any:
-    if _is_async(call):
-        found = await call(*arguments, **options)
-    else:
-        found = await host.in_body_thread(partial(call, *arguments, **options))
-        found = await found if inspect.isawaitable(found) else found
-    return found if whole is None else await whole(found)
-
-
-def _is_async(call: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(getattr(call, "__call__", None))  # noqa: B004
 
 
 class Step(Generic[P, T]):

@@ -1,0 +1,68 @@
+"""Run the bodies of calls: what a step, an effect, a decision or a sample is given to do."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
+from typing import Any, Protocol
+
+from seekpoint.producers.durable.failures.transient import runs_on
+from seekpoint.producers.writer.clocks import Clock
+
+__all__ = ["BodyHost", "run_body"]
+
+
+class BodyHost(Protocol):
+    """Where the body of a call runs: a process, or a node."""
+
+    clock: Clock
+
+    def in_body_thread(self, call: Callable[[], Any]) -> Coroutine[Any, Any, Any]:
+        """Run a user's blocking call in a thread kept for such calls."""
+        ...
+
+
+async def run_body(
+    host: BodyHost,
+    call: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    options: Mapping[str, Any],
+    timeout_s: float | None,
+    key: str,
+    whole: Callable[[Any], Awaitable[Any]] | None = None,
+) -> Any:
+    """Await an async callable; run a plain one in a thread of the node's. ``TimeoutError`` after ``timeout_s``.
+
+    ``whole`` makes of what it gave what is kept, in the same time and place.
+    """
+    if timeout_s is None:
+        return await _called(host, call, arguments, options, whole)
+    try:
+        async with host.clock.timeout(timeout_s):
+            return await _called(host, call, arguments, options, whole)
+    except TimeoutError as exc:
+        if exc.args or not isinstance(exc.__cause__, asyncio.CancelledError):
+            raise  # the callable's own
+        late = TimeoutError(f"{key} took longer than {timeout_s} s")
+        raise (late if _is_async(call) else runs_on(late)) from exc
+
+
+async def _called(
+    host: BodyHost,
+    call: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    options: Mapping[str, Any],
+    whole: Callable[[Any], Awaitable[Any]] | None,
+) -> Any:
+    if _is_async(call):
+        found = await call(*arguments, **options)
+    else:
+        found = await host.in_body_thread(partial(call, *arguments, **options))
+        found = await found if inspect.isawaitable(found) else found
+    return found if whole is None else await whole(found)
+
+
+def _is_async(call: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(getattr(call, "__call__", None))  # noqa: B004
