@@ -112,6 +112,18 @@ def test_pages_do_not_speak_of_this_machine(page: Path) -> None:
     assert not re.search(r"/work/|/tmp/|/home/\w|/root/|\bissues? #?\d", page.read_text())
 
 
+def test_pages_that_the_code_names_exist() -> None:
+    """Hints of errors and docstrings send people to pages."""
+    sources = [
+        file
+        for root in ("schemas", "consumers", "producers", "console", "compose")
+        for file in (ROOT / root).rglob("*.py")
+    ]
+    named = {name for file in sources for name in re.findall(r"\bdocs/[\w/-]+\.md\b", file.read_text())}
+    assert len(named) > 5
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
 def test_the_five_figures_of_the_readme_are_measured() -> None:
     """Each figure stands in the table of all numbers, which is replaced as a whole."""
     shown = table(README, "what", "Seekpoint", "beside it")
