@@ -1,4 +1,4 @@
-"""What is dirty, and what of it is due: against a plain look at all of it."""
+"""The dirty set returns the due processes that a search through all of them finds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KEYS = [f"case-{number}".encode() for number in range(12)]
 
 
 def plainly_due(unsaved: DirtySet, now_s: float, wanted: set[bytes]) -> list[bytes]:
-    """By looking at all of them."""
+    """Find the due processes by looking at all of them."""
     dirty = unsaved.by_key
     found = [
         key
@@ -28,8 +28,8 @@ def plainly_due(unsaved: DirtySet, now_s: float, wanted: set[bytes]) -> list[byt
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_what_is_due_is_what_a_look_at_all_finds(seed: int) -> None:
-    """Whatever was noted, saved and forgotten before: the oldest first, no more than go into one transaction."""
+def test_what_is_due_is_what_a_search_through_all_finds(seed: int) -> None:
+    """This holds after any marks, saves and removals: the oldest first, no more than go into one transaction."""
     random, now_s, position = Random(seed), 0.0, 0
     unsaved = DirtySet(CADENCE, {KEYS[0]: Dirty(0, 3, 0.0), KEYS[1]: Dirty(1, 4, 0.0, is_urgent=True)})
     for _ in range(300):
@@ -58,7 +58,7 @@ def test_what_is_due_is_what_a_look_at_all_finds(seed: int) -> None:
 
 
 def test_a_saving_takes_no_more_bytes_than_a_transaction_should_have() -> None:
-    """The one that goes beyond is the last."""
+    """The process that exceeds the limit is the last one."""
     unsaved = DirtySet(Cadence(batch_bytes_max=100))
     for number, key in enumerate(KEYS):
         unsaved.mark(key, number, number, 10, 60, True, 0.0)
@@ -66,7 +66,7 @@ def test_a_saving_takes_no_more_bytes_than_a_transaction_should_have() -> None:
 
 
 def test_a_hundred_thousand_that_are_dirty_are_not_looked_at() -> None:
-    """A proposal touches what goes into it: with all of them it would cost the square of their number to save them."""
+    """A proposal reads only what goes into it. Reading all would make saving them quadratic."""
     looked = 0
 
     class Counted(dict[bytes, Dirty]):

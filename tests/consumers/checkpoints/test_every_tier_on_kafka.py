@@ -1,4 +1,4 @@
-"""By whatever way, the same state: real projectors on a real Kafka and a real Valkey, with what may happen to them."""
+"""Every tier gives the same state: real projectors on a real Kafka and a real Valkey, with real faults."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ KEPT = (Tier.VIEW, Tier.CHECKPOINT)
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[OwnValkey]:
-    """Without an append-only file: what was not saved is lost when it is killed."""
+    """A Valkey without an append-only file: it loses what was not saved when it is killed."""
     with own_valkey(appendonly="no") as server:
         yield server
 
@@ -46,7 +46,7 @@ def place(journal: Settings, server: OwnValkey) -> Settings:
 
 
 async def work(settings: Settings, ids: Iterable[str] = IDS, count: int = 4) -> None:
-    """Each process says and sets something, and is released."""
+    """Each process adds a message, sets a value and is released."""
     async with Node.connect(settings) as node:
         for process_id in ids:
             async with node.open(process_id) as process:
@@ -56,14 +56,14 @@ async def work(settings: Settings, ids: Iterable[str] = IDS, count: int = 4) -> 
 
 
 async def catch_up(settings: Settings) -> None:
-    """A projector of its own."""
+    """Run a projector until it has caught up."""
     async with Projector.connect(settings) as projector:
         await projector.catch_up(timeout_s=TIMEOUT_S)
 
 
 @asynccontextmanager
 async def running(settings: Settings) -> AsyncIterator[Projector]:
-    """A projector at work."""
+    """Run a projector."""
     projector = Projector.connect(settings)
     task = asyncio.create_task(projector.run())
     try:
@@ -74,7 +74,7 @@ async def running(settings: Settings) -> AsyncIterator[Projector]:
 
 
 async def scanned(settings: Settings) -> dict[str, str]:
-    """The hash of every process by the scan: the oracle."""
+    """Return the hash of every process by scan, the oracle."""
     async with Recovery.connect(replace(settings, redis_url=None)) as recovery:
         found: dict[str, str] = {}
         for partition in range(settings.partitions):
@@ -84,7 +84,7 @@ async def scanned(settings: Settings) -> dict[str, str]:
 
 
 async def compare(settings: Settings, expected: dict[str, str], tiers: Iterable[Tier | None] = (None, *KEPT)) -> None:
-    """Every process by each of these ways."""
+    """Compare every process by each of these tiers."""
     async with Recovery.connect(settings) as recovery:
         for tier in tiers:
             for process_id, wanted in expected.items():
@@ -124,7 +124,7 @@ async def test_the_three_recoveries(place: Settings) -> None:
 # --- every tier -------------------------------------------------------------------------------------------------------
 @pytest.mark.skipif(not RUNS.exists(), reason=NO_RUNS)
 async def test_the_real_runs_by_every_tier(place: Settings) -> None:
-    """150 conversations with tool calls, word for word."""
+    """150 conversations with tool calls are equal word for word."""
     gate, runs = asyncio.Semaphore(25), load_runs()
     async with Node.connect(place) as node:
         await asyncio.gather(*(journal_run(node, run, gate) for run in runs))
@@ -135,7 +135,7 @@ async def test_the_real_runs_by_every_tier(place: Settings) -> None:
 
 
 async def test_after_a_flush(place: Settings, server: OwnValkey) -> None:
-    """No view: the checkpoint, and the report says so. Projected again, all three."""
+    """Without a view a recovery uses the checkpoint and its report says so. Projected again, all tiers agree."""
     await work(place)
     await catch_up(place)
     expected = await scanned(place)
@@ -151,7 +151,7 @@ async def test_after_a_flush(place: Settings, server: OwnValkey) -> None:
 
 
 async def test_after_redis_lost_its_last_second(place: Settings, server: OwnValkey) -> None:
-    """It comes back with an older view, offset included: a longer tail, the same state; also once projected on."""
+    """Redis returns with an older view and its offset: the tail is longer and the state the same."""
     await work(place)
     await catch_up(place)
     server.client.save()
@@ -173,7 +173,7 @@ async def test_after_redis_lost_its_last_second(place: Settings, server: OwnValk
 
 
 async def test_after_a_trim_to_the_floor(place: Settings, server: OwnValkey) -> None:
-    """Checkpoints are the truth then; a view that is flushed is made from them."""
+    """The checkpoints are the truth then, and a flushed view is rebuilt from them."""
     await work(place)
     await catch_up(place)
     expected = await scanned(place)
@@ -188,7 +188,7 @@ async def test_after_a_trim_to_the_floor(place: Settings, server: OwnValkey) -> 
 
 
 async def test_with_a_corrupted_checkpoint(place: Settings, server: OwnValkey) -> None:
-    """One flipped byte, without a view: the next tier, and said so; the neighbours are found as before."""
+    """A flipped byte leads to the next tier, and the report says so. Other processes are recovered as before."""
     await work(place)
     await catch_up(place)
     expected = await scanned(place)
@@ -208,7 +208,7 @@ async def test_with_a_corrupted_checkpoint(place: Settings, server: OwnValkey) -
 
 
 async def test_during_rebalances_and_a_rolling_restart(place: Settings) -> None:
-    """Projectors come and go while others' entries arrive: every way gives the same, all the time and afterwards."""
+    """Projectors come and go while entries arrive: every tier gives the same state, meanwhile and afterwards."""
     await work(place)
     await catch_up(place)
     expected = await scanned(place)
@@ -239,7 +239,7 @@ async def test_during_rebalances_and_a_rolling_restart(place: Settings) -> None:
 
 
 async def test_what_is_kept_carries_the_brokers_leader_epochs(place: Settings) -> None:
-    """Of the record that the view, each checkpoint and each floor stands on, as a plain reader of the log sees it."""
+    """The view, each checkpoint and each floor store the epoch that a plain reader of the log sees."""
     await work(place)
     await catch_up(place)
     reader, view = KafkaReader(place), RedisView(place, place.partitions)
@@ -261,7 +261,7 @@ async def test_what_is_kept_carries_the_brokers_leader_epochs(place: Settings) -
 
 # --- faults -----------------------------------------------------------------------------------------------------------
 async def test_redis_down_costs_agents_nothing_and_recovery_the_view(place: Settings, server: OwnValkey) -> None:
-    """Agents go on, a recovery takes the checkpoint and says so; when it is back the projector goes on by itself."""
+    """Agents go on, and a recovery uses the checkpoint and says so. Once Redis is back, so does the projector."""
     impatient = replace(place, redis={"socket_timeout": "1"})
     await work(impatient)
     async with running(impatient) as projector, Node.connect(impatient) as node:
@@ -284,7 +284,7 @@ async def test_redis_down_costs_agents_nothing_and_recovery_the_view(place: Sett
 
 @pytest.mark.long
 async def test_two_projectors_rebuild_at_once(place: Settings, server: OwnValkey) -> None:
-    """One stands still with a half made view; another makes its own; what the first goes on with changes nothing."""
+    """One is paused during a rebuild, and another rebuilds too. When the first continues it changes nothing."""
     await work(place)
     await catch_up(place)
     server.client.flushall()
@@ -301,7 +301,7 @@ async def test_two_projectors_rebuild_at_once(place: Settings, server: OwnValkey
 
 
 async def test_an_owner_with_a_stalled_projector_learns_that_it_was_fenced(place: Settings) -> None:
-    """Its view stands still; it is told within the confirm interval all the same."""
+    """The view does not move, but the owner learns it within the confirm interval."""
     await work(place, ["case-0"])
     with program(place, "applied:1", stop=True) as child:
         assert await reached(child) == "applied"

@@ -1,4 +1,4 @@
-"""What makes a tier unusable: the next one is taken, and the report says so; or there is none, and that is an error."""
+"""If a tier cannot be used, a recovery uses the next one and the report says so; without a next one it is an error."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ CHECKPOINT_FAULTS: dict[Callable[[Kept], None], str] = {
 def test_a_checkpoint_that_may_not_be_used_is_the_next_tier(
     kept: Kept, fault: Callable[[Kept], None], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The report and the log say why; forced, it is a refusal with the reason."""
+    """The report and the log say why. If the tier is forced, the error names the reason."""
     begin(kept)
     fault(kept)
     with caplog.at_level(logging.WARNING, "seekpoint.consumers"):
@@ -139,7 +139,7 @@ VIEW_FAULTS: dict[Callable[[Kept], None], str] = {
 
 @pytest.mark.parametrize("fault", VIEW_FAULTS, ids=lambda fault: fault.__name__)
 def test_a_view_that_may_not_be_used_is_the_next_tier(kept: Kept, fault: Callable[[Kept], None]) -> None:
-    """The checkpoint; the report says why."""
+    """The recovery uses the checkpoint, and the report says why."""
     begin(kept)
     kept.save()
     kept.project()
@@ -154,7 +154,7 @@ def test_a_view_that_may_not_be_used_is_the_next_tier(kept: Kept, fault: Callabl
 
 
 def test_a_leader_that_moved_is_no_truncation(kept: Kept) -> None:
-    """The records that the bases stand on are still the same."""
+    """The records that the bases depend on are still the same."""
     begin(kept)
     kept.save()
     kept.project()
@@ -165,7 +165,7 @@ def test_a_leader_that_moved_is_no_truncation(kept: Kept) -> None:
 
 
 def test_a_warning_is_not_repeated_for_each_recovery(kept: Kept, caplog: pytest.LogCaptureFixture) -> None:
-    """Five thousand opens while Redis is down are one line."""
+    """Five thousand recoveries while Redis is down log one line."""
     begin(kept)
     kept.view.down()
     for _ in range(5):
@@ -174,7 +174,7 @@ def test_a_warning_is_not_repeated_for_each_recovery(kept: Kept, caplog: pytest.
 
 
 def test_what_a_newer_seekpoint_wrote_is_never_passed_over(kept: Kept) -> None:
-    """Neither its checkpoint nor its state; the neighbours go on."""
+    """Neither its checkpoint nor its state is skipped. Other processes are recovered."""
     begin(kept)
     newer = kept.checkpoint().to_bytes().replace(b'"format":1', b'"format":99', 1)
     kept.checkpoints.write(kept.partition, [(KEY, newer)])
@@ -194,7 +194,7 @@ def test_what_a_newer_seekpoint_wrote_is_never_passed_over(kept: Kept) -> None:
 
 # --- what is not there ------------------------------------------------------------------------------------------------
 def test_an_unknown_process_is_proven_without_the_logs_beginning(kept: Kept) -> None:
-    """Absent from the view and its tail; or from the checkpoints, and from the log from a floor inside it."""
+    """The view and its tail prove it, or the checkpoints and the log from a floor inside it."""
     kept.foreign(6)
     kept.floor(5)
     kept.log.trim(kept.partition, 5)
@@ -206,7 +206,7 @@ def test_an_unknown_process_is_proven_without_the_logs_beginning(kept: Kept) -> 
 
 
 def test_a_floor_below_the_logs_beginning_proves_nothing(kept: Kept) -> None:
-    """A gap with low and high, and why."""
+    """The result is a gap with low, high and the reason."""
     kept.foreign(6)
     kept.floor(4)
     kept.log.trim(kept.partition, 5)
@@ -216,7 +216,7 @@ def test_a_floor_below_the_logs_beginning_proves_nothing(kept: Kept) -> None:
 
 
 def test_an_open_transaction_is_waited_for_before_a_process_is_unknown(kept: Kept) -> None:
-    """Bounded; then the next tier. A checkpoint that is there already is used at once."""
+    """The wait is bounded, then the next tier is used. An existing checkpoint is used at once."""
     begin(kept)
     kept.floor(0)
     transaction = kept.checkpoints.begin()
@@ -229,7 +229,7 @@ def test_an_open_transaction_is_waited_for_before_a_process_is_unknown(kept: Kep
 
 
 def test_a_gap_in_the_tail_is_the_folds_finding(kept: Kept) -> None:
-    """Degraded; the tier did its work."""
+    """The process is degraded. The tier could be used."""
     begin(kept)
     kept.save()
     kept.owner.seq += 2

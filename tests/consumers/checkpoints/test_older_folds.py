@@ -1,4 +1,4 @@
-"""Checkpoints of an older fold: converted where that goes, folded anew from the log where not, never passed over."""
+"""Checkpoints of an older fold are converted, or recomputed from the log, and never ignored."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KEY = b"case-17"
 
 
 class Kept:
-    """A process with four entries, and a checkpoint of it as of all of them, written by another fold."""
+    """A process with four entries and a checkpoint of all of them, written by another fold."""
 
     def __init__(self, fold_version: int) -> None:
         self.log = MemoryLog(partitions=1)
@@ -49,7 +49,7 @@ class Kept:
         self.checkpoints.write(0, [(KEY, made.to_bytes()), (FLOOR_KEY, floor.to_bytes())])
 
     def rebuilt(self) -> State | None:
-        """What a projector of this version puts into an empty view."""
+        """Return what a projector of this version writes into an empty view."""
         source: Any = ProjectionSource(
             log=self.log,
             topic_id=self.log.topic_id,
@@ -64,22 +64,22 @@ class Kept:
         return self.view.see(0, KEY).state
 
     def settle(self) -> None:
-        """Nothing is ever open."""
+        """Do nothing: no transaction is ever open."""
 
 
 def renamed(whole: dict[str, Any]) -> dict[str, Any]:
-    """The step: counters have another name."""
+    """A conversion step: counters have another name."""
     whole["counters"] = whole.pop("counted")
     return whole
 
 
 def impossible(whole: dict[str, Any]) -> dict[str, Any]:
-    """A step that cannot be made."""
+    """A conversion step that fails."""
     raise ValueError("only the entries tell")
 
 
 def test_a_checkpoint_of_an_older_fold_is_converted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By readers and by the projector alike; also where the log is gone below it."""
+    """Readers and the projector convert it, also where the log below it was deleted."""
     monkeypatch.setitem(STEPS, 0, renamed)
     kept = Kept(0)
     kept.log.trim(0, 4)
@@ -89,7 +89,7 @@ def test_a_checkpoint_of_an_older_fold_is_converted(monkeypatch: pytest.MonkeyPa
 
 
 def test_one_that_cannot_be_converted_is_folded_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next tier, and said so; the projector does the same. Where the log was trimmed it is a gap."""
+    """A recovery uses the next tier and says so, and the projector recomputes the state. A trimmed log is a gap."""
     monkeypatch.setitem(STEPS, 0, impossible)
     kept = Kept(0)
     found = kept.recoverer.recover("case-17")
@@ -105,7 +105,7 @@ def test_one_that_cannot_be_converted_is_folded_anew(monkeypatch: pytest.MonkeyP
 
 
 def test_a_reader_of_an_older_version_stops_at_a_newer_fold() -> None:
-    """Never the next tier, never a rebuild."""
+    """It uses no other tier and rebuilds nothing."""
     kept = Kept(FOLD_VERSION + 1)
     for tier in (None, Tier.CHECKPOINT):
         with pytest.raises(NewerFormat):

@@ -1,4 +1,4 @@
-"""Trimming a real journal: what is deleted is deleted, and nothing is lost."""
+"""Trim a real journal: the entries are deleted and no state is lost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CASES = [f"case-{number}" for number in range(6)]
 
 
 async def work(journal: Settings) -> dict[str, str]:
-    """Some processes; the hashes of their states."""
+    """Run some processes and return the hashes of their states."""
     async with Node.connect(journal) as node:
         for process_id in CASES:
             async with node.open(process_id) as process:
@@ -31,7 +31,7 @@ async def work(journal: Settings) -> dict[str, str]:
 
 
 async def test_after_a_trim_checkpoints_are_the_truth(journal: Settings) -> None:
-    """Recovery by checkpoint gives the former state, a scan says that the history is gone; work goes on."""
+    """A recovery by checkpoint gives the former state, a scan raises a gap, and the work goes on."""
     before = await work(journal)
     save(journal)
     reader = KafkaReader(journal)
@@ -52,7 +52,7 @@ async def test_after_a_trim_checkpoints_are_the_truth(journal: Settings) -> None
 
 
 async def test_a_topic_that_is_not_the_journals_is_not_trimmed(journal: Settings) -> None:
-    """It was made anew since the reader looked: nothing is deleted."""
+    """The topic was re-created after the reader connected: nothing is deleted."""
     await work(journal)
     reader = KafkaReader(journal)
     reader.connect()
@@ -66,7 +66,7 @@ async def test_a_topic_that_is_not_the_journals_is_not_trimmed(journal: Settings
 
 
 def low_of(journal: Settings) -> int:
-    """Where partition 0 begins."""
+    """Return the first offset of partition 0."""
     consumer = Consumer({"bootstrap.servers": journal.bootstrap_servers, "group.id": "x"})
     try:
         low, _ = consumer.get_watermark_offsets(TopicPartition(journal.topic_name("journal"), 0), timeout=60)

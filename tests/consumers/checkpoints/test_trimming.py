@@ -1,4 +1,4 @@
-"""Trimming to the floor: what is checked before anything is deleted. In memory."""
+"""Trimming in memory: what is checked before anything is deleted."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class World:
                         await process.update("n", number)
 
     def say(self, process_id: str, key: str) -> None:
-        """A signal: one entry more."""
+        """Write a signal, which is one entry more."""
         entry = Entry(new_id(), process_id, None, 0, None, None, 0, None, None, None, bodies.Signal(key, "1"))
         self.log.append(0, process_id.encode(), encode(entry))
 
@@ -49,7 +49,7 @@ class World:
         return state
 
     def onto(self, state: State, process_id: str = "a") -> State:
-        """``state`` and all of the process that is still in the log."""
+        """Fold the rest of the process's log onto ``state``."""
         for batch in self.log.read(0, *self.log.watermarks(0), {process_id.encode()}):
             for record in batch.records:
                 state = fold(state, record.offset, self.log.codec.decode(record.value))
@@ -72,7 +72,7 @@ async def world() -> World:
 
 
 async def test_a_trim_deletes_below_the_floor_and_a_dry_run_nothing(world: World) -> None:
-    """All below the floor goes, once both checkpoints were found whole."""
+    """All entries below the floor are deleted once both checkpoints were checked."""
     world.save("a")
     world.save("b")
     world.publish(12)
@@ -85,13 +85,13 @@ async def test_a_trim_deletes_below_the_floor_and_a_dry_run_nothing(world: World
 
 
 async def test_without_a_floor_nothing_is_deleted(world: World) -> None:
-    """No projector has published one: the log stays."""
+    """No projector has published a floor."""
     assert world.trim.run(0).floor is None
     assert world.deleted == []
 
 
 async def test_an_entry_that_no_checkpoint_covers_stops_everything(world: World) -> None:
-    """A floor that is too high is found out before a record is lost."""
+    """A floor that is too high is detected before a record is deleted."""
     world.save("a")
     world.publish(12)
     with pytest.raises(JournalMismatch, match="in no checkpoint"):
@@ -101,7 +101,7 @@ async def test_an_entry_that_no_checkpoint_covers_stops_everything(world: World)
 
 @pytest.mark.parametrize("wrong", [{"digest": "00"}, {"topic_id": "another"}, {"seq": 99}])
 async def test_a_checkpoint_that_is_not_whole_stops_everything(world: World, wrong: dict[str, Any]) -> None:
-    """Its hash, its topic or its head is wrong: it may not stand in for entries."""
+    """If its hash, topic or head is wrong, it cannot replace entries."""
     world.save("a", **wrong)
     world.save("b")
     world.publish(12)
@@ -114,7 +114,7 @@ async def test_a_checkpoint_that_is_not_whole_stops_everything(world: World, wro
 async def test_a_floor_of_another_topic_or_beyond_the_log_stops_everything(
     world: World, offset: int, topic_id: str | None
 ) -> None:
-    """It says nothing about this log."""
+    """Such a floor says nothing about this log."""
     world.save("a")
     world.save("b")
     world.publish(offset, topic_id)
@@ -124,7 +124,7 @@ async def test_a_floor_of_another_topic_or_beyond_the_log_stops_everything(
 
 
 async def test_poison_below_the_floor_does_not_stop_a_trim(world: World) -> None:
-    """It is no entry; its dead letter keeps its bytes."""
+    """Poison is no entry, and its dead letter keeps its bytes."""
     world.save("a")
     world.save("b")
     world.log.append(0, b"a", b"junk")
@@ -133,7 +133,7 @@ async def test_poison_below_the_floor_does_not_stop_a_trim(world: World) -> None
 
 
 async def test_a_degraded_process_stops_the_trim_at_its_first_entry(world: World) -> None:
-    """A person has not looked yet: its history stays."""
+    """Its history stays until a person has looked."""
     claim = Entry(new_id(), "c", None, 0, None, None, 0, None, None, None, bodies.Claim(0, "n", "b"))
     first = world.log.append(0, b"c", encode(claim))
     gap = Entry(new_id(), "c", 2, 1, claim.id, None, 0, None, None, None, bodies.ContextCleared())
@@ -148,14 +148,14 @@ async def test_a_degraded_process_stops_the_trim_at_its_first_entry(world: World
 
 # --- what is deleted is folded anew -----------------------------------------------------------------------------------
 def forged(state: State) -> State:
-    """The same state with another value: whole, and wrong."""
+    """Return the same checkpoint with another value and a correct hash."""
     draft = state.thaw()
     draft.values_json = {**draft.values_json, "n": "1000000"}
     return draft.freeze()
 
 
 async def test_a_checkpoint_that_the_log_does_not_lead_to_stops_everything(world: World) -> None:
-    """It is whole, and covers all entries: only folding them shows that it is wrong."""
+    """The checkpoint is well-formed and covers all entries. Only recomputing it shows that it is wrong."""
     world.save("a", forged(world.state("a")))
     world.save("b")
     world.publish(12)
@@ -166,7 +166,7 @@ async def test_a_checkpoint_that_the_log_does_not_lead_to_stops_everything(world
 
 
 async def test_a_checkpoint_is_folded_as_far_as_it_goes(world: World) -> None:
-    """It may be older than the log's end and newer than the floor."""
+    """A checkpoint may be older than the log's end and newer than the floor."""
     world.save("a")
     world.save("b")
     world.publish(12)
@@ -178,7 +178,7 @@ async def test_a_checkpoint_is_folded_as_far_as_it_goes(world: World) -> None:
 
 
 async def test_behind_an_earlier_trim_the_older_checkpoint_is_folded_on(world: World) -> None:
-    """What is left of the log leads from the one to the other."""
+    """The rest of the log leads from the older checkpoint to the newer one."""
     states = {"a": world.state("a")}
     world.save("a")
     world.save("b")
@@ -198,7 +198,7 @@ async def test_behind_an_earlier_trim_the_older_checkpoint_is_folded_on(world: W
 
 
 async def test_where_no_older_checkpoint_is_left_the_trim_says_so(world: World) -> None:
-    """Compaction has taken it: nothing to fold on."""
+    """Compaction removed it, so the state cannot be recomputed."""
     state = world.state("a")
     world.save("a")
     world.save("b")

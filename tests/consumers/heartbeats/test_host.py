@@ -1,4 +1,4 @@
-"""Who has died on this host: told only where it is certain."""
+"""A node on the same host sees that another node's process died, and claims it only where that is certain."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def other() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def named(popen: subprocess.Popen[bytes]) -> HostProcess:
-    """As its own heartbeat would name it."""
+    """Return the process as its own heartbeat names it."""
     mine, seen = this_process(), host._seen(popen.pid)
     assert mine is not None
     assert seen is not None
@@ -39,7 +39,7 @@ def state_of(popen: subprocess.Popen[bytes]) -> str:
 
 
 def test_a_process_that_was_killed_has_died(other: subprocess.Popen[bytes]) -> None:
-    """At once: as a zombie, and once nobody knows it any more. Before, stopped too, it lives."""
+    """A zombie counts as dead, and so does a process that is gone. A running or stopped process lives."""
     process = named(other)
     assert not has_died(process)
     other.send_signal(signal.SIGSTOP)
@@ -55,21 +55,21 @@ def test_a_process_that_was_killed_has_died(other: subprocess.Popen[bytes]) -> N
 
 
 @pytest.mark.parametrize("pid", [1 << 31, 1 << 70])
-def test_of_a_number_that_no_process_has_nothing_is_told(pid: int) -> None:
-    """Anybody may have written the heartbeat: it stops nobody from opening a process."""
+def test_an_impossible_process_id_is_not_judged(pid: int) -> None:
+    """A heartbeat may contain any number. An impossible id must not stop a node from opening a process."""
     mine = this_process()
     assert mine is not None
     assert not has_died(replace(mine, pid=pid))
 
 
 def test_an_id_that_is_used_again_is_another_process(other: subprocess.Popen[bytes]) -> None:
-    """It started at another time."""
+    """The start time differs."""
     process = named(other)
     assert has_died(replace(process, started=process.started - 1))
 
 
-def test_who_asks_lives() -> None:
-    """And each process names itself, also one that was forked."""
+def test_the_calling_process_lives() -> None:
+    """The calling process lives, and a forked process names itself."""
     mine = this_process()
     assert mine is not None
     assert mine.pid == os.getpid()
@@ -83,15 +83,15 @@ def test_who_asks_lives() -> None:
 def test_a_process_of_another_host_or_namespace_is_not_judged(
     other: subprocess.Popen[bytes], elsewhere: dict[str, Any]
 ) -> None:
-    """Its id says nothing here."""
+    """Its id means nothing on this host."""
     process = replace(named(other), **elsewhere)
     other.kill()
     other.wait()
     assert not has_died(process)
 
 
-def test_a_system_that_does_not_tell_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No /proc, or another namespace's: a heartbeat names no process, and none is judged."""
+def test_without_proc_no_process_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without /proc, or with that of another namespace, a heartbeat names no process, and no process is judged."""
     mine = this_process()
     assert mine is not None
     monkeypatch.setattr(host, "_here", lambda pid: None)
@@ -101,7 +101,7 @@ def test_a_system_that_does_not_tell_is_not_asked(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_process_that_is_hidden_has_not_died(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A /proc may be mounted so that it shows a user nothing of others."""
+    """/proc may be mounted so that a user sees only the own processes."""
     mine = this_process()
     monkeypatch.setattr(host, "_seen", lambda pid: None)
     assert not has_died(mine)
@@ -109,7 +109,7 @@ def test_a_process_that_is_hidden_has_not_died(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("failure", [OSError(24, "Too many open files"), PermissionError(13, "denied")])
 def test_a_process_that_cannot_look_itself_up_says_nothing(monkeypatch: pytest.MonkeyPatch, failure: OSError) -> None:
-    """Its heartbeat goes out without the fact, and it judges nobody."""
+    """Its heartbeat names no process, and it judges no other."""
     mine = this_process()
 
     def fails(path: Path) -> bytes:

@@ -1,4 +1,4 @@
-"""Who looks dead: a hint that is never given too early."""
+"""Liveness: an owner is never judged dead too early."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TIMEOUT_S = 15.0
 
 
 class NoStore:
-    """Returns no heartbeats: the tests apply snapshots themselves."""
+    """A store that is never read: the tests apply snapshots themselves."""
 
     def read(self) -> HeartbeatSnapshot:
         raise AssertionError("not asked")
@@ -59,18 +59,18 @@ def watch(
 
 
 def test_nothing_was_looked_at_yet(liveness: Liveness) -> None:
-    """Then nothing is known."""
+    """Before the first snapshot nothing is known."""
     assert verdict(liveness) is LivenessVerdict.UNKNOWN
 
 
 def test_a_heartbeat_seen_once_says_little(liveness: Liveness) -> None:
-    """It may be years old."""
+    """The heartbeat may be years old."""
     liveness.apply(beat(1), 0)
     assert verdict(liveness) is LivenessVerdict.UNKNOWN
 
 
 def test_a_heartbeat_that_moves_is_alive(liveness: Liveness) -> None:
-    """Until it stands still for the whole time."""
+    """The owner is alive until the heartbeat stood still for the whole timeout."""
     liveness.apply(beat(1), 0)
     liveness.apply(beat(2), 3)
     assert verdict(liveness) is LivenessVerdict.ALIVE
@@ -81,7 +81,7 @@ def test_a_heartbeat_that_moves_is_alive(liveness: Liveness) -> None:
 
 
 def test_a_heartbeat_that_moves_again_is_alive_again(liveness: Liveness) -> None:
-    """The dead do so: a machine that slept."""
+    """The machine of a node may have been suspended."""
     watch(liveness, beat(1), 0, 30)
     assert verdict(liveness) is LivenessVerdict.DEAD
     liveness.apply(beat(2), 33)
@@ -89,7 +89,7 @@ def test_a_heartbeat_that_moves_again_is_alive_again(liveness: Liveness) -> None
 
 
 def test_a_claim_that_a_heartbeat_does_not_name_is_free_at_once(liveness: Liveness) -> None:
-    """Its node lives and does not hold it."""
+    """The node lives and does not hold the claim."""
     liveness.apply(beat(1, OTHER), 0)
     assert verdict(liveness) is LivenessVerdict.FREE
     assert verdict(liveness, claim=OTHER) is LivenessVerdict.UNKNOWN
@@ -102,13 +102,13 @@ def test_a_claim_of_another_boot_is_free_at_once(liveness: Liveness) -> None:
 
 
 def test_a_node_that_is_not_there_is_free_if_the_topic_was_read(liveness: Liveness) -> None:
-    """It never was, or left in order."""
+    """The node never existed, or it left in order."""
     liveness.apply(NOBODY, 0)
     assert verdict(liveness) is LivenessVerdict.FREE
 
 
 def test_what_could_not_be_read_is_no_death(liveness: Liveness) -> None:
-    """Neither by absence nor by time; the time after it counts anew."""
+    """Incomplete snapshots prove nothing, and the time between them does not count."""
     liveness.apply(beat(1), 0)
     liveness.apply(beat(2), 3)
     watch(liveness, UNREADABLE, 6, 60)
@@ -120,7 +120,7 @@ def test_what_could_not_be_read_is_no_death(liveness: Liveness) -> None:
 
 
 def test_an_observer_that_was_asleep_has_not_watched(liveness: Liveness) -> None:
-    """A pause of its own, however long, counts as a short one."""
+    """A long pause of the observer counts as a short interval."""
     liveness.apply(beat(1), 0)
     liveness.apply(beat(2), 3)
     liveness.apply(beat(2), 3_600)
@@ -135,7 +135,7 @@ def test_an_observer_that_was_asleep_has_not_watched(liveness: Liveness) -> None
     asleep=st.dictionaries(st.integers(0, 59), st.floats(0, 10_000), max_size=5),
 )
 def test_a_node_that_beats_in_time_is_never_dead(pauses: list[tuple[float, float]], asleep: dict[int, float]) -> None:
-    """However the observer looks, and whenever the machine they share falls asleep, once between two beats."""
+    """This holds for any intervals, and if the machine of both is suspended once between two beats."""
     liveness = Liveness(NoStore(), TIMEOUT_S)
     now_s = 0.0
     for number, (pause_s, more_s) in enumerate(pauses):
@@ -148,7 +148,7 @@ def test_a_node_that_beats_in_time_is_never_dead(pauses: list[tuple[float, float
 
 @given(intervals=st.lists(st.floats(0.1, 4.9), min_size=1, max_size=300))
 def test_a_node_that_stopped_is_dead_after_the_timeout_and_not_before(intervals: list[float]) -> None:
-    """Watched at least three times in it."""
+    """The observer reads at least three times within the timeout."""
     liveness = Liveness(NoStore(), TIMEOUT_S)
     liveness.apply(beat(1), 0)
     now_s = 0.0
@@ -161,7 +161,7 @@ def test_a_node_that_stopped_is_dead_after_the_timeout_and_not_before(intervals:
 
 # --- the stores -------------------------------------------------------------------------------------------------------
 def test_a_heartbeat_comes_back_from_its_json() -> None:
-    """And what is none is a typed error."""
+    """Bytes that are no heartbeat raise a typed error."""
     heartbeat = Heartbeat("node-1", "boot-1", (CLAIM, OTHER), 7)
     assert Heartbeat.from_bytes(heartbeat.to_bytes()) == heartbeat
     for data in (b"", b"[]", b"{}", b'{"claim_ids": [1]}'):
@@ -170,7 +170,7 @@ def test_a_heartbeat_comes_back_from_its_json() -> None:
 
 
 def test_of_two_stores_the_newer_heartbeat_counts() -> None:
-    """By beat within a boot; of two boots the topic's: Redis may have missed one."""
+    """Within one boot the higher beat is newer. Of two boots the topic's counts: Redis may have missed one."""
     old, new = Heartbeat("n", "b1", (), 1), Heartbeat("n", "b1", (), 2)
     reborn = Heartbeat("n", "b2", (), 1)
     assert newest({"n": old}, {"n": new}) == {"n": new}
@@ -181,7 +181,7 @@ def test_of_two_stores_the_newer_heartbeat_counts() -> None:
 
 
 def test_what_is_published_is_seen_and_what_is_withdrawn_is_not(log: MemoryLog) -> None:
-    """Junk beside it hurts nobody."""
+    """Other records in the topic are ignored."""
     heartbeats = Heartbeats(log, Settings(redis_url=None))
     heartbeats.publish(Heartbeat("node-1", "boot-1", (CLAIM,), 1))
     log.table("nodes").put(b"node-2", b"junk")
@@ -193,7 +193,7 @@ def test_what_is_published_is_seen_and_what_is_withdrawn_is_not(log: MemoryLog) 
 def test_a_topic_that_cannot_be_read_makes_a_snapshot_incomplete(
     log: MemoryLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Looking never raises."""
+    """Reading never raises."""
 
     def refuse(table: MemoryTable) -> None:
         raise JournalUnavailable("silent")
@@ -203,7 +203,7 @@ def test_a_topic_that_cannot_be_read_makes_a_snapshot_incomplete(
 
 
 def test_a_redis_that_is_not_there_costs_a_warning_once(log: MemoryLog, caplog: pytest.LogCaptureFixture) -> None:
-    """The topic is enough."""
+    """The topic alone is enough."""
     heartbeats = Heartbeats(log, Settings(redis_url="redis://127.0.0.1:9/0"))
     heartbeats.mirror(Heartbeat("node-1", "boot-1", (CLAIM,), 1))
     heartbeats.publish(Heartbeat("node-1", "boot-1", (CLAIM,), 1))
@@ -218,7 +218,7 @@ def many(count: int, boot_id: str = "boot-1", beat: int = 1) -> Heartbeat:
 
 @pytest.mark.parametrize("count", [0, 1, CLAIMS_A_PAGE, CLAIMS_A_PAGE + 1, 60_000])
 def test_a_heartbeat_of_any_size_fits_into_records(count: int) -> None:
-    """Split over several where it has to be; every claim is found again, and no record comes near the limit."""
+    """A large heartbeat is split. Every claim is found again, and no record comes near the size limit."""
     log = MemoryLog()
     store = Heartbeats(log, Settings(redis_url=None))
     store.publish(many(count))
@@ -228,7 +228,7 @@ def test_a_heartbeat_of_any_size_fits_into_records(count: int) -> None:
 
 
 def test_one_claim_more_writes_one_page_more() -> None:
-    """With thousands open a beat is not a megabyte."""
+    """With thousands of open processes a beat does not write a megabyte."""
     log = MemoryLog()
     store = Heartbeats(log, Settings(redis_url=None))
     store.publish(many(30_000))
@@ -242,7 +242,7 @@ def test_one_claim_more_writes_one_page_more() -> None:
 
 
 def test_pages_of_another_boot_do_not_count_and_go_with_the_node() -> None:
-    """A restart names only its own claims; a node that leaves, or has fewer open, leaves nothing behind."""
+    """After a restart only the new claims count. A node that leaves, or has fewer claims, deletes its pages."""
     log = MemoryLog()
     store, again = (Heartbeats(log, Settings(redis_url=None)) for _ in range(2))
     store.publish(many(5_000))
@@ -256,7 +256,7 @@ def test_pages_of_another_boot_do_not_count_and_go_with_the_node() -> None:
 
 @pytest.mark.parametrize("count", [1, 5_000])
 def test_a_node_that_has_left_says_nothing_more(count: int) -> None:
-    """A beat that a thread makes late must not bring its claims back."""
+    """A late beat of another thread must not publish the claims again."""
     log = MemoryLog()
     store = Heartbeats(log, Settings(redis_url=None))
     store.publish(many(count))
@@ -270,7 +270,7 @@ PROCESS = HostProcess("host boot", "pid:[1] time:[1]", 17, 4711)
 
 
 def test_a_node_whose_process_has_died_is_dead_at_once() -> None:
-    """Its heartbeat need not stand still. One that lives, or of which nobody can tell, is watched as ever."""
+    """A dead process needs no timeout. A process that lives, or cannot be seen, is watched as usual."""
     died = Liveness(NoStore(), TIMEOUT_S, lambda process: process == PROCESS)
     died.apply(
         HeartbeatSnapshot({"node-1": Heartbeat("node-1", "boot-1", (CLAIM,), 1, process=PROCESS)}, complete=True), 0
@@ -283,7 +283,7 @@ def test_a_node_whose_process_has_died_is_dead_at_once() -> None:
 
 @pytest.mark.parametrize("claims", [1, 5_000])
 def test_a_heartbeat_carries_its_process(claims: int) -> None:
-    """Also in pages; what is none there is no reason to distrust the rest."""
+    """Paged heartbeats carry it too. If the process cannot be decoded, the rest of the heartbeat is still used."""
     log = MemoryLog()
     store = Heartbeats(log, Settings(redis_url=None))
     store.publish(replace(many(claims), process=PROCESS))

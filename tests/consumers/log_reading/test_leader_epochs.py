@@ -1,4 +1,4 @@
-"""A log that lost its end and grew again: whoever kept something that stands on it sees another leader epoch there."""
+"""If a log is truncated and grows again, each stored landmark has another leader epoch there."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KEY = b"case-17"
 
 
 class Kept:
-    """One process in a log of one partition, its view and its checkpoints, and a projector that keeps them."""
+    """One process in a log of one partition, with its view, its checkpoints and a projector."""
 
     def __init__(self) -> None:
         self.log = MemoryLog(partitions=1)
@@ -44,7 +44,7 @@ class Kept:
         return write_saves(self.checkpoints, saves)
 
     def settle(self) -> None:
-        """Nothing is ever open."""
+        """Do nothing: no transaction is ever open."""
 
     def delete_below(self, partition: int, offset: int) -> None:
         self.deleted.append(offset)
@@ -76,7 +76,7 @@ class Kept:
         Assignment("member", [projector], self).save(force=True)
 
     def written(self) -> tuple[list[Landmark], list[Landmark]]:
-        """The landmarks of all checkpoints, and of all floors."""
+        """Return the landmarks of all checkpoints and of all floors."""
         kept: list[Landmark] = []
         floors: list[Landmark] = []
         for _, key, value in self.checkpoints.records(0, 0, self.checkpoints.end(0)):
@@ -87,14 +87,14 @@ class Kept:
         return kept, floors
 
     def cut(self, offset: int, entries: int) -> None:
-        """A leader that did not have the records from ``offset`` on; the owner writes ``entries`` others."""
+        """Elect a leader without the records from ``offset`` on, which takes ``entries`` other records of the owner."""
         self.log.elect(0, offset)
         self.owner.seq = offset - 1
         for number in range(entries):
             self.owner.update("rewritten", str(number))
 
     def check(self) -> None:
-        """Every tier gives what a scan of the log gives."""
+        """Check that every tier gives the state of a scan."""
         expected = Recoverer(self.log).recover("case-17").state
         for tier in Tier:
             assert self.recoverer.recover("case-17", tier=tier).state == expected, tier
@@ -102,7 +102,7 @@ class Kept:
 
 @pytest.fixture
 def kept() -> Kept:
-    """A claim at offset 0, updates at 1, 2 and 3, all by leader 0; then leader 1, with updates at 4 and 5."""
+    """A log with a claim at 0 and updates at 1 to 3 by leader 0, and updates at 4 and 5 by leader 1."""
     made = Kept()
     made.owner.claim()
     for number in (1, 2, 3):
@@ -114,7 +114,7 @@ def kept() -> Kept:
 
 
 def test_a_projector_writes_the_epochs_of_the_log(kept: Kept) -> None:
-    """The view's of the newest entry it applied, a checkpoint's of its own, a floor's of the entry right below it."""
+    """A view stores the epoch of its newest entry, a checkpoint its own, a floor that of the entry right below it."""
     projector = kept.ready()
     assert kept.project(projector)
     kept.save(projector)
@@ -141,7 +141,7 @@ def test_a_projector_writes_the_epochs_of_the_log(kept: Kept) -> None:
 
 
 def test_what_an_earlier_projector_applied_is_saved_with_its_epoch_too(kept: Kept) -> None:
-    """The log is asked, once: two records of one epoch prove all between them."""
+    """The log is asked once: two records of one epoch prove all records between them."""
     for number in range(20):
         Owner(kept.log.append, 1, f"other-{number}").claim()
     assert kept.project(kept.ready())
@@ -158,7 +158,7 @@ def test_what_an_earlier_projector_applied_is_saved_with_its_epoch_too(kept: Kep
 
 
 def test_a_leader_that_moved_is_no_truncation(kept: Kept) -> None:
-    """The same records under later leaders: nothing is rebuilt, nothing refused."""
+    """The log has the same records under later leaders: nothing is rebuilt, and nothing is refused."""
     projector = kept.ready()
     assert kept.project(projector)
     kept.save(projector)
@@ -173,7 +173,7 @@ def test_a_leader_that_moved_is_no_truncation(kept: Kept) -> None:
 
 
 def test_a_view_on_records_that_are_no_more_is_rebuilt(kept: Kept, caplog: pytest.LogCaptureFixture) -> None:
-    """The log is as long as before; only the epoch tells."""
+    """The log is as long as before. Only the epoch differs."""
     assert kept.project(kept.ready())
     token = (kept.view.meta(0) or pytest.fail("no view")).token
     kept.cut(4, 4)
@@ -188,7 +188,7 @@ def test_a_view_on_records_that_are_no_more_is_rebuilt(kept: Kept, caplog: pytes
 
 
 def test_a_batch_of_another_log_is_not_folded(kept: Kept) -> None:
-    """The log is cut under a projector at work: what comes next is not what follows."""
+    """The log is truncated while a projector works: the next batch does not follow the last one."""
     projector = kept.ready()
     assert kept.project(projector)
     kept.cut(4, 4)
@@ -201,7 +201,7 @@ def test_a_batch_of_another_log_is_not_folded(kept: Kept) -> None:
 
 
 def test_a_floor_on_records_that_are_no_more_stops_the_partition(kept: Kept) -> None:
-    """Checkpoints stand for entries that the log lost: a person's."""
+    """The checkpoints contain entries that the log lost. An operator has to decide."""
     projector = kept.ready()
     assert kept.project(projector)
     kept.save(projector)
@@ -219,7 +219,7 @@ def test_a_floor_on_records_that_are_no_more_stops_the_partition(kept: Kept) -> 
 def test_a_floor_above_the_cut_is_not_used_with_a_checkpoint_below_it(
     kept: Kept, process_id: str, tier: Tier | None, has_pointer: bool
 ) -> None:
-    """It would pass over what was written below it since; so for a process that has no checkpoint at all."""
+    """A recovery would skip what was written below the floor since. So it would without a checkpoint."""
     projector = kept.ready()
     assert kept.project(projector)
     kept.save(projector)
@@ -245,7 +245,7 @@ def test_a_floor_above_the_cut_is_not_used_with_a_checkpoint_below_it(
 
 
 def save_above_the_floor(kept: Kept) -> None:
-    """A checkpoint of entry 5, while another process holds the floor at 2."""
+    """Write a checkpoint of entry 5 while another process holds the floor at 2."""
     kept.cut(2, 0)
     kept.owner.seq = 1
     waiting = Owner(kept.log.append, 1, "waiting")
@@ -260,7 +260,7 @@ def save_above_the_floor(kept: Kept) -> None:
 
 
 def test_a_checkpoint_on_records_that_are_no_more_is_made_anew(kept: Kept) -> None:
-    """Its floor stands; the log is whole: it tells."""
+    """The floor is intact and the log complete, so the process is recomputed from the log."""
     save_above_the_floor(kept)
     kept.log.elect(0, 3)
     kept.owner.seq = 1
@@ -273,7 +273,7 @@ def test_a_checkpoint_on_records_that_are_no_more_is_made_anew(kept: Kept) -> No
 
 
 def test_a_checkpoint_beyond_the_end_of_the_log_is_made_anew(kept: Kept) -> None:
-    """Its state would pass over the entries to come."""
+    """With its state the next entries would be skipped."""
     save_above_the_floor(kept)
     kept.log.elect(0, 3)
     heir = kept.ready()
@@ -286,7 +286,7 @@ def test_a_checkpoint_beyond_the_end_of_the_log_is_made_anew(kept: Kept) -> None
 
 
 def test_a_checkpoint_of_a_cut_and_trimmed_log_is_never_a_guess(kept: Kept) -> None:
-    """What it stood for is nowhere."""
+    """The entries that it contained exist nowhere else."""
     save_above_the_floor(kept)
     kept.log.trim(0, 2)
     kept.log.elect(0, 3)
@@ -324,7 +324,7 @@ def test_nothing_is_trimmed_where_the_log_is_another(kept: Kept, gone: Callable[
 
 
 def test_two_records_of_one_epoch_prove_all_between_them(kept: Kept) -> None:
-    """What lies outside is asked, and known from then on; an offset that is none has no epoch."""
+    """The log is asked about other offsets, once each. A negative offset has no epoch."""
     epochs = LeaderEpochs(kept.log, 0)
     epochs.record(5, 1)
     epochs.record(3, 0)
@@ -334,7 +334,7 @@ def test_two_records_of_one_epoch_prove_all_between_them(kept: Kept) -> None:
 
 
 def test_a_record_that_was_replaced_since_keeps_the_epoch_it_had(kept: Kept) -> None:
-    """It cannot have been of a later leader than the one after it: the comparison to come fails, as it must."""
+    """Its epoch cannot be above that of the next record, so the later comparison fails as it must."""
     epochs = LeaderEpochs(kept.log, 0)
     epochs.record(5, 1)
     kept.cut(2, 4)
@@ -343,7 +343,7 @@ def test_a_record_that_was_replaced_since_keeps_the_epoch_it_had(kept: Kept) -> 
 
 
 def test_a_record_that_was_trimmed_or_is_not_known_is_accepted(kept: Kept) -> None:
-    """One beyond the end of the log is not."""
+    """A record beyond the end of the log is not accepted."""
     kept.log.trim(0, 2)
     assert [is_intact(kept.log, 0, Landmark(*one)) for one in ((1, 9), (2, 0), (2, 9), (2, -1), (5, 1), (6, 1))] == [
         *(True, True, False, True, True, False)

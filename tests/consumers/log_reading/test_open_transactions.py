@@ -1,4 +1,4 @@
-"""A foreign transaction that is open in a partition hides its end: nobody takes an old state for the present one."""
+"""An open transaction of another producer hides the end of a partition: no old state passes for the present one."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def log() -> MemoryLog:
 
 @pytest.fixture
 async def recovery(log: MemoryLog) -> AsyncIterator[Recovery]:
-    """One that does not wait long."""
+    """A recovery with a short transaction wait."""
     async with Recovery.in_memory(log, QUICK) as recovery:
         yield recovery
 
 
 @pytest.fixture
 def owner(log: MemoryLog) -> Owner:
-    """Of ``case-1``: two entries can be read, two are hidden."""
+    """The owner of ``case-1``: two of its entries can be read, two are hidden."""
     owner = Owner(log.append, 1, "case-1")
     owner.claim()
     owner.update("city", '"Oslo"')
@@ -49,7 +49,7 @@ def owner(log: MemoryLog) -> Owner:
 
 
 async def test_an_old_state_is_told_from_the_present_one(log: MemoryLog, owner: Owner, recovery: Recovery) -> None:
-    """The report says how much is hidden, in a field and in a note."""
+    """The report says in a field and in a note how much is hidden."""
     found = await recovery.recover("case-1")
     assert (found.state.context, found.report.hidden) == ({"city": "Oslo"}, 2)
     assert any("an open transaction hides 2 offsets from 2 on" in note for note in found.report.notes)
@@ -60,8 +60,10 @@ async def test_an_old_state_is_told_from_the_present_one(log: MemoryLog, owner: 
     assert (found.state.context, found.report.hidden, found.report.notes) == ({"city": "Bern"}, 0, ())
 
 
-async def test_who_needs_the_present_state_gets_an_error(log: MemoryLog, owner: Owner, recovery: Recovery) -> None:
-    """With its place, and what to do about the transaction."""
+async def test_a_caller_that_needs_the_present_state_gets_an_error(
+    log: MemoryLog, owner: Owner, recovery: Recovery
+) -> None:
+    """The error names the offset and says what to do about the transaction."""
     with pytest.raises(TransactionOpen) as caught:
         await recovery.recover("case-1", must_be_current=True)
     assert (caught.value.partition, caught.value.offset, caught.value.end) == (0, 2, 4)
@@ -73,7 +75,7 @@ async def test_who_needs_the_present_state_gets_an_error(log: MemoryLog, owner: 
 
 
 async def test_a_transaction_that_ends_in_time_only_costs_time(log: MemoryLog, owner: Owner) -> None:
-    """The recovery waits for it, and answers the present state."""
+    """The recovery waits for its end and returns the present state."""
     later = threading.Timer(0.1, log.reveal, [0])
     later.start()
     async with Recovery.in_memory(log, replace(QUICK, transaction_wait_s=30.0)) as recovery:
@@ -83,7 +85,7 @@ async def test_a_transaction_that_ends_in_time_only_costs_time(log: MemoryLog, o
 
 
 async def test_what_is_hidden_is_not_proven_absent(log: MemoryLog, owner: Owner, recovery: Recovery) -> None:
-    """Neither a process, nor a seq, nor an offset; what lies before the transaction is as good as ever."""
+    """That holds for a process, a seq and an offset. What lies before the transaction is still certain."""
     with pytest.raises(TransactionOpen):
         await recovery.recover("case-2")
     with pytest.raises(TransactionOpen):
@@ -99,7 +101,7 @@ async def test_what_is_hidden_is_not_proven_absent(log: MemoryLog, owner: Owner,
 
 
 async def test_a_transaction_that_does_not_end_is_waited_for_once(log: MemoryLog, owner: Owner) -> None:
-    """Later ones give it a moment only; the next transaction is waited for again."""
+    """Later calls wait for it only a moment. The next transaction is waited for again."""
     settings = replace(QUICK, transaction_wait_s=1.0)
     async with Recovery.in_memory(log, settings) as recovery:
         began = time.monotonic()
@@ -117,7 +119,7 @@ async def test_a_transaction_that_does_not_end_is_waited_for_once(log: MemoryLog
 
 
 async def test_a_moment_before_what_is_hidden_is_certain(log: MemoryLog) -> None:
-    """It is neither waited for nor marked; a moment that may lie behind the transaction is."""
+    """A recovery as of such a time neither waits nor notes anything. A later time may lie behind the transaction."""
     stamps = iter(range(1_000, 100_000, 1_000))
     owner = Owner(lambda partition, key, value: log.append(partition, key, value, next(stamps)), 1, "case-1")
     owner.claim()
@@ -137,7 +139,7 @@ async def test_a_moment_before_what_is_hidden_is_certain(log: MemoryLog) -> None
 
 
 async def test_an_open_claims_nothing_that_it_cannot_see(log: MemoryLog, owner: Owner) -> None:
-    """It is refused before the claim is sent, and goes well once the transaction has ended."""
+    """It is refused before the claim is sent, and succeeds once the transaction has ended."""
     async with Node.in_memory(log, transaction_wait_s=0.2, confirm_timeout_s=0.3) as node:
         high = log.extent(0).end
         with pytest.raises(TransactionOpen):
@@ -149,7 +151,7 @@ async def test_an_open_claims_nothing_that_it_cannot_see(log: MemoryLog, owner: 
 
 
 async def test_an_owner_is_told_what_keeps_its_entries_from_being_confirmed(log: MemoryLog) -> None:
-    """In time, and with the cause; afterwards it goes on."""
+    """The error comes in time and names the cause. Afterwards the owner goes on."""
     async with (
         Node.in_memory(log, transaction_wait_s=0.2, confirm_timeout_s=0.3) as node,
         node.open("case-1") as process,
@@ -167,7 +169,7 @@ async def test_an_owner_is_told_what_keeps_its_entries_from_being_confirmed(log:
 
 @pytest.mark.cluster
 async def test_a_transaction_on_a_real_kafka(journal: Settings) -> None:
-    """A producer that is no part of Seekpoint holds back what an owner wrote behind its record."""
+    """A producer outside of Seekpoint holds back what an owner wrote behind its record."""
     settings = replace(journal, redis_url=None, transaction_wait_s=0.5)
     async with Node.connect(settings) as node:
         process = await node.open("case-1")

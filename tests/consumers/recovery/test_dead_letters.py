@@ -1,4 +1,4 @@
-"""Dead letters: poison is kept once, and a flood of it stops the reader."""
+"""Each poison record is stored once as a dead letter, and a flood of poison stops the reader."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def record(offset: int, value: bytes | None = b"\xff\x00junk", key: bytes | None
 
 
 def test_a_letter_keeps_bytes_place_and_error(letters: DeadLetters) -> None:
-    """Whatever the bytes are."""
+    """This holds for any bytes."""
     assert letters.add(record(7), ERROR) is None
     [letter] = letters.list()
     assert (letter.topic, letter.partition, letter.offset) == ("fleet.journal", 2, 7)
@@ -58,7 +58,7 @@ def test_a_letter_keeps_bytes_place_and_error(letters: DeadLetters) -> None:
 
 @pytest.mark.parametrize(("key", "value"), [(None, b"x"), (b"x", None), (None, None), (b"", b""), (b"\xfe", b"\xff")])
 def test_a_letter_comes_back_from_its_json(letters: DeadLetters, key: bytes | None, value: bytes | None) -> None:
-    """Null is not empty."""
+    """Null and empty bytes stay different."""
     letters.add(record(7, value, key), ERROR)
     [letter] = letters.list()
     assert (letter.key, letter.value) == (key, value)
@@ -66,7 +66,7 @@ def test_a_letter_comes_back_from_its_json(letters: DeadLetters, key: bytes | No
 
 
 def test_what_is_no_letter_is_a_typed_error() -> None:
-    """Somebody else wrote into the topic."""
+    """Another program wrote into the topic."""
     for data in (b"", b"[]", b"{}", b'{"key": "?"}'):
         with pytest.raises(JournalMismatch):
             DeadLetter.from_bytes(data)
@@ -75,7 +75,7 @@ def test_what_is_no_letter_is_a_typed_error() -> None:
 def test_a_record_is_one_letter_however_often_and_by_whomever_it_is_read(
     log: MemoryLog, letters: DeadLetters, clock: Clock
 ) -> None:
-    """And only a new one counts towards the limit."""
+    """Only a new letter counts towards the limit."""
     for _ in range(10):
         letters.add(record(7), ERROR)
     again = DeadLetters(log, Settings(journal="fleet", redis_url=None, **LIMITS), clock)  # type: ignore[arg-type]
@@ -88,7 +88,7 @@ def test_a_record_is_one_letter_however_often_and_by_whomever_it_is_read(
 
 
 def test_too_many_in_a_window_stop_the_reader(letters: DeadLetters, clock: Clock) -> None:
-    """``dead_letters_max`` in any ``dead_letter_window_s``; later it goes on."""
+    """``dead_letters_max`` holds for any ``dead_letter_window_s``; afterwards the reader goes on."""
     for offset in (0, 1):
         letters.add(record(offset), ERROR)
     clock.now_s = 30.0
@@ -106,7 +106,7 @@ def test_too_many_in_a_window_stop_the_reader(letters: DeadLetters, clock: Clock
 
 
 def test_secrets_of_the_settings_are_not_in_a_letter(log: MemoryLog) -> None:
-    """An error may quote anything."""
+    """An error message may quote anything."""
     letters = DeadLetters(log, Settings(redis_url=None, kafka={"sasl.password": "hunter22"}))
     letters.add(record(0), UndecodableRecord("cannot read hunter22"))
     assert "hunter22" not in letters.list()[0].error
@@ -115,7 +115,7 @@ def test_secrets_of_the_settings_are_not_in_a_letter(log: MemoryLog) -> None:
 def test_a_reader_that_may_not_write_letters_reads_on_and_says_so(
     log: MemoryLog, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The state is right, the poison is counted, the report has a note."""
+    """The state is right, the poison is counted, and the report has a note."""
 
     def refuse(table: MemoryTable, key: bytes, value: bytes | None) -> None:
         raise JournalUnavailable("not allowed")
@@ -134,7 +134,7 @@ def test_a_reader_that_may_not_write_letters_reads_on_and_says_so(
 def test_an_entry_of_a_newer_format_stops_the_reader_and_is_no_letter(
     log: MemoryLog, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is skipped for it; with a reader that knows it the reading goes on."""
+    """No entry is skipped. A reader that knows the format goes on."""
     owner.claim()
     owner.update("k", "1")
     recoverer = Recoverer(log, DeadLetters(log, Settings(redis_url=None)))

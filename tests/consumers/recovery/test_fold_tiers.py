@@ -1,4 +1,4 @@
-"""Folds of users through every tier: the plain fold's value, or none at all, whoever projected."""
+"""Users' folds have the value of a plain fold, or none, in every tier and whichever projector ran."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def kept(history: list[Step], plan: list[Round]) -> Projected:
 
 
 def plain(written: Sequence[Written], process_id: str) -> int | None:
-    """What the function makes of the custom entries that were applied, by hand; None: finished."""
+    """Return what the function makes of the applied custom entries, computed by hand; None for a finished process."""
     draft, value = Draft(), 0
     for one in written:
         if one.entry is not None and one.entry.process_id == process_id:
@@ -94,8 +94,9 @@ def plain(written: Sequence[Written], process_id: str) -> int | None:
 @settings(deadline=None)
 @given(steps(), rounds(), st.booleans())
 def test_every_tier_gives_the_plain_folds_value_or_none(history: list[Step], plan: list[Round], trimmed: bool) -> None:
-    """Whatever fleet projected and saved: unforced, while the log is whole, there always is the value; forced, or
-    trimmed, there is the value or ``FoldUnavailable``. The rest of the state is what it is."""
+    """While the log is complete, a recovery without a forced tier always has the value. With a forced tier, or
+    after a trim, it has the value or raises ``FoldUnavailable``. The rest of the state is right in any case.
+    """
     projected = kept(history, plan)
     if trimmed:
         for partition, floor in projected.floors.items():
@@ -121,7 +122,7 @@ def test_every_tier_gives_the_plain_folds_value_or_none(history: list[Step], pla
 @settings(deadline=None)
 @given(steps(), rounds())
 def test_many_at_once_have_their_values_too(history: list[Step], plan: list[Round]) -> None:
-    """By one scan a partition, which begins where a process that is behind wants it."""
+    """One scan a partition starts where a process with stale folds needs it."""
     projected = kept(history, plan)
     recoverer = Recoverer(projected.log, view=projected.view, checkpoints=projected.checkpoints)
     with only(SPENT):
@@ -140,7 +141,7 @@ def paid(log: MemoryLog, *cents: int) -> Owner:
 
 
 def test_a_report_says_why_a_base_was_passed_over() -> None:
-    """The fold, what is wrong with it, and which way was not taken for it."""
+    """It names the fold, its problem, and the tier that was not used."""
     log = MemoryLog(partitions=1)
     paid(log, 3, 4)
     projected = Projected(log, [])

@@ -1,4 +1,4 @@
-"""Whatever a log holds, recovery is the plain fold from zero of the process's own entries."""
+"""A recovery equals a plain fold of the process's entries from offset 0, whatever the log contains."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def write(history: list[Step]) -> tuple[Recoverer, list[Written]]:
 
 @given(steps())
 def test_recovery_equals_a_plain_fold_from_zero(history: list[Step]) -> None:
-    """One by one, several at once, all of them, and twice over by ``verify``."""
+    """This holds for one process, several, all of them, and for ``verify``."""
     recoverer, written = write(history)
     expected = expected_states(written)
     for process_id, state in expected.items():
@@ -48,7 +48,7 @@ def test_recovery_equals_a_plain_fold_from_zero(history: list[Step]) -> None:
 
 @given(steps())
 def test_a_report_counts_what_was_read_and_what_was_applied(history: list[Step]) -> None:
-    """Scanned: the whole partition. Applied: the process's own that counted, without claims and releases."""
+    """Scanned are all entries of the partition, applied those of the process, without claims and releases."""
     recoverer, written = write(history)
     for process_id in PROCESS_IDS:
         report = recoverer.recover(process_id, missing_ok=True).report
@@ -71,7 +71,7 @@ def applied(written: list[Written], process_id: str) -> int:
 
 @given(steps())
 def test_each_poison_record_is_one_dead_letter_however_often_it_is_read(history: list[Step]) -> None:
-    """With its bytes and its place; forged entries too; nothing else is one."""
+    """It has the bytes and coordinates. Forged entries become one too, other records do not."""
     recoverer, written = write(history)
     assert recoverer.dead_letters is not None
     for _ in range(2):
@@ -98,7 +98,7 @@ def is_poison(one: Written, written: list[Written]) -> bool:
 @settings(max_examples=50)
 @given(steps(40), st.data())
 def test_a_state_in_the_past_is_the_fold_of_what_was_there(history: list[Step], data: st.DataObject) -> None:
-    """By offset, and by every seq that was applied."""
+    """This holds for every offset and for every applied seq."""
     recoverer, written = write(history)
     for process_id in PROCESS_IDS:
         draft = Draft()

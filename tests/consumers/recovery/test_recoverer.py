@@ -1,4 +1,4 @@
-"""Recovery by scan: what it answers, and what it refuses."""
+"""What a recovery by scan returns and what it refuses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def three_updates(owner: Owner) -> list[int]:
 
 # --- what there is ----------------------------------------------------------------------------------------------------
 def test_a_process_is_recovered_with_a_report(recoverer: Recoverer, owner: Owner) -> None:
-    """The report says how, from where, and what it cost."""
+    """The report names the tier, the seek point and the cost."""
     three_updates(owner)
     other = Owner(recoverer.log.append, 4, neighbour_of(owner))  # type: ignore[attr-defined]
     other.claim()
@@ -40,20 +40,20 @@ def test_a_process_is_recovered_with_a_report(recoverer: Recoverer, owner: Owner
 
 
 def neighbour_of(owner: Owner) -> str:
-    """Another process of the same partition."""
+    """Return another process id of the same partition."""
     names = (f"neighbour-{number}" for number in range(1_000))
     return next(name for name in names if Owner(owner._append, 4, name).partition == owner.partition)
 
 
 def test_an_unknown_process_is_refused_on_proof(recoverer: Recoverer) -> None:
-    """The whole partition was read and starts at 0."""
+    """The whole partition was read, and it starts at 0."""
     with pytest.raises(UnknownProcess) as caught:
         recoverer.recover("case-17")
     assert (caught.value.process_id, caught.value.low, caught.value.high) == ("case-17", 0, 0)
 
 
 def test_a_missing_process_may_be_a_new_one(recoverer: Recoverer) -> None:
-    """``missing_ok``: the empty state, its last kind None."""
+    """``missing_ok`` gives the empty state, whose last kind is None."""
     found = recoverer.recover("case-17", missing_ok=True)
     assert not found.known
     assert found.state.seq == 0
@@ -61,7 +61,7 @@ def test_a_missing_process_may_be_a_new_one(recoverer: Recoverer) -> None:
 
 
 def test_forged_entries_and_lost_claims_make_no_process(recoverer: Recoverer, owner: Owner) -> None:
-    """Nobody ever owned it, nobody told it anything."""
+    """No node ever owned the process, and it has no mail."""
     owner.epoch, owner.claim_id = 1, bytes(16)
     owner.update("k", "1")
     owner.external(b.Claim(7, "late", "boot"))
@@ -71,13 +71,13 @@ def test_forged_entries_and_lost_claims_make_no_process(recoverer: Recoverer, ow
 
 
 def test_a_signal_makes_a_process(recoverer: Recoverer, owner: Owner) -> None:
-    """It waits in the mailbox for whoever creates it."""
+    """The signal waits in the mailbox for the node that creates the process."""
     owner.external(b.Signal("go", "1"))
     assert [item.name for item in recoverer.recover("case-17").state.mailbox.values()] == ["go"]
 
 
 def test_a_process_id_that_cannot_be_is_refused(recoverer: Recoverer) -> None:
-    """Before anything is read."""
+    """It is refused before anything is read."""
     with pytest.raises(InvalidName):
         recoverer.recover("")
 
@@ -85,7 +85,7 @@ def test_a_process_id_that_cannot_be_is_refused(recoverer: Recoverer) -> None:
 def test_a_trimmed_log_is_a_gap_and_never_an_unknown_process(
     recoverer: Recoverer, owner: Owner, log: MemoryLog
 ) -> None:
-    """What is not there any more may have been about it. Nor may it be mistaken for new."""
+    """The deleted entries may have been of this process. It must not pass for a new one either."""
     three_updates(owner)
     log.trim(owner.partition, 2)
     for call in (
@@ -100,7 +100,7 @@ def test_a_trimmed_log_is_a_gap_and_never_an_unknown_process(
 
 @pytest.mark.parametrize("tier", [Tier.VIEW, Tier.CHECKPOINT])
 def test_a_forced_tier_that_is_not_there_is_refused(recoverer: Recoverer, owner: Owner, tier: Tier) -> None:
-    """Not replaced by another."""
+    """Another tier does not replace it."""
     three_updates(owner)
     with pytest.raises(TierUnavailable, match=str(tier)):
         recoverer.recover("case-17", tier=tier)
@@ -109,7 +109,7 @@ def test_a_forced_tier_that_is_not_there_is_refused(recoverer: Recoverer, owner:
 
 # --- points in the past -----------------------------------------------------------------------------------------------
 def test_at_seq_is_right_after_that_entry(recoverer: Recoverer, owner: Owner) -> None:
-    """What comes behind it, a claim too, is not in it."""
+    """Later entries, a claim included, are not in the state."""
     three_updates(owner)
     owner.claim("node-2")
     found = recoverer.recover("case-17", point=Point(seq=2))
@@ -118,7 +118,7 @@ def test_at_seq_is_right_after_that_entry(recoverer: Recoverer, owner: Owner) ->
 
 
 def test_a_seq_that_was_never_applied_is_refused(recoverer: Recoverer, owner: Owner) -> None:
-    """With the seq there is, also where a missing process would be fine."""
+    """The error names the current seq, also where a missing process is accepted."""
     three_updates(owner)
     for missing_ok in (False, True):
         with pytest.raises(UnknownPoint) as caught:
@@ -127,20 +127,20 @@ def test_a_seq_that_was_never_applied_is_refused(recoverer: Recoverer, owner: Ow
 
 
 def test_at_offset_includes_the_entry_there(recoverer: Recoverer, owner: Owner) -> None:
-    """The log's own numbering; its last offset is now."""
+    """Offsets are those of the log. The last one is the present."""
     offsets = three_updates(owner)
     assert [recoverer.recover("case-17", point=Point(offset=offset)).state.seq for offset in offsets] == [0, 1, 2, 3]
 
 
 def test_an_offset_beyond_the_log_is_refused(recoverer: Recoverer, owner: Owner) -> None:
-    """The future is not known."""
+    """The log ends before it."""
     three_updates(owner)
     with pytest.raises(UnknownPoint):
         recoverer.recover("case-17", point=Point(offset=4))
 
 
 def test_a_point_before_the_process_is_refused_or_empty(recoverer: Recoverer, owner: Owner) -> None:
-    """The process is known, but not yet."""
+    """The process exists, but it had no entry yet."""
     recoverer.log.append(owner.partition, b"x", b"y", 500)  # type: ignore[attr-defined]
     three_updates(owner)
     with pytest.raises(UnknownPoint):
@@ -149,7 +149,7 @@ def test_a_point_before_the_process_is_refused_or_empty(recoverer: Recoverer, ow
 
 
 def test_at_time_is_before_the_first_entry_that_is_not_older(log: MemoryLog, owner: Owner) -> None:
-    """To the millisecond, by number or by aware datetime."""
+    """Times are exact to the millisecond, given as a number or as an aware datetime."""
     clock = iter((1_000, 2_000, 3_000, 3_000))
     owner._append = lambda partition, key, value: log.append(partition, key, value, next(clock))
     three_updates(owner)
@@ -183,14 +183,14 @@ def test_at_time_is_before_the_first_entry_that_is_not_older(log: MemoryLog, own
     ids=repr,
 )
 def test_a_point_that_no_log_can_have_is_refused(point: dict[str, object]) -> None:
-    """Before anything is read."""
+    """It is refused before anything is read."""
     with pytest.raises(UnknownPoint):
         Point(**point)  # type: ignore[arg-type]
 
 
 # --- many at once -----------------------------------------------------------------------------------------------------
 def test_many_are_recovered_with_one_scan_a_partition(log: MemoryLog) -> None:
-    """However many there are; an unknown one comes back as not known."""
+    """This holds for any number of processes. An unknown one is returned as not known."""
     names = [f"case-{number}" for number in range(40)]
     for name in names:
         three_updates(Owner(log.append, 4, name))

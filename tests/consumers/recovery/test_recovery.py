@@ -1,4 +1,4 @@
-"""Recovery for asyncio: the same answers, without blocking the loop."""
+"""Recovery for asyncio gives the same results and does not block the loop."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def recovery(log: MemoryLog) -> AsyncIterator[Recovery]:
 
 
 async def test_it_works_with_and_without_a_context(log: MemoryLog, owner: Owner) -> None:
-    """Directly, awaited, or in ``async with``; closed twice is closed."""
+    """It can be used directly, awaited or with ``async with``. A second close does nothing."""
     owner.claim()
     for recovery in (Recovery.in_memory(log), await Recovery.in_memory(log)):
         assert (await recovery.recover("case-17")).state.epoch == 1
@@ -35,7 +35,7 @@ async def test_it_works_with_and_without_a_context(log: MemoryLog, owner: Owner)
 
 
 async def test_points_and_refusals_are_those_of_the_blocking_core(recovery: Recovery, owner: Owner) -> None:
-    """One logic."""
+    """Both use one implementation."""
     owner.claim()
     owner.update("k", "1")
     owner.update("k", "2")
@@ -49,7 +49,7 @@ async def test_points_and_refusals_are_those_of_the_blocking_core(recovery: Reco
 
 
 async def test_many_and_all(recovery: Recovery, log: MemoryLog) -> None:
-    """In the order asked for; all of them by id."""
+    """Requested processes are returned in their order, all processes by id."""
     for name in ("c", "a", "b"):
         Owner(log.append, 4, name).claim()
     assert list(await recovery.recover_many(["c", "nobody", "a"])) == ["c", "nobody", "a"]
@@ -58,7 +58,7 @@ async def test_many_and_all(recovery: Recovery, log: MemoryLog) -> None:
 
 
 async def test_concurrent_recoveries_are_capped_and_the_loop_stays_free(log: MemoryLog, owner: Owner) -> None:
-    """``recover_concurrency_max`` at once; meanwhile the loop runs."""
+    """At most ``recover_concurrency_max`` run at once, and the loop runs meanwhile."""
     owner.claim()
     both, peak, running = threading.Barrier(2), [], []
     plain = log.watermarks
@@ -79,7 +79,7 @@ async def test_concurrent_recoveries_are_capped_and_the_loop_stays_free(log: Mem
 
 
 async def test_verify_folds_twice_and_agrees(recovery: Recovery, owner: Owner) -> None:
-    """Two ways, one state."""
+    """Two methods give one state."""
     owner.claim()
     owner.update("k", "1")
     owner.raw(b"junk")
@@ -92,7 +92,7 @@ async def test_verify_folds_twice_and_agrees(recovery: Recovery, owner: Owner) -
 async def test_verify_notices_a_reader_that_folds_otherwise(
     recovery: Recovery, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else it would prove nothing."""
+    """Otherwise a verification would prove nothing."""
     owner.claim()
     owner.update("k", "1")
     owner.update("k", "2")
@@ -121,7 +121,7 @@ async def seen(recovery: Recovery, **options: object) -> list[tuple[int, str]]:
 
 
 async def test_entries_come_as_they_lie_in_the_log(recovery: Recovery, owner: Owner) -> None:
-    """External ones too; poison is left out."""
+    """External entries are included, poison is left out."""
     write_some(owner)
     assert await seen(recovery) == [
         (0, "claim"),
@@ -149,19 +149,19 @@ async def test_entries_come_as_they_lie_in_the_log(recovery: Recovery, owner: Ow
 async def test_entries_may_be_chosen(
     recovery: Recovery, owner: Owner, options: dict[str, object], offsets: list[int]
 ) -> None:
-    """By first seq, kind and number."""
+    """They are chosen by first seq, kind and number."""
     write_some(owner)
     assert [offset for offset, _ in await seen(recovery, **options)] == offsets
 
 
 async def test_entries_of_an_unknown_process_are_refused(recovery: Recovery) -> None:
-    """Rather than an empty answer to a misspelt id."""
+    """A misspelt id must not give an empty result."""
     with pytest.raises(UnknownProcess):
         await seen(recovery)
 
 
 async def test_a_trimmed_log_shows_what_is_left(recovery: Recovery, owner: Owner, log: MemoryLog) -> None:
-    """Unless what is gone was asked for."""
+    """Requested entries that were deleted are an error."""
     write_some(owner)
     log.trim(owner.partition, 2)
     assert [offset for offset, _ in await seen(recovery)] == [2, 3, 5]
@@ -171,7 +171,7 @@ async def test_a_trimmed_log_shows_what_is_left(recovery: Recovery, owner: Owner
 
 
 async def test_following_goes_on_with_what_is_appended(recovery: Recovery, owner: Owner) -> None:
-    """Also for a process that does not exist yet."""
+    """This works also for a process that does not exist yet."""
     entries = recovery.entries("case-17", follow=True)
     first = asyncio.ensure_future(anext(entries))
     await asyncio.sleep(0)

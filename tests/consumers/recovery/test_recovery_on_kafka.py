@@ -43,7 +43,7 @@ def kafka_owner(raw: RawKafka) -> Owner:
 
 
 async def test_a_process_is_recovered_from_kafka(recovery: Recovery, kafka_owner: Owner) -> None:
-    """State, report, verification, entries."""
+    """State, report, verification and entries are right."""
     kafka_owner.claim()
     kafka_owner.update("k", "1")
     kafka_owner.update("k", "2")
@@ -57,7 +57,7 @@ async def test_a_process_is_recovered_from_kafka(recovery: Recovery, kafka_owner
 
 
 async def test_histories_on_kafka_recover_as_a_plain_fold(journal: Settings, raw: RawKafka) -> None:
-    """Random ones, one after the other in the same log; what counts is all that was written so far."""
+    """Random histories are written to the same log one after the other."""
     patient = replace(journal, dead_letters_max=10_000)
     written: list[object] = []
     histories: list[list[Step]] = []
@@ -80,7 +80,7 @@ async def test_histories_on_kafka_recover_as_a_plain_fold(journal: Settings, raw
 
 # --- poison -----------------------------------------------------------------------------------------------------------
 def poison(owner: Owner) -> dict[str, bytes | None]:
-    """Corrupt values: each stands under the process's key."""
+    """Corrupt values, each under the process's key."""
     good = encode(owner.entry(owner_update(), owner.seq + 1))
     return {
         "junk": b"no entry at all",
@@ -108,7 +108,7 @@ def owner_update() -> Body:
 async def test_poison_is_one_dead_letter_each_and_its_process_goes_on(
     journal: Settings, raw: RawKafka, kafka_owner: Owner, recovery: Recovery
 ) -> None:
-    """Original bytes and place; read twice, by two readers; process and neighbours unharmed."""
+    """Two readers read it twice. The letters have the bytes and coordinates, and all processes are unharmed."""
     kafka_owner.claim()
     kafka_owner.update("k", "1")
     bad = poison(kafka_owner)
@@ -136,7 +136,7 @@ async def test_poison_is_one_dead_letter_each_and_its_process_goes_on(
 
 
 async def test_a_flood_of_poison_stops_the_reader(journal: Settings, kafka_owner: Owner) -> None:
-    """Typed, and the topic of dead letters is not filled with it."""
+    """The error is typed, and the dead letter topic is not filled."""
     for number in range(8):
         kafka_owner.raw(b"junk %d" % number)
     async with Recovery.connect(replace(journal, dead_letters_max=5)) as recovery:
@@ -146,7 +146,7 @@ async def test_a_flood_of_poison_stops_the_reader(journal: Settings, kafka_owner
 
 
 async def test_a_letter_of_the_largest_record_is_kept_whole(recovery: Recovery, kafka_owner: Owner) -> None:
-    """Base64 makes it a third larger: the topic takes that."""
+    """Base64 makes it a third larger, which the topic accepts."""
     kafka_owner.raw(b"\xff" * 1_048_576)
     assert (await recovery.recover("case-17", missing_ok=True)).report.notes == ()
     [letter] = recovery.blocking.dead_letters.list()  # type: ignore[union-attr]
@@ -157,7 +157,7 @@ async def test_a_letter_of_the_largest_record_is_kept_whole(recovery: Recovery, 
 async def test_a_schema_that_was_registered_meanwhile_is_found(
     journal: Settings, raw: RawKafka, kafka_owner: Owner, recovery: Recovery
 ) -> None:
-    """The schemas are read to their end before a fingerprint is called unknown."""
+    """The schemas topic is read to its end before a fingerprint counts as unknown."""
     kafka_owner.claim()
     assert (await recovery.recover("case-17")).state.seq == 0
     entry = encode(kafka_owner.entry(owner_update(), 1))
@@ -170,7 +170,7 @@ async def test_a_schema_that_was_registered_meanwhile_is_found(
 async def test_an_entry_of_a_newer_format_stops_the_reader(
     journal: Settings, raw: RawKafka, kafka_owner: Owner, recovery: Recovery
 ) -> None:
-    """Every reader of its key, every time; nothing becomes a dead letter; the neighbours' readers go on."""
+    """Every reader of its key stops every time, no dead letter is written, and readers of other keys go on."""
     kafka_owner.claim()
     newer = schema_json().replace('"format":1', '"format":99')
     raw.write(0, [(schema_key(FOREIGN), newer.encode(), 0)], journal.topic_name("schemas"))
@@ -188,7 +188,7 @@ async def test_an_entry_of_a_newer_format_stops_the_reader(
 
 # --- a log that is not what it was ------------------------------------------------------------------------------------
 async def test_a_log_trimmed_by_somebody_is_a_gap(raw: RawKafka, recovery: Recovery, kafka_owner: Owner) -> None:
-    """For every process of the partition, known or not."""
+    """It is a gap for every process of the partition, known or not."""
     kafka_owner.claim()
     kafka_owner.update("k", "1")
     raw.trim(kafka_owner.partition, 1)
@@ -202,7 +202,7 @@ async def test_a_log_trimmed_by_somebody_is_a_gap(raw: RawKafka, recovery: Recov
 async def test_a_recreated_topic_is_never_an_unknown_process(
     raw: RawKafka, recovery: Recovery, kafka_owner: Owner
 ) -> None:
-    """Not under a running reader, not for a new one; not even right after the last look."""
+    """A running reader and a new one raise an error, even right after the last check."""
     kafka_owner.claim()
     assert (await recovery.recover("case-17")).known
     with pytest.raises(UnknownProcess):
@@ -217,7 +217,7 @@ async def test_a_recreated_topic_is_never_an_unknown_process(
 
 # --- heartbeats -------------------------------------------------------------------------------------------------------
 def test_heartbeats_survive_the_loss_of_redis(journal: Settings) -> None:
-    """They are in both stores; either is enough to see them, the topic alone to miss them."""
+    """Both stores have them. Either one shows a heartbeat; only the topic proves that one is missing."""
     reader = KafkaReader(journal)
     heartbeats = Heartbeats(reader, journal)
     first, second = (Heartbeat("node-1", "boot-1", (bytes(16),), number) for number in (1, 2))
@@ -233,7 +233,7 @@ def test_heartbeats_survive_the_loss_of_redis(journal: Settings) -> None:
 
 
 def test_dead_letters_are_read_by_whoever_asks(journal: Settings) -> None:
-    """An empty topic is an empty list."""
+    """An empty topic gives an empty list."""
     reader = KafkaReader(journal)
     assert DeadLetters(reader, journal).list() == []
     reader.close()

@@ -1,4 +1,4 @@
-"""The tiers one by one: when each is taken, and from where it reads."""
+"""When each tier is used, and where it starts to read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seekpoint.schemas.errors import JournalGap, TierUnavailable
 
 # --- the three recoveries ---------------------------------------------------------------------------------------------
 def test_a_checkpoint_and_three_updates(kept: Kept) -> None:
-    """check_count 8 and running, then 9, 10, 11: three entries applied."""
+    """From check_count 8, three entries are applied: 9, 10, 11."""
     kept.owner.claim()
     kept.owner.own(LifecycleChanged("starting"))
     kept.owner.own(LifecycleChanged("running"))
@@ -31,21 +31,21 @@ def test_a_checkpoint_and_three_updates(kept: Kept) -> None:
 
 
 def test_three_entries_and_no_checkpoint(kept: Kept) -> None:
-    """All three applied, by scan; claims are not counted."""
+    """All three are applied by scan. Claims are not counted."""
     begin(kept)
     found = kept.recoverer.recover("case-17")
     assert (found.report.tier, found.report.entries_applied, found.report.notes) == (Tier.SCAN, 3, ())
 
 
 def test_nothing_at_all(kept: Kept) -> None:
-    """{}, created, 0."""
+    """The state is empty: {}, created, 0."""
     found = kept.recoverer.recover("case-17", missing_ok=True)
     assert (found.state.context, str(found.state.lifecycle), found.report.entries_applied) == ({}, "created", 0)
 
 
 # --- each tier reads no more than it must -----------------------------------------------------------------------------
 def test_a_view_that_is_up_to_date_reads_no_journal(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only where the log ends is asked."""
+    """Only the end of the log is asked for."""
     begin(kept)
     kept.project()
 
@@ -60,7 +60,7 @@ def test_a_view_that_is_up_to_date_reads_no_journal(kept: Kept, monkeypatch: pyt
 
 
 def test_a_view_is_completed_from_the_tail(kept: Kept) -> None:
-    """What it has not applied yet."""
+    """The tail is what the view has not applied yet."""
     begin(kept)
     kept.project()
     kept.foreign(5)
@@ -71,7 +71,7 @@ def test_a_view_is_completed_from_the_tail(kept: Kept) -> None:
 
 
 def test_a_checkpoint_is_found_by_the_views_pointer(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One point read; the partition is not read."""
+    """One record is read, and not the partition."""
     begin(kept)
     position = kept.save()
     kept.project(Pointer(position, 4))
@@ -84,7 +84,7 @@ def test_a_checkpoint_is_found_by_the_views_pointer(kept: Kept, monkeypatch: pyt
 
 
 def test_the_seek_point_is_the_floor_where_that_is_higher(kept: Kept) -> None:
-    """What lies between an old checkpoint and the floor is not its process's."""
+    """The process has no entry between its old checkpoint and the floor."""
     begin(kept)
     kept.foreign(1_000)
     kept.save()
@@ -94,7 +94,7 @@ def test_the_seek_point_is_the_floor_where_that_is_higher(kept: Kept) -> None:
 
 
 def test_the_index_reads_on_from_where_it_was(kept: Kept) -> None:
-    """Each head once."""
+    """Each head is read once."""
     begin(kept)
     kept.save()
     reads: list[int] = []
@@ -113,7 +113,7 @@ def test_the_index_reads_on_from_where_it_was(kept: Kept) -> None:
 
 
 def test_the_index_is_bounded(kept: Kept) -> None:
-    """The partition used longest ago is forgotten, and read again when it is needed."""
+    """The partition that was used longest ago is dropped, and read again when it is needed."""
     index = CheckpointIndex(kept.checkpoints, heads_max=2)
     value = kept_bytes(kept)
     for partition in range(3):
@@ -129,7 +129,7 @@ def kept_bytes(kept: Kept) -> bytes:
 
 # --- P7 ---------------------------------------------------------------------------------------------------------------
 def test_a_pointer_is_used_with_its_own_floor_and_no_newer_one(kept: Kept) -> None:
-    """The view kept an old pointer; the newer checkpoint's floor would pass over what came in between."""
+    """The view has an old pointer. With the floor of the newer checkpoint, entries would be skipped."""
     begin(kept)
     old = kept.save()
     kept.owner.update("k", "4")
@@ -141,7 +141,7 @@ def test_a_pointer_is_used_with_its_own_floor_and_no_newer_one(kept: Kept) -> No
 
 
 def test_a_pointer_is_used_with_its_floor(kept: Kept) -> None:
-    """What lies between the checkpoint and the floor of its transaction is not its process's: it is not read."""
+    """The process has no entry between the checkpoint and its floor, so these are not read."""
     begin(kept)
     kept.foreign(20)
     position = kept.save()
@@ -153,7 +153,7 @@ def test_a_pointer_is_used_with_its_floor(kept: Kept) -> None:
 
 
 def test_a_damaged_checkpoint_is_not_replaced_by_an_older_one(kept: Kept) -> None:
-    """The newest floor is not the older one's."""
+    """The newest floor does not belong to the older checkpoint."""
     begin(kept)
     kept.save()
     kept.owner.update("k", "4")
@@ -166,7 +166,7 @@ def test_a_damaged_checkpoint_is_not_replaced_by_an_older_one(kept: Kept) -> Non
 
 
 def test_a_pointer_that_was_compacted_away_is_not_the_next_record(kept: Kept) -> None:
-    """The partition is read instead."""
+    """The checkpoint partition is read instead."""
     begin(kept)
     old = kept.save()
     kept.owner.update("k", "4")
@@ -180,7 +180,7 @@ def test_a_pointer_that_was_compacted_away_is_not_the_next_record(kept: Kept) ->
 
 # --- the past ---------------------------------------------------------------------------------------------------------
 def test_the_past_is_reached_from_the_best_base(kept: Kept) -> None:
-    """The newest checkpoint at or below the point, where there is one; else the scan."""
+    """That is the newest checkpoint at or below the point, or the scan."""
     begin(kept)
     kept.save(floor=0)
     kept.owner.update("k", "4")
@@ -198,7 +198,7 @@ def test_the_past_is_reached_from_the_best_base(kept: Kept) -> None:
 
 
 def test_the_past_of_a_trimmed_log_starts_from_an_older_checkpoint_that_is_left(kept: Kept) -> None:
-    """Until it is compacted away: then it is a gap."""
+    """Once compaction removed it, the result is a gap."""
     begin(kept)
     kept.save()
     for number in ("4", "5"):
@@ -217,7 +217,7 @@ def test_the_past_of_a_trimmed_log_starts_from_an_older_checkpoint_that_is_left(
 
 # --- the last checkpoint ----------------------------------------------------------------------------------------------
 def test_the_last_checkpoint_says_where_it_is(kept: Kept) -> None:
-    """And where a recovery would start; None without one."""
+    """It also names the seek point. Without a checkpoint the result is None."""
     begin(kept)
     assert kept.recoverer.last_checkpoint("case-17") is None
     kept.foreign(2)
@@ -229,7 +229,7 @@ def test_the_last_checkpoint_says_where_it_is(kept: Kept) -> None:
 
 
 def test_a_last_checkpoint_that_may_not_be_used_says_why(kept: Kept) -> None:
-    """Looking is not using."""
+    """The call describes the checkpoint and does not use it."""
     begin(kept)
     kept.checkpoints.corrupt(kept.partition, kept.save())
     found = kept.recoverer.last_checkpoint("case-17")

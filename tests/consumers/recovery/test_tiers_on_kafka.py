@@ -26,7 +26,7 @@ KEY = b"case-17"
 
 
 class Fleet:
-    """One process on Kafka, and whoever keeps its view and its checkpoints, by hand."""
+    """One process on Kafka, with a view and checkpoints that the test writes by hand."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -48,7 +48,7 @@ class Fleet:
         return Checkpoint.of("case-17", self.partition, made, log.topic_id, epoch).to_bytes()
 
     def save(self, record: bytes, floor: int) -> int:
-        """A checkpoint and a floor, in one transaction; the checkpoint's position."""
+        """Write a checkpoint and a floor in one transaction; return the checkpoint's position."""
         producer = self.raw.transaction("checkpoints")
         log = self.recoverer.log
         epoch = log.leader_epoch_at(self.partition, floor - 1)
@@ -85,7 +85,7 @@ def fleet(journal: Settings) -> Iterator[Fleet]:
 
 
 def test_every_tier_gives_the_same_on_kafka_and_valkey(fleet: Fleet) -> None:
-    """One by one, several at once, verified; the checkpoint by pointer and by its partition."""
+    """This holds one by one, for several at once, verified, and for a checkpoint by pointer and by partition."""
     pointer = Pointer(fleet.save(fleet.checkpoint(), 4), 4)
     fleet.project(pointer)
     fleet.owner.update("k", "4")
@@ -102,7 +102,7 @@ def test_every_tier_gives_the_same_on_kafka_and_valkey(fleet: Fleet) -> None:
 
 
 def test_a_log_that_was_trimmed_to_the_floor_is_recovered_from_the_checkpoint(fleet: Fleet) -> None:
-    """The scan is a gap then; what was never there is proven unknown."""
+    """A scan is a gap then. A process that never existed is proven unknown."""
     fleet.save(fleet.checkpoint(), 4)
     expected = fleet.state()
     fleet.owner.update("k", "4")
@@ -125,7 +125,7 @@ def test_a_corrupted_checkpoint_is_the_next_tier_and_said_so(fleet: Fleet) -> No
 
 
 def test_a_topic_that_was_recreated_is_refused_whatever_is_kept_beside_it(fleet: Fleet) -> None:
-    """Neither the old view nor the old checkpoint; the offsets would fit."""
+    """Neither the old view nor the old checkpoint is used, though the offsets would fit."""
     fleet.project(Pointer(fleet.save(fleet.checkpoint(), 4), 4))
     fleet.recoverer.recover("case-17")
     fleet.raw.recreate()
@@ -137,7 +137,7 @@ def test_a_topic_that_was_recreated_is_refused_whatever_is_kept_beside_it(fleet:
 
 
 def test_recovery_while_the_checkpoints_are_compacted(fleet: Fleet) -> None:
-    """Pointers go stale under the reader; every recovery is right, and some pointer was compacted away."""
+    """Pointers become stale while recoveries run. Every recovery is right."""
     admin = AdminClient({"bootstrap.servers": fleet.settings.bootstrap_servers})
     wanted = {"segment.ms": "100", "min.cleanable.dirty.ratio": "0.001", "max.compaction.lag.ms": "100"}
     changes = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in wanted.items()]

@@ -1,4 +1,4 @@
-"""Whatever is kept beside a log, every tier that may be taken gives what the scan gives."""
+"""Every tier gives the state of a scan, whatever view and checkpoints exist."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def recoverer_of(projected: Projected) -> Recoverer:
 @settings(deadline=None)
 @given(steps(), rounds())
 def test_every_tier_equals_the_scan(history: list[Step], plan: list[Round]) -> None:
-    """State for state, known for known; a tier is only missing where nothing was projected or saved."""
+    """The states and ``known`` are equal. A tier is only missing where nothing was projected or saved."""
     projected = kept(history, plan)
     recoverer = recoverer_of(projected)
     for process_id, state in expected_states(projected.written).items():
@@ -90,7 +90,7 @@ def test_every_tier_equals_the_scan(history: list[Step], plan: list[Round]) -> N
 @settings(deadline=None)
 @given(steps(), rounds())
 def test_many_at_once_are_what_they_are_one_by_one(history: list[Step], plan: list[Round]) -> None:
-    """Also all there are; by every tier."""
+    """This holds for all processes too, and for every tier."""
     projected = kept(history, plan)
     recoverer = recoverer_of(projected)
     expected = expected_states(projected.written)
@@ -110,7 +110,7 @@ def test_many_at_once_are_what_they_are_one_by_one(history: list[Step], plan: li
 @settings(deadline=None)
 @given(steps(), rounds())
 def test_all_are_verified_as_one_by_one_with_one_read_of_each_partition(history: list[Step], plan: list[Round]) -> None:
-    """The same hashes and the same missing ways; the partition's beginning is read once, however many there are."""
+    """The hashes and missing methods are equal. The partition's beginning is read once for all processes."""
     projected = kept(history, plan)
     recoverer = recoverer_of(projected)
     whole: list[int] = []
@@ -133,7 +133,7 @@ def test_all_are_verified_as_one_by_one_with_one_read_of_each_partition(history:
 @settings(deadline=None)
 @given(steps(), rounds())
 def test_a_log_that_was_trimmed_to_its_floor_loses_nothing(history: list[Step], plan: list[Round]) -> None:
-    """Checkpoints stand for what is gone; only the scan is a gap then. A view may be behind: the next tier."""
+    """Checkpoints replace the deleted entries, and only the scan is a gap. A view that is behind is not used."""
     projected = kept(history, plan)
     recoverer = recoverer_of(projected)
     for partition, floor in projected.floors.items():
@@ -157,7 +157,7 @@ def test_a_log_that_was_trimmed_to_its_floor_loses_nothing(history: list[Step], 
 def test_every_point_in_the_past_is_the_same_from_any_base(
     history: list[Step], plan: list[Round], trimmed: bool
 ) -> None:
-    """The scan's state, or, where the log was trimmed and no base is left, a gap; never another state."""
+    """It is the scan's state, or a gap where the log was trimmed and no base is left, and never another state."""
     projected = kept(history, plan)
     recoverer = recoverer_of(projected)
     if trimmed:
@@ -187,7 +187,7 @@ def test_every_point_in_the_past_is_the_same_from_any_base(
 def test_a_damaged_checkpoint_is_the_next_tier_and_said_so(
     history: list[Step], plan: list[Round], data: st.DataObject
 ) -> None:
-    """Never an older one, never a guess."""
+    """No older checkpoint replaces it."""
     projected = kept(history, plan)
     for partition in range(PARTITIONS):
         for position, _, _ in list(
@@ -205,7 +205,7 @@ def test_a_damaged_checkpoint_is_the_next_tier_and_said_so(
 @settings(deadline=None)
 @given(steps(), rounds())
 def test_verify_compares_all_there_is(history: list[Step], plan: list[Round]) -> None:
-    """Scan, audit, checkpoint and view: one hash."""
+    """Scan, audit, checkpoint and view have one hash."""
     projected = kept(history, plan)
     recoverer = recoverer_of(projected)
     for process_id, state in expected_states(projected.written).items():

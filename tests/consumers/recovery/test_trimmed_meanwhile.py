@@ -1,4 +1,4 @@
-"""A log that is trimmed while somebody reads it: what was found before does not say that anything is missing."""
+"""A log is trimmed while it is read: what was read before does not prove that anything is missing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seekpoint.schemas.log.log_ports import Batch
 
 
 def trimming(kept: Kept, monkeypatch: pytest.MonkeyPatch, reads: int = 1) -> Callable[[], bool]:
-    """At the so manieth read of the log a newer floor is published, and the log trimmed to it; whether it was."""
+    """Publish a newer floor and trim the log to it at that read of the log; return whether it happened."""
     read, left = kept.log.read, iter(range(reads - 1, -1, -1))
     done = False
 
@@ -40,7 +40,7 @@ def trimming(kept: Kept, monkeypatch: pytest.MonkeyPatch, reads: int = 1) -> Cal
 def test_a_log_that_is_trimmed_meanwhile_is_no_gap(
     kept: Kept, monkeypatch: pytest.MonkeyPatch, tier: Tier | None, is_bulk: bool
 ) -> None:
-    """A recovery took its floor; a newer one is published, and the log trimmed to it, before the tail was read."""
+    """The log is trimmed to a newer floor between the search for a base and the read of the tail."""
     begin(kept)
     kept.save()
     kept.owner.update("k", "4")
@@ -54,7 +54,7 @@ def test_a_log_that_is_trimmed_meanwhile_is_no_gap(
 
 
 def test_a_proof_of_absence_is_made_from_the_newer_floor(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It took its floor, and the log was trimmed before it read from there."""
+    """The log is trimmed after the floor was read and before the keys are."""
     begin(kept)
     kept.save()
     kept.owner.update("k", "4")
@@ -70,7 +70,7 @@ def test_a_proof_of_absence_is_made_from_the_newer_floor(kept: Kept, monkeypatch
 def test_a_proof_of_absence_where_no_newer_floor_stands_for_what_is_gone_is_none(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody trimmed a log that has no floor: nothing is proven, and nobody waits for one."""
+    """The log was trimmed without a floor: nothing is proven, and no call waits for one."""
     begin(kept)
     read = kept.log.read
 
@@ -83,7 +83,7 @@ def test_a_proof_of_absence_where_no_newer_floor_stands_for_what_is_gone_is_none
 
 
 def test_a_gap_that_no_trim_made_is_one(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever read it again for ever would never say that the log lost entries."""
+    """An endless retry would never report that the log lost entries."""
     begin(kept)
 
     def gone(partition: int, start: int, stop: int, keys: Collection[bytes] | None = None) -> Iterator[Batch]:
@@ -96,7 +96,7 @@ def test_a_gap_that_no_trim_made_is_one(kept: Kept, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("reads", [1, 2, 3])
 def test_what_a_trim_takes_from_a_verification_is_told(kept: Kept, monkeypatch: pytest.MonkeyPatch, reads: int) -> None:
-    """The log is trimmed before the scan, between scan and audit, or after both: the ways that are left agree."""
+    """The trim comes before the scan, between scan and audit, or after both: the remaining methods agree."""
     begin(kept)
     kept.save()
     kept.owner.update("k", "4")
@@ -113,7 +113,7 @@ def test_what_a_trim_takes_from_a_verification_is_told(kept: Kept, monkeypatch: 
 def test_a_verification_of_all_goes_on_where_the_log_is_trimmed(
     kept: Kept, monkeypatch: pytest.MonkeyPatch, reads: int
 ) -> None:
-    """Before the one read of the partition each is found by its checkpoint; after it nothing is missing but that."""
+    """Before the read of the partition each process is verified by its checkpoint; after it no method is missing."""
     begin(kept)
     kept.save()
     kept.owner.update("k", "4")
@@ -127,7 +127,7 @@ def test_a_verification_of_all_goes_on_where_the_log_is_trimmed(
 def test_the_entries_of_a_log_that_is_trimmed_meanwhile_are_those_that_are_left(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As if it had been trimmed before."""
+    """The result is that of a log that was trimmed before."""
     begin(kept)
     trimming(kept, monkeypatch)
     [[logged]] = list(history(kept.recoverer, "case-17"))
@@ -137,15 +137,15 @@ def test_the_entries_of_a_log_that_is_trimmed_meanwhile_are_those_that_are_left(
 def test_entries_that_were_asked_for_and_are_trimmed_meanwhile_are_a_gap(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As if the log had been trimmed before."""
+    """The result is that of a log that was trimmed before."""
     begin(kept)
     trimming(kept, monkeypatch)
     with pytest.raises(JournalGap, match="requested entries were deleted"):
         list(history(kept.recoverer, "case-17", from_seq=2))
 
 
-def test_who_follows_too_slowly_is_told_of_the_gap(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some entries were given already: those that come next are gone, and must not be passed over."""
+def test_a_reader_that_follows_too_slowly_gets_a_gap(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some entries were yielded already. The next ones are deleted, and must not be skipped silently."""
     begin(kept)
     entries = history(kept.recoverer, "case-17", follow=True)
     assert (len(next(entries)), next(entries)) == (4, [])

@@ -1,4 +1,4 @@
-"""From a request to its answer and back, without Kafka."""
+"""Requests are answered and answers decoded, without Kafka."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def worked(owner: Owner) -> Owner:
 
 
 async def test_an_answer_is_the_state_and_its_report(log: MemoryLog, worked: Owner) -> None:
-    """The same as a recovery of one's own."""
+    """The answer equals the result of a local recovery."""
     answer = await answering(log).answer(request())
     found, own = open_answer(answer), await Recovery.in_memory(log).recover("case-17")
     assert (answer.id, found.answered_by) == (ID, "node-1")
@@ -65,7 +65,7 @@ async def test_an_answer_is_the_state_and_its_report(log: MemoryLog, worked: Own
 
 
 async def test_a_point_in_the_past_is_asked_for(log: MemoryLog, worked: Owner) -> None:
-    """By seq, by offset, by time."""
+    """A request may name a seq, an offset or a time."""
     by_seq = open_answer(await answering(log).answer(request(at_seq=1)))
     by_offset = open_answer(await answering(log).answer(request(at_offset=1)))
     assert by_seq.state is not None
@@ -76,7 +76,7 @@ async def test_a_point_in_the_past_is_asked_for(log: MemoryLog, worked: Owner) -
 
 
 async def test_an_error_is_raised_as_it_was_there(log: MemoryLog) -> None:
-    """Its class, message, hint and facts; and who met it."""
+    """The requester gets its class, message, hint and facts, and the node that raised it."""
     with pytest.raises(UnknownProcess) as caught:
         open_answer(await answering(log).answer(request("nobody")))
     assert (caught.value.process_id, caught.value.answered_by) == ("nobody", "node-1")
@@ -84,7 +84,7 @@ async def test_an_error_is_raised_as_it_was_there(log: MemoryLog) -> None:
 
 
 async def test_facts_of_an_error_come_along(log: MemoryLog, worked: Owner) -> None:
-    """As far as JSON carries them."""
+    """Facts are sent as far as JSON can hold them."""
     log.trim(worked.partition, 1)
     with pytest.raises(JournalGap) as caught:
         open_answer(await answering(log).answer(request()))
@@ -92,7 +92,7 @@ async def test_facts_of_an_error_come_along(log: MemoryLog, worked: Owner) -> No
 
 
 async def test_a_request_that_is_too_late_costs_nothing(log: MemoryLog, worked: Owner) -> None:
-    """Nobody waits: it is answered without a recovery."""
+    """After its deadline a request is answered without a recovery."""
     late = await answering(log).answer(request("nobody", deadline=NOW))
     assert late.error == "RequestTimeout"
     with pytest.raises(RequestTimeout):
@@ -100,7 +100,7 @@ async def test_a_request_that_is_too_late_costs_nothing(log: MemoryLog, worked: 
 
 
 async def test_whatever_goes_wrong_is_an_answer(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request never stops the worker."""
+    """A failing request never stops the worker."""
     made = answering(log)
 
     def broken(*_: Any, **__: Any) -> None:
@@ -111,8 +111,8 @@ async def test_whatever_goes_wrong_is_an_answer(log: MemoryLog, monkeypatch: pyt
         open_answer(await made.answer(request()))
 
 
-async def test_a_state_that_does_not_fit_is_made_ready_elsewhere(log: MemoryLog, worked: Owner) -> None:
-    """Up to the record limit it comes along, one byte beyond it does not."""
+async def test_a_state_that_does_not_fit_is_published_elsewhere(log: MemoryLog, worked: Owner) -> None:
+    """A state up to the record limit is in the answer. A state one byte larger is published elsewhere."""
     whole = await answering(log).answer(request())
     size = len(encode_answer(whole)) + len("case-17")
     asked = []
@@ -134,8 +134,8 @@ async def test_a_state_that_does_not_fit_is_made_ready_elsewhere(log: MemoryLog,
     assert open_answer(await answering(log, tight).answer(request())).place is None
 
 
-async def test_an_answer_that_lies_is_refused(log: MemoryLog, worked: Owner) -> None:
-    """Another state than its hash, neither state nor error, facts that are no object."""
+async def test_an_inconsistent_answer_is_refused(log: MemoryLog, worked: Owner) -> None:
+    """Refused are a state with another hash, an answer with neither state nor error, and facts that are no object."""
     answer = await answering(log).answer(request())
     for lie in (
         replace(answer, hash="0" * 32),
@@ -149,13 +149,13 @@ async def test_an_answer_that_lies_is_refused(log: MemoryLog, worked: Owner) -> 
 
 @pytest.mark.parametrize("name", ["Nonsense", "Any", "__all__", "annotations"])
 def test_an_error_of_a_newer_version_is_one_of_ours(name: str) -> None:
-    """Of the base class, with its name; never something else that the module holds."""
+    """An unknown class becomes the base class with its name in the message, and never another name of the module."""
     with pytest.raises(SeekpointError, match=f"{name}: what"):
         open_answer(RecoveryAnswer(id=ID, process_id="p", error=name, message="what", ts=0))
 
 
 def test_a_point_is_checked_before_it_is_sent() -> None:
-    """As a recovery of one's own checks it."""
+    """The check is that of a local recovery."""
     assert point_of(at_seq=None, at_offset=None, at_time=datetime(1970, 1, 1, 0, 0, 1, 5, UTC))["at_time"] == 1_000_005
     assert point_of(at_seq=None, at_offset=None, at_time=1.5)["at_time"] == 1_500_000
     with pytest.raises(UnknownPoint):
@@ -170,7 +170,7 @@ def message(offset: int) -> Any:
 
 
 async def test_requests_that_faust_passed_over_are_served_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In order, read by ourselves; what was served is not served again."""
+    """The worker reads them itself, in order, and serves no request twice."""
     service = RecoveryService(Settings())
     exchange, served = MemoryExchange(), []
     for number in range(5):
@@ -198,7 +198,7 @@ class Clock:
 
 
 def test_health_is_progress() -> None:
-    """Red once something waited for thirty seconds and nothing was done; not to hear of the lag is red too."""
+    """The service is not well after thirty seconds without progress while work waits, or without a measured lag."""
     clock = Clock()
     health = ProgressHealth(30.0, clock)
     for now, lag, well in ((29.0, 5, True), (31.0, 5, False)):
@@ -215,7 +215,7 @@ def test_health_is_progress() -> None:
 
 
 def test_open_requests_are_those_without_an_answer() -> None:
-    """Each id once, however often it is asked and answered; late ones are told once."""
+    """Each id counts once, however often it is requested and answered. Late requests are reported once."""
     open_requests = OpenRequests(remembered_max=3)
     for request_id in (b"a", b"b", b"a"):
         open_requests.add_request(request_id, 10)
@@ -234,7 +234,7 @@ def test_open_requests_are_those_without_an_answer() -> None:
 async def test_a_start_that_kafka_refuses_for_a_moment_is_tried_again(
     failures: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Within ``start_timeout_s``; then it is a typed error, not one of Faust's."""
+    """After ``start_timeout_s`` it raises an error of Seekpoint, not of Faust."""
     service, starts = RecoveryService(Settings(start_timeout_s=0.03)), []
 
     class App:
@@ -259,7 +259,7 @@ async def test_a_start_that_kafka_refuses_for_a_moment_is_tried_again(
 
 
 def test_the_audit_follows_both_topics() -> None:
-    """From where they ended at its first look; junk is passed over."""
+    """It starts at their ends at the first read, and skips undecodable records."""
     exchange = MemoryExchange(partitions=2)
     exchange.send("recover", 0, b"case-17", encode_request(request(id=bytes(16))))
     audit = RequestAudit(exchange)
@@ -274,8 +274,8 @@ def test_the_audit_follows_both_topics() -> None:
     assert audit.requests.expire(NOW + 2) == [other]
 
 
-async def test_a_worker_that_stands_joins_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that stopped silently is started anew; not while a recovery takes long, and not at every look."""
+async def test_a_stalled_worker_restarts_faust(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stalled worker restarts Faust, but not during a long recovery, and not at every check."""
     service, joined = RecoveryService(Settings(), stall_max_s=10.0), []
     clock = Clock()
     service.health = ProgressHealth(10.0, clock)
@@ -285,7 +285,7 @@ async def test_a_worker_that_stands_joins_again(monkeypatch: pytest.MonkeyPatch)
         service._joined_at = time.monotonic()
 
     async def leave() -> None:
-        """There is no app."""
+        """Do nothing: there is no app."""
 
     monkeypatch.setattr(service, "_config", {}, raising=False)
     monkeypatch.setattr(service, "_join", join)

@@ -1,4 +1,4 @@
-"""Recovery on demand, on a real Kafka: workers as real processes, killed where it hurts."""
+"""The recovery service on a real Kafka: workers are real processes and are killed at the worst moments."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PATIENCE_S = 60.0
 
 
 def journal_with_cases(cluster: LocalCluster) -> Settings:
-    """A journal with three processes. Its workers are missed after six seconds."""
+    """Create a journal with three processes. Its group notices a lost worker after six seconds."""
     name = f"asked-{uuid4().hex[:8]}"
     settings = cluster.settings(
         journal=name, partitions=2, owner_timeout_s=6.0, heartbeat_interval_s=1.0, start_timeout_s=_PATIENCE_S
@@ -68,7 +68,7 @@ def fresh(cluster: LocalCluster) -> Settings:
 
 
 class Worker(Agent):
-    """One worker, and its record."""
+    """A worker process and its record."""
 
     def __init__(self, settings: Settings, record: Path, *arguments: str, node_id: str | None = "worker-1") -> None:
         environ = {} if node_id is None else {"SEEKPOINT_NODE_ID": node_id}
@@ -85,7 +85,7 @@ class Worker(Agent):
 
 @contextmanager
 def workers() -> Iterator[list[Worker]]:
-    """Workers put into this list are stopped at the end, whatever happens."""
+    """Stop all workers in this list at the end of the test."""
     running: list[Worker] = []
     try:
         yield running
@@ -96,7 +96,7 @@ def workers() -> Iterator[list[Worker]]:
 
 
 def ask(exchange: KafkaExchange, process_id: str) -> bytes:
-    """Write one request, once, and never again; its id."""
+    """Write one request, once, and return its id."""
     request = RecoveryRequest(id=new_id(), process_id=process_id, deadline=now_us() + 600_000_000, ts=now_us())
     key = process_id.encode()
     exchange.send("recover", partition_of(key, exchange.partitions), key, encode_request(request))
@@ -104,7 +104,7 @@ def ask(exchange: KafkaExchange, process_id: str) -> bytes:
 
 
 def answers(exchange: KafkaExchange) -> Counter[bytes]:
-    """How often each request was answered."""
+    """Count the answers to each request."""
     found: Counter[bytes] = Counter()
     for partition in range(exchange.partitions):
         records, _ = exchange.read("recovered", partition, 0)
@@ -120,7 +120,7 @@ def exchange(served: Settings) -> Iterator[KafkaExchange]:
 
 
 async def test_a_worker_answers_what_it_is_asked(served: Settings, exchange: KafkaExchange, tmp_path: Path) -> None:
-    """The state as a recovery of our own gives it, now and in the past; typed errors; poison; checkpoints."""
+    """It answers like a local recovery, now and in the past, with typed errors, dead letters and checkpoints."""
     with workers() as running:
         running.append(Worker(served, tmp_path / "one"))
         exchange.send("recover", 0, b"case-1", b"junk")
@@ -152,7 +152,7 @@ async def test_a_worker_answers_what_it_is_asked(served: Settings, exchange: Kaf
 
 
 def kill(served: Settings, exchange: KafkaExchange, folder: Path, kills: int) -> None:
-    """Ask; kill the worker with the request read; ask again; ...; at the end all are answered."""
+    """Send a request and kill the worker that has read it, again and again; at the end all are answered."""
     asked = []
     with workers() as running:
         for number in range(kills):
@@ -169,7 +169,7 @@ def kill(served: Settings, exchange: KafkaExchange, folder: Path, kills: int) ->
 def test_a_worker_killed_between_reading_and_answering_loses_no_request(
     served: Settings, exchange: KafkaExchange, tmp_path: Path
 ) -> None:
-    """Five times: each request was written once, and each is answered."""
+    """After five kills every request, written once, is answered."""
     kill(served, exchange, tmp_path, 5)
 
 
@@ -177,12 +177,12 @@ def test_a_worker_killed_between_reading_and_answering_loses_no_request(
 def test_a_worker_killed_fifty_times_loses_no_request(
     served: Settings, exchange: KafkaExchange, tmp_path: Path
 ) -> None:
-    """Fifty times."""
+    """After fifty kills every request is answered."""
     kill(served, exchange, tmp_path, 50)
 
 
 async def test_a_caller_sees_one_answer_though_the_worker_is_killed(served: Settings, tmp_path: Path) -> None:
-    """Killed with the request read, and killed with it answered but not committed: the call returns once."""
+    """The worker is killed before its answer, then between answer and commit. The call returns once."""
     with workers() as running:
         running.append(Worker(served, tmp_path / "a", "--die", "before-answer:1"))
         async with Node.connect(served) as node:
@@ -199,7 +199,7 @@ async def test_a_caller_sees_one_answer_though_the_worker_is_killed(served: Sett
 
 
 async def test_two_workers_share_the_requests(fresh: Settings, tmp_path: Path) -> None:
-    """Scaled by starting more: each has a partition, and both answer."""
+    """Each of two workers has a partition, and both answer."""
     with workers() as running:
         running.append(Worker(fresh, tmp_path / "x", node_id="x"))
         running.append(Worker(fresh, tmp_path / "y", node_id="y"))
@@ -213,7 +213,7 @@ async def test_two_workers_share_the_requests(fresh: Settings, tmp_path: Path) -
 
 
 async def test_without_its_agent_nothing_is_answered(cluster: LocalCluster, tmp_path: Path) -> None:
-    """It is Faust that does the work: with the agent taken out the same worker answers nobody."""
+    """Faust's agent does the work: without it the same worker answers no request."""
     bare = await asyncio.to_thread(journal_with_cases, cluster)
     with workers() as running:
         running.append(Worker(bare, tmp_path / "none", "--without-agent"))
@@ -225,7 +225,7 @@ async def test_without_its_agent_nothing_is_answered(cluster: LocalCluster, tmp_
 
 
 def test_faust_is_not_imported_before_it_is_needed() -> None:
-    """Neither by the consumers nor by a node: it costs more than both."""
+    """Neither the consumers nor a node import it: it takes longer to import than both."""
     modules = "seekpoint.producers, seekpoint.consumers.recovery_service.recovery_service"
     script = f"import sys, {modules}; sys.exit('faust' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], env=os.environ, check=False).returncode == 0

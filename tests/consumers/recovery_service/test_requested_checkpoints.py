@@ -1,4 +1,4 @@
-"""A process that somebody had recovered is saved, though its cadence would wait."""
+"""A process is checkpointed once its recovery was requested, though its cadence would wait."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def ask(exchange: MemoryExchange, process_id: str, **fields: int) -> None:
 
 @pytest.fixture
 def followed() -> Iterator[tuple[RequestedCheckpoints, MemoryExchange]]:
-    """Requests on a log of one partition with two entries."""
+    """Return requests on a log of one partition with two entries."""
     log, exchange = MemoryLog(partitions=1), MemoryExchange(1)
     owner = Owner(log.append, 1, "case-17")
     owner.claim()
@@ -79,7 +79,7 @@ def test_a_request_sent_while_the_partition_changed_hands_is_taken(
 
 
 def test_a_topic_that_cannot_be_read_is_only_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """A journal whose projector may not read them: a warning, and the cadence goes on."""
+    """A projector without permission to read requests logs a warning and follows the cadence."""
 
     class Refused(MemoryExchange):
         def end(self, *_: object) -> int:
@@ -97,7 +97,7 @@ def test_a_topic_that_cannot_be_read_is_only_a_warning(caplog: pytest.LogCapture
 
 
 async def test_what_no_projector_saves_is_no_checkpoint() -> None:
-    """The worker that waits for it says so; a view without the state is no place for it."""
+    """The wait for a checkpoint raises an error, and a view without the state is no place for it."""
     log = MemoryLog(partitions=1)
     owner = Owner(log.append, 1, "case-17")
     owner.claim()
@@ -115,8 +115,9 @@ async def test_what_no_projector_saves_is_no_checkpoint() -> None:
 
 @pytest.mark.cluster
 async def test_a_process_that_is_recovered_on_demand_is_checkpointed(settings: Settings) -> None:
-    """Owned by somebody else, and far below its cadence: nothing but the request has it saved. Nothing is written into
-    its journal. The next recovery reads nothing."""
+    """Only the request causes the checkpoint: another node owns the process, and it is far below its cadence. Nothing
+    is written to the journal. The next recovery reads no entry.
+    """
     await create_topics(settings)
     projector = Projector.connect(settings, cadence=Cadence(bytes_min=1_000_000, age_max_s=3600.0))
     running = asyncio.create_task(projector.run())
@@ -139,7 +140,7 @@ async def test_a_process_that_is_recovered_on_demand_is_checkpointed(settings: S
 
 @pytest.mark.cluster
 async def test_a_state_too_large_for_an_answer_is_ready_in_the_view(settings: Settings) -> None:
-    """Hash and place come back; the view has the state of that hash. A past one has no place."""
+    """The answer has the hash and the place, and the view has the state with that hash. A past state has no place."""
     await create_topics(settings, limits=Limits(record_bytes=20_000))
     projector = Projector.connect(settings)
     running = asyncio.create_task(projector.run())
