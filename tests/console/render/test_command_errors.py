@@ -67,7 +67,7 @@ def test_an_unexpected_error_is_one_line_and_asks_to_be_reported(shell: Shell, m
     fake(monkeypatch, KeyError("oops"))
     ran = shell("ps")
     assert ran.code == 1
-    assert ran.err == "error: unexpected KeyError: 'oops'; please report it, with what --debug shows\n"
+    assert ran.err == "error: unexpected KeyError: 'oops'; please report it with the output of --debug\n"
 
 
 @pytest.mark.parametrize("way", ["option", "variable"])
@@ -136,8 +136,8 @@ def test_a_closed_pipe_ends_quietly() -> None:
         (["state", "a", "--at-seq", "0"], "a seq is a number from 1 on"),
         (["state", "a", "--at-offset", "-1"], "an offset is a number from 0 on"),
         (["state", "a", "--at-time", "yesterday"], "'yesterday' is not a time"),
-        (["recover", "a", "--take-over"], "it goes with --claim only"),
-        (["recover", "a", "--accept-degraded"], "it goes with --claim only"),
+        (["recover", "a", "--take-over"], "it needs --claim"),
+        (["recover", "a", "--accept-degraded"], "it needs --claim"),
         (["up", "--brokers", "2"], "a local cluster has 1 or 3 brokers"),
         (["dlq", "show", "x"], "'x' is not TOPIC:PARTITION:OFFSET"),
         (["log", "a", "--limit", "0"], "--limit"),

@@ -220,7 +220,7 @@ def test_a_list_that_an_error_ends_is_said_not_to_be_whole(
         else:
             emit_table([Column("number")], items())
     written = capsys.readouterr()
-    assert ("not whole" in written.err) is is_warned
+    assert ("list is incomplete" in written.err) is is_warned
     assert written.out == ('{"numbers":[[0],[1]\n' if as_json and told else "")
 
 

@@ -12,7 +12,7 @@ import pytest
 from owners import Owner
 from seekpoint.compose import TopicFinding
 from seekpoint.console.commands.journal.dlq import hex_lines, letter_facts, place_of
-from seekpoint.console.commands.processes.log import Chosen
+from seekpoint.console.commands.processes.log import EntryFilter
 from seekpoint.console.render.entry_lines import HEADER, entry_facts, entry_line
 from seekpoint.console.render.output import aligned
 from seekpoint.console.render.states import (
@@ -265,30 +265,30 @@ def test_ids_are_shown_as_people_read_them() -> None:
     assert entry_facts(Logged(7, 0, entry(Signal("a", '{"b":1}'))), 3, None)["body"]["payload"] == {"b": 1}
 
 
-def chosen(log: MemoryLog, *options: object) -> list[int]:
-    """Offsets of what ``Chosen`` lets through."""
-    wanted = Chosen(*options)  # type: ignore[arg-type]
+def selected(log: MemoryLog, *options: object) -> list[int]:
+    """Return the offsets that an ``EntryFilter`` selects."""
+    entry_filter = EntryFilter(*options)  # type: ignore[arg-type]
     draft = Draft()
     found = []
     for batch in history(Recoverer(log), "case-17"):
-        found += wanted.of([(one, advance(draft, one.offset, one.entry)) for one in batch])
+        found += entry_filter.select([(one, advance(draft, one.offset, one.entry)) for one in batch])
     return [logged.offset for logged, _ in found]
 
 
-def test_entries_are_chosen_by_seq_kind_and_number(log: MemoryLog, owner: Owner) -> None:
+def test_entries_are_selected_by_seq_kind_and_number(log: MemoryLog, owner: Owner) -> None:
     """From a seq on, with the external entries behind it; a custom entry's own kind counts too."""
     owner.claim()  # 0
     owner.update("a", "1")  # 1
     owner.external(Signal("x"))  # 2
     owner.own(Custom("billing"))  # 3
     owner.external(Signal("y"))  # 4
-    assert chosen(log, None, None, None) == [0, 1, 2, 3, 4]
-    assert chosen(log, 2, None, None) == [3, 4]
-    assert chosen(log, None, frozenset({"signal"}), None) == [2, 4]
-    assert chosen(log, None, frozenset({"billing"}), None) == [3]
-    assert chosen(log, None, frozenset({"custom", "claim"}), None) == [0, 3]
-    assert chosen(log, 1, None, 2) == [1, 2]
-    assert chosen(log, 9, None, None) == []
+    assert selected(log, None, None, None) == [0, 1, 2, 3, 4]
+    assert selected(log, 2, None, None) == [3, 4]
+    assert selected(log, None, frozenset({"signal"}), None) == [2, 4]
+    assert selected(log, None, frozenset({"billing"}), None) == [3]
+    assert selected(log, None, frozenset({"custom", "claim"}), None) == [0, 3]
+    assert selected(log, 1, None, 2) == [1, 2]
+    assert selected(log, 9, None, None) == []
 
 
 # --- audits and dead letters ------------------------------------------------------------------------------------------
@@ -326,7 +326,7 @@ def test_a_dead_letter_keeps_its_bytes() -> None:
     assert (facts["place"], facts["key"], facts["value"]) == ("fleet.journal:1:4", "aw==", "AP8=")
     assert hex_lines(b"\x00\xffA") == [f"0000  {'00 ff 41':<47}  ..A"]
     assert len(hex_lines(bytes(5_000))) == 4_096 // 16 + 1
-    assert hex_lines(bytes(5_000))[-1] == "and 904 bytes more: --json has them all"
+    assert hex_lines(bytes(5_000))[-1] == "and 904 more bytes: --json prints them all"
 
 
 def test_a_place_is_typed_whole_or_without_its_topic() -> None:

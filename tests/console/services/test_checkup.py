@@ -108,7 +108,7 @@ def test_a_heartbeat_that_stands_still_is_named() -> None:
     assert (found.health, "open them on another" in found.advice) == (JournalHealth.WARNING, True)
     well = HeartbeatSnapshot({"node-a": replace(ALIVE, beat=2)}, complete=True)
     assert checkup.nodes(before, well, 4.6, None).found == "1 alive"
-    assert checkup.nodes(before, HeartbeatSnapshot({}, complete=True), 0, None).found == "none is running"
+    assert checkup.nodes(before, HeartbeatSnapshot({}, complete=True), 0, None).found == "no node is running"
     assert checkup.nodes(before, HeartbeatSnapshot({}, complete=False), 0, None).health is JournalHealth.WARNING
 
 
@@ -141,7 +141,7 @@ def test_degraded_and_abandoned_processes_are_named_with_the_next_command() -> N
     assert counted.found == "2, 0 of them finished"
     assert (degraded.health, degraded.found) == (JournalHealth.ERROR, "1 degraded: case-gap")
     assert "seekpoint recover case-gap --claim --accept-degraded" in degraded.advice
-    assert (left.health, left.found) == (JournalHealth.WARNING, "1 left behind by a node that is gone: case-1")
+    assert (left.health, left.found) == (JournalHealth.WARNING, "1 still claimed by a dead node: case-1")
     assert "seekpoint recover case-1 --claim" in left.advice
 
 
@@ -168,7 +168,7 @@ def test_many_names_are_cut() -> None:
 def test_dead_letters_are_a_warning() -> None:
     """None is fine."""
     assert checkup.dead_letters(0).health is JournalHealth.OK
-    assert checkup.dead_letters(1).found == "1 record that is no entry"
+    assert checkup.dead_letters(1).found == "1 record that is not an entry"
     assert checkup.dead_letters(3).health is JournalHealth.WARNING
 
 
@@ -193,8 +193,8 @@ def kept(
     [
         (kept(9), kept(9), JournalHealth.OK, "0 offsets behind"),
         (kept(3), kept(5), JournalHealth.OK, "4 offsets behind"),
-        (kept(5), kept(5), JournalHealth.WARNING, "4 offsets behind, and standing in partition 0"),
-        (kept(None, problem="x"), kept(None, problem="x"), JournalHealth.WARNING, "1 partition without one"),
+        (kept(5), kept(5), JournalHealth.WARNING, "4 offsets behind, and no progress in partition 0"),
+        (kept(None, problem="x"), kept(None, problem="x"), JournalHealth.WARNING, "1 partition without a usable view"),
         (kept(None, problem="x"), kept(9), JournalHealth.OK, "0 offsets behind"),
     ],
 )
@@ -202,9 +202,9 @@ def test_a_view_that_stands_is_a_warning(
     before: PartitionLag, after: PartitionLag, health: JournalHealth, found: str
 ) -> None:
     """One that is behind and moves is well; one that cannot be used never is; none at all may be wanted."""
-    diagnosis = checkup.view([before], [after], kept=True)
+    diagnosis = checkup.view([before], [after], is_configured=True)
     assert (diagnosis.health, diagnosis.found[: len(found)]) == (health, found)
-    assert checkup.view([before], [after], kept=False).health is JournalHealth.OK
+    assert checkup.view([before], [after], is_configured=False).health is JournalHealth.OK
 
 
 @pytest.mark.parametrize(

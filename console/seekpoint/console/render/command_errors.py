@@ -1,4 +1,4 @@
-"""What a command says of an error, and what it exits with. A traceback only for who asks for it."""
+"""Report the error of a command in one line. A traceback is shown only with ``--debug``."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ DEBUG_VARIABLE = "SEEKPOINT_DEBUG"
 
 _NO_ROOM = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 
-_asked = False
+_is_requested = False
 
 
-def set_debug(asked: bool) -> None:
+def set_debug(is_requested: bool) -> None:
     """Remember whether ``--debug`` was given."""
-    global _asked
-    _asked = asked
+    global _is_requested
+    _is_requested = is_requested
 
 
 def is_debug() -> bool:
-    """Whether tracebacks and the clients' own messages are wanted: ``--debug``, or ``SEEKPOINT_DEBUG=1``."""
-    return _asked or os.environ.get(DEBUG_VARIABLE, "") not in ("", "0")
+    """Whether to show tracebacks and the Kafka client's messages: ``--debug`` or ``SEEKPOINT_DEBUG=1``."""
+    return _is_requested or os.environ.get(DEBUG_VARIABLE, "") not in ("", "0")
 
 
 def report(error: Exception, scrub: Callable[[str], str] = str) -> int:
-    """Say what went wrong in one line, ``scrub`` taking secrets out; the exit code."""
+    """Print an error in one line, after ``scrub`` has removed secrets, and return the exit code."""
     from seekpoint.console.error_exit_codes import exit_code_of
     from seekpoint.schemas.errors import SeekpointError
 
@@ -52,16 +52,16 @@ def report(error: Exception, scrub: Callable[[str], str] = str) -> int:
         fail(scrub(_line(error)))
         return exit_code_of(type(error))
     if isinstance(error, OSError) and error.errno in _NO_ROOM:
-        fail(scrub(f"cannot write: {error}; what was written before is not whole"))
+        fail(scrub(f"cannot write: {error}; the output is incomplete"))
         return EXIT_FAULT
     text = str(error) or "without a message"
-    wanted = "" if is_debug() else "; please report it, with what --debug shows"
-    fail(scrub(f"unexpected {type(error).__name__}: {text}{wanted}"))
+    request = "" if is_debug() else "; please report it with the output of --debug"
+    fail(scrub(f"unexpected {type(error).__name__}: {text}{request}"))
     return EXIT_FAULT
 
 
 def _line(error: SeekpointError) -> str:
-    """The error in one line, its next command ready to be copied."""
+    """Return the error in one line, with the process id filled into the command that it suggests."""
     process_id = error.facts.get("process_id")
     if not isinstance(process_id, str):
         return str(error)

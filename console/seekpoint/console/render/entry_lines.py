@@ -1,4 +1,4 @@
-"""Entries as they are shown: plain data for ``--json``, one line for people. Pure."""
+"""Show entries: plain data for ``--json``, one line for people. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _USUAL = frozenset({"APPLIED", "DELIVERED", "CLAIM_WON"})
 
 
 def entry_facts(logged: Logged, partition: int, verdict: Verdict | None) -> dict[str, Any]:
-    """One entry, with what the fold made of it (None: not known): a line of ``seekpoint log --json``."""
+    """Return an entry with the fold's verdict (None: unknown) as plain data: a line of ``seekpoint log --json``."""
     entry = logged.entry
     return {
         "offset": logged.offset,
@@ -47,7 +47,7 @@ def entry_facts(logged: Logged, partition: int, verdict: Verdict | None) -> dict
 
 
 def body_facts(body: b.Body) -> dict[str, Any]:
-    """A body's fields by name; JSON texts as what they say, ids as people read them. ``call``: an agent's writes."""
+    """Return a body's fields by name, with JSON texts parsed and ids as text. Only an agent's writes have ``call``."""
     facts = {field.name: _plain(str(field.type), getattr(body, field.name)) for field in fields(body)}
     if body.call is None:
         facts.pop("call", None)
@@ -55,7 +55,7 @@ def body_facts(body: b.Body) -> dict[str, Any]:
 
 
 def entry_line(facts: Mapping[str, Any]) -> str:
-    """What ``entry_facts`` says, in one line under ``HEADER``."""
+    """Return the facts of ``entry_facts`` as one line under ``HEADER``."""
     verdict = (facts["verdict"] or "").upper()
     unusual = "" if not verdict or verdict in _USUAL else f"  [{verdict.lower().replace('_', ' ')}]"
     return _FORM.format(
@@ -81,7 +81,7 @@ def _claim(body: Mapping[str, Any]) -> str:
     return f"by {body['node_id']}, expects epoch {body['expected_epoch']}{accepted}{healing}"
 
 
-def _said(body: Mapping[str, Any]) -> str:
+def _message(body: Mapping[str, Any]) -> str:
     content = body["content"] if body["parts"] is None else _text(body["parts"])
     calls = f"calls {_text(body['tool_calls'])}" if body["tool_calls"] else None
     return f"{body['role']}: {' '.join(filter(None, (content, calls)))}"
@@ -89,7 +89,7 @@ def _said(body: Mapping[str, Any]) -> str:
 
 _SUMMARIES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     b.Claim.KIND: _claim,
-    b.MessageSaid.KIND: _said,
+    b.MessageSaid.KIND: _message,
     b.ContextUpdated.KIND: lambda body: f"{body['key']} = {_text(body['value'])}",
     b.ContextUpdatedMany.KIND: lambda body: ", ".join(f"{k} = {_text(v)}" for k, v in sorted(body["values"].items())),
     b.ContextDeleted.KIND: lambda body: str(body["key"]),
@@ -118,7 +118,7 @@ def _plain(kind: str, value: Any) -> Any:
 def _time(timestamp_ms: int) -> str:
     try:
         moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
-    except (OverflowError, ValueError, OSError):  # a clock gone wild wrote it
+    except (OverflowError, ValueError, OSError):  # written with a broken clock
         return f"{timestamp_ms} ms"
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 

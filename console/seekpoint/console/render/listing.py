@@ -1,4 +1,4 @@
-"""The list of processes as the view has it: heads only, no journal is read."""
+"""List processes from the view. Only summaries are read, and no journal."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 __all__ = ["ViewGone", "from_view", "with_similar_ids"]
 
-_PAGE = 500
+_PAGE_SIZE = 500
 
 
 class ViewGone(Exception):
-    """There is no view of a partition that could be used, or not any more; ``why`` says so."""
+    """A partition has no usable view, or its view became unusable. ``why`` has the reason."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -28,9 +28,9 @@ class ViewGone(Exception):
 
 
 def from_view(target: CommandTarget) -> Iterator[dict[str, Any]]:
-    """Every process by the view, in the order of ids, a page in memory at a time.
+    """Yield every process from the view in the order of ids, with one page in memory at a time.
 
-    Raises ``ViewGone`` where a partition has none that could be used: what came before it is whole up to its last id.
+    Raises ``ViewGone`` if a partition has no usable view. Processes yielded before are complete up to their last id.
     """
     from seekpoint.console.render.states import summary_facts
     from seekpoint.schemas.errors import JournalMismatch, ViewRefused, ViewUnavailable
@@ -46,18 +46,18 @@ def from_view(target: CommandTarget) -> Iterator[dict[str, Any]]:
 
 
 def with_similar_ids(target: CommandTarget, error: UnknownProcess, hint: str) -> UnknownProcess:
-    """Return ``error`` with the ids that look like its own, where the view's first page has any, and with ``hint``."""
+    """Return ``error`` with ``hint`` and with similar ids from the first page of the view."""
     from difflib import get_close_matches
 
     from seekpoint.schemas.errors import UnknownProcess
 
     alike = get_close_matches(error.process_id, _first_ids(target))
-    meant = f"did you mean {', '.join(alike)}?; " if alike else ""
-    return UnknownProcess(error.message, hint=f"{meant}{hint}; seekpoint ps lists what there is", **error.facts)
+    suggestion = f"did you mean {', '.join(alike)}?; " if alike else ""
+    return UnknownProcess(error.message, hint=f"{suggestion}{hint}; list processes: seekpoint ps", **error.facts)
 
 
 def _first_ids(target: CommandTarget) -> list[str]:
-    """The ids on the view's first page; none where it cannot be read."""
+    """Return the ids on the first page of the view, or none if it cannot be read."""
     import asyncio
 
     from seekpoint.consumers.view.view_browser import View
@@ -65,7 +65,7 @@ def _first_ids(target: CommandTarget) -> list[str]:
 
     async def collect(view: ViewBrowser) -> list[str]:
         async with View(view) as browser:
-            return [one.process_id for one in (await browser.list(limit=_PAGE)).processes]
+            return [one.process_id for one in (await browser.list(limit=_PAGE_SIZE)).processes]
 
     try:
         return [] if target.view is None else asyncio.run(collect(target.view))
@@ -74,13 +74,15 @@ def _first_ids(target: CommandTarget) -> list[str]:
 
 
 def _behind(target: CommandTarget, view: ViewBrowser) -> dict[int, int]:
-    """How many offsets each partition's view is behind."""
+    """Return how many offsets the view of each partition is behind."""
     from seekpoint.consumers.recovery.base_finder import view_problem
 
     found: dict[int, int] = {}
     for partition in range(target.log.partitions):
         meta = view.meta(partition)
-        marks = target.log.watermarks(partition)  # after the view: what it has applied lies below the end
+        marks = target.log.watermarks(
+            partition
+        )  # read after the view, so the end is at least what the view has applied
         problem = view_problem(meta, target.log.topic_id, marks)
         if problem or meta is None or meta.applied is None:
             hint = "; a projector keeps it: seekpoint serve projector" if meta is None else ""
@@ -105,7 +107,7 @@ def _summaries(view: ViewBrowser) -> Iterator[Summary]:
 def _pages(browser: View, runner: asyncio.Runner) -> Iterator[Summary]:
     cursor = ""
     while True:
-        page = runner.run(browser.list(limit=_PAGE, cursor=cursor))
+        page = runner.run(browser.list(limit=_PAGE_SIZE, cursor=cursor))
         if page.missing:
             raise ViewGone("the view is being rebuilt")
         yield from page.processes

@@ -1,4 +1,4 @@
-"""What the library logs, as talk on stderr: warnings, and with ``--debug`` everything."""
+"""Show the library's log records on stderr: warnings, and with ``--debug`` all records."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ __all__ = ["show_logs"]
 
 
 def show_logs(*names: str) -> None:
-    """From here on the warnings of these loggers (none: of the library) are shown; again is fine."""
+    """Show the warnings of these loggers, by default of the library. Calling it again changes nothing."""
     for name in names or ("seekpoint",):
         logger = logging.getLogger(name)
-        if not any(isinstance(handler, _Talk) for handler in logger.handlers):
-            logger.addHandler(_Talk())
+        if not any(isinstance(handler, _StderrHandler) for handler in logger.handlers):
+            logger.addHandler(_StderrHandler())
         logger.setLevel(logging.DEBUG if is_debug() else logging.WARNING)
 
 
-class _Talk(logging.Handler):
-    """One line a record. The Kafka client's own messages need ``--debug``: its failures come as errors anyway."""
+class _StderrHandler(logging.Handler):
+    """A handler that prints one line per record. The Kafka client's messages need ``--debug``."""
 
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()

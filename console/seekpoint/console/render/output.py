@@ -1,4 +1,4 @@
-"""Where words go: data to stdout, talk to stderr. Tables are framed and coloured on a terminal, plain in a pipe."""
+"""Write data to stdout and messages to stderr. Tables are framed and coloured on a terminal, plain in a pipe."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _PAGE_CHARACTERS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table. Numbers stand right.
+    """A column of a table; ``right`` aligns it to the right.
 
-    On a terminal that is too narrow, a ``cut`` column loses its end, a ``wraps`` one goes on in the next line; the
-    others keep their words whole as long as those two can give way.
+    On a narrow terminal ``cut`` columns are truncated and ``wraps`` columns continue on the next line. The other
+    columns stay complete as long as those can shrink.
     """
 
     title: str
@@ -50,9 +50,9 @@ class Column:
 
 
 def clean(text: object) -> str:
-    """``text`` in one line that cannot steer a terminal, and hides nothing: what agents write is not ours to trust.
+    """Return ``text`` as one line that is safe to print: text of agents is not trusted.
 
-    Controls, signs that turn the direction of a text around, and characters that nobody sees are shown as escapes.
+    Control characters, bidirectional marks and invisible characters become escapes.
 
     >>> clean("a\\x1b[31m\\nb")
     'a\\\\x1b[31m\\\\nb'
@@ -60,23 +60,23 @@ def clean(text: object) -> str:
     line = str(text)
     if line.isascii() and line.isprintable():
         return line
-    return _steering().sub(lambda match: match[0].encode("unicode_escape").decode(), line)
+    return _unsafe_characters().sub(lambda match: match[0].encode("unicode_escape").decode(), line)
 
 
 @cache
-def _steering() -> re.Pattern[str]:
-    from seekpoint.schemas.values.process_ids import INVISIBLE  # with what it loads, half of the time of --help
+def _unsafe_characters() -> re.Pattern[str]:
+    from seekpoint.schemas.values.process_ids import INVISIBLE  # importing it takes half of the time of --help
 
     return re.compile(f"[\x00-\x1f\x7f-\x9f\ud800-\udfff{INVISIBLE}]")
 
 
 def emit(line: str = "") -> None:
-    """Lines of data: all data goes through here, so nothing in it steers a terminal."""
+    """Write lines of data to stdout, made safe by ``clean``."""
     sys.stdout.write("\n".join(map(clean, line.split("\n"))) + "\n")
 
 
 def emit_json(document: Any, *, line: bool = False) -> None:
-    """A JSON document: indented on a terminal, in one line in a pipe, or where ``line`` says so."""
+    """Write a JSON document: indented on a terminal, as one line in a pipe or with ``line``."""
     import orjson
 
     pretty = sys.stdout.isatty() and not line
@@ -89,10 +89,10 @@ def emit_json(document: Any, *, line: bool = False) -> None:
 def emit_json_list(
     head: Mapping[str, Any], name: str, items: Iterable[Any], tail: Mapping[str, Any] | None = None
 ) -> None:
-    """Write the document ``{**head, name: [*items], **tail}`` item by item; none is kept.
+    """Write the document ``{**head, name: [*items], **tail}`` item by item, without keeping items in memory.
 
-    ``tail`` is read after the last item, so what makes the items may fill it. Nothing is written if there is no
-    telling the first item.
+    ``tail`` is read after the last item, so the iterator of items may fill it. If the first item raises, nothing is
+    written.
     """
     import orjson
 
@@ -100,10 +100,10 @@ def emit_json_list(
     option, first, more = (orjson.OPT_INDENT_2, "\n    ", ",\n    ") if pretty else (0, "", ",")
     empty = orjson.dumps({**head, name: []}, option=option).decode()
     begin = empty[: empty.rindex("[") + 1]
-    items = _begun(items)
+    items = _with_first(items)
     sys.stdout.write(_json_escaped(begin))
     between, end = first, ""
-    with _cut_off("\n"):
+    with _report_incomplete("\n"):
         for item in items:
             text = _json_escaped(orjson.dumps(item, option=option).decode())
             sys.stdout.write(between + (text.replace("\n", "\n    ") if pretty else text))
@@ -112,30 +112,30 @@ def emit_json_list(
     sys.stdout.write(_json_escaped(f"{end}{rest[rest.index('[') + 1 :]}\n"))
 
 
-def _begun(items: Iterable[_T]) -> Iterator[_T]:
-    """The same items, the first of them told already: what keeps it from being told is raised here."""
+def _with_first(items: Iterable[_T]) -> Iterator[_T]:
+    """Compute the first item now, so that its error is raised before anything is written. Return all items."""
     items = iter(items)
     return chain(list(islice(items, 1)), items)
 
 
 @contextmanager
-def _cut_off(end: str) -> Iterator[None]:
-    """Where an error comes in the middle of a list, end its line by ``end`` and say that it is not whole."""
+def _report_incomplete(end: str) -> Iterator[None]:
+    """If an error interrupts a list, write ``end`` and warn that the list is incomplete."""
     try:
         yield
-    except OSError:  # nothing can be written, or nobody reads
+    except OSError:  # stdout is full or closed
         raise
     except Exception:
         sys.stdout.write(end)
-        warn("the list is not whole: the error below ended it")
+        warn("the list is incomplete: the error below ended it")
         raise
 
 
 def _json_escaped(text: str) -> str:
-    """The same JSON, with the characters that ``clean`` escapes as JSON escapes them: lossless."""
+    """Return the JSON with unsafe characters as JSON escapes, which loses nothing."""
     if text.isascii() and "\x7f" not in text:
         return text
-    return _steering().sub(lambda match: match[0] if match[0] == "\n" else _json_escape(match[0]), text)
+    return _unsafe_characters().sub(lambda match: match[0] if match[0] == "\n" else _json_escape(match[0]), text)
 
 
 def _json_escape(character: str) -> str:
@@ -144,7 +144,7 @@ def _json_escape(character: str) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number and what it counts.
+    """Return a number with its noun.
 
     >>> counted(1, "entry"), counted(2, "entry"), counted(0, "record")
     ('1 entry', '2 entries', '0 records')
@@ -154,7 +154,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def fitted(text: str) -> str:
-    """``clean(text)``, cut where a terminal ends; whole in a pipe."""
+    """Return ``clean(text)``, truncated to the width of a terminal; in a pipe it is complete."""
     line = clean(text)
     if not sys.stdout.isatty():
         return line
@@ -165,7 +165,7 @@ def fitted(text: str) -> str:
 
 
 def is_abandoned(stream: TextIO) -> bool:
-    """Whether the other end of a pipe was closed: without this, who follows would write into it at the next entry."""
+    """Whether the reader of a pipe has closed it, so that ``--follow`` can end before the next entry."""
     import select
 
     if not hasattr(select, "poll"):  # Windows: the next write fails, which ends the command too
@@ -174,20 +174,20 @@ def is_abandoned(stream: TextIO) -> bool:
     try:
         watch.register(stream, 0)
         return any(event & select.POLLERR for _, event in watch.poll(0))
-    except (OSError, ValueError):  # no file at all: a test's buffer
+    except (OSError, ValueError):  # not a file, such as a test's buffer
         return False
 
 
 def emit_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> int:
-    """Write a table, with colour and fitted to a terminal, whole in a pipe. Return how many rows there were.
+    """Write a table and return the number of rows. It fits the terminal and has colours; in a pipe it is complete.
 
-    Rows are taken and written a page at a time, so a long table takes no more memory than a short one. Its columns are
-    as wide as what was written so far needs. Nothing is written where there is no row.
+    Rows are read and written in pages, so memory does not grow with the table. Columns are as wide as the rows written
+    so far need. Without rows nothing is written.
     """
     write = _emit_rich if sys.stdout.isatty() else _emit_plain
     widths = [len(column.title) for column in columns]
-    count, rows = 0, _begun(rows)
-    with _cut_off(""):
+    count, rows = 0, _with_first(rows)
+    with _report_incomplete(""):
         for page in _pages(rows):
             widths = [max(width, *map(len, cells)) for width, *cells in zip(widths, *page, strict=True)]
             write(columns, page, widths, not count)
@@ -196,7 +196,7 @@ def emit_table(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> i
 
 
 def _pages(rows: Iterable[Sequence[object]]) -> Iterator[list[list[str]]]:
-    """The rows as they are shown, some hundred or a million characters at a time."""
+    """Yield pages of rows as text, limited by rows and by characters."""
     page: list[list[str]] = []
     size = 0
     for row in rows:
@@ -217,7 +217,7 @@ def _emit_plain(
 
 
 def aligned(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> list[str]:
-    """The table as plain lines, the titles first.
+    """Return the table as plain lines, with the titles first.
 
     >>> aligned([Column("process"), Column("seq", right=True)], [["case-17", 4]])
     ['process  seq', 'case-17    4']
@@ -235,24 +235,24 @@ def _line(columns: Sequence[Column], row: Sequence[str], widths: Sequence[int]) 
 
 
 def say(message: str) -> None:
-    """Talk: one line on stderr, never data; what others wrote of it cannot steer a terminal."""
-    _talk(clean(message))
+    """Print a message to stderr as one line, made safe by ``clean``."""
+    _write_stderr(clean(message))
 
 
-def _talk(message: str) -> None:
-    sys.stdout.flush()  # in a terminal and in 2>&1 alike, talk stands where it was said
+def _write_stderr(message: str) -> None:
+    sys.stdout.flush()  # keep the order of data and messages, also with 2>&1
     sys.stderr.write(message + "\n")
     sys.stderr.flush()
 
 
 def warn(message: str) -> None:
-    """Talk about something that is not as it should be."""
-    _talk(f"{_tinted('warning:', '33')} {clean(message)}")
+    """Print a warning to stderr."""
+    _write_stderr(f"{_tinted('warning:', '33')} {clean(message)}")
 
 
 def fail(message: str) -> None:
-    """The one line of an error; the tail of a log in it keeps its lines."""
-    _talk(f"{_tinted('error:', '31')} {chr(10).join(map(clean, message.splitlines()))}")
+    """Print an error to stderr. A log excerpt in the message keeps its lines."""
+    _write_stderr(f"{_tinted('error:', '31')} {chr(10).join(map(clean, message.splitlines()))}")
 
 
 def _tinted(word: str, colour: str) -> str:

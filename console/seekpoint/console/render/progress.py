@@ -1,4 +1,4 @@
-"""How far a long read is: a bar, a rate and the time left on a terminal; nothing in a pipe."""
+"""Progress bars on a terminal, with rate and remaining time; nothing in a pipe."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Activity", "ReadingProgress", "watched"]
 
 
 class ReadingProgress:
-    """``with Progress("reading", total) as progress: progress.advance(n)``; on stderr, and gone at the end."""
+    """A progress bar on stderr that disappears at the end: ``with ReadingProgress("reading", total) as progress``."""
 
     def __init__(self, what: str, total: int, unit: str = "entries") -> None:
         self._what = what
@@ -38,18 +38,18 @@ class ReadingProgress:
             self._bar.stop()
 
     def describe(self, what: str) -> None:
-        """Say what is being done now."""
+        """Change the description of the bar."""
         if self._bar is not None:
             self._bar.update(self._task, description=clean(what))
 
     def hide(self) -> None:
-        """Take the bar away until the next ``advance``: data may be written to the same terminal."""
+        """Hide the bar until the next ``advance``, because data may go to the same terminal."""
         if self._bar is not None and not self._is_hidden:
             self._bar.stop()
             self._is_hidden = True
 
     def advance(self, count: int) -> None:
-        """``count`` more are done."""
+        """Add ``count`` to the progress."""
         if self._bar is None:
             return
         if self._is_hidden:
@@ -59,7 +59,7 @@ class ReadingProgress:
 
 
 class Activity:
-    """What the local cluster tells while it starts: one bar on a terminal; in a pipe one line for each activity."""
+    """The progress of a starting local cluster: a bar on a terminal, one line per activity in a pipe."""
 
     def __init__(self) -> None:
         self._what = ""
@@ -74,7 +74,7 @@ class Activity:
         self._stop()
 
     def __call__(self, what: str, share: float | None = None, /) -> None:
-        """Show ``what`` once, and the ``share`` of it that is done."""
+        """Show ``what`` once, and the ``share`` that is done."""
         if what != self._what:
             self._stop()
             self._what = what
@@ -93,7 +93,7 @@ class Activity:
 
 
 def watched(log: LogReader, advance: Callable[[int], None]) -> LogReader:
-    """The same log; ``advance`` is told how many offsets each batch of a read brought."""
+    """Return the log, wrapped so that each batch that is read calls ``advance`` with its number of offsets."""
     return cast("LogReader", _WatchedReading(log, advance))
 
 
@@ -117,7 +117,7 @@ def _rich_share(what: str) -> tuple[Any, Any]:
     from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
-    about = TextColumn("{task.description}", markup=False)  # no markup: it may hold names of others
+    about = TextColumn("{task.description}", markup=False)  # without markup, because names come from users
     columns = (about, BarColumn(bar_width=20), TaskProgressColumn(), TimeRemainingColumn())
     bar = Bar(*columns, console=Console(stderr=True))
     return bar, bar.add_task(clean(what), total=1.0)
@@ -130,7 +130,7 @@ def _rich_bar(what: str, total: int, unit: str) -> tuple[Any, Any]:
     from rich.text import Text
 
     class Rate(ProgressColumn):
-        """Units a second."""
+        """The rate in units per second."""
 
         def render(self, task: Any) -> Text:
             return Text(f"{task.speed:,.0f} {unit}/s" if task.speed else "")

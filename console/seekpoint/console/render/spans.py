@@ -1,8 +1,8 @@
-"""A history as a trace: OTLP/JSON, whose ids come from the entries, so that the same history is the same trace.
+"""Turn a history into an OTLP/JSON trace. Ids derive from the entries, so the same history gives the same trace.
 
     process -> turn or invocation -> call -> the calls in its body
 
-Attempts are events of their call. What is still under way ends with the newest entry, and says so (``seekpoint.open``).
+Attempts are events of their call. An unfinished span ends at the newest entry and has the attribute ``seekpoint.open``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Span = dict[str, Any]
 
 
 def trace_of(entries: Sequence[Entry], journal: str) -> dict[str, Any]:
-    """The trace of one process, as OTLP/JSON: what a collector's ``/v1/traces`` takes."""
+    """Return the trace of a process as OTLP/JSON, for the ``/v1/traces`` of a collector."""
     spans = _Trace(entries).spans()
     resource = {"service.name": f"seekpoint/{journal}", "seekpoint.journal": journal}
     scope = {"scope": {"name": "seekpoint"}, "spans": spans}
@@ -37,7 +37,7 @@ def trace_of(entries: Sequence[Entry], journal: str) -> dict[str, Any]:
 
 
 def send(url: str, document: Mapping[str, Any]) -> None:
-    """POST it to a collector; ``/v1/traces`` is added where ``url`` has no path. Raises ``JournalUnavailable``."""
+    """POST a trace to a collector. If ``url`` has no path, add ``/v1/traces``. Raises ``JournalUnavailable``."""
     from urllib.error import URLError
     from urllib.parse import urlsplit
     from urllib.request import Request, urlopen
@@ -57,7 +57,7 @@ def send(url: str, document: Mapping[str, Any]) -> None:
 
 
 def spans_lines(spans: Sequence[Span]) -> list[str]:
-    """The trace for people: a line a span, indented by its depth."""
+    """Return the trace as lines for people, one per span, indented by depth."""
     depth: dict[str, int] = {}
     lines = []
     for span in _in_order(spans):
@@ -69,7 +69,7 @@ def spans_lines(spans: Sequence[Span]) -> list[str]:
 
 
 def _in_order(spans: Sequence[Span]) -> Iterable[Span]:
-    """Each span, then what is in it."""
+    """Yield each span, followed by its children."""
     inside: dict[str, list[Span]] = {}
     for span in spans:
         inside.setdefault(span["parentSpanId"], []).append(span)
@@ -81,7 +81,7 @@ def _in_order(spans: Sequence[Span]) -> Iterable[Span]:
 
 
 class _Trace:
-    """One process's spans."""
+    """The spans of one process."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self._entries = entries
@@ -93,7 +93,7 @@ class _Trace:
         self._work: list[tuple[int, int, Span]] = []
 
     def spans(self) -> list[Span]:
-        """All of them, the process first."""
+        """Return all spans, that of the process first."""
         whole = self._process()
         self._add_turns(whole["spanId"])
         self._add_invocations(whole["spanId"])
@@ -113,7 +113,7 @@ class _Trace:
         return self._span(self._entries[0].id, "", name, self._begin_us, self._end_us, facts, error=error)
 
     def _add_turns(self, parent: str) -> None:
-        """A turn ends with its entry, and begins with its first call, or where the one before ended."""
+        """Add the spans of turns. A turn begins with its first call, or at the end of the previous turn."""
         ended = {entry.body.number: entry for entry in self._entries if isinstance(entry.body, b.TurnEnded)}
         began: dict[int, int] = {}
         for call in self._calls:
@@ -146,7 +146,7 @@ class _Trace:
         return begun.ts, end_us, span
 
     def _call_spans(self, whole: str) -> list[Span]:
-        """A key that was used again after a rewind is the later call for what is inside it."""
+        """Return the spans of calls. If a key occurs again after a rewind, nested calls belong to the later call."""
         made: dict[str, Span] = {}
         spans = []
         for call in self._calls:
@@ -213,7 +213,7 @@ class _Trace:
 
 
 def _agent_in(entries: Sequence[Entry]) -> b.AgentStarted | b.Forked | None:
-    """What says which agent runs: its start, or the fork of a process that had begun."""
+    """Return the body that names the agent: its start, or the fork of a started process."""
     bodies = (entry.body for entry in entries)
     return next((one for one in bodies if isinstance(one, b.AgentStarted | b.Forked) and one.agent is not None), None)
 
@@ -232,7 +232,7 @@ def _event(attempt: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _attributes(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """As OTLP/JSON has them; what is not known is left out."""
+    """Return attributes in the form of OTLP/JSON, without unknown values."""
     return [{"key": key, "value": _value(value)} for key, value in facts.items() if value is not None]
 
 

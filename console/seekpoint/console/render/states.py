@@ -1,4 +1,4 @@
-"""Processes as they are shown: plain data for ``--json``, rows and lines for people. Pure."""
+"""Show processes: plain data for ``--json``, rows and lines for people. Pure."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ WIDE_PROCESS_COLUMNS = (
 
 
 def process_facts(process_id: str, partition: int, state: State) -> dict[str, Any]:
-    """One process in a few words: an object of ``seekpoint ps --json``."""
+    """Return the summary of a process: an object of ``seekpoint ps --json``."""
     return {
         "process_id": process_id,
         "lifecycle": str(state.lifecycle),
@@ -87,9 +87,9 @@ def wide_process_row(facts: Mapping[str, Any]) -> list[object]:
 
 
 def summary_facts(summary: Summary, behind: int) -> dict[str, Any]:
-    """The same as ``process_facts`` by the view, which is ``behind`` the log by so many offsets of the partition.
+    """Return the facts of ``process_facts`` from the view, which is ``behind`` the partition's end by so many offsets.
 
-    Its list has no mailboxes.
+    The view's list has no mailboxes.
     """
     return {
         "process_id": summary.process_id,
@@ -109,12 +109,12 @@ def summary_facts(summary: Summary, behind: int) -> dict[str, Any]:
 
 
 def claimed_at(claim_id: bytes | None) -> float | None:
-    """When a claim was made, by its owner's clock, in seconds since 1970: an id of version 7 begins with its time."""
+    """Return the time of a claim in seconds since 1970, by its owner's clock. A UUIDv7 begins with its time."""
     return None if claim_id is None else int.from_bytes(claim_id[:6], "big") / 1000
 
 
 def _span(seconds: float) -> str:
-    """A span of time in its largest unit.
+    """Return a duration in its largest unit.
 
     >>> _span(75), _span(0.4), _span(200_000)
     ('1 min', '0 s', '2 d')
@@ -126,7 +126,7 @@ def _span(seconds: float) -> str:
 
 
 def state_facts(process_id: str, found: Recovered) -> dict[str, Any]:
-    """All of a state, and the report of its recovery: what ``seekpoint state --json`` prints."""
+    """Return a state and its recovery report as plain data: the output of ``seekpoint state --json``."""
     state = found.state
     return {
         "process_id": process_id,
@@ -166,19 +166,19 @@ def state_facts(process_id: str, found: Recovered) -> dict[str, Any]:
 
 
 def state_lines(facts: Mapping[str, Any]) -> list[str]:
-    """What ``state_facts`` says, for people."""
-    lines = [_headline(facts), *_noticed(facts)]
+    """Return the facts of ``state_facts`` as lines for people."""
+    lines = [_headline(facts), *_notices(facts)]
     if facts["finished"]:
         lines += ["", f"result  {_text(facts['result'])}"]
     lines += _section("context", [f"{key} = {_text(value)}" for key, value in facts["context"].items()])
-    lines += _section("conversation", [_said(message) for message in facts["conversation"]])
+    lines += _section("conversation", [_message_line(message) for message in facts["conversation"]])
     lines += _section("folds", [f"{name} = {_fold_text(one)}" for name, one in facts["folds"].items()])
     lines += _section("mailbox", [_mail(item) for item in facts["mailbox"]])
     return lines
 
 
 def report_lines(report: Report, state: State) -> list[str]:
-    """A recovery's report, a fact a line."""
+    """Return a recovery report as lines, one fact each."""
     facts = {
         "tier": report.tier,
         "seek point": report.seek_point,
@@ -200,11 +200,11 @@ def report_lines(report: Report, state: State) -> list[str]:
 
 
 def _folded(state: State, name: str) -> dict[str, Any]:
-    """What a fold makes of it, or why that cannot be told here; a fold of others is shown as it is kept."""
-    kept = state.folds.get(name)
-    if name not in registered() and kept is not None:
-        why = f"not registered here; as of {kept.customs} of {state.customs} custom entries"
-        return {"version": kept.version, "value": orjson.loads(kept.value_json), "problem": why}
+    """Return the value of a fold, or the problem. A fold that is not registered here is shown as stored."""
+    stored = state.folds.get(name)
+    if name not in registered() and stored is not None:
+        why = f"not registered here; as of {stored.customs} of {state.customs} custom entries"
+        return {"version": stored.version, "value": orjson.loads(stored.value_json), "problem": why}
     version = registered()[name].version
     try:
         return {"version": version, "value": orjson.loads(dump(state.folded(name))), "problem": None}
@@ -224,8 +224,8 @@ def _context(state: State) -> dict[str, Any]:
 
 def _conversation(state: State) -> list[dict[str, Any]]:
     names = ("role", "content", "tool_calls", "tool_call_id", "name")
-    # A value is shown as the JSON text it is in the journal: what JSON has no word for stays a tagged object.
-    return [{name: orjson.loads(dump(getattr(said, name))) for name in names} for said in state.conversation]
+    # Values are shown as in the journal: values that JSON lacks are tagged objects.
+    return [{name: orjson.loads(dump(getattr(message, name))) for name in names} for message in state.conversation]
 
 
 def _mailbox(state: State) -> list[dict[str, Any]]:
@@ -250,7 +250,7 @@ def _headline(facts: Mapping[str, Any]) -> str:
     )
 
 
-def _noticed(facts: Mapping[str, Any]) -> list[str]:
+def _notices(facts: Mapping[str, Any]) -> list[str]:
     lines = []
     if facts["content_dropped"]:
         past = f"seekpoint state {facts['process_id']} --at-seq {facts['seq'] - 1}"
@@ -278,7 +278,7 @@ def _section(title: str, lines: list[str]) -> list[str]:
     return ["", title, *(f"  {line}" for line in lines)] if lines else []
 
 
-def _said(message: Mapping[str, Any]) -> str:
+def _message_line(message: Mapping[str, Any]) -> str:
     content = message["content"]
     parts = [] if content is None else [content if isinstance(content, str) else _text(content)]
     parts += [f"calls {_text(message['tool_calls'])}"] if message["tool_calls"] else []

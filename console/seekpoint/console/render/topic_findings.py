@@ -23,7 +23,7 @@ FINDING_COLUMNS = (
 
 
 def grouped(findings: Sequence[TopicFinding]) -> list[list[object]]:
-    """Rows of ``FINDING_COLUMNS``: what is alike for several topics is one row; errors first."""
+    """Return rows of ``FINDING_COLUMNS``, errors first. Equal findings of several topics become one row."""
     alike: dict[tuple[str, ...], list[str]] = {}
     for finding in findings:
         advice = finding.advice.replace(f"--topic {finding.topic} ", "--topic TOPIC ")
@@ -33,6 +33,6 @@ def grouped(findings: Sequence[TopicFinding]) -> list[list[object]]:
     for (severity, setting, expected, found, advice), topics in alike.items():
         alone = len(topics) == 1
         where = topics[0] if alone else f"{len(topics)} topics"
-        said = advice.replace("--topic TOPIC ", f"--topic {topics[0]} ") if alone else advice
-        rows.append([severity, where, setting, expected, found, said])
+        shown = advice.replace("--topic TOPIC ", f"--topic {topics[0]} ") if alone else advice
+        rows.append([severity, where, setting, expected, found, shown])
     return sorted(rows, key=lambda row: row[0] != "error")

@@ -1,1 +1,1 @@
-"""What the services behind ``seekpoint serve`` and ``seekpoint doctor`` do."""
+"""Code that commands share, and the services behind ``seekpoint serve`` and ``seekpoint doctor``."""

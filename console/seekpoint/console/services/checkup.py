@@ -1,4 +1,4 @@
-"""What the doctor found, and what to do about it. Pure: facts in, findings out."""
+"""The checks of ``seekpoint doctor``: pure functions that turn facts into diagnoses with advice."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 _NAMED_MAX = 5
-_PROJECTOR = "a projector keeps it: is one running?"
+_PROJECTOR = "check that a projector runs: seekpoint serve projector"
 _NEEDS = (
     ("read", "READ", ("journal", "checkpoints", "schemas", "nodes", "deadletters")),
     ("keep dead letters", "WRITE", ("deadletters",)),
@@ -48,7 +48,7 @@ _MIN_ISR = "min.insync.replicas"
 
 
 class JournalHealth(StrEnum):
-    """How something is."""
+    """The result of a check."""
 
     OK = "ok"
     WARNING = "warning"
@@ -58,7 +58,7 @@ class JournalHealth(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """One thing that was looked at. ``advice`` is the next command, or empty."""
+    """The result of one check. ``advice`` is the next command, or empty."""
 
     subject: str
     health: JournalHealth
@@ -68,7 +68,7 @@ class Diagnosis:
 
 
 def exit_code(diagnoses: Sequence[Diagnosis]) -> int:
-    """0 if nothing is an error, 3 if Kafka could not be reached, else 1."""
+    """Return 0 if no diagnosis is an error, 3 if Kafka could not be reached, else 1."""
     errors = [each for each in diagnoses if each.health is JournalHealth.ERROR]
     if any(each.unreachable for each in errors):
         return EXIT_UNREACHABLE
@@ -76,7 +76,7 @@ def exit_code(diagnoses: Sequence[Diagnosis]) -> int:
 
 
 def failure(subject: str, error: SeekpointError) -> Diagnosis:
-    """What an error says, as a finding."""
+    """Return an error as a diagnosis."""
     facts = ", ".join(f"{name}={value}" for name, value in error.facts.items())
     found = f"{error.message} ({facts})" if facts else error.message
     unreachable = isinstance(error, Retryable)
@@ -86,9 +86,9 @@ def failure(subject: str, error: SeekpointError) -> Diagnosis:
 
 
 def topics(findings: Sequence[TopicFinding], rows: Sequence[Sequence[object]]) -> list[Diagnosis]:
-    """The audit's findings, alike ones as one of ``rows`` (see ``topics.grouped``)."""
+    """Return the findings of the topic audit, one diagnosis per row of ``grouped(findings)``."""
     if not findings:
-        return [Diagnosis(subject="topics", health=JournalHealth.OK, found="as they have to be")]
+        return [Diagnosis(subject="topics", health=JournalHealth.OK, found="as required")]
     return [
         Diagnosis(
             subject="topics",
@@ -101,7 +101,7 @@ def topics(findings: Sequence[TopicFinding], rows: Sequence[Sequence[object]]) -
 
 
 def in_sync(facts: Mapping[str, TopicFacts]) -> Diagnosis:
-    """Whether enough replicas are in sync to write, and whether all are."""
+    """Check whether enough replicas are in sync to write, and whether all are."""
     known = [topic for topic in facts.values() if topic.in_sync is not None]
     short = [topic.name for topic in known if (topic.in_sync or 0) < topic.replication]
     stuck = [topic.name for topic in known if (topic.in_sync or 0) < int(topic.config.get(_MIN_ISR, "1"))]
@@ -111,16 +111,16 @@ def in_sync(facts: Mapping[str, TopicFacts]) -> Diagnosis:
         return Diagnosis(subject="replicas", health=JournalHealth.ERROR, found=found, advice=advice)
     if short:
         found = f"not all replicas are in sync: {_some(sorted(short))}"
-        advice = "look at the brokers: one is down, or behind"
+        advice = "check the brokers: one is down or behind"
         return Diagnosis(subject="replicas", health=JournalHealth.WARNING, found=found, advice=advice)
     return Diagnosis(subject="replicas", health=JournalHealth.OK, found="all in sync")
 
 
 def redis(url: str | None, found: RedisFacts | str | None) -> Diagnosis:
-    """Redis is a help, not a need: without it nothing is wrong, only slower."""
+    """Check Redis. It is optional: without it Seekpoint is slower but correct."""
     if url is None or found is None:
         return Diagnosis(
-            subject="redis", health=JournalHealth.OK, found="none is set: fine, everything works from the log"
+            subject="redis", health=JournalHealth.OK, found="not configured: everything works from the log"
         )
     if isinstance(found, str):
         advice = "start it, or set redis_url to none; nothing is lost meanwhile"
@@ -128,18 +128,18 @@ def redis(url: str | None, found: RedisFacts | str | None) -> Diagnosis:
             subject="redis", health=JournalHealth.WARNING, found=f"does not answer: {found}", advice=advice
         )
     if found.policy not in (None, "noeviction"):
-        advice = "set maxmemory-policy to noeviction: it must not drop what it was given"
+        advice = "set maxmemory-policy to noeviction: Redis must not evict keys of the view"
         text = f"{found.server}, maxmemory-policy {found.policy}"
         return Diagnosis(subject="redis", health=JournalHealth.WARNING, found=text, advice=advice)
     return Diagnosis(
-        subject="redis", health=JournalHealth.OK, found=f"{found.server}, {found.policy or 'policy not told'}"
+        subject="redis", health=JournalHealth.OK, found=f"{found.server}, {found.policy or 'eviction policy unknown'}"
     )
 
 
 def permissions(allowed: Mapping[str, frozenset[str]]) -> Diagnosis:
-    """What the credentials in use may do, by the topics' ACLs; ``allowed`` is by the topics' words, not their names.
+    """Check what the current credentials may do by Kafka's ACLs. The keys of ``allowed`` are kinds of topics.
 
-    That a person's may not do everything is as it should be.
+    Credentials without all permissions are no problem as long as they can read.
     """
     can: list[str] = []
     cannot: list[str] = []
@@ -156,38 +156,38 @@ def permissions(allowed: Mapping[str, frozenset[str]]) -> Diagnosis:
     return Diagnosis(subject="permissions", health=JournalHealth.WARNING, found=found, advice=advice)
 
 
-def view(before: Sequence[PartitionLag], after: Sequence[PartitionLag], kept: bool) -> Diagnosis:
-    """Whether every partition's view can be used, and moves, if there is something to do, between two looks.
+def view(before: Sequence[PartitionLag], after: Sequence[PartitionLag], is_configured: bool) -> Diagnosis:
+    """Check whether each partition's view is usable, and makes progress between two observations if it is behind.
 
-    Without ``kept`` none is wanted.
+    ``is_configured`` is False if the settings name no Redis.
     """
-    if not kept:
-        return Diagnosis(subject="view", health=JournalHealth.OK, found="none is kept: no redis_url is set")
+    if not is_configured:
+        return Diagnosis(subject="view", health=JournalHealth.OK, found="no view: redis_url is not set")
     problems = {one.partition: one.problem for one in after if one.problem is not None}
     if problems:
         reasons = "; ".join(dict.fromkeys(problems.values()))
-        found = f"{counted(len(problems), 'partition')} without one that could be used: {reasons}"
+        found = f"{counted(len(problems), 'partition')} without a usable view: {reasons}"
         return Diagnosis(subject="view", health=JournalHealth.WARNING, found=found, advice=_PROJECTOR)
     behind = sum(one.behind or 0 for one in after)
-    standing = [
+    stalled = [
         str(now.partition) for was, now in zip(before, after, strict=True) if now.behind and was.applied == now.applied
     ]
-    if standing:
-        found = f"{counted(behind, 'offset')} behind, and standing in partition {_some(standing)}"
+    if stalled:
+        found = f"{counted(behind, 'offset')} behind, and no progress in partition {_some(stalled)}"
         return Diagnosis(subject="view", health=JournalHealth.WARNING, found=found, advice=_PROJECTOR)
     return Diagnosis(subject="view", health=JournalHealth.OK, found=f"{counted(behind, 'offset')} behind")
 
 
 def floors(lags: Sequence[PartitionLag]) -> Diagnosis:
-    """Whether checkpoints stand for what was trimmed, and how much of the log has to be read beyond them."""
+    """Check whether checkpoints cover trimmed entries, and how much of the log a recovery has to read."""
     lost = [str(one.partition) for one in lags if one.log_start > (one.floor or 0)]
     if lost:
-        found = f"the log begins above the floor in partition {_some(lost)}: history is gone that is in no checkpoint"
-        advice = "who deleted records? seekpoint verify --all says which processes are whole"
+        found = f"the log begins above the floor in partition {_some(lost)}: deleted history is in no checkpoint"
+        advice = "find out who deleted records; list intact processes: seekpoint verify --all"
         return Diagnosis(subject="floors", health=JournalHealth.ERROR, found=found, advice=advice)
     without = [str(one.partition) for one in lags if one.floor is None and one.log_end > 0]
     if without:
-        found = f"none in partition {_some(without)}: recovery without the view reads it from its beginning"
+        found = f"none in partition {_some(without)}: recovery without the view reads the whole partition"
         return Diagnosis(subject="floors", health=JournalHealth.WARNING, found=found, advice=_PROJECTOR)
     most = max((one.unsaved or 0 for one in lags), default=0)
     return Diagnosis(
@@ -196,9 +196,9 @@ def floors(lags: Sequence[PartitionLag]) -> Diagnosis:
 
 
 def nodes(before: HeartbeatSnapshot, after: HeartbeatSnapshot, watched_s: float, census: Census | None) -> Diagnosis:
-    """Which nodes' heartbeats moved between two looks. One that stands is a fault where its node owns a process.
+    """Check which heartbeats moved between two observations. A silent node that owns a process is a fault.
 
-    Without a ``census`` a node owns what its heartbeat names.
+    Without a ``census`` the heartbeat says what its node owns.
     """
     if not after.complete:
         return Diagnosis(
@@ -208,7 +208,7 @@ def nodes(before: HeartbeatSnapshot, after: HeartbeatSnapshot, watched_s: float,
             advice="seekpoint topics check",
         )
     if not after.heartbeats:
-        return Diagnosis(subject="nodes", health=JournalHealth.OK, found="none is running")
+        return Diagnosis(subject="nodes", health=JournalHealth.OK, found="no node is running")
     silent = [name for name, now in after.heartbeats.items() if _stands(before.heartbeats.get(name), now)]
     moving = len(after.heartbeats) - len(silent)
     owning = sorted(name for name in silent if _owns(name, after.heartbeats[name], census))
@@ -219,9 +219,9 @@ def nodes(before: HeartbeatSnapshot, after: HeartbeatSnapshot, watched_s: float,
     if idle:
         found += f", {len(idle)} silent that {'owns' if len(idle) == 1 else 'own'} nothing: {_some(idle)}"
     if owning:
-        advice = "a node that died leaves its processes claimed: open them on another, it will be let in"
+        advice = "a dead node leaves its processes claimed: open them on another node"
         if census is None:
-            advice = "whether it left processes claimed: seekpoint doctor without --quick"
+            advice = "check for processes it left claimed: seekpoint doctor without --quick"
         return Diagnosis(subject="nodes", health=JournalHealth.WARNING, found=found, advice=advice)
     return Diagnosis(subject="nodes", health=JournalHealth.OK, found=found)
 
@@ -234,17 +234,17 @@ def _owns(name: str, heartbeat: Heartbeat, census: Census | None) -> bool:
 
 @dataclass(slots=True)
 class Census:
-    """What is to be known of all processes, without their states."""
+    """Counts and owners of all processes, without their states."""
 
     count: int = 0
     finished: int = 0
     degraded: list[str] = field(default_factory=list)
     owned: list[tuple[str, str, str, bytes]] = field(default_factory=list)
-    """Process, and its owner's node, boot and claim."""
+    """Each owned process with its owner's node, boot and claim."""
 
     @classmethod
     def of(cls, states: Iterable[tuple[str, State]]) -> Census:
-        """Count processes one by one; keep none of their states."""
+        """Count processes one by one without keeping their states."""
         found = cls()
         for process_id, state in states:
             found.count += 1
@@ -257,7 +257,7 @@ class Census:
 
 
 def processes(census: Census, liveness: Liveness) -> list[Diagnosis]:
-    """How many there are; which are degraded; which are owned by nobody who lives."""
+    """Count processes, and list those that are degraded or owned by a dead node."""
     from seekpoint.consumers.heartbeats.liveness import LivenessVerdict
 
     text = f"{census.count}, {census.finished} of them finished"
@@ -265,7 +265,7 @@ def processes(census: Census, liveness: Liveness) -> list[Diagnosis]:
     degraded = sorted(census.degraded)
     if degraded:
         accept = f"seekpoint recover {degraded[0]} --claim --accept-degraded"
-        advice = f"look: seekpoint log {degraded[0]}; accept the loss: {accept}"
+        advice = f"see its entries: seekpoint log {degraded[0]}; accept the loss: {accept}"
         text = f"{len(degraded)} degraded: {_some(degraded)}"
         found.append(Diagnosis(subject="processes", health=JournalHealth.ERROR, found=text, advice=advice))
     left = sorted(
@@ -274,18 +274,20 @@ def processes(census: Census, liveness: Liveness) -> list[Diagnosis]:
         if liveness.judge(node, boot, claim) in (LivenessVerdict.FREE, LivenessVerdict.DEAD)
     )
     if left:
-        text = f"{len(left)} left behind by a node that is gone: {_some(left)}"
-        advice = f"open them on a node that lives, or free one: seekpoint recover {left[0]} --claim"
+        text = f"{len(left)} still claimed by a dead node: {_some(left)}"
+        advice = f"open them on a live node, or release one: seekpoint recover {left[0]} --claim"
         found.append(Diagnosis(subject="processes", health=JournalHealth.WARNING, found=text, advice=advice))
     return found
 
 
 def dead_letters(count: int) -> Diagnosis:
-    """Records that were no entries."""
+    """Report the number of dead letters: records that are not entries."""
     if not count:
         return Diagnosis(subject="dead letters", health=JournalHealth.OK, found="none")
-    found = f"{counted(count, 'record')} that {'is no entry' if count == 1 else 'are no entries'}"
-    return Diagnosis(subject="dead letters", health=JournalHealth.WARNING, found=found, advice="look: seekpoint dlq ls")
+    found = f"{counted(count, 'record')} that {'is not an entry' if count == 1 else 'are not entries'}"
+    return Diagnosis(
+        subject="dead letters", health=JournalHealth.WARNING, found=found, advice="list them: seekpoint dlq ls"
+    )
 
 
 def _stands(before: object, now: object) -> bool:

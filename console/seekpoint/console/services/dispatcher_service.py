@@ -1,4 +1,4 @@
-"""What ``seekpoint serve dispatcher`` runs: a dispatcher until it is told to stop, its health and its metrics."""
+"""The service behind ``seekpoint serve dispatcher``: a dispatcher with its health and its metrics."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
     from seekpoint.schemas.config.settings import Settings
 
-__all__ = ["DispatcherHealth", "Service", "dispatcher_families", "leave_at_once", "load_connectors"]
+__all__ = ["DispatcherHealth", "DispatcherService", "dispatcher_families", "exit_now", "load_connectors"]
 
-_LOOK_INTERVAL_S = 1.0
+_POLL_INTERVAL_S = 1.0
 _OPTION = "--connectors"
 
 
 def load_connectors(names: list[str]) -> Connectors:
-    """The connectors that ``names`` (``module:name`` each) stand for, in one table.
+    """Import connectors, each named ``module:name``, into one table.
 
-    ``BadParameter`` for what cannot be imported or is no connector, for two of one name, and where a dispatcher would
-    have nothing to call.
+    Raises ``BadParameter`` if an import fails, if an object is not a connector, if two connectors have the same name,
+    or if no connector uses the outbox.
     """
     known = Connectors()
     for name in names:
@@ -58,7 +58,7 @@ def _connectors(name: str) -> list[Connector]:
 
 
 class DispatcherHealth(ProgressHealth):
-    """Well while its dispatcher reads to the journal's end again and again, however long calls take."""
+    """The health of a dispatcher: healthy while it keeps reading to the journal's end, however long calls take."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         super().__init__()
@@ -66,29 +66,29 @@ class DispatcherHealth(ProgressHealth):
         self._seen = 0
 
     def look(self) -> None:
-        """To be called every second or so."""
+        """Record the dispatcher's progress. Call it about every second."""
         if self.dispatcher.looks > self._seen:
             self._seen = self.dispatcher.looks
             self.observe(self.dispatcher.waiting)
             self.progress()
 
 
-class Service:
-    """A dispatcher as a program: until SIGTERM or Ctrl-C; once more ends calls that are under way too."""
+class DispatcherService:
+    """A dispatcher that runs until SIGTERM or Ctrl-C. A second signal also ends running calls."""
 
     def __init__(self, settings: Settings, known: Connectors, grace_s: float) -> None:
-        # Under a node's own name its heartbeat would set the processes of that node free.
+        # Under the name of a running node its heartbeat would release the processes of that node.
         self._settings = replace(settings, node_id=f"dispatcher-{uuid4().hex[:12]}")
         self._known = known
         self._grace_s = grace_s
-        self._told = asyncio.Event()
-        self._told_again = asyncio.Event()
+        self._stop = asyncio.Event()
+        self._stop_now = asyncio.Event()
         self.is_cut_off = False
-        """Whether calls were under way when it ended: plain functions of them run on in their threads."""
+        """Whether calls were running at the end. Synchronous functions continue in their threads."""
 
     async def run(self, host: str, port: int | None) -> None:
-        """Serve; with a health port unless ``port`` is None. Raises what stopped the dispatcher by itself."""
-        on_stop(self._tell)
+        """Run the dispatcher, with a health port unless ``port`` is None. Raises the dispatcher's error."""
+        on_stop(self._request_stop)
         node = Node.connect(self._settings)
         try:
             if await self._started(node):
@@ -97,10 +97,10 @@ class Service:
             await node.close()
 
     async def _started(self, node: Node) -> bool:
-        """Whether it started before it was told to stop: a Kafka that is silent may take long."""
-        starting, told = asyncio.create_task(node.start()), asyncio.create_task(self._told.wait())
-        await asyncio.wait({starting, told}, return_when=asyncio.FIRST_COMPLETED)
-        told.cancel()
+        """Start the node. Return False if a stop signal came first, which can happen while Kafka does not answer."""
+        starting, stopped = asyncio.create_task(node.start()), asyncio.create_task(self._stop.wait())
+        await asyncio.wait({starting, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
         if not starting.done():
             starting.cancel()
             await asyncio.gather(starting, return_exceptions=True)
@@ -117,40 +117,40 @@ class Service:
 
                 stack.enter_context(HealthPort(host, port, health, lambda: dispatcher_families(health)))
             async with dispatcher:
-                await self._until_told(dispatcher, health, node.node_id)
+                await self._run_until_stop(dispatcher, health, node.node_id)
                 await self._drain(dispatcher)
-        say(f"stopped; {counted(dispatcher.dispatched, 'outcome')} told")
+        say(f"stopped; {counted(dispatcher.dispatched, 'outcome')} recorded")
 
-    def _tell(self) -> None:
-        (self._told_again if self._told.is_set() else self._told).set()
+    def _request_stop(self) -> None:
+        (self._stop_now if self._stop.is_set() else self._stop).set()
 
-    async def _until_told(self, dispatcher: Dispatcher, health: DispatcherHealth, node_id: str) -> None:
+    async def _run_until_stop(self, dispatcher: Dispatcher, health: DispatcherHealth, node_id: str) -> None:
         names = clean(", ".join(self._known.outbox))
         say(f"node {node_id} dispatches {names} of journal {self._settings.journal}; Ctrl-C stops it")
-        while not self._told.is_set() and dispatcher.failure is None:
+        while not self._stop.is_set() and dispatcher.failure is None:
             health.look()
-            await _within(self._told, _LOOK_INTERVAL_S)
+            await _wait_for(self._stop, _POLL_INTERVAL_S)
 
     async def _drain(self, dispatcher: Dispatcher) -> None:
-        """Let calls under way end: what is cut off stays in doubt."""
+        """Wait for running calls to end. The effect of an interrupted call stays in doubt."""
         draining = asyncio.create_task(dispatcher.drain(self._grace_s))
-        again = asyncio.create_task(self._told_again.wait())
+        again = asyncio.create_task(self._stop_now.wait())
         await asyncio.wait({draining, again}, return_when=asyncio.FIRST_COMPLETED)
         again.cancel()
         draining.cancel()
         self.is_cut_off = dispatcher.calling > 0
         if self.is_cut_off:
-            warn(f"{counted(dispatcher.calling, 'call')} cut off: the next dispatcher finds what they did in doubt")
+            warn(f"{counted(dispatcher.calling, 'call')} interrupted: the next dispatcher finds their effects in doubt")
 
 
-def leave_at_once() -> NoReturn:
-    """End the program though calls run on: a loop and an interpreter that end in order wait for them."""
+def exit_now() -> NoReturn:
+    """End the program while calls still run. A normal exit would wait for them."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
 
 
-async def _within(event: asyncio.Event, timeout_s: float) -> None:
+async def _wait_for(event: asyncio.Event, timeout_s: float) -> None:
     try:
         await asyncio.wait_for(event.wait(), timeout_s)
     except TimeoutError:
@@ -158,11 +158,11 @@ async def _within(event: asyncio.Event, timeout_s: float) -> None:
 
 
 def dispatcher_families(health: DispatcherHealth) -> Iterator[Metric]:
-    """The metrics of a dispatcher. Never a process id in a label: there are too many, and they are private."""
+    """Yield the metrics of a dispatcher. No label holds a process id: ids are private and too many."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
     dispatcher, name = health.dispatcher, "seekpoint_dispatcher"
-    yield CounterMetricFamily(f"{name}_outcomes", "Outcomes told to the owners.", dispatcher.dispatched)
-    yield GaugeMetricFamily(f"{name}_waiting_intents", "Intents that are not over.", dispatcher.waiting)
-    text = "Since the journal was last read to its end."
+    yield CounterMetricFamily(f"{name}_outcomes", "Outcomes sent to the owners.", dispatcher.dispatched)
+    yield GaugeMetricFamily(f"{name}_waiting_intents", "Intents without an outcome.", dispatcher.waiting)
+    text = "Seconds since the journal was last read to its end."
     yield GaugeMetricFamily(f"{name}_stalled_seconds", text, health.stalled_s)

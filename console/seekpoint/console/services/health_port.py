@@ -1,7 +1,7 @@
-"""``/healthz`` and ``/metrics`` of a service, on a port of its own, from the standard library's server.
+"""Serve ``/healthz`` and ``/metrics`` of a service on a port of its own, with the standard library's server.
 
-Whoever reaches the port may not keep the service from its work: a request has few bytes and little time, and of more
-connections than there is room for the oldest is closed, so that a probe is answered beside clients that only wait.
+Clients cannot block the service: the size and time of a request are limited, and when there are too many connections
+the oldest one is closed, so a probe is answered even while other clients hold connections open.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from seekpoint.schemas.errors import InvalidSetting
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
-__all__ = ["HealthPort", "Wellbeing"]
+__all__ = ["HealthPort", "ServiceHealth"]
 
 
 _REQUEST_TIMEOUT_S = 5.0
@@ -30,8 +30,8 @@ _REQUEST_BYTES_MAX = 16_384
 _CONNECTIONS_MAX = 32
 
 
-class Wellbeing(Protocol):
-    """What is asked of a service's health: whether it is well, what waits, and for how long nothing was done."""
+class ServiceHealth(Protocol):
+    """The health of a service: whether it is healthy, how much work waits, and how long it has made no progress."""
 
     @property
     def is_well(self) -> bool: ...
@@ -44,13 +44,13 @@ class Wellbeing(Protocol):
 
 
 class HealthPort:
-    """``with HealthPort(host, port, health, families)``: 200 while ``health`` is well, else 503; both with JSON.
+    """A health server for use in ``with``: ``/healthz`` answers 200 while ``health`` is well, else 503, both with JSON.
 
-    ``families`` gives the metrics as of now. Port 0 takes any that is free; ``port`` says which. Raises
-    ``InvalidSetting`` if it is taken.
+    ``families`` returns the current metrics. With port 0 any free port is used; ``port`` holds the number. Raises
+    ``InvalidSetting`` if the port is in use.
     """
 
-    def __init__(self, host: str, port: int, health: Wellbeing, families: Callable[[], Iterable[Metric]]) -> None:
+    def __init__(self, host: str, port: int, health: ServiceHealth, families: Callable[[], Iterable[Metric]]) -> None:
         from prometheus_client import CollectorRegistry, generate_latest  # 140 ms
 
         registry = CollectorRegistry(auto_describe=False)
@@ -75,24 +75,24 @@ class HealthPort:
         self._server.server_close()
 
 
-def _healthz(health: Wellbeing) -> tuple[int, str, bytes]:
-    well = health.is_well
-    facts = {"ok": well, "lag": health.lag, "stalled_s": round(health.stalled_s, 3)}
-    return 200 if well else 503, "application/json", json.dumps(facts).encode()
+def _healthz(health: ServiceHealth) -> tuple[int, str, bytes]:
+    is_well = health.is_well
+    facts = {"ok": is_well, "lag": health.lag, "stalled_s": round(health.stalled_s, 3)}
+    return 200 if is_well else 503, "application/json", json.dumps(facts).encode()
 
 
 class _MetricsCollector:
-    """What prometheus-client calls at each scrape."""
+    """A collector that prometheus-client calls at each scrape."""
 
     def __init__(self, families: Callable[[], Iterable[Metric]]) -> None:
         self.collect = families
 
 
 class _Server(ThreadingHTTPServer):
-    """A thread a connection, and a bound on both."""
+    """A server with one thread per connection and a limit on connections."""
 
     daemon_threads = True
-    request_queue_size = 128  # of connections that wait: a probe among many must not be told to come again
+    request_queue_size = 128  # waiting connections: a probe among many must not be refused
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         self._connections: dict[socket.socket, None] = {}  # in the order they came
@@ -106,7 +106,7 @@ class _Server(ThreadingHTTPServer):
             if oldest is not None:
                 del self._connections[oldest]
         if oldest is not None:
-            _cut_off(oldest)  # its thread reads the end, and closes it
+            _shut_down(oldest)  # its thread then reads the end and closes the connection
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
@@ -115,20 +115,20 @@ class _Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away is no news; anything else is a defect and is shown."""
+        """Ignore clients that disconnect. Show any other error, because it is a defect."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 
 
-def _cut_off(connection: socket.socket) -> None:
+def _shut_down(connection: socket.socket) -> None:
     try:
         connection.shutdown(socket.SHUT_RDWR)
-    except OSError:  # it went away by itself
+    except OSError:  # the client closed it already
         return
 
 
 class _Request(io.RawIOBase):
-    """What a client sends, until its time is over or it has sent too much: then ``TimeoutError``, which ends it."""
+    """The bytes of a request. Raises ``TimeoutError``, which ends the request, beyond the time or size limit."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -158,7 +158,7 @@ def _handler(pages: dict[str, Callable[[], tuple[int, str, bytes]]]) -> type[Bas
         def do_GET(self) -> None:
             page = pages.get(self.path.partition("?")[0])
             code, kind, body = (404, "text/plain", b"/healthz or /metrics\n") if page is None else page()
-            self.connection.settimeout(_REQUEST_TIMEOUT_S)  # for all of the answer
+            self.connection.settimeout(_REQUEST_TIMEOUT_S)  # for the whole answer
             self.send_response(code)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
@@ -166,6 +166,6 @@ def _handler(pages: dict[str, Callable[[], tuple[int, str, bytes]]]) -> type[Bas
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: Any) -> None:
-            """A probe every few seconds is no news."""
+            """Log nothing: probes come every few seconds."""
 
     return Handler

@@ -15,36 +15,38 @@ if TYPE_CHECKING:
 
 __all__ = ["PartitionLag", "lag_of", "lags", "newest_floor"]
 
-_FIRST_LOOK = 256
-_WIDER = 16
+_FIRST_WINDOW = 256
+_GROWTH = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionLag:
-    """One partition: its log, what its view has applied, and its floor. All are offsets or numbers of them."""
+    """The log of a partition, what its view has applied, and its floor, as offsets and numbers of offsets."""
 
     partition: int
     log_start: int
     log_end: int
     applied: int | None
-    """None: no view that could be used. -1: a view, and nothing applied yet."""
+    """None: there is no usable view. -1: the view has applied nothing yet."""
     behind: int | None
     """Offsets that the view has not applied."""
     floor: int | None
-    """None: no projector has published one."""
+    """None: no projector has published a floor."""
     unsaved: int | None
-    """Offsets from the floor on: what a recovery from the oldest checkpoints reads at most."""
+    """Offsets from the floor on: the most that a recovery from a checkpoint reads."""
     problem: str | None
-    """Why the view cannot be used."""
+    """Why the view is unusable; None if it is usable."""
 
 
 def lags(target: CommandTarget) -> list[PartitionLag]:
-    """Every partition's lag. A view that cannot be used is a fact, no error."""
+    """Return the lag of every partition. An unusable view is reported in ``problem``, not raised."""
 
     found = []
     for partition in range(target.log.partitions):
-        meta, problem = look_at_view(target.view, partition)
-        marks = target.log.watermarks(partition)  # after the view was asked: what it has applied lies below the end
+        meta, problem = read_view_meta(target.view, partition)
+        marks = target.log.watermarks(
+            partition
+        )  # read after the view, so the end is at least what the view has applied
         floor = newest_floor(target.checkpoints, partition)
         topic_id = target.log.topic_id
         known = floor is not None and floor.topic_id == topic_id
@@ -53,8 +55,8 @@ def lags(target: CommandTarget) -> list[PartitionLag]:
     return found
 
 
-def look_at_view(view: ViewStore | None, partition: int) -> tuple[ViewMeta | None, str | None]:
-    """The partition's view, or why there is none."""
+def read_view_meta(view: ViewStore | None, partition: int) -> tuple[ViewMeta | None, str | None]:
+    """Return the metadata of the partition's view, or the reason why there is none."""
     from seekpoint.schemas.errors import ViewRefused, ViewUnavailable
 
     if view is None:
@@ -68,7 +70,7 @@ def look_at_view(view: ViewStore | None, partition: int) -> tuple[ViewMeta | Non
 def lag_of(
     partition: int, marks: Watermarks, meta: ViewMeta | None, problem: str | None, floor: int | None, topic_id: str
 ) -> PartitionLag:
-    """The facts as they are shown. Pure."""
+    """Compute the lag of a partition. Pure."""
     from seekpoint.consumers.recovery.base_finder import view_problem
 
     problem = problem or view_problem(meta, topic_id, marks)
@@ -86,7 +88,7 @@ def lag_of(
 
 
 def newest_floor(reader: CheckpointReader, partition: int) -> Floor | None:
-    """The partition's newest floor, read from its end backwards: every transaction of a projector writes one."""
+    """Return the partition's newest floor. It is near the end: every transaction of a projector writes one."""
     from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Floor
 
     stop = reader.stable_end(partition)
@@ -99,10 +101,10 @@ def newest_floor(reader: CheckpointReader, partition: int) -> Floor | None:
 
 
 def _starts(end: int) -> Iterator[int]:
-    """Where to begin to look, further back each time."""
-    width = _FIRST_LOOK
+    """Yield start offsets, each further back."""
+    width = _FIRST_WINDOW
     start = end
     while start > 0:
         start = max(0, start - width)
         yield start
-        width *= _WIDER
+        width *= _GROWTH

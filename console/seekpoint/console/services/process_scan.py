@@ -16,10 +16,10 @@ __all__ = ["entries_of", "scan_processes", "states_of"]
 
 
 def scan_processes(target: CommandTarget) -> Iterator[tuple[str, int, State]]:
-    """Each process, its partition and its state, by one read of the whole log; with progress on a terminal.
+    """Read the whole log once. Yield each process with its partition and its state, and show progress on a terminal.
 
-    In the order of partitions, and of ids within one. The states of one partition are in memory at a time. What was
-    trimmed from a partition comes from its checkpoints.
+    The order is by partition, then by id. Only the states of one partition are in memory at a time. Trimmed history
+    comes from checkpoints.
     """
     from seekpoint.consumers.recovery.recoverer import Recoverer
     from seekpoint.consumers.recovery.tiers import Tier
@@ -38,7 +38,7 @@ def scan_processes(target: CommandTarget) -> Iterator[tuple[str, int, State]]:
 
 
 def states_of(target: CommandTarget, process_id: str | None) -> Iterator[tuple[str, State]]:
-    """The state of one process; of each, by one read of the whole log, where none is named."""
+    """Yield the state of one process, or of each process if ``process_id`` is None, reading the whole log once."""
     if process_id is not None:
         yield process_id, target.recoverer.recover(process_id).state
         return
@@ -47,12 +47,12 @@ def states_of(target: CommandTarget, process_id: str | None) -> Iterator[tuple[s
 
 
 def entries_of(target: CommandTarget, process_id: str) -> list[Entry]:
-    """The entries of a process that count. Raises ``UnknownProcess``, ``JournalGap``."""
+    """Return the applied entries of a process. Raises ``UnknownProcess`` and ``JournalGap``."""
     from seekpoint.consumers.recovery.process_history import history
     from seekpoint.producers.durable.replay.recorded_run import applied
     from seekpoint.schemas.errors import JournalGap
 
     logged = [one for batch in history(target.recoverer, process_id) for one in batch]
     if not logged:
-        raise JournalGap("its history is gone from the log, or there was none", process_id=process_id)
+        raise JournalGap("the log has no entries of the process", process_id=process_id)
     return list(applied(logged, target.log.limits))

@@ -1,4 +1,4 @@
-"""A projector's health, as progress of each of its partitions, and its metrics. Pure, but for the clock."""
+"""The health and the metrics of a projector, computed from the progress of its partitions."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _MOVED_S = 1.0
 
 
 class ProjectorHealth:
-    """Well, unless a partition's lag stands and nothing of it was applied for ``stall_max_s``, or the loop stands.
+    """The health of a projector: unhealthy if a partition with lag, or the loop, stalls for ``stall_max_s``.
 
-    ``look`` is to be called every second or so with what ``Projector.lag()`` gives.
+    Call ``look`` about every second with the result of ``Projector.lag()``.
     """
 
     def __init__(self, stall_max_s: float = STALL_MAX_S, clock: Callable[[], float] = time.monotonic) -> None:
@@ -31,10 +31,10 @@ class ProjectorHealth:
         self._partitions: dict[int, ProgressHealth] = {}
         self._applied_at: dict[int, float] = {}
         self.lags: Mapping[int, Lag] | None = None
-        """As of the last look; None before the first."""
+        """The lags of the last ``look``; None before the first."""
 
     def look(self, lags: Mapping[int, Lag]) -> None:
-        """Each turn of the projector's loop makes a new mapping: the same one again means that it stands."""
+        """Record progress. The projector's loop makes a new mapping each time; the same one means a stalled loop."""
         if lags is self.lags:
             return
         self._loop.progress()
@@ -54,39 +54,39 @@ class ProjectorHealth:
 
     @property
     def lag(self) -> int | None:
-        """Offsets of all its partitions that are not projected; None before the first look."""
+        """The number of offsets not yet projected in all partitions; None before the first ``look``."""
         return None if self.lags is None else sum(lag.entries for lag in self.lags.values())
 
     @property
     def stalled_s(self) -> float:
-        """The longest that anything stands."""
+        """The longest time in seconds that a partition or the loop has made no progress."""
         return max(health.stalled_s for health in (self._loop, *self._partitions.values()))
 
     @property
     def is_well(self) -> bool:
-        """False once something stands too long."""
+        """Whether everything made progress recently enough."""
         return self.stalled_s <= self._stall_max_s
 
 
 def projector_families(health: ProjectorHealth) -> Iterator[Metric]:
-    """The metrics of a projector, by partition. Never a process id in a label: too many, and private."""
+    """Yield the metrics of a projector by partition. No label holds a process id: ids are private and too many."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
     lags, name = health.lags or {}, "seekpoint_projector"
     entries = GaugeMetricFamily(f"{name}_lag_entries", "Offsets that are not projected yet.", labels=["partition"])
     seconds = GaugeMetricFamily(
-        f"{name}_lag_seconds", "Age of the newest projected entry, if some are missing.", labels=["partition"]
+        f"{name}_lag_seconds", "Age of the newest projected entry while entries are missing.", labels=["partition"]
     )
-    idle = GaugeMetricFamily(f"{name}_idle_seconds", "Since something was projected.", labels=["partition"])
+    idle = GaugeMetricFamily(f"{name}_idle_seconds", "Seconds since the last projected entry.", labels=["partition"])
     for partition, lag in sorted(lags.items()):
         entries.add_metric([str(partition)], lag.entries)
         seconds.add_metric([str(partition)], lag.seconds)
         idle.add_metric([str(partition)], lag.idle_s)
     yield from (entries, seconds, idle)
-    yield GaugeMetricFamily(f"{name}_partitions", "Partitions this projector has.", len(lags))
+    yield GaugeMetricFamily(f"{name}_partitions", "Partitions assigned to this projector.", len(lags))
     stopped = sum(lag.stopped is not None for lag in lags.values())
-    yield GaugeMetricFamily(f"{name}_stopped_partitions", "Partitions that a person has to look at.", stopped)
+    yield GaugeMetricFamily(f"{name}_stopped_partitions", "Partitions that stopped and need an operator.", stopped)
     damages = sum(lag.damages for lag in lags.values())
-    text = "States that the view had otherwise than checkpoint and log say; they were made anew."
+    text = "States in the view that differed from checkpoint and log and were rebuilt."
     yield CounterMetricFamily(f"{name}_damaged_states", text, damages)
-    yield GaugeMetricFamily(f"{name}_stalled_seconds", "Work waited and none was done.", health.stalled_s)
+    yield GaugeMetricFamily(f"{name}_stalled_seconds", "Seconds without progress while work waited.", health.stalled_s)

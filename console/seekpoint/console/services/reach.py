@@ -1,4 +1,4 @@
-"""Whether anything listens where Kafka should be: the quick question before the slow one."""
+"""Check quickly whether a port of Kafka accepts connections, before a slower client connects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PORT = 9092
 
 
 def reach(bootstrap_servers: str) -> list[str]:
-    """Empty as soon as one of them accepts a connection; else why each of them did not."""
+    """Connect to each server in turn. Return an empty list once one accepts, else the reason of each failure."""
     failures = []
     for host, port in addresses(bootstrap_servers):
         try:
@@ -25,7 +25,7 @@ def reach(bootstrap_servers: str) -> list[str]:
 
 
 def addresses(bootstrap_servers: str) -> list[tuple[str, int]]:
-    """Hosts and ports, as librdkafka reads them: a protocol in front is dropped, a missing port is 9092.
+    """Parse hosts and ports as librdkafka does: ignore a protocol prefix, and use port 9092 by default.
 
     >>> addresses("SSL://a:9093, b,[::1]:9094")
     [('a', 9093), ('b', 9092), ('::1', 9094)]

@@ -1,4 +1,4 @@
-"""How a service is told to stop: SIGTERM or Ctrl-C."""
+"""Handle the signals that stop a service: SIGTERM and SIGINT (Ctrl-C)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Callable
 __all__ = ["on_stop"]
 
 
-def on_stop(tell: Callable[[], object]) -> None:
-    """Call ``tell`` in the running loop at each SIGTERM and SIGINT from now on.
+def on_stop(stop: Callable[[], object]) -> None:
+    """Call ``stop`` in the running loop at each SIGTERM and SIGINT.
 
-    Where a loop takes no signal handlers (Windows), the interpreter's own handler passes the word to the loop.
+    If the loop cannot handle signals (Windows), a handler of the interpreter calls the loop.
     """
     loop = asyncio.get_running_loop()
     for each in (signal.SIGTERM, signal.SIGINT):
         try:
-            loop.add_signal_handler(each, tell)
+            loop.add_signal_handler(each, stop)
         except NotImplementedError:
-            signal.signal(each, lambda *_: loop.call_soon_threadsafe(tell))
+            signal.signal(each, lambda *_: loop.call_soon_threadsafe(stop))

@@ -1,4 +1,4 @@
-"""The journal a command works on: whose settings, which Kafka, and the readers on it, each made when first needed."""
+"""The journal that a command works on: its settings and its readers, each created on first use."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ HOME_VARIABLE = "SEEKPOINT_HOME"
 
 
 def home() -> Path:
-    """Where the local cluster lives: ``SEEKPOINT_HOME``, else ``.seekpoint`` in the working directory."""
+    """Return the local cluster's directory: ``SEEKPOINT_HOME``, else ``.seekpoint`` in the working directory."""
     return Path(os.environ.get(HOME_VARIABLE) or ".seekpoint")
 
 
 def running_cluster() -> LocalCluster | None:
-    """The local cluster that runs at ``home()``; None if none does."""
+    """Return the local cluster that runs in ``home()``, or None."""
     if not home().is_dir():
         return None
     from seekpoint.compose import LocalCluster
@@ -42,21 +42,21 @@ def running_cluster() -> LocalCluster | None:
 
 
 class CommandTarget:
-    """What ``--journal``, ``--bootstrap-servers``, ``--config``, the environment and ``seekpoint.toml`` point at.
+    """The journal that the options, the environment and ``seekpoint.toml`` select.
 
-    Where none of them says where Kafka is, the local cluster at ``home()`` is taken, and stderr says so.
+    If none of them gives the address of Kafka, the local cluster in ``home()`` is used, and stderr says so.
     """
 
     def __init__(self, journal: str | None, bootstrap_servers: str | None, config: Path | None) -> None:
         self._config = config
         given = {"journal": journal, "bootstrap_servers": bootstrap_servers}
         self._given: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-        self._nothing_said = False
-        self._named = False
+        self._has_no_address = False
+        self._has_announced_file = False
 
     @property
     def config(self) -> Path | None:
-        """The settings file that was named; None: whichever there is."""
+        """The settings file given with ``--config``; None: the default search."""
         return self._config
 
     @cached_property
@@ -64,27 +64,27 @@ class CommandTarget:
         """The settings. Raises ``InvalidSetting``."""
         from seekpoint.schemas.config.settings import Settings
 
-        file, written = _written(self._config)
-        if file is not None and self._config is None and not self._named:
-            self._named = True  # settings that are refused are asked for again, to scrub the error
+        file, configured = _configured(self._config)
+        if file is not None and self._config is None and not self._has_announced_file:
+            self._has_announced_file = True  # refused settings are loaded again to scrub the error
             say(f"using the settings in {file}")
-        said = {*self._given, *written}
-        if "bootstrap_servers" in said:
+        given = {*self._given, *configured}
+        if "bootstrap_servers" in given:
             return Settings.load(self._config, **self._given)
         cluster = running_cluster()
-        self._nothing_said = cluster is None
+        self._has_no_address = cluster is None
         if cluster is None:
             return Settings.load(self._config, **self._given)
         local: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap_servers, "redis_url": cluster.redis_url}
-        own = {name: value for name, value in local.items() if name not in said}
+        own = {name: value for name, value in local.items() if name not in given}
         settings = Settings.load(self._config, **own, **self._given)
         say(f"using the local cluster in {_shown(cluster.directory)}")
         return settings
 
     def require_kafka(self) -> Settings:
-        """The settings, once a broker accepts connections: a typing error shows at once, not after a time-out.
+        """Return the settings after checking that a broker accepts connections, so a wrong address fails at once.
 
-        Raises ``JournalUnavailable`` saying what to start or to set.
+        Raises ``JournalUnavailable`` with a hint about what to start or to set.
         """
         from seekpoint.console.services.reach import reach
         from seekpoint.schemas.errors import JournalUnavailable
@@ -97,14 +97,14 @@ class CommandTarget:
         return self.settings
 
     def _what_to_start(self) -> str:
-        if not self._nothing_said:
+        if not self._has_no_address:
             return "check that Kafka runs and bootstrap_servers is right"
         again = "it was stopped" if home().is_dir() else "start one on this machine"
-        return f"seekpoint up ({again}), or say where yours is: --bootstrap-servers, SEEKPOINT_BOOTSTRAP_SERVERS"
+        return f"seekpoint up ({again}), or give the address of yours: --bootstrap-servers, SEEKPOINT_BOOTSTRAP_SERVERS"
 
     @cached_property
     def log(self) -> KafkaReader:
-        """The journal, to be read. Raises ``JournalUnavailable`` if nothing listens there."""
+        """The journal's reader. Raises ``JournalUnavailable`` if no broker accepts connections."""
         from seekpoint.consumers.kafka.kafka_reader import KafkaReader
 
         return KafkaReader(self.require_kafka())
@@ -123,7 +123,7 @@ class CommandTarget:
 
     @cached_property
     def view(self) -> RedisView | None:
-        """The view; None if the settings name no Redis. Connects when first used."""
+        """The view; None if the settings name no Redis. It connects on first use."""
         if self.settings.redis_url is None:
             return None
         from seekpoint.consumers.view.redis_view import RedisView
@@ -132,7 +132,7 @@ class CommandTarget:
 
     @cached_property
     def recoverer(self) -> Recoverer:
-        """Finds states by any tier; poison on the way becomes a dead letter."""
+        """The recoverer over all tiers. Undecodable records that it finds become dead letters."""
         from seekpoint.consumers.recovery.recoverer import Recoverer
         from seekpoint.schemas.folds import import_folds
 
@@ -143,24 +143,24 @@ class CommandTarget:
         )  # fmt: skip
 
     def scrub(self, text: str) -> str:
-        """``text`` without the settings' secrets."""
+        """Return ``text`` without the secrets of the settings."""
         from seekpoint.schemas.errors import SeekpointError
 
         try:
             return self.settings.scrub(text)
-        except SeekpointError:  # settings that cannot be read give away nothing either
+        except SeekpointError:  # unreadable settings hold no secrets to remove
             return text
 
     def close(self) -> None:
-        """Give up connections."""
+        """Close the connections."""
         if self.__dict__.get("view") is not None:
             self.__dict__["view"].close()
         if "log" in self.__dict__:
             self.log.close()
 
 
-def _written(config: Path | None) -> tuple[Path | None, set[str]]:
-    """The file, if there is one, and the names of the settings that the environment or it give."""
+def _configured(config: Path | None) -> tuple[Path | None, set[str]]:
+    """Return the settings file, if any, and the names of the settings that the environment or the file give."""
     from seekpoint.schemas.config.setting_sources import read_environment, read_file
     from seekpoint.schemas.config.settings_file import find_settings_file
 
@@ -170,5 +170,5 @@ def _written(config: Path | None) -> tuple[Path | None, set[str]]:
 
 
 def _shown(path: Path) -> str:
-    """A path as short as it can be said."""
+    """Return a path relative to the working directory if it lies inside it."""
     return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)

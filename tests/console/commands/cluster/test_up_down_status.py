@@ -23,7 +23,7 @@ def folder(shell: Shell) -> Iterator[Path]:
 
 @pytest.mark.own_cluster
 def test_a_cluster_is_up_until_it_is_taken_down(shell: Shell, folder: Path) -> None:
-    """Up, up again, found by other commands, a part lost, down, down again; its data stays for the next time."""
+    """Up, up again, found by other commands, a part lost, down, down again; its data is kept for the next time."""
     ran = shell("up")
     assert ran.code == 0
     name, _, servers = ran.out.splitlines()[0].partition("=")
@@ -33,7 +33,7 @@ def test_a_cluster_is_up_until_it_is_taken_down(shell: Shell, folder: Path) -> N
 
     again = shell("up", "--json")
     assert (again.json["started"], again.json["bootstrap_servers"]) == (False, servers)
-    assert "was up already" in shell("up").err
+    assert "is already running" in shell("up").err
     assert shell("up", "--brokers", "3").code == 2
     assert shell("status").out.count("yes") == 2
     assert [part["name"] for part in shell("status", "--json").json["parts"]] == ["broker-1", "valkey"]
@@ -50,7 +50,7 @@ def test_a_cluster_is_up_until_it_is_taken_down(shell: Shell, folder: Path) -> N
 
     ran = shell("down")
     assert (ran.code, ran.out) == (0, "")
-    assert "its data stays" in ran.err
+    assert "its data is kept" in ran.err
     assert shell("down").code == 0
     assert shell("status").code == 3
     assert "seekpoint up (it was stopped)" in shell("ps").err

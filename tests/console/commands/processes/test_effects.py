@@ -89,7 +89,7 @@ def test_what_a_state_has_forgotten_is_shown_from_the_journal(seekpoint: Shell, 
     assert facts["error"]["undone"] is True
     assert [entry["kind"] for entry in facts["entries"]] == ["effect_intended", "effect_settled"]
     assert facts["entries"][-1]["seq"] == facts["seq"]
-    assert "its turn is over, its state has forgotten 1/pay:1; this is from the journal" in shown.err
+    assert "its turn is over, its state no longer has 1/pay:1; read from the journal" in shown.err
     remembered = seekpoint("effects", "show", "order-1", "2/mail:1", "--json")
     assert (remembered.json["status"], remembered.err) == ("pending", "")
     assert listed(seekpoint) == {"1/book:1": "succeeded", "1/pay:1": "failed", "2/mail:1": "pending"}
@@ -105,7 +105,7 @@ def test_a_finished_process_still_tells_what_it_did(seekpoint: Shell, log: Memor
     on(log, turns_of_effects)
     shown = seekpoint("effects", "show", "order-1", "1/book:1", "--json")
     assert (shown.code, shown.json["status"], shown.json["output"]) == (0, "succeeded", "no. 12")
-    assert "the process is finished, its state has forgotten 1/book:1" in shown.err
+    assert "the process is finished, its state no longer has 1/book:1" in shown.err
     assert "arguments" in seekpoint("effects", "show", "order-1", "2/mail:1").out
     assert listed(seekpoint) == {"1/book:1": "succeeded", "1/pay:1": "failed", "2/mail:1": "pending"}
     nothing = seekpoint("effects", "show", "order-1", "nothing:1")
@@ -126,7 +126,7 @@ def test_a_trimmed_history_is_said_to_be_gone(
     shown = seekpoint("effects", "show", "order-1", "1/book:1")
     assert (shown.code, "the beginning of the history is gone" in shown.err) == (1, True)
     assert listed(seekpoint) == {"2/mail:1": "pending"}
-    assert "only what its state remembers" in seekpoint("effects", "ls", "order-1", "--all").err
+    assert "only effects in its state" in seekpoint("effects", "ls", "order-1", "--all").err
 
 
 @pytest.mark.cluster

@@ -98,6 +98,6 @@ def test_a_process_is_cancelled(waits: Settings, shell: Shell, point_at: Callabl
     assert "p: asked to stop, as ann; it has no owner and stops when it is run" in asked.err
     with pytest.raises(Cancelled, match="sold out"):
         asyncio.run(resume(waits, "p"))
-    assert "was cancelled before; it is stopped" in shell("cancel", "p").err
+    assert "is already cancelled; it is stopped" in shell("cancel", "p").err
     assert shell("gates", "ls", "--json").json["gates"] == []
     assert shell("cancel", "nobody").code == 1

@@ -110,7 +110,7 @@ def test_log_gives_what_was_asked_for(shell: Shell) -> None:
     ran = shell("log", "case-1", "--kind", "message-said")
     assert (ran.code, ran.out) == (0, "")
     assert "did you mean message_said?" in ran.err
-    assert "no entry fits" in ran.err
+    assert "no entry matches" in ran.err
 
 
 def test_log_follows_until_it_is_interrupted(journal: Settings) -> None:

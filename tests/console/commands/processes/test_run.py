@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from console_on_memory import OnMemory, on
-from seekpoint.console.commands.processes.run import patience_s
+from seekpoint.console.commands.processes.run import wait_limit_s
 from seekpoint.consumers.view.memory_view import MemoryView
 from seekpoint.consumers.view.view_store import Change
 from seekpoint.schemas import MemoryLog
@@ -109,7 +109,7 @@ def test_mistakes_on_the_line_are_told(seekpoint: Shell) -> None:
 def test_a_run_waits_until_a_killed_owner_is_seen_to_be_dead() -> None:
     """The start page kills a run and starts it again at once: with a shorter wait, that would be refused."""
     settings = Settings()
-    assert patience_s(settings) > settings.owner_timeout_s + settings.heartbeat_interval_s
+    assert wait_limit_s(settings) > settings.owner_timeout_s + settings.heartbeat_interval_s
 
 
 def test_a_mistyped_id_starts_nothing(seekpoint: Shell, log: MemoryLog) -> None:

@@ -20,11 +20,11 @@ __all__ = []
 def demo(
     json: AsJson = False,
     runs: Annotated[
-        Path | None, typer.Option("--runs", metavar="FILE", help="Feed these recorded runs (JSON lines) through it.")
+        Path | None, typer.Option("--runs", metavar="FILE", help="Use these recorded runs (JSON lines).")
     ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster running, to look around.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster running, for inspection.")] = False,
 ) -> int:
-    """Kill one of a fleet of agents, watch the others take over. Then Redis loses everything."""
+    """Kill one of a fleet of agents and watch the others take over. Then delete everything in Redis."""
     import sys
 
     from seekpoint.console.demo import DemoOptions, Story, run

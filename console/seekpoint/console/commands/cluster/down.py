@@ -15,7 +15,7 @@ __all__ = ["down"]
 
 
 def down(directory: Directory = None) -> None:
-    """Stop the local cluster. Its data stays; ``up`` goes on with it."""
+    """Stop the local cluster. Its data is kept for the next ``up``."""
     from seekpoint.compose import LocalCluster
     from seekpoint.schemas.errors import ClusterFailed
 
@@ -29,4 +29,4 @@ def down(directory: Directory = None) -> None:
         return
     data = cluster.directory
     cluster.stop()
-    say(f"stopped; its data stays in {data}")
+    say(f"stopped; its data is kept in {data}")

@@ -19,7 +19,7 @@ _COLUMNS = (Column("part"), Column("address"), Column("pid", right=True), Column
 
 
 def status(directory: Directory = None, json: AsJson = False) -> int:
-    """Show the local cluster's parts. Exits with 1 if one does not answer, 3 if none runs."""
+    """Show the parts of the local cluster. Exits with 1 if a part does not answer, 3 if no cluster runs."""
     from seekpoint.compose import LocalCluster
 
     cluster = LocalCluster.attach(directory or home())

@@ -22,12 +22,12 @@ __all__ = ["up"]
 
 def up(
     brokers: Annotated[
-        int | None, typer.Option("--brokers", metavar="1|3", help="Default: as many as it has, 1 for a new one.")
+        int | None, typer.Option("--brokers", metavar="1|3", help="Default: the cluster's number, 1 for a new one.")
     ] = None,
     directory: Directory = None,
     json: AsJson = False,
 ) -> None:
-    """Start a Kafka and a Redis on this machine. Prints what points programs at them."""
+    """Start a Kafka and a Redis on this machine. Print the environment variables that select them."""
     from seekpoint.compose import LocalCluster
     from seekpoint.compose.directory import ClusterDirectory
 
@@ -36,14 +36,14 @@ def up(
     count = brokers or (len(state.brokers) if state else 1)
     if count not in (1, 3):
         raise typer.BadParameter("a local cluster has 1 or 3 brokers", param_hint="--brokers")
-    was_up = _runs(place)
+    was_up = _is_running(place)
     with Activity() as activity:
         cluster = LocalCluster.start_detached(place, count, progress=activity)
     _keep_out_of_git(cluster.directory)
     if json:
         emit_json({**cluster_facts(cluster), "started": not was_up})
         return
-    say(f"the local cluster {'was up already' if was_up else 'is up'}: {cluster.directory}")
+    say(f"the local cluster {'is already running' if was_up else 'is running'}: {cluster.directory}")
     for line in exports(cluster):
         emit(line)
     for line in _advice(directory):
@@ -51,7 +51,7 @@ def up(
 
 
 def exports(cluster: LocalCluster) -> list[str]:
-    """What a shell evaluates to point programs at the cluster."""
+    """Return the shell commands that point programs at the cluster."""
     return [
         f"export SEEKPOINT_BOOTSTRAP_SERVERS={cluster.bootstrap_servers}",
         f"export SEEKPOINT_REDIS_URL={cluster.redis_url}",
@@ -62,14 +62,14 @@ def _advice(directory: Path | None) -> list[str]:
     if directory is not None and directory.absolute() != home().absolute():
         finds = f"seekpoint finds it with SEEKPOINT_HOME={directory.absolute()}"
     else:
-        finds = "seekpoint finds it by itself in this directory"
+        finds = "seekpoint finds it by default in this directory"
     return [
-        f'{finds}; for other programs: the lines above, or eval "$(seekpoint up)"',
-        "next: seekpoint topics create; to stop it: seekpoint down",
+        f'{finds}; for other programs use the lines above, or eval "$(seekpoint up)"',
+        "next: seekpoint topics create; stop it with: seekpoint down",
     ]
 
 
-def _runs(place: Path) -> bool:
+def _is_running(place: Path) -> bool:
     from seekpoint.compose import LocalCluster
     from seekpoint.schemas.errors import ClusterFailed
 
@@ -80,7 +80,7 @@ def _runs(place: Path) -> bool:
 
 
 def _keep_out_of_git(directory: Path) -> None:
-    """Nobody wants a broker's segments in a commit."""
+    """Write a .gitignore, so that broker data is not committed."""
     ignore = directory / ".gitignore"
     if directory.name == ".seekpoint" and not os.path.lexists(ignore):
         from seekpoint.schemas.config.private_files import write_private

@@ -26,7 +26,7 @@ _FLOORS = (Column("partition"), Column("floor", right=True), Column("checkpoints
 
 
 def ls(target: CommandTarget, json: AsJson = False) -> int:
-    """List every checkpoint, verified, and each partition's floor. Exits with 1 if one could not be used."""
+    """List every checkpoint and verify it; list each partition's floor. Exits with 1 if a checkpoint is unusable."""
     floors: list[dict[str, Any]] = []
     unusable: list[bool] = []
     found = _every_checkpoint(target, floors, unusable)
@@ -40,7 +40,7 @@ def ls(target: CommandTarget, json: AsJson = False) -> int:
 def _every_checkpoint(
     target: CommandTarget, floors: list[dict[str, Any]], unusable: list[bool]
 ) -> Iterator[dict[str, Any]]:
-    """Each checkpoint, by partition and process. Adds each partition to ``floors`` once it was read."""
+    """Yield each checkpoint by partition and process. Add each partition to ``floors`` after it was read."""
     for partition in range(target.log.partitions):
         floor, checkpoints = checkpoints_of(target.checkpoints, partition, target.log.topic_id)
         checkpoints.sort(key=lambda facts: str(facts["process_id"]))
@@ -49,17 +49,17 @@ def _every_checkpoint(
         if any(facts["problem"] is not None for facts in checkpoints):
             unusable.append(True)
         yield from checkpoints
-        del checkpoints  # else it stays while the next partition is read
+        del checkpoints  # free the memory before the next partition is read
 
 
 def show(target: CommandTarget, process_id: ProcessId, json: AsJson = False) -> int:
-    """Show a process's newest checkpoint. Exits with 1 if it could not be used."""
+    """Show a process's newest checkpoint. Exits with 1 if it is unusable."""
     from seekpoint.schemas.errors import UnknownProcess
 
     found = target.recoverer.last_checkpoint(process_id)
     if found is None:
-        hint = f"it is recovered from the log: seekpoint recover {process_id}"
-        raise UnknownProcess("no checkpoint of this process", process_id=process_id, hint=hint)
+        hint = f"recover it from the log: seekpoint recover {process_id}"
+        raise UnknownProcess("the process has no checkpoint", process_id=process_id, hint=hint)
     facts = {**checkpoint_facts(found), "floor": found.floor, "seek_point": found.seek_point}
     facts |= {name: getattr(found, name) for name in ("leader_epoch", "topic_id", "fold_version")}
     if json:
@@ -72,7 +72,7 @@ def show(target: CommandTarget, process_id: ProcessId, json: AsJson = False) -> 
 
 
 def checkpoint_facts(found: LastCheckpoint) -> dict[str, Any]:
-    """One checkpoint: an object of ``seekpoint checkpoints ls --json``."""
+    """Return a checkpoint as plain data: an object of ``seekpoint checkpoints ls --json``."""
     names = ("process_id", "partition", "position", "offset", "seq", "epoch", "state_bytes")
     whole = asdict(found)
     return {**{name: whole[name] for name in names}, "verified": found.problem is None, "problem": found.problem}
@@ -81,9 +81,9 @@ def checkpoint_facts(found: LastCheckpoint) -> dict[str, Any]:
 def checkpoints_of(
     reader: CheckpointReader, partition: int, topic_id: str
 ) -> tuple[Floor | None, list[dict[str, Any]]]:
-    """The partition's newest floor, and each process's newest checkpoint, by one read of it.
+    """Read a partition once. Return its newest floor and each process's newest checkpoint.
 
-    Raises ``NewerFormat`` for what a newer Seekpoint wrote.
+    Raises ``NewerFormat`` if a newer Seekpoint wrote a checkpoint.
     """
     from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Floor
 
@@ -111,7 +111,7 @@ def _facts_in(value: bytes, process_id: str, partition: int, position: int, topi
         problem = exc.reason
     try:
         facts = checkpoint_facts(LastCheckpoint.of(value, position, 0, 0, problem))
-    except JournalMismatch:  # not even a head
+    except JournalMismatch:  # the head cannot be read either
         nothing = dict.fromkeys(("offset", "seq", "epoch"))
         facts = {"partition": partition, "position": position, **nothing, "state_bytes": len(value)}
         facts |= {"verified": False, "problem": problem}
@@ -128,7 +128,7 @@ def _show_all(journal: str, found: Iterator[dict[str, Any]], floors: Sequence[di
     if emit_table(_CHECKPOINTS, rows):
         emit()
     else:
-        say(f"the journal {journal} has no checkpoints yet: a projector writes them, seekpoint serve projector")
+        say(f"the journal {journal} has no checkpoints yet; a projector writes them: seekpoint serve projector")
     emit_table(
         _FLOORS,
         [[one["partition"], "none" if one["floor"] is None else one["floor"], one["checkpoints"]] for one in floors],

@@ -28,16 +28,16 @@ _COLUMNS = (
 _HEX_BYTES_MAX = 4_096
 _HEX_WIDTH = 16
 _KEY_BYTES_MAX = 200
-"""What is shown of a key: one that is no process id may be of any length."""
+"""How much of a key is shown. A key that is not a process id may have any length."""
 
 
 def ls(target: CommandTarget, json: AsJson = False) -> None:
-    """List the journal's dead letters, in the order in which readers met them."""
+    """List the journal's dead letters in the order in which readers found them."""
     letters = target.dead_letters.stream()
     if json:
         emit_json_list({"journal": target.settings.journal}, "letters", map(letter_facts, letters))
     elif not emit_table(_COLUMNS, map(_row, letters)):
-        say("no dead letters: no reader has met a record that is no entry (seekpoint ps reads them all)")
+        say("no dead letters: no reader has found an undecodable record (seekpoint ps --from-log reads all records)")
 
 
 def show(
@@ -47,7 +47,7 @@ def show(
     ],
     json: AsJson = False,
 ) -> None:
-    """Show one dead letter with its bytes."""
+    """Show a dead letter and its bytes."""
     from seekpoint.schemas.errors import SeekpointError
 
     place = place_of(coord, target.settings.topic_name("journal"))
@@ -62,13 +62,13 @@ def show(
 
 
 def letter_facts(letter: DeadLetter) -> dict[str, Any]:
-    """The letter as plain data, its bytes in base64."""
+    """Return the letter as plain data, with its bytes in base64."""
     texts = {"key": _base64(letter.key), "value": _base64(letter.value)}
     return {"place": letter.place, **asdict(letter), **texts}
 
 
 def place_of(coord: str, topic: str) -> str:
-    """``TOPIC:PARTITION:OFFSET`` of what was typed. Raises ``BadParameter`` if it names no place.
+    """Parse the place of a record as ``TOPIC:PARTITION:OFFSET``. Raises ``BadParameter``.
 
     >>> place_of("3:17", "fleet.journal")
     'fleet.journal:3:17'
@@ -80,7 +80,7 @@ def place_of(coord: str, topic: str) -> str:
 
 
 def hex_lines(data: bytes) -> list[str]:
-    """Bytes as people read them: offset, hex, and what is printable.
+    """Return a hex dump of bytes: offset, hex, printable characters.
 
     >>> hex_lines(b"ab\\x00")
     ['0000  61 62 00                                         ab.']
@@ -92,7 +92,7 @@ def hex_lines(data: bytes) -> list[str]:
         text = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in part)
         lines.append(f"{start:04x}  {part.hex(' '):<{_HEX_WIDTH * 3 - 1}}  {text}")
     more = len(data) - len(shown)
-    return [*lines, f"and {more} bytes more: --json has them all"] if more else lines
+    return [*lines, f"and {more} more bytes: --json prints them all"] if more else lines
 
 
 def _row(letter: DeadLetter) -> list[object]:

@@ -20,18 +20,18 @@ from seekpoint.console.services.process_scan import scan_processes
 
 __all__ = []
 
-_MOVES_WITHIN_S = 2.0
-_LOOK_INTERVAL_S = 0.2
+_WATCH_S = 2.0
+_POLL_INTERVAL_S = 0.2
 
 _COLUMNS = (Column("subject"), Column("health"), Column("found", wraps=True), Column("what to do", wraps=True))
 
 
 def doctor(
     target: CommandTarget,
-    quick: Annotated[bool, typer.Option("--quick", help="Leave out what reads the whole journal.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Skip checks that read the whole journal.")] = False,
     json: AsJson = False,
 ) -> int:
-    """Examine Kafka, topics, Redis, nodes and processes. Exits with 1 if something is wrong."""
+    """Examine Kafka, topics, Redis, nodes and processes. Exits with 1 if there is an error."""
     from seekpoint.console.services.checkup import exit_code
 
     found = list(_examine(target, quick))
@@ -45,7 +45,7 @@ def doctor(
 
 
 def _examine(target: CommandTarget, quick: bool) -> Iterator[Diagnosis]:
-    """From the ground up: what stands on something broken is not looked at."""
+    """Run the checks in order of dependency. Skip those that depend on something broken."""
     kafka = list(_kafka(target))
     yield from kafka
     yield _redis(target)
@@ -54,16 +54,16 @@ def _examine(target: CommandTarget, quick: bool) -> Iterator[Diagnosis]:
     journal = list(_guarded("journal", lambda: _journal(target)))
     yield from journal
     if not any(each.health == "error" for each in journal):
-        yield from _guarded("view", lambda: _kept(target))
-    yield from _guarded("processes", lambda: _living(target, quick))
+        yield from _guarded("view", lambda: _view_and_floors(target))
+    yield from _guarded("processes", lambda: _nodes_and_processes(target, quick))
 
 
-def _guarded(subject: str, look: Callable[[], Iterator[Diagnosis]]) -> Iterator[Diagnosis]:
+def _guarded(subject: str, check: Callable[[], Iterator[Diagnosis]]) -> Iterator[Diagnosis]:
     from seekpoint.console.services.checkup import failure
     from seekpoint.schemas.errors import InvalidSetting, SeekpointError
 
     try:
-        yield from look()
+        yield from check()
     except InvalidSetting:
         raise
     except SeekpointError as error:
@@ -106,17 +106,17 @@ def _journal(target: CommandTarget) -> Iterator[Diagnosis]:
         yield Diagnosis(subject="manifest", health=JournalHealth.OK, found=found)
 
 
-def _kept(target: CommandTarget) -> Iterator[Diagnosis]:
-    """The view and the floors, looked at until every view that is behind moves, for two seconds at most."""
+def _view_and_floors(target: CommandTarget) -> Iterator[Diagnosis]:
+    """Check the view and the floors. Watch for up to two seconds whether each view that is behind makes progress."""
     from seekpoint.console.services.checkup import floors, view
     from seekpoint.console.services.partition_lag import lags
 
     before = after = lags(target)
-    deadline = time.monotonic() + _MOVES_WITHIN_S
+    deadline = time.monotonic() + _WATCH_S
     while time.monotonic() < deadline and any(
         now.behind and now.applied == was.applied for was, now in zip(before, after, strict=True)
     ):
-        time.sleep(_LOOK_INTERVAL_S)
+        time.sleep(_POLL_INTERVAL_S)
         after = lags(target)
     yield view(before, after, target.view is not None)
     yield floors(after)
@@ -130,14 +130,14 @@ def _redis(target: CommandTarget) -> Diagnosis:
     return redis(settings.redis_url, look_at_redis(settings) if settings.redis_url else None)
 
 
-def _living(target: CommandTarget, quick: bool) -> Iterator[Diagnosis]:
+def _nodes_and_processes(target: CommandTarget, quick: bool) -> Iterator[Diagnosis]:
     from dataclasses import replace
 
     from seekpoint.console.services.checkup import Census, Diagnosis, JournalHealth, dead_letters, nodes, processes
     from seekpoint.consumers.heartbeats.liveness import Heartbeats, Liveness
 
     settings = target.settings
-    # Redis was looked at already; its heartbeats are the topic's.
+    # Read heartbeats from the topic only: Redis was checked already.
     store = Heartbeats(target.log, replace(settings, redis_url=None))
     liveness = Liveness(store, settings.owner_timeout_s)
     began = time.monotonic()
@@ -145,19 +145,19 @@ def _living(target: CommandTarget, quick: bool) -> Iterator[Diagnosis]:
     liveness.apply(before, began)
     census = None if quick else Census.of((process_id, state) for process_id, _, state in scan_processes(target))
     if before.heartbeats:
-        _wait_for_beats(began, settings.heartbeat_interval_s)
+        _wait_for_heartbeats(began, settings.heartbeat_interval_s)
     after, now = store.read(), time.monotonic()
     liveness.apply(after, now)
     yield nodes(before, after, now - began, census)
     if census is None:
-        yield Diagnosis(subject="processes", health=JournalHealth.SKIPPED, found="not looked at: --quick")
+        yield Diagnosis(subject="processes", health=JournalHealth.SKIPPED, found="skipped: --quick")
     else:
         yield from processes(census, liveness)
     yield dead_letters(target.dead_letters.count())
 
 
-def _wait_for_beats(began: float, interval_s: float) -> None:
-    """Until every node that lives has had time for a beat."""
+def _wait_for_heartbeats(began: float, interval_s: float) -> None:
+    """Wait until every live node has had time for a heartbeat."""
     left_s = began + 1.5 * interval_s - time.monotonic()
     if left_s > 0:
         say(f"watching heartbeats for {left_s:.0f} s")

@@ -23,7 +23,7 @@ _COLUMNS = (
 
 
 def lag(target: CommandTarget, json: AsJson = False) -> None:
-    """Show how far the view and the floor are behind the log. Needs no projector."""
+    """Show how far the view and the floor are behind the log. No projector has to run."""
     found = lags(target)
     if json:
         behind = None if any(one.behind is None for one in found) else sum(one.behind or 0 for one in found)

@@ -28,57 +28,75 @@ _GAPS_MAX = 20
 
 PartitionsName: TypeAlias = Literal["auto", "keep", "by-key"]
 
-_SELECT, _CHANGE, _PACE, _KEEP = "What is replayed", "What is changed", "How fast", "What is kept"
+_SELECT, _CHANGE, _PACE, _FILES = "Selection", "Changes", "Speed", "Files"
 
 
-def _option(*names: str, panel: str, about: str, metavar: str | None = None) -> Any:
-    return typer.Option(*names, metavar=metavar, help=about, rich_help_panel=panel)
+def _option(*names: str, panel: str, help_text: str, metavar: str | None = None) -> Any:
+    return typer.Option(*names, metavar=metavar, help=help_text, rich_help_panel=panel)
 
 
 _TIME = "ISO 8601, or seconds since 1970."
-Since = Annotated[str | None, _option("--since", panel=_SELECT, metavar="TIME", about=f"From this time on: {_TIME}")]
-Until = Annotated[str | None, _option("--until", panel=_SELECT, metavar="TIME", about=f"Before this time: {_TIME}")]
+Since = Annotated[
+    str | None, _option("--since", panel=_SELECT, metavar="TIME", help_text=f"From this time on: {_TIME}")
+]
+Until = Annotated[str | None, _option("--until", panel=_SELECT, metavar="TIME", help_text=f"Before this time: {_TIME}")]
 Offsets = Annotated[
     list[str] | None,
-    _option("--offsets", panel=_SELECT, metavar="P:FIRST-LAST", about="Only these of partition P, both included."),
+    _option(
+        "--offsets", panel=_SELECT, metavar="P:FIRST-LAST", help_text="Only these offsets of partition P, inclusive."
+    ),
 ]
 Processes = Annotated[
-    list[str] | None, _option("--process", panel=_SELECT, metavar="ID", about="Only this process; again for more.")
+    list[str] | None, _option("--process", panel=_SELECT, metavar="ID", help_text="Only this process; may be repeated.")
 ]
 ProcessesFrom = Annotated[
-    Path | None, _option("--processes-from", panel=_SELECT, metavar="FILE", about="Only those, one id a line.")
+    Path | None,
+    _option("--processes-from", panel=_SELECT, metavar="FILE", help_text="Only these processes, one id per line."),
 ]
 Kinds = Annotated[
-    list[str] | None, _option("--kind", panel=_SELECT, metavar="KIND", about="Only entries of this kind.")
+    list[str] | None, _option("--kind", panel=_SELECT, metavar="KIND", help_text="Only entries of this kind.")
 ]
-Actors = Annotated[list[str] | None, _option("--actor", panel=_SELECT, metavar="NAME", about="Only this actor's.")]
+Actors = Annotated[
+    list[str] | None, _option("--actor", panel=_SELECT, metavar="NAME", help_text="Only entries of this actor.")
+]
 HeadersOf = Annotated[
-    list[str] | None, _option("--header", panel=_SELECT, metavar="NAME[=TEXT]", about="Only with this header.")
+    list[str] | None,
+    _option("--header", panel=_SELECT, metavar="NAME[=TEXT]", help_text="Only records with this header."),
 ]
 Where = Annotated[
-    str | None, _option("--where", panel=_SELECT, metavar="CEL", about="Only where this expression is true.")
+    str | None,
+    _option("--where", panel=_SELECT, metavar="CEL", help_text="Only records for which this expression is true."),
 ]
-Prefix = Annotated[str, _option("--prefix", panel=_CHANGE, metavar="TEXT", about="Put before each process id.")]
+Prefix = Annotated[str, _option("--prefix", panel=_CHANGE, metavar="TEXT", help_text="Prefix each process id.")]
 Masks = Annotated[
-    Path | None, _option("--masks", panel=_CHANGE, metavar="FILE", about="Mask by the rules in this file.")
+    Path | None, _option("--masks", panel=_CHANGE, metavar="FILE", help_text="Mask with the rules in this file.")
 ]
-Seeded = Annotated[bool, _option("--seeded", panel=_CHANGE, about="Start each process from its state at the start.")]
-Lay = Annotated[PartitionsName, _option("--partitions", panel=_CHANGE, about="Keep partitions, or lay by key.")]
-KeepHeaders = Annotated[bool, _option("--keep-headers", panel=_CHANGE, about="Keep traces and replicators' marks too.")]
-Speed = Annotated[float | None, _option("--speed", panel=_PACE, metavar="X", about="At original timing, X times.")]
-Rate = Annotated[float | None, _option("--rate", panel=_PACE, metavar="N", about="N records a second.")]
+Seeded = Annotated[
+    bool, _option("--seeded", panel=_CHANGE, help_text="Start each process from its state at that time.")
+]
+PartitionChoice = Annotated[
+    PartitionsName, _option("--partitions", panel=_CHANGE, help_text="Keep partitions, or assign by key.")
+]
+KeepHeaders = Annotated[
+    bool, _option("--keep-headers", panel=_CHANGE, help_text="Keep tracing and replication headers.")
+]
+Speed = Annotated[float | None, _option("--speed", panel=_PACE, metavar="X", help_text="X times the original speed.")]
+Rate = Annotated[float | None, _option("--rate", panel=_PACE, metavar="N", help_text="N records per second.")]
 ProgressPath = Annotated[
-    Path | None, _option("--progress", panel=_KEEP, metavar="FILE", about="What goes on after a crash is kept here.")
+    Path | None,
+    _option("--progress", panel=_FILES, metavar="FILE", help_text="Save progress here, to resume after a crash."),
 ]
-MapPath = Annotated[Path | None, _option("--offset-map", panel=_KEEP, metavar="FILE", about="Write where each went.")]
+MapPath = Annotated[
+    Path | None, _option("--offset-map", panel=_FILES, metavar="FILE", help_text="Write the new offset of each record.")
+]
 
-Overwrite = Annotated[bool, _option("--overwrite", panel=_KEEP, about="Replace the files that are there.")]
+Overwrite = Annotated[bool, _option("--overwrite", panel=_FILES, help_text="Replace existing files.")]
 
 
 def replay(
     target: CommandTarget,
-    source: Annotated[str, typer.Option("--from", metavar="CLUSTER/TOPIC", help="What is read, or FILE.spk.")],
-    into: Annotated[str, typer.Option("--into", metavar="CLUSTER/TOPIC", help="What is written, or FILE.spk.")],
+    source: Annotated[str, typer.Option("--from", metavar="CLUSTER/TOPIC", help="The source, or FILE.spk.")],
+    into: Annotated[str, typer.Option("--into", metavar="CLUSTER/TOPIC", help="The target, or FILE.spk.")],
     since: Since = None,
     until: Until = None,
     offsets: Offsets = None,
@@ -91,7 +109,7 @@ def replay(
     prefix: Prefix = "",
     masks: Masks = None,
     seeded: Seeded = False,
-    partitions: Lay = "auto",
+    partitions: PartitionChoice = "auto",
     keep_headers: KeepHeaders = False,
     speed: Speed = None,
     rate: Rate = None,
@@ -101,7 +119,7 @@ def replay(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Read, select and mask; write nothing.")] = False,
     json: AsJson = False,
 ) -> int:
-    """Replay a topic into staging. The same command again goes on after a crash. Exits with 130 if it was stopped."""
+    """Replay a topic into staging. Repeat the command to resume after a crash. Exits with 130 if interrupted."""
     from seekpoint.consumers.staging import MaskRules, Pace, Partitions, Plan, Replay
     from seekpoint.consumers.staging.copy.headers import STRIPPED
 
@@ -115,19 +133,18 @@ def replay(
         strip_headers=() if keep_headers else STRIPPED,
     )
     file = None if dry_run else progress or _progress_path(plan, source, into)
-    kept: dict[str, Any] = {"progress": file, "offset_map": offset_map, "overwrite": overwrite}
-    with Replay.connect(source, into, plan, clusters=_clusters(target), **kept) as made:
-        report = _watched(made, dry_run)
+    files: dict[str, Any] = {"progress": file, "offset_map": offset_map, "overwrite": overwrite}
+    with Replay.connect(source, into, plan, clusters=_clusters(target), **files) as staged:
+        report = _run_with_progress(staged, dry_run)
     if json:
         emit_json(report.to_dict())
     else:
         _show(report)
     if not report.complete:
-        say(f"stopped; the same command goes on from {file}" if file else "stopped")
+        say(f"stopped; repeat the command to resume from {file}" if file else "stopped")
     return 0 if report.complete else EXIT_INTERRUPTED
 
 
-# --- what was asked for
 def _selection(
     since: str | None,
     until: str | None,
@@ -174,20 +191,20 @@ def _ids(path: Path) -> Iterator[str]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as exc:
-        reason = getattr(exc, "strerror", None) or "it is no text"
+        reason = getattr(exc, "strerror", None) or "it is not text"
         raise typer.BadParameter(f"{path} cannot be read: {reason}", param_hint="--processes-from") from None
     return (line for line in lines if line)
 
 
 def _clusters(target: CommandTarget) -> Mapping[str, Cluster]:
-    """The profiles; ``default`` is the cluster that every other command would use."""
+    """Return the cluster profiles. ``default`` is the cluster that other commands use."""
     from seekpoint.schemas.config.cluster_profiles import DEFAULT_CLUSTER, Cluster, load_clusters
 
     return {**load_clusters(target.config), DEFAULT_CLUSTER: Cluster(name=DEFAULT_CLUSTER, settings=target.settings)}
 
 
 def _progress_path(plan: Plan, source: str, into: str) -> Path | None:
-    """Named by what is asked for, so that the same command finds it."""
+    """Return the progress file. Its name derives from the options, so the same command finds it again."""
     from seekpoint.console.services.target import home
 
     if into.endswith(".spk"):
@@ -201,30 +218,29 @@ def _progress_path(plan: Plan, source: str, into: str) -> Path | None:
     return file
 
 
-# --- what is shown
-def _watched(made: Replay, dry_run: bool) -> ReplayReport:
-    """Run it under a bar; Ctrl-C stops it in order, a second one at once."""
+def _run_with_progress(staged: Replay, dry_run: bool) -> ReplayReport:
+    """Run the replay with a progress bar. Ctrl-C stops it cleanly; a second Ctrl-C at once."""
     import signal
     import threading
 
     def stop(number: int, frame: object) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        say("stopping: what was sent is waited for")
-        made.stop()
+        say("stopping: waiting for the records that were sent")
+        staged.stop()
 
     in_main = threading.current_thread() is threading.main_thread()
     before = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)} if in_main else {}
-    bar = _Bar("reading" if dry_run else "replaying")
+    bar = _ReplayProgress("reading" if dry_run else "replaying")
     try:
-        return made.dry_run(bar.show) if dry_run else made.run(bar.show)
+        return staged.dry_run(bar.show) if dry_run else staged.run(bar.show)
     finally:
         bar.close()
         for each, handler in before.items():
             signal.signal(each, handler)
 
 
-class _Bar:
-    """How far it is: in offsets, because that is what is known before."""
+class _ReplayProgress:
+    """The progress of a replay in offsets, the only total known in advance."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -232,7 +248,7 @@ class _Bar:
         self._done = 0
 
     def show(self, flow: Any, stretches: Any) -> None:
-        """The replay is here now."""
+        """Update the bar."""
         if self._bar is None:
             self._bar = ReadingProgress(
                 self._what, sum(each.stop - each.start for each in stretches), "records"
@@ -243,7 +259,7 @@ class _Bar:
         self._done = done
 
     def close(self) -> None:
-        """It is over."""
+        """Remove the bar."""
         if self._bar is not None:
             self._bar.__exit__(None, None, None)
 
@@ -258,7 +274,7 @@ def _show(report: ReplayReport) -> None:
     for gap in report.gaps[:_GAPS_MAX]:
         warn(f"partition {gap.partition}, offsets {gap.start} to {gap.stop - 1}: {gap.why}")
     if len(report.gaps) > _GAPS_MAX:
-        warn(f"and {len(report.gaps) - _GAPS_MAX} more gaps; --json has them all")
+        warn(f"and {len(report.gaps) - _GAPS_MAX} more gaps; --json lists all")
     for why, count in report.left_out.items():
         warn(f"{counted(count, 'record')} {why}")
     for note in (*report.notes, *(f"states will differ: {reason}" for reason in report.not_foldable)):
@@ -271,5 +287,5 @@ def _summary(report: ReplayReport) -> str:
     if report.dry_run:
         return f"{records} would be replayed, in about {report.estimate_s:,.0f} s; nothing was written"
     late = f", 99 of 100 not later than {report.lateness['p99_ms']:g} ms" if report.lateness["max_ms"] else ""
-    checked = "; source and target are equal" if report.checked else ""
+    checked = "; source and target match" if report.checked else ""
     return f"{records} replayed as {report.job}, {report.records_per_s:,.0f} a second{late}{checked}"

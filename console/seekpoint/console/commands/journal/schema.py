@@ -14,7 +14,7 @@ _COLUMNS = (Column("release"), Column("what is wrong", wraps=True))
 
 
 def check(json: AsJson = False) -> int:
-    """Hold the schemas against those of every release. Exits with 1 if something written could not be read."""
+    """Compare the schemas with those of every release. Exits with 1 if written entries could not be read."""
     from seekpoint.schemas.wire.compatibility import check_compatibility
 
     findings = check_compatibility()

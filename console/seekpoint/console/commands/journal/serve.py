@@ -19,13 +19,13 @@ from seekpoint.console.services.recovery_metrics import recovery_families
 
 __all__ = ["dispatcher", "projector", "recovery"]
 
-_LOOK_INTERVAL_S = 1.0
+_POLL_INTERVAL_S = 1.0
 
 
 def projector(
     target: CommandTarget, health_port: HealthPortNumber = None, health_host: HealthHost = "127.0.0.1"
 ) -> None:
-    """Keep the view and the checkpoints up to date until SIGTERM or Ctrl-C."""
+    """Keep the view and the checkpoints up to date. Stops at SIGTERM or Ctrl-C."""
     import asyncio
 
     from seekpoint.console.services.projector_health import ProjectorHealth, projector_families
@@ -42,13 +42,13 @@ def projector(
 
                 port = HealthPort(health_host, health_port, health, lambda: projector_families(health))
                 stack.enter_context(port)
-            await _project_until_told(worker, health)
+            await _run_projector(worker, health)
 
     asyncio.run(run())
 
 
-async def _project_until_told(worker: Projector, health: ProjectorHealth) -> None:
-    """Its lag is looked at all the while."""
+async def _run_projector(worker: Projector, health: ProjectorHealth) -> None:
+    """Run until a stop signal, and report the lag to ``health``."""
     import asyncio
 
     from seekpoint.console.services.stopping import on_stop
@@ -58,14 +58,14 @@ async def _project_until_told(worker: Projector, health: ProjectorHealth) -> Non
     running = asyncio.create_task(worker.run())
     while not running.done():
         health.look(worker.lag())
-        await asyncio.wait({running}, timeout=_LOOK_INTERVAL_S)
+        await asyncio.wait({running}, timeout=_POLL_INTERVAL_S)
     await running
 
 
 def recovery(
     target: CommandTarget, health_port: HealthPortNumber = None, health_host: HealthHost = "127.0.0.1"
 ) -> None:
-    """Answer requests for recoveries until SIGTERM or Ctrl-C."""
+    """Answer recovery requests. Stops at SIGTERM or Ctrl-C."""
     import asyncio
 
     from seekpoint.console.render.logs import show_logs
@@ -78,27 +78,29 @@ def recovery(
 
         service = RecoveryService(settings)
         with ExitStack() as stack:
-            if health_port is not None:  # before the start: a worker that never gets ready is not well
+            if (
+                health_port is not None
+            ):  # before the start, so a worker that never becomes ready is reported as unhealthy
                 from seekpoint.console.services.health_port import HealthPort
 
                 port = HealthPort(health_host, health_port, service.health, lambda: recovery_families(service))
                 stack.enter_context(port)
-            await _until_told(service)
+            await _run_recovery(service)
 
     asyncio.run(run())
 
 
-async def _until_told(service: RecoveryService) -> None:
-    """Start, run and close, a start that hangs included."""
+async def _run_recovery(service: RecoveryService) -> None:
+    """Start, run and close the service. A stop signal also ends a start that hangs."""
     import asyncio
 
     from seekpoint.console.services.stopping import on_stop
 
     stop = asyncio.Event()
     on_stop(stop.set)
-    told = asyncio.create_task(stop.wait())
+    stopped = asyncio.create_task(stop.wait())
     starting = asyncio.create_task(service.start())
-    await asyncio.wait({told, starting}, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait({stopped, starting}, return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)
@@ -108,7 +110,7 @@ async def _until_told(service: RecoveryService) -> None:
         say(f"node {service.node_id} answers requests of journal {service.settings.journal}; Ctrl-C stops it")
         await service.run(stop)
     finally:
-        told.cancel()
+        stopped.cancel()
         await service.close()
 
 
@@ -116,26 +118,26 @@ def dispatcher(
     target: CommandTarget,
     connectors: Annotated[
         list[str],
-        typer.Option("--connectors", metavar="MODULE:NAME", help="A table of connectors, or one. May be repeated."),
+        typer.Option("--connectors", metavar="MODULE:NAME", help="A Connectors table or a Connector; may be repeated."),
     ],
     grace_s: Annotated[
-        float, typer.Option("--grace", metavar="SECONDS", min=0, help="How long calls under way may take to end.")
+        float, typer.Option("--grace", metavar="SECONDS", min=0, help="How long running calls may take to end.")
     ] = 20.0,
     health_port: HealthPortNumber = None,
     health_host: HealthHost = "127.0.0.1",
 ) -> None:
-    """Call the effects of outbox connectors until SIGTERM or Ctrl-C; the owners only write them down."""
+    """Call the effects of outbox connectors, which their owners only record. Stops at SIGTERM or Ctrl-C."""
     import asyncio
 
-    from seekpoint.console.services.dispatcher_service import Service, leave_at_once, load_connectors
+    from seekpoint.console.services.dispatcher_service import DispatcherService, exit_now, load_connectors
 
-    known = load_connectors(connectors)
+    table = load_connectors(connectors)
     settings = target.require_kafka()
 
     async def run() -> None:
-        service = Service(settings, known, grace_s)
+        service = DispatcherService(settings, table, grace_s)
         await service.run(health_host, health_port)
-        if service.is_cut_off:  # from in here: a loop that ends in order waits for its calls, however deaf
-            leave_at_once()
+        if service.is_cut_off:  # inside the loop: a normal end of the loop would wait for the calls
+            exit_now()
 
     asyncio.run(run())

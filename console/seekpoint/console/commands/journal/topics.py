@@ -22,7 +22,7 @@ __all__ = ["check", "create", "manifest", "restore"]
 
 
 def create(target: CommandTarget, json: AsJson = False) -> None:
-    """Create the journal's topics; those that are there and right are left alone."""
+    """Create the journal's topics. Existing correct topics are left unchanged."""
     from seekpoint.compose import create_topics_sync
 
     manifest = create_topics_sync(target.require_kafka())
@@ -33,7 +33,7 @@ def create(target: CommandTarget, json: AsJson = False) -> None:
 
 
 def check(target: CommandTarget, json: AsJson = False) -> int:
-    """Compare the journal's topics with what they have to be. Exits with 1 if a guarantee is missing."""
+    """Compare the journal's topics with their required settings. Exits with 1 if a guarantee is missing."""
     from seekpoint.compose import check_topics_sync
 
     findings = check_topics_sync(target.require_kafka())
@@ -44,12 +44,12 @@ def check(target: CommandTarget, json: AsJson = False) -> int:
     elif findings:
         emit_table(FINDING_COLUMNS, grouped(findings))
     else:
-        say(f"the topics of journal {target.settings.journal} are as they have to be")
+        say(f"the topics of journal {target.settings.journal} have the required settings")
     return EXIT_FAULT if wrong else 0
 
 
 def manifest(target: CommandTarget) -> None:
-    """Print the journal's manifest and its writer schemas as JSON: a copy for ``topics restore``."""
+    """Print the journal's manifest and writer schemas as JSON: a backup for ``topics restore``."""
     from seekpoint.compose import save_manifest_sync
 
     emit_json(save_manifest_sync(target.require_kafka()))
@@ -60,38 +60,40 @@ def restore(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="SOURCE", help="A file of topics manifest, a capture (.spk), or CLUSTER/TOPIC.", show_default=False
+            metavar="SOURCE",
+            help="A file that topics manifest printed, a capture (.spk), or CLUSTER/TOPIC.",
+            show_default=False,
         ),
     ],
     accept_missing: Annotated[
-        bool, typer.Option("--accept-missing", help="Though entries name schemas that are not in the copy.")
+        bool, typer.Option("--accept-missing", help="Restore even if entries name schemas that are not in the copy.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Compare only, and write nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Compare; write nothing.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Put back the manifest of a journal whose schemas topic was lost, once it fits the topics and their entries."""
+    """Restore the manifest of a journal whose schemas topic was lost, if it matches the topics and their entries."""
     from seekpoint.compose import restore_manifest_sync
 
     settings = target.require_kafka()
     restored = restore_manifest_sync(
-        settings, _saved(target, source), _used(target), accept_missing=accept_missing, dry_run=dry_run
+        settings, _saved_records(target, source), _used_schemas(target), accept_missing=accept_missing, dry_run=dry_run
     )
     if json:
         emit_json({**manifest_facts(restored), "dry_run": dry_run})
         return
-    did = "fits, nothing was written" if dry_run else "is there; restart what runs on it"
-    emit(f"journal {restored.journal}: the manifest {did}")
+    result = "fits, nothing was written" if dry_run else "is restored; restart nodes and projectors"
+    emit(f"journal {restored.journal}: the manifest {result}")
 
 
-def _saved(target: CommandTarget, source: str) -> Mapping[bytes, bytes]:
-    """The records that the schemas topic had, by the copy that ``source`` names."""
+def _saved_records(target: CommandTarget, source: str) -> Mapping[bytes, bytes]:
+    """Return the records of the lost schemas topic, from the copy that ``source`` names."""
     from seekpoint.compose import saved_records
     from seekpoint.schemas.errors import InvalidName
 
     if Path(source).is_file() and not source.endswith(".spk"):
         return saved_records(Path(source).read_bytes())
     if "/" not in source and not source.endswith(".spk"):
-        raise InvalidName("there is no such file", file=source, hint="name a file, a capture (.spk) or CLUSTER/TOPIC")
+        raise InvalidName("no such file", file=source, hint="name a file, a capture (.spk) or CLUSTER/TOPIC")
     from seekpoint.consumers.staging.kafka_replay import open_source
     from seekpoint.schemas.config.cluster_profiles import DEFAULT_CLUSTER, Cluster, load_clusters
 
@@ -103,8 +105,8 @@ def _saved(target: CommandTarget, source: str) -> Mapping[bytes, bytes]:
         copy.close()
 
 
-def _used(target: CommandTarget) -> set[bytes]:
-    """The schemas that entries name: reads the whole journal."""
+def _used_schemas(target: CommandTarget) -> set[bytes]:
+    """Read the whole journal and return the fingerprints of the schemas that entries name."""
     from seekpoint.compose.topic_admin import TopicAdmin
     from seekpoint.console.render.progress import ReadingProgress
     from seekpoint.consumers.recovery.fingerprints import used_fingerprints
@@ -113,14 +115,14 @@ def _used(target: CommandTarget) -> set[bytes]:
     name = target.settings.topic_name("journal")
     found = TopicAdmin(target.settings).topics([name])
     if name not in found:
-        raise JournalMismatch("the journal's topic is not there: its entries are lost", topic=name)
+        raise JournalMismatch("the journal's topic does not exist: its entries are lost", topic=name)
     marks = [target.log.marks_of(name, partition) for partition in range(found[name].partitions)]
     with ReadingProgress("reading the journal", sum(high - low for low, high in marks)) as progress:
         return used_fingerprints(target.log, found[name].partitions, progress.advance)
 
 
 def manifest_facts(manifest: Manifest) -> dict[str, Any]:
-    """The manifest as plain data, for JSON."""
+    """Return the manifest as plain data, for JSON."""
     return {
         "journal": manifest.journal,
         "format": manifest.format,

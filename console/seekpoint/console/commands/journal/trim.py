@@ -29,17 +29,17 @@ _COLUMNS = (
 def trim(
     target: CommandTarget,
     to_floor: Annotated[
-        bool, typer.Option("--to-floor", help="Delete the entries below each partition's floor, for ever.")
+        bool, typer.Option("--to-floor", help="Delete entries below each partition's floor, permanently.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check everything; delete nothing.")] = False,
     json: AsJson = False,
 ) -> int:
-    """Delete entries that checkpoints stand in for. Exits with 1 if a checkpoint does not hold what it must."""
+    """Delete entries that verified checkpoints replace. Exits with 1 if a checkpoint is wrong or incomplete."""
     from seekpoint.consumers.checkpoints.trimming import Trim
     from seekpoint.schemas.errors import JournalMismatch
 
     if not to_floor:
-        raise typer.BadParameter("say how far: --to-floor", param_hint="--to-floor")
+        raise typer.BadParameter("give the limit: --to-floor", param_hint="--to-floor")
     partitions = range(target.log.partitions)
     found: list[Trimmed] = []
     refused: list[dict[str, Any]] = []
@@ -51,7 +51,7 @@ def trim(
                 found.append(trimmer.plan(partition) if dry_run else trimmer.run(partition))
             except JournalMismatch as error:
                 refused.append({"partition": partition, "error": error.message, "facts": error.facts})
-                fail(f"partition {partition} is left as it is: {error}")
+                fail(f"partition {partition} is not trimmed: {error}")
     if json:
         done = {"partitions": [_facts(one) for one in found], "refused": refused}
         emit_json({"journal": target.settings.journal, "dry_run": dry_run, **done})
@@ -77,8 +77,8 @@ def _show(found: list[Trimmed], dry_run: bool) -> None:
                 for one in found
             ],
         )
-    slots = counted(sum(one.offsets for one in found), "offset")
-    say(f"{slots} would be deleted; nothing was" if dry_run else f"{slots} deleted")
+    offsets = counted(sum(one.offsets for one in found), "offset")
+    say(f"{offsets} would be deleted; nothing was" if dry_run else f"{offsets} deleted")
 
 
 def _note(one: Trimmed) -> str:

@@ -18,13 +18,13 @@ __all__ = ["upgrade"]
 
 def upgrade(
     target: CommandTarget,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done; do nothing.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Raise the journal's format to the newest. There is one so far."""
+    """Raise the journal's format to the newest. So far there is one format."""
     from seekpoint.schemas.log.manifest import FORMAT
 
-    manifest = target.log.connect()  # a format this code does not know is a NewerFormat here
+    manifest = target.log.connect()  # raises NewerFormat if this code does not know the format
     if json:
         facts = {"journal": manifest.journal, "format": manifest.format, "newest": FORMAT}
         emit_json({**facts, "raised": False, "dry_run": dry_run})

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 from seekpoint.console.services.options import ActorName, AsJson, ProcessId
 
-__all__ = ["budget_facts", "raised"]
+__all__ = ["budget_facts", "raise_", "raise_limit", "show"]
 
 _ZERO = Decimal(0)
 
@@ -31,28 +31,28 @@ _COLUMNS = (
 
 
 def show(target: CommandTarget, process_id: ProcessId, json: AsJson = False) -> None:
-    """Show limits, what is spent, and what is reserved for calls under way: of the run, and of its newest day."""
+    """Show a process's limits, what it has spent and what running calls reserve, per run and for the newest day."""
     from seekpoint.schemas.errors import Refused
 
     found = target.recoverer.recover(process_id).state
     if found.budget is None:
-        told = "its content was dropped" if found.content_dropped else "none was set"
-        raise Refused(f"the process has no budget: {told}", process_id=process_id, hint="process.set_budget(...)")
+        reason = "its content was dropped" if found.content_dropped else "none was set"
+        raise Refused(f"the process has no budget: {reason}", process_id=process_id, hint="process.set_budget(...)")
     facts = budget_facts(found.budget)
     if json:
         emit_json({"process_id": process_id, **facts})
         return
     rows = [*_rows("run", facts["run"]), *_rows(f"day {facts['day']}", facts["of_day"])]
     emit_table(_COLUMNS, rows)
-    say(f"warns at {facts['warn_at']} of a limit; one that is exceeded: {facts['on_exceed']}")
+    say(f"warns at {facts['warn_at']} of a limit; when a limit is exceeded: {facts['on_exceed']}")
 
 
 def budget_facts(budget: Budget) -> dict[str, Any]:
-    """The budget as ``--json`` shows it: amounts are texts, exact; what has no limit is only counted."""
+    """Return the budget as ``--json`` shows it. Amounts are exact, as text; without a limit they are only counted."""
     from seekpoint.schemas.values.decimals import plain_text, total
 
-    names = {name for kept in budget.reserved.values() for name in kept}
-    reserved = {name: total(kept[name] for kept in budget.reserved.values() if name in kept) for name in names}
+    names = {name for amounts in budget.reserved.values() for name in amounts}
+    reserved = {name: total(amounts[name] for amounts in budget.reserved.values() if name in amounts) for name in names}
     return {
         "warn_at": plain_text(budget.warn_at),
         "on_exceed": budget.on_exceed,
@@ -65,7 +65,7 @@ def budget_facts(budget: Budget) -> dict[str, Any]:
 
 
 def _date(day: int) -> str:
-    """The date of a day counted from 1970; its number where no calendar has it: a clock may have told anything."""
+    """Return the date of a day counted from 1970, or its number if a broken clock gave one outside the calendar."""
     try:
         return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=day)).date().isoformat()
     except OverflowError:
@@ -77,12 +77,12 @@ def _amounts(limits: Any, spent: Any, reserved: Any) -> dict[str, dict[str, str 
 
     found = {}
     for name in sorted({*limits, *spent, *reserved}):
-        limit, used, kept = limits.get(name), spent.get(name, _ZERO), reserved.get(name, _ZERO)
+        limit, used, held = limits.get(name), spent.get(name, _ZERO), reserved.get(name, _ZERO)
         found[name] = {
             "limit": None if limit is None else plain_text(limit),
             "spent": plain_text(used),
-            "reserved": plain_text(kept),
-            "left": None if limit is None else plain_text(EXACT.subtract(limit, EXACT.add(used, kept))),
+            "reserved": plain_text(held),
+            "left": None if limit is None else plain_text(EXACT.subtract(limit, EXACT.add(used, held))),
         }
     return found
 
@@ -95,27 +95,29 @@ def raise_(
     target: CommandTarget,
     process_id: ProcessId,
     dimension: Annotated[str, typer.Argument(metavar="DIMENSION", help="usd, tokens, model_calls, ...")],
-    limit: Annotated[str, typer.Argument(metavar="LIMIT", help="The new limit; exact, as 7.50.")],
-    day: Annotated[bool, typer.Option("--day", help="Of each UTC day, not of the whole run.")] = False,
+    limit: Annotated[str, typer.Argument(metavar="LIMIT", help="The new limit, an exact decimal such as 7.50.")],
+    day: Annotated[bool, typer.Option("--day", help="Limit each UTC day, not the whole run.")] = False,
     by: ActorName = None,
     json: AsJson = False,
 ) -> None:
-    """Set one limit anew. Claims the process for a moment: refused while its owner looks alive."""
-
+    """Set one limit. The command claims the process briefly, and is refused while its owner looks alive."""
     scope = "day" if day else "run"
     budget = with_node(
-        target.require_kafka(), lambda node: raised(node, process_id, dimension, limit, scope=scope, actor=by)
+        target.require_kafka(), lambda node: raise_limit(node, process_id, dimension, limit, scope=scope, actor=by)
     )
     if json:
         emit_json({"process_id": process_id, **budget_facts(budget)})
     else:
-        say(f"{process_id}: {dimension} may be {limit}{' a day' if day else ''}; run it again to go on")
+        say(f"{process_id}: {dimension} may be {limit}{' a day' if day else ''}; run it again to continue")
 
 
-async def raised(
+async def raise_limit(
     node: Node, process_id: str, dimension: str, limit: str, *, scope: str = "run", actor: str | None = None
 ) -> Budget:
-    """The budget after ``dimension`` was raised. Raises ``UnknownProcess``, ``Refused`` where no budget was set."""
+    """Raise one limit and return the budget.
+
+    Raises ``UnknownProcess``, and ``Refused`` if the process has no budget.
+    """
     from seekpoint.producers.durable.budgets.budget_calls import raise_budget
     from seekpoint.schemas.errors import Refused
 

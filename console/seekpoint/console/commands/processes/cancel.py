@@ -29,7 +29,7 @@ def cancel(
     actor = by or user_name("--by")
     state = unfinished_state(target, process_id)
     if state.cancelled is not None:
-        say(f"{process_id} was cancelled before; it is {state.lifecycle}")
+        say(f"{process_id} is already cancelled; it is {state.lifecycle}")
         return
     send_and_confirm(target.require_kafka(), process_id, lambda node: node.cancel(process_id, reason, actor=actor))
     when = "it has no owner and stops when it is run" if state.owner is None else "it stops at its owner's next call"

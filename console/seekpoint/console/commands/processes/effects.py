@@ -36,27 +36,27 @@ _COLUMNS = (
 _SETTLED = ("succeeded", "failed")
 _KINDS = ("effect_intended", "effect_settled", "effect_verdict")
 
-EffectKey = Annotated[str, typer.Argument(metavar="KEY", help="The effect, as ls shows it.", show_default=False)]
+EffectKey = Annotated[str, typer.Argument(metavar="KEY", help="The effect's key, as ls shows it.", show_default=False)]
 
 
 def ls(
     target: CommandTarget,
     process_id: OptionalProcessId = None,
-    everything: Annotated[bool, typer.Option("--all", help="Those that are settled too.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="List settled effects too.")] = False,
     json: AsJson = False,
 ) -> None:
-    """List the effects that are in doubt, and the compensations that are owed."""
+    """List effects in doubt, and compensations that are owed."""
     found = _every_effect(target, process_id) if everything else _unsettled(target, process_id)
     if json:
         emit_json_list({"journal": target.settings.journal}, "effects", found)
     elif not emit_table(_COLUMNS, map(_row, found)):
-        say("no effect was made" if everything else "no effect is in doubt, and nothing is owed")
+        say("there are no effects" if everything else "no effect is in doubt, and nothing is owed")
 
 
 def show(target: CommandTarget, process_id: ProcessId, key: EffectKey, json: AsJson = False) -> None:
-    """Show one effect: what is known of it, and every entry about it.
+    """Show one effect, and every entry about it.
 
-    Also of turns that are over and of finished processes, from the journal.
+    For turns that are over and for finished processes it is read from the journal.
     """
     from seekpoint.consumers.recovery.process_history import history
 
@@ -66,13 +66,13 @@ def show(target: CommandTarget, process_id: ProcessId, key: EffectKey, json: AsJ
         call = _from_journal(target, process_id).get(key)
         if call is not None:
             why = "the process is finished" if state.finished else "its turn is over"
-            say(clean(f"{process_id}: {why}, its state has forgotten {key}; this is from the journal"))
+            say(clean(f"{process_id}: {why}, its state no longer has {key}; read from the journal"))
     facts = effect_facts(process_id, key, _an_effect(process_id, key, call), state)
     entries = [
         entry_facts(logged)
         for batch in history(target.recoverer, process_id, kinds=_KINDS)
         for logged in batch
-        if logged.entry.body.key == key  # type: ignore[attr-defined]  # all of these kinds have one
+        if logged.entry.body.key == key  # type: ignore[attr-defined]  # bodies of these kinds have a key
     ]
     if json:
         emit_json({**facts, "entries": entries})
@@ -81,8 +81,8 @@ def show(target: CommandTarget, process_id: ProcessId, key: EffectKey, json: AsJ
         if value is not None:
             emit(clean(f"{name.replace('_', ' '):<18}{value}"))
     for entry in entries:
-        told = ", ".join(f"{name} {value}" for name, value in entry.items() if value is not None)
-        emit(clean(f"  {told}"))
+        line = ", ".join(f"{name} {value}" for name, value in entry.items() if value is not None)
+        emit(clean(f"  {line}"))
 
 
 def resolve(
@@ -90,37 +90,39 @@ def resolve(
     process_id: ProcessId,
     key: EffectKey,
     succeeded: Annotated[
-        str | None, typer.Option("--succeeded", metavar="JSON", help="It happened; what it gave (null: nothing).")
+        str | None, typer.Option("--succeeded", metavar="JSON", help="It happened, with this result (null: none).")
     ] = None,
     failed: Annotated[
-        str | None, typer.Option("--failed", metavar="REASON", help="It did not happen, and will not; why.")
+        str | None, typer.Option("--failed", metavar="REASON", help="It did not happen and will not, for this reason.")
     ] = None,
-    who: Annotated[str | None, typer.Option("--who", metavar="NAME", help="Who says so; you, if not given.")] = None,
+    who: Annotated[
+        str | None, typer.Option("--who", metavar="NAME", help="Who decides this; your user name if not given.")
+    ] = None,
     why: Annotated[str | None, typer.Option("--why", metavar="TEXT", help="How you know.")] = None,
 ) -> None:
-    """Say what became of an effect in doubt. Its process goes on by it: at once, or when it is run again."""
+    """Record the outcome of an effect in doubt. The process uses it at once, or when it is run again."""
     if (succeeded is None) == (failed is None):
-        raise typer.BadParameter("either it happened, or it did not", param_hint="--succeeded or --failed")
+        raise typer.BadParameter("give exactly one outcome", param_hint="--succeeded or --failed")
     output = None if succeeded is None else parse_json(succeeded, "--succeeded")
     state = target.recoverer.recover(process_id).state
     facts = effect_facts(process_id, key, _unresolved(process_id, key, state), state)
     actor = who or user_name("--who")
     outcome = "failed" if succeeded is None else "succeeded"
     reason = ": ".join(part for part in (failed, why) if part) or None
-    meant = facts["idempotency_key"] or ""
+    idempotency_key = facts["idempotency_key"] or ""
     send_and_confirm(
         target.settings,
         process_id,
         lambda node: node.verdict(
-            process_id, key, outcome, output=output, reason=reason, actor=actor, idempotency_key=meant
+            process_id, key, outcome, output=output, reason=reason, actor=actor, idempotency_key=idempotency_key
         ),
     )
-    say(f"{process_id} {key}: {outcome}, as {actor} says; its process settles it when it comes to it")
+    say(f"{process_id} {key}: {outcome}, as {actor} says; the process settles it when it reaches it")
 
 
 # --- facts ------------------------------------------------------------------------------------------------------------
 def effects_of(process_id: str, state: State) -> Iterator[dict[str, Any]]:
-    """The facts of each effect that the state remembers, in the order they were begun."""
+    """Yield the facts of each effect in the state, in the order they began."""
     return _ordered(process_id, {key: call for key, call in state.calls.items() if call.kind == "effect"}, state)
 
 
@@ -130,7 +132,7 @@ def _ordered(process_id: str, effects: dict[str, Call], state: State) -> Iterato
 
 
 def effect_facts(process_id: str, key: str, call: Call, state: State) -> dict[str, Any]:
-    """One effect as plain data: an object of ``seekpoint effects ls --json``."""
+    """Return an effect as plain data: an object of ``seekpoint effects ls --json``."""
     facts = call.facts
     owed = next((one.status for one in state.obligations if one.key == key), None)
     return {
@@ -152,15 +154,15 @@ def effect_facts(process_id: str, key: str, call: Call, state: State) -> dict[st
 
 
 def entry_facts(logged: Logged) -> dict[str, Any]:
-    """An entry about an effect, as plain data."""
+    """Return an entry about an effect, as plain data."""
     from dataclasses import asdict
 
     entry = logged.entry
-    told = {name: value for name, value in asdict(entry.body).items() if name in _TOLD and value not in (None, "")}
-    return {"offset": logged.offset, "kind": entry.kind, "seq": entry.seq, "actor": entry.actor, **told}
+    body = {name: value for name, value in asdict(entry.body).items() if name in _SHOWN and value not in (None, "")}
+    return {"offset": logged.offset, "kind": entry.kind, "seq": entry.seq, "actor": entry.actor, **body}
 
 
-_TOLD = ("attempt", "outcome", "settled_by", "arguments", "output", "error", "reason", "idempotency_key")
+_SHOWN = ("attempt", "outcome", "settled_by", "arguments", "output", "error", "reason", "idempotency_key")
 
 
 def _row(facts: dict[str, Any]) -> list[object]:
@@ -174,7 +176,7 @@ def _plain(text: str) -> Any:
     return orjson.loads(text)
 
 
-# --- what they need ---------------------------------------------------------------------------------------------------
+# --- reading ----------------------------------------------------------------------------------------------------------
 def _unsettled(target: CommandTarget, process_id: str | None) -> Iterator[dict[str, Any]]:
     for name, state in states_of(target, process_id):
         for facts in () if state.finished else effects_of(name, state):
@@ -183,14 +185,14 @@ def _unsettled(target: CommandTarget, process_id: str | None) -> Iterator[dict[s
 
 
 def _every_effect(target: CommandTarget, process_id: str | None) -> Iterator[dict[str, Any]]:
-    """The settled effects too, which states forget: from the journal."""
+    """Yield all effects, also the settled ones that states no longer have: they are read from the journal."""
     if process_id is not None:
         yield from _all_effects(target, process_id, target.recoverer.recover(process_id).state)
         return
     for partition in range(target.log.partitions):
         marks = target.log.watermarks(partition)
         if marks.low > 0:
-            warn(f"partition {partition} was trimmed: of its settled effects only what the states remember is listed")
+            warn(f"partition {partition} was trimmed: of its settled effects only those in the states are listed")
             states = target.recoverer.recover_partition(partition)
             for name in sorted(states):
                 yield from effects_of(name, states.pop(name).state)
@@ -200,7 +202,7 @@ def _every_effect(target: CommandTarget, process_id: str | None) -> Iterator[dic
 
 
 def _histories(target: CommandTarget, partition: int, stop: int) -> dict[str, EffectHistory]:
-    """Read a partition once: the effects of each of its processes."""
+    """Read a partition once and return the effects of each of its processes."""
     from seekpoint.consumers.log_reading.scan import entry_of
     from seekpoint.producers.durable.effects.effect_history import EffectHistory
     from seekpoint.schemas.errors import UndecodableRecord
@@ -221,18 +223,18 @@ def _histories(target: CommandTarget, partition: int, stop: int) -> dict[str, Ef
 
 
 def _all_effects(target: CommandTarget, process_id: str, state: State) -> Iterator[dict[str, Any]]:
-    """Those that the state has forgotten too. Of a trimmed history what is left, and a word of it."""
+    """Yield all effects of a process. If its history was trimmed, warn and yield those in its state."""
     from seekpoint.schemas.errors import JournalGap
 
     try:
         return _ordered(process_id, _from_journal(target, process_id), state)
     except JournalGap as exc:
-        warn(f"{process_id}: only what its state remembers: {exc}")
+        warn(f"{process_id}: only effects in its state: {exc}")
         return effects_of(process_id, state)
 
 
 def _from_journal(target: CommandTarget, process_id: str) -> dict[str, Call]:
-    """Every effect of the process. Raises ``JournalGap`` where the beginning of its history was trimmed."""
+    """Return every effect of the process. Raises ``JournalGap`` if the beginning of its history was trimmed."""
     from seekpoint.consumers.recovery.process_history import history
     from seekpoint.producers.durable.effects.effect_history import effects_in
 
@@ -245,8 +247,8 @@ def _an_effect(process_id: str, key: str, call: Call | None) -> Call:
 
     if call is None or call.kind != "effect":
         raise SeekpointError(
-            "the process has made no such effect", process_id=process_id, key=key,
-            hint=f"see which there are: seekpoint effects ls {process_id} --all",
+            "the process has no such effect", process_id=process_id, key=key,
+            hint=f"list its effects: seekpoint effects ls {process_id} --all",
         )  # fmt: skip
     return call
 
@@ -256,13 +258,13 @@ def _unresolved(process_id: str, key: str, state: State) -> Call:
 
     if state.finished:
         raise ProcessFinished(
-            "the process is finished: nobody settles its effects any more", process_id=process_id, key=key,
-            hint=f"see what became of it: seekpoint effects show {process_id} {key}",
+            "the process is finished: its effects cannot be settled any more", process_id=process_id, key=key,
+            hint=f"see its outcome: seekpoint effects show {process_id} {key}",
         )  # fmt: skip
     call = _an_effect(process_id, key, state.calls.get(key))
     if call.status in _SETTLED:
         raise Refused(
             f"the effect is settled: {call.status}", process_id=process_id, key=key,
-            hint="what is settled is never settled anew",
+            hint="a settled effect is never settled again",
         )  # fmt: skip
     return call

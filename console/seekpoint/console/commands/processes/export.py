@@ -23,26 +23,27 @@ __all__ = ["export"]
 def export(
     target: CommandTarget,
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="ID FILE", help="The process, and the file.", show_default=False)
+        list[str] | None, typer.Argument(metavar="ID FILE", help="The process and the file.", show_default=False)
     ] = None,
     dataset: Annotated[
-        Path | None, typer.Option("--dataset", metavar="FILE", help="Decisions as JSON lines; then only IDs follow.")
+        Path | None,
+        typer.Option("--dataset", metavar="FILE", help="Write decisions as JSON lines; the arguments are process ids."),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="The decisions of every process.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FILE if it is there.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Export the decisions of every process.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FILE if it exists.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Put a process into a file, or decisions into a data set.
+    """Write a process to a file, or decisions to a data set.
 
-    A decision is a line of JSON: request, response, usage, cost.
+    Each decision is a line of JSON with request, response, usage and cost.
     """
     given = names or []
     if dataset is not None:
         if every is bool(given):
-            raise typer.BadParameter("name processes, or take --all", param_hint="ID")
+            raise typer.BadParameter("name processes, or give --all", param_hint="ID")
         facts = _dataset(target, dataset, None if every else given, overwrite)
     elif every or len(given) != 2:
-        raise typer.BadParameter("it takes a process and a file: seekpoint export ID FILE", param_hint="ID FILE")
+        raise typer.BadParameter("give a process and a file: seekpoint export ID FILE", param_hint="ID FILE")
     else:
         facts = _export(target, given[0], Path(given[1]), overwrite)
     if json:
@@ -60,12 +61,12 @@ def _export(target: CommandTarget, process_id: str, file: Path, overwrite: bool)
 
 
 def _dataset(target: CommandTarget, file: Path, process_ids: list[str] | None, overwrite: bool) -> dict[str, Any]:
-    """Written beside its name; the file appears when it is whole."""
+    """Write the data set to a temporary file that takes its name once it is complete."""
     import orjson
 
     from seekpoint.consumers.staging.capture.files import NewFile
 
-    rows = _everybodys(target) if process_ids is None else _theirs(target, process_ids)
+    rows = _all_decisions(target) if process_ids is None else _decisions_of(target, process_ids)
     count, new = 0, NewFile("the data set", file, overwrite=overwrite)
     try:
         for row in rows:
@@ -78,33 +79,33 @@ def _dataset(target: CommandTarget, file: Path, process_ids: list[str] | None, o
     return {"file": str(file), "decisions": count}
 
 
-def _theirs(target: CommandTarget, process_ids: list[str]) -> Iterator[dict[str, Any]]:
+def _decisions_of(target: CommandTarget, process_ids: list[str]) -> Iterator[dict[str, Any]]:
     from seekpoint.producers.durable.replay.call_records import decisions
 
     for process_id in process_ids:
         yield from decisions(entries_of(target, process_id))
 
 
-def _everybodys(target: CommandTarget) -> Iterator[dict[str, Any]]:
-    """Every process's, with one read of each partition."""
+def _all_decisions(target: CommandTarget) -> Iterator[dict[str, Any]]:
+    """Yield the decisions of all processes, reading each partition once."""
     from seekpoint.console.render.progress import ReadingProgress
 
     marks = [target.log.watermarks(partition) for partition in range(target.log.partitions)]
     with ReadingProgress("reading", sum(mark.high - mark.low for mark in marks)) as progress:
         for partition, mark in enumerate(marks):
-            yield from _ExportPartition(target).decisions(partition, mark.low, mark.high, progress)
+            yield from _PartitionDecisions(target).decisions(partition, mark.low, mark.high, progress)
 
 
-class _ExportPartition:
+class _PartitionDecisions:
     """The decisions of all processes of one partition."""
 
     def __init__(self, target: CommandTarget) -> None:
         self._log = target.log
         self._found: dict[str, Any] = {}
-        self._gone: set[str] = set()
+        self._left_out: set[str] = set()
 
     def decisions(self, partition: int, low: int, high: int, progress: Any) -> Iterator[dict[str, Any]]:
-        """As they lie in the log."""
+        """Yield the decisions in log order."""
         from seekpoint.schemas.errors import JournalGap, UndecodableRecord
 
         for batch in self._log.read(partition, low, high):
@@ -126,7 +127,7 @@ class _ExportPartition:
         from seekpoint.producers.durable.replay.recorded_run import Admission
 
         process_id = entry.process_id
-        if process_id in self._gone:
+        if process_id in self._left_out:
             return None
         if process_id not in self._found:
             self._found[process_id] = Admission(self._log.limits), Decisions()
@@ -137,4 +138,4 @@ class _ExportPartition:
     def _leave_out(self, error: SeekpointError) -> None:
         process_id = str(error.facts.get("process_id"))
         warn(f"{process_id} is left out: {error.message}")
-        self._gone.add(process_id)
+        self._left_out.add(process_id)

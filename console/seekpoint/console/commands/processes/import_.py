@@ -20,13 +20,13 @@ __all__ = ["import_"]
 
 def import_(
     target: CommandTarget,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="An exported process.", show_default=False)],
-    as_id: Annotated[str | None, typer.Option("--as", metavar="NEW_ID", help="Under another id.")] = None,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The exported process.", show_default=False)],
+    as_id: Annotated[str | None, typer.Option("--as", metavar="NEW_ID", help="Import it under another id.")] = None,
     json: AsJson = False,
 ) -> None:
-    """Put an exported process into the journal.
+    """Append an exported process to the journal.
 
-    Under its own id or another one, which nobody used there.
+    It keeps its id or takes another one. The id must not be used in the journal.
     """
     from seekpoint.consumers.staging.capture.process_file import ProcessFile
     from seekpoint.producers.importing import import_process
@@ -36,5 +36,5 @@ def import_(
     if json:
         emit_json({"process_id": found.process_id, "entries": found.entries, "known": found.known})
     else:
-        before = f", {counted(found.known, 'entry')} were there before" if found.known else ""
+        before = f", {counted(found.known, 'entry')} existed already" if found.known else ""
         say(f"{found.process_id}: {counted(found.entries, 'entry')} appended{before}")

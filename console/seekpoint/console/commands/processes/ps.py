@@ -20,15 +20,17 @@ __all__ = ["ps"]
 
 def ps(
     target: CommandTarget,
-    from_log: Annotated[bool, typer.Option("--from-log", help="Read the whole log, though there is a view.")] = False,
-    wide: Annotated[bool, typer.Option("--wide", "-w", help="With epoch, mailbox, newest offset and lag.")] = False,
+    from_log: Annotated[bool, typer.Option("--from-log", help="Read the whole log, even if there is a view.")] = False,
+    wide: Annotated[
+        bool, typer.Option("--wide", "-w", help="Also show epoch, mailbox, newest offset and lag.")
+    ] = False,
     json: AsJson = False,
 ) -> None:
-    """List the journal's processes: from the view by id, or else from the log by partition and id."""
+    """List the journal's processes: from the view, sorted by id, or from the log, sorted by partition and id."""
     from seekpoint.console.render import states
 
     target.require_kafka()
-    found = _from_log(target, "as asked") if from_log else _from_view_or_log(target)
+    found = _from_log(target, "--from-log") if from_log else _from_view_or_log(target)
     columns, row = (
         (states.WIDE_PROCESS_COLUMNS, states.wide_process_row) if wide else (states.PROCESS_COLUMNS, states.process_row)
     )
@@ -39,7 +41,7 @@ def ps(
 
 
 def _from_view_or_log(target: CommandTarget) -> Iterator[dict[str, Any]]:
-    """By the view as far as it can be used; the processes after that by the log."""
+    """Yield processes from the view. If the view becomes unusable, yield the remaining ones from the log."""
     from seekpoint.console.render.listing import ViewGone, from_view
 
     last = ""
@@ -52,7 +54,7 @@ def _from_view_or_log(target: CommandTarget) -> Iterator[dict[str, Any]]:
 
 
 def _from_log(target: CommandTarget, why: str, after: str = "") -> Iterator[dict[str, Any]]:
-    """By the log, those whose id comes after ``after``."""
+    """Yield processes from the log whose id sorts after ``after``."""
     from seekpoint.console.render.states import process_facts
 
     say(f"reading from the log: {why}")

@@ -19,31 +19,31 @@ from seekpoint.console.services.options import AsJson, ProcessId
 
 __all__ = []
 
-_LOOK_AGAIN_S = 0.5
+_POLL_INTERVAL_S = 0.5
 
 TierName: TypeAlias = Literal["view", "checkpoint", "scan"]
-"""The values of ``Tier``, whose module would load half of everything for ``--help``."""
+"""The values of ``Tier``. Importing its module would make ``--help`` slow."""
 
 
 def recover(
     target: CommandTarget,
     process_id: ProcessId,
     tier: Annotated[
-        TierName | None, typer.Option("--tier", help="Only by this way; the quickest that can be taken if not given.")
+        TierName | None, typer.Option("--tier", help="Use only this tier; default: the fastest one available.")
     ] = None,
     must_be_current: Annotated[
-        bool, typer.Option("--must-be-current", help="Fail where an open transaction hides the end of its partition.")
+        bool, typer.Option("--must-be-current", help="Fail if an open transaction hides the end of the partition.")
     ] = False,
     claim: Annotated[
-        bool, typer.Option("--claim", help="Own the process for a moment, and release it: its owner is fenced.")
+        bool, typer.Option("--claim", help="Claim the process and release it; its owner is fenced.")
     ] = False,
-    take_over: Annotated[bool, typer.Option("--take-over", help="Claim it though its owner looks alive.")] = False,
+    take_over: Annotated[bool, typer.Option("--take-over", help="Claim it even if its owner looks alive.")] = False,
     accept_degraded: Annotated[
-        bool, typer.Option("--accept-degraded", help="Claim it though entries are lost: your decision.")
+        bool, typer.Option("--accept-degraded", help="Claim it even if entries are lost.")
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Recover a process and print the report."""
+    """Recover a process and print the recovery report."""
     from seekpoint.console.render.states import process_facts, report_lines
     from seekpoint.consumers.recovery.tiers import Tier
     from seekpoint.schemas.bodies.entry import process_key
@@ -51,17 +51,17 @@ def recover(
 
     if (take_over or accept_degraded) and not claim:
         option = "--take-over" if take_over else "--accept-degraded"
-        raise typer.BadParameter("it goes with --claim only", param_hint=option)
-    way = None if tier is None else Tier(tier)
+        raise typer.BadParameter("it needs --claim", param_hint=option)
+    forced = None if tier is None else Tier(tier)
     partition = partition_of(process_key(process_id), target.log.partitions)
     _warm_up(target, partition)
-    # Raises UnknownProcess: a claim would create what is misspelt.
-    found = target.recoverer.recover(process_id, tier=way, must_be_current=must_be_current)
+    # Raises UnknownProcess. A claim would create a process with the misspelt id.
+    found = target.recoverer.recover(process_id, tier=forced, must_be_current=must_be_current)
     claimed = None
     if claim:
         settings = target.settings
         claimed = with_node(settings, lambda node: _claim(node, settings, process_id, take_over, accept_degraded))
-        found = target.recoverer.recover(process_id, tier=way, must_be_current=must_be_current)
+        found = target.recoverer.recover(process_id, tier=forced, must_be_current=must_be_current)
     facts = process_facts(process_id, partition, found.state)
     if json:
         hashes = {"hash": found.state.hash, "content_hash": found.state.content_hash}
@@ -71,16 +71,16 @@ def recover(
     for line in report_lines(found.report, found.state):
         emit(clean(line))
     if claimed is not None:
-        say(f"claimed as epoch {claimed['epoch']} and released: whoever opens it next need not wait")
+        say(f"claimed as epoch {claimed['epoch']} and released: it can be opened at once")
 
 
 def _warm_up(target: CommandTarget, partition: int) -> None:
-    """Load and connect what a node has loaded and connected: what the report tells is the recovery alone."""
+    """Connect as a node would before it recovers, so that the report measures the recovery alone."""
     from contextlib import suppress
 
     from seekpoint.schemas.errors import SeekpointError
 
-    with suppress(SeekpointError):  # the recovery says it better
+    with suppress(SeekpointError):  # the recovery reports the error better
         target.log.watermarks(partition)
         if target.view is not None:
             target.view.meta(partition)
@@ -89,7 +89,7 @@ def _warm_up(target: CommandTarget, partition: int) -> None:
 async def _claim(
     node: Node, settings: Settings, process_id: str, take_over: bool, accept_degraded: bool
 ) -> dict[str, Any]:
-    """Claim and release; what the claim was."""
+    """Claim the process, release it, and return facts about the claim."""
     from seekpoint.schemas.bodies.entry import id_text
 
     await _wait_for_owner(node, settings, process_id, take_over)
@@ -99,7 +99,7 @@ async def _claim(
 
 
 async def _wait_for_owner(node: Node, settings: Settings, process_id: str, take_over: bool) -> None:
-    """Watch the owner's heartbeat until it is judged. Raises ``OwnerAlive`` if it moves."""
+    """Wait until the owner is known to be dead. Raises ``OwnerAlive`` if its heartbeat moves."""
     import asyncio
 
     from seekpoint.consumers.heartbeats.liveness import LivenessVerdict
@@ -108,16 +108,16 @@ async def _wait_for_owner(node: Node, settings: Settings, process_id: str, take_
     if take_over:
         return
     deadline = time.monotonic() + settings.owner_timeout_s + 2 * settings.heartbeat_interval_s
-    said = False
+    has_announced = False
     while True:
         state = (await node.recover(process_id)).state
         if state.owner is None:
             return
         await asyncio.to_thread(node.liveness.observe)
-        looks = node.liveness.judge(state.owner_node or "", state.owner_boot or "", state.owner)
-        if looks in (LivenessVerdict.FREE, LivenessVerdict.DEAD):
+        verdict = node.liveness.judge(state.owner_node or "", state.owner_boot or "", state.owner)
+        if verdict in (LivenessVerdict.FREE, LivenessVerdict.DEAD):
             return
-        if looks is LivenessVerdict.ALIVE or time.monotonic() > deadline:
+        if verdict is LivenessVerdict.ALIVE or time.monotonic() > deadline:
             raise OwnerAlive(
                 "the process's owner looks alive",
                 process_id=process_id,
@@ -125,10 +125,10 @@ async def _wait_for_owner(node: Node, settings: Settings, process_id: str, take_
                 epoch=state.epoch,
                 hint="wait for it, or fence it: --take-over",
             )
-        if not said:
-            said = True
+        if not has_announced:
+            has_announced = True
             say(f"watching the heartbeat of its owner {state.owner_node}, up to {settings.owner_timeout_s:g} s")
-        await asyncio.sleep(_LOOK_AGAIN_S)
+        await asyncio.sleep(_POLL_INTERVAL_S)
 
 
 def _condition(facts: dict[str, Any]) -> str:

@@ -26,12 +26,15 @@ def replay_check(
     agent: AgentName,
     process_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="The process.", show_default=False)] = None,
     history: Annotated[
-        Path | None, typer.Option("--history", metavar="FILE", help="An exported process, instead of the journal's.")
+        Path | None,
+        typer.Option("--history", metavar="FILE", help="Read this exported process instead of the journal."),
     ] = None,
-    detail: Annotated[str, typer.Option("--detail", help="What it ran with: full, checkpoint or none.")] = "full",
+    detail: Annotated[
+        str, typer.Option("--detail", help="The detail the process ran with: full, checkpoint or none.")
+    ] = "full",
     json: AsJson = False,
 ) -> int:
-    """Hold code against a recorded history; nothing is run.
+    """Check code against a recorded history without executing it.
 
     Exits with 1 at the first divergence.
     """
@@ -40,11 +43,10 @@ def replay_check(
     from seekpoint.producers import Detail, check_replay
 
     if (process_id is None) is (history is None):
-        raise typer.BadParameter("name a process, or an exported one by --history", param_hint="ID")
+        raise typer.BadParameter("name a process, or an exported one with --history", param_hint="ID")
     if detail not in list(Detail):
-        raise typer.BadParameter(f"{detail} is none of {', '.join(Detail)}", param_hint="--detail")
-    wanted = load_agent(agent)
-    found = asyncio.run(check_replay(wanted, _entries(target, process_id, history), detail=detail))
+        raise typer.BadParameter(f"{detail} is not one of {', '.join(Detail)}", param_hint="--detail")
+    found = asyncio.run(check_replay(load_agent(agent), _entries(target, process_id, history), detail=detail))
     if json:
         emit_json(found.to_dict())
     else:

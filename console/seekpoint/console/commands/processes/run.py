@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 from seekpoint.console.services.import_path import load_agent
 from seekpoint.console.services.options import AgentName, AsJson, ProcessId
 
-__all__ = ["patience_s", "run"]
+__all__ = ["run", "wait_limit_s"]
 
 _PROGRESS_S = 1.0
 
@@ -30,43 +30,47 @@ def run(
     target: CommandTarget,
     process_id: ProcessId,
     agent: AgentName,
-    input: Annotated[str | None, typer.Option("--input", metavar="JSON", help="What it is given.")] = None,
-    new: Annotated[bool, typer.Option("--new", help="Begin it; refused if it exists, or needs an --input.")] = False,
+    input: Annotated[str | None, typer.Option("--input", metavar="JSON", help="The agent's input.")] = None,
+    new: Annotated[
+        bool, typer.Option("--new", help="Start it; refused if it exists, or if the agent needs --input.")
+    ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Resume it; refused if it does not exist.")] = False,
-    take_over: Annotated[bool, typer.Option("--take-over", help="Though its owner looks alive: it is fenced.")] = False,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="Claim it even if its owner looks alive; the owner is fenced.")
+    ] = False,
     retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Make the calls again whose failure ended its last run.")
+        bool, typer.Option("--retry-failed", help="Repeat the calls whose failure ended the last run.")
     ] = False,
     json: AsJson = False,
 ) -> int:
-    """Run an agent as a process; its result goes to stdout.
+    """Run an agent as a process and print its result.
 
-    From its beginning (--new, or by its --input), or from where it was; progress goes to stderr.
+    With --new or --input a new process starts. Else an existing one resumes. Progress goes to stderr.
     """
     import asyncio
 
     from seekpoint.schemas.errors import SeekpointError, UnknownProcess
 
     if new and resume:
-        raise typer.BadParameter("it goes without --resume", param_hint="--new")
+        raise typer.BadParameter("give --new or --resume, not both", param_hint="--new")
 
     target.require_kafka()
-    wanted, given = load_agent(agent), _json(input)
+    loaded, value = load_agent(agent), _parse_input(input)
     begins = True if new else False if resume or input is None else None
     try:
-        result = asyncio.run(_run(target, process_id, wanted, given, take_over, retry_failed, begins))
+        result = asyncio.run(_run(target, process_id, loaded, value, take_over, retry_failed, begins))
     except UnknownProcess as absent:
-        way = "begin it with --input JSON, or with --new if the agent takes no input"
-        raise with_similar_ids(target, absent, way) from absent
+        hint = "start it with --input JSON, or with --new if the agent takes no input"
+        raise with_similar_ids(target, absent, hint) from absent
     except SeekpointError:
         raise
     except _AgentFailed as failed:
         exc = failed.error
         if is_debug():
             raise exc from None
-        fail(f"{process_id}: the agent failed: {type(exc).__name__}: {exc}; {failed.way_on}")
+        fail(f"{process_id}: the agent failed: {type(exc).__name__}: {exc}; {failed.advice}")
         return EXIT_FAULT
-    except asyncio.CancelledError:  # by SIGTERM: the process was released
+    except asyncio.CancelledError:  # SIGTERM: the process was released
         return EXIT_TERMINATED
     if json:
         emit_json({"process_id": process_id, "result": _plain(result)})
@@ -75,7 +79,7 @@ def run(
     return 0
 
 
-def _json(text: str | None) -> Any:
+def _parse_input(text: str | None) -> Any:
     from seekpoint.producers.agent_run import RECORDED
     from seekpoint.schemas.errors import UnserializableValue
     from seekpoint.schemas.values.json_values import load
@@ -88,11 +92,11 @@ def _json(text: str | None) -> Any:
         orjson.loads(text)
         return load(text)
     except (orjson.JSONDecodeError, UnserializableValue, ValueError) as exc:
-        raise typer.BadParameter(f"no JSON: {exc}", param_hint="--input") from exc
+        raise typer.BadParameter(f"not JSON: {exc}", param_hint="--input") from exc
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it: what JSON lacks as the tagged objects of the journal."""
+    """Return a value as JSON data. Values that JSON lacks become the tagged objects of the journal."""
     import orjson
 
     from seekpoint.schemas.values.json_values import dump
@@ -101,19 +105,19 @@ def _plain(value: Any) -> Any:
 
 
 class _AgentFailed(Exception):
-    """What the agent's own code raised, and what to do about it."""
+    """An error of the agent's own code, with advice on how to continue."""
 
-    def __init__(self, error: Exception, way_on: str) -> None:
+    def __init__(self, error: Exception, advice: str) -> None:
         super().__init__(str(error))
         self.error = error
-        self.way_on = way_on
+        self.advice = advice
 
 
 async def _run(
     target: CommandTarget,
     process_id: str,
     agent: Agent,
-    given: Any,
+    value: Any,
     take_over: bool,
     retry_failed: bool,
     new: bool | None,
@@ -124,78 +128,78 @@ async def _run(
     from seekpoint.producers.durable.failures.failed_calls import failed_calls
     from seekpoint.schemas.errors import SeekpointError
 
-    _leave_on_sigterm()
+    _cancel_on_sigterm()
     async with Node.connect(target.settings) as node:
-        telling = asyncio.create_task(_tell(node, process_id))
+        progress = asyncio.create_task(_report_progress(node, process_id))
         try:
-            wait_s = 0 if take_over else patience_s(target.settings)
+            wait_s = 0 if take_over else wait_limit_s(target.settings)
             result = await node.run(
-                agent, process_id, given, take_over=take_over, wait_s=wait_s, retry_failed=retry_failed, new=new
+                agent, process_id, value, take_over=take_over, wait_s=wait_s, retry_failed=retry_failed, new=new
             )
         except Exception as exc:
-            way = await _way_on(node, process_id, exc)
+            advice = await _advice(node, process_id, exc)
             if not isinstance(exc, SeekpointError):
-                raise _AgentFailed(exc, way) from exc
+                raise _AgentFailed(exc, advice) from exc
             if failed_calls(exc):
-                say(clean(f"{process_id}: {way}"))
+                say(clean(f"{process_id}: {advice}"))
             raise
         finally:
-            telling.cancel()
-            await asyncio.wait({telling})
+            progress.cancel()
+            await asyncio.wait({progress})
         say(f"{process_id}: finished")
         return result
 
 
-async def _way_on(node: Node, process_id: str, error: Exception) -> str:
+async def _advice(node: Node, process_id: str, error: Exception) -> str:
     from seekpoint.producers.durable.failures.redrive import way_on
     from seekpoint.schemas.errors import SeekpointError
 
     try:
         state = (await node.recover(process_id)).state
-    except SeekpointError:  # the run's own error is told
+    except SeekpointError:  # the user sees the error of the run
         return "run it again to resume"
     return way_on(process_id, error, state.calls)
 
 
-def _leave_on_sigterm() -> None:
-    """SIGTERM cancels the task that asks, as Ctrl-C does: its process is released. A second one ends the program."""
+def _cancel_on_sigterm() -> None:
+    """Let SIGTERM cancel the current task, which releases the process. A second SIGTERM ends the program."""
     import asyncio
 
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
-    def leave() -> None:
+    def cancel() -> None:
         loop.remove_signal_handler(signal.SIGTERM)
         if task is not None:
             task.cancel()
 
     with suppress(NotImplementedError, ValueError, RuntimeError):  # Windows, and a thread that is not the main one
-        loop.add_signal_handler(signal.SIGTERM, leave)
+        loop.add_signal_handler(signal.SIGTERM, cancel)
 
 
-def patience_s(settings: Settings) -> float:
-    """How long a run waits for its process: whoever was killed is seen to be dead by then."""
+def wait_limit_s(settings: Settings) -> float:
+    """Return how long a run waits for its process: long enough to see that a killed owner is dead."""
     return settings.owner_timeout_s + 2 * settings.heartbeat_interval_s + 1
 
 
-async def _tell(node: Node, process_id: str) -> None:
-    """What came of it so far, on stderr, whenever that has changed."""
+async def _report_progress(node: Node, process_id: str) -> None:
+    """Print the progress of the process to stderr whenever it changes."""
     import asyncio
 
-    told = None
+    last_line = None
     while True:
         await asyncio.sleep(_PROGRESS_S)
         try:
             state = (await node.recover(process_id, missing_ok=True)).state
-        except Exception as exc:  # progress is a service; the run itself tells what is wrong
+        except Exception as exc:  # a failed progress report must not end the run
             say(clean(f"{process_id}: {exc}"))
             continue
         if state.owner is not None and state.owner_node != node.node_id:
-            line = clean(f"{process_id}: owned by {state.owner_node}; waits until that is seen to be dead, or is free")
+            line = clean(f"{process_id}: owned by {state.owner_node}; waiting until that node is dead or releases it")
         else:
             line = _progress(process_id, state)
-        if line != told:
+        if line != last_line:
             say(line)
-            told = line
+            last_line = line
 
 
 def _progress(process_id: str, state: State) -> str:

@@ -24,7 +24,7 @@ ValueName = Annotated[str, typer.Argument(metavar="NAME", help="The shared value
 
 
 def get(target: CommandTarget, name: ValueName, json: AsJson = False) -> None:
-    """Show a shared value; null, version 0, if it was never set."""
+    """Show a shared value. If it was never set, it is null with version 0."""
     from seekpoint.producers.durable.waits.shared_values import shared_id
     from seekpoint.schemas.errors import UnknownProcess
     from seekpoint.schemas.state.state import new_state
@@ -46,11 +46,11 @@ def set_(
     name: ValueName,
     value: Annotated[str, typer.Argument(metavar="JSON", help="The value.", show_default=False)],
     expected_version: Annotated[
-        int | None, typer.Option("--expected-version", help="Only if it has this version; 0: it was never set.")
+        int | None, typer.Option("--expected-version", help="Set it only if it has this version; 0: never set.")
     ] = None,
     by: ActorName = None,
 ) -> None:
-    """Set a shared value. Of two that expect the same version, the first in the log wins; the other exits with 4."""
+    """Set a shared value. If two callers expect the same version, the first in the log wins; the other exits with 4."""
     given, actor = parse_json(value, "JSON"), by or user_name("--by")
     version = with_node(
         target.require_kafka(),
@@ -60,7 +60,7 @@ def set_(
 
 
 def ls(target: CommandTarget, json: AsJson = False) -> None:
-    """List the journal's shared values, by partition and name. Reads the whole log."""
+    """List the journal's shared values, by partition and name. This reads the whole log."""
     from seekpoint.schemas.folding.fold import SHARED_PREFIX
 
     found = (
@@ -71,7 +71,7 @@ def ls(target: CommandTarget, json: AsJson = False) -> None:
     if json:
         emit_json_list({}, "shared", found)
     elif not emit_table(_COLUMNS, map(_row, found)):
-        say("nothing is shared yet")
+        say("there are no shared values yet")
 
 
 def _facts(name: str, state: State) -> dict[str, Any]:

@@ -20,18 +20,21 @@ __all__ = ["point", "state"]
 def state(
     target: CommandTarget,
     process_id: ProcessId,
-    at_seq: Annotated[int | None, typer.Option("--at-seq", help="Right after this seq was applied.")] = None,
-    at_offset: Annotated[int | None, typer.Option("--at-offset", help="As of this offset, inclusive.")] = None,
+    at_seq: Annotated[int | None, typer.Option("--at-seq", help="The state right after this seq.")] = None,
+    at_offset: Annotated[
+        int | None, typer.Option("--at-offset", help="The state as of this offset, inclusive.")
+    ] = None,
     at_time: Annotated[
-        str | None, typer.Option("--at-time", metavar="TIME", help="Before this time: ISO 8601, or seconds since 1970.")
+        str | None,
+        typer.Option("--at-time", metavar="TIME", help="The state before this time: ISO 8601, or seconds since 1970."),
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Show a process's state, now or at a point in its past."""
+    """Show a process's state, now or at a point in the past."""
     from seekpoint.console.render.states import state_facts, state_lines
 
-    wanted = point(at_seq, at_offset, at_time)
-    found = target.recoverer.recover(process_id, point=wanted)
+    requested = point(at_seq, at_offset, at_time)
+    found = target.recoverer.recover(process_id, point=requested)
     facts = state_facts(process_id, found)
     if json:
         emit_json(facts)
@@ -41,11 +44,11 @@ def state(
 
 
 def point(at_seq: int | None, at_offset: int | None, at_time: str | None) -> Point:
-    """The point in the past that was asked for; now if none was. Raises ``BadParameter`` for two, or for no time."""
+    """Return the requested point; without options it is now. Raises ``BadParameter`` for two points, or a bad time."""
     from seekpoint.consumers.recovery.points import Point
 
     if sum(each is not None for each in (at_seq, at_offset, at_time)) > 1:
-        raise typer.BadParameter("one of --at-seq, --at-offset and --at-time", param_hint="--at-…")
+        raise typer.BadParameter("give only one of --at-seq, --at-offset and --at-time", param_hint="--at-…")
     if at_seq is not None and at_seq < 1:
         raise typer.BadParameter("a seq is a number from 1 on", param_hint="--at-seq")
     if at_offset is not None and at_offset < 0:

@@ -30,7 +30,7 @@ _SHOWN_CHARACTERS_MAX = 60
 def steps(target: CommandTarget, process_id: ProcessId, json: AsJson = False) -> None:
     """Show every call of a process's code, and what it cost.
 
-    Input, output, attempts, time; of turns that are over too.
+    Each row has input, output, attempts and time. Calls of earlier turns are included.
     """
     from seekpoint.producers.durable.replay.call_records import asked
 
@@ -40,26 +40,26 @@ def steps(target: CommandTarget, process_id: ProcessId, json: AsJson = False) ->
     elif found:
         emit_table(_COLUMNS, [_row(one) for one in found])
     else:
-        say(f"{process_id}: its code has asked nothing")
+        say(f"{process_id}: its code has made no calls")
 
 
-def _row(one: CallRecord) -> list[object]:
-    facts = one.to_dict()
+def _row(call: CallRecord) -> list[object]:
+    facts = call.to_dict()
     cost = facts["cost_usd"]
     return [
-        one.key,
-        one.kind,
-        one.status,
-        len(one.attempts),
+        call.key,
+        call.kind,
+        call.status,
+        len(call.attempts),
         _span(facts["duration_us"]),
         "-" if cost is None else cost,
-        _shown(one.input),
-        _failure(facts["error"]) if one.status == "failed" and facts["error"] else _shown(facts["output"]),
+        _shown(call.input),
+        _failure(facts["error"]) if call.status == "failed" and facts["error"] else _shown(facts["output"]),
     ]
 
 
 def _failure(error: dict[str, Any]) -> str:
-    """An error as a run tells it: its type and message."""
+    """Return an error as ``seekpoint run`` prints it: its type and message."""
     return _cut(f"{error['type'].rpartition(':')[2]}: {error['message']}")
 
 

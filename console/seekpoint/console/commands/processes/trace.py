@@ -21,13 +21,13 @@ def trace(
     target: CommandTarget,
     process_id: ProcessId,
     otlp: Annotated[
-        str | None, typer.Option("--otlp", metavar="URL", help="Send it to a collector (OTLP over HTTP, JSON).")
+        str | None, typer.Option("--otlp", metavar="URL", help="Send it to an OTLP collector (HTTP, JSON).")
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Show a process's history as a trace, or send it.
+    """Show a process's history as a trace, or send it to a collector.
 
-    Its turns, invocations and calls are OpenTelemetry spans.
+    Turns, invocations and calls are OpenTelemetry spans.
     """
     from seekpoint.console.render.spans import send, spans_lines, trace_of
 

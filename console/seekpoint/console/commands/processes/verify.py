@@ -24,29 +24,29 @@ _REASONS_MAX = 20
 def verify(
     target: CommandTarget,
     process_ids: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID...]", help="One or more.", show_default=False)
+        list[str] | None, typer.Argument(metavar="[ID...]", help="The processes.", show_default=False)
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Every process of the journal.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Verify every process of the journal.")] = False,
     json: AsJson = False,
 ) -> int:
-    """Find processes in every way there is, and compare. Through independent readers; exits with 1 if they differ."""
+    """Recover processes in every way and compare. The readers are independent. Exits with 1 if the results differ."""
     if bool(process_ids) == everything:
-        raise typer.BadParameter("either process ids, or --all", param_hint="ID...")
+        raise typer.BadParameter("give process ids, or --all", param_hint="ID...")
     faults = _Faults()
     found = _verify_all(target) if everything else _verify_some(target, process_ids or [], faults)
     _show_verified(target, faults.watch(found), json)
     for way, reason in faults.missing:
-        say(f"not by {way}: {reason}")
+        say(f"not verified by {way}: {reason}")
     return EXIT_FAULT if faults.found else 0
 
 
 class _Faults:
-    """What is wrong with verified processes, as they go by."""
+    """A record of the faults in a stream of verified processes."""
 
     def __init__(self) -> None:
         self.found = False
         self.missing: dict[tuple[str, str], None] = {}
-        """The ways that could not be gone, and why: the first reasons, each once."""
+        """Recovery ways that were not available, with the reason: the first ones, each once."""
 
     def watch(self, verified: Iterable[Verification]) -> Iterator[Verification]:
         for one in verified:
@@ -68,13 +68,13 @@ def _verify_all(target: CommandTarget) -> Iterator[Verification]:
 
 
 def _verify_some(target: CommandTarget, process_ids: list[str], faults: _Faults) -> Iterator[Verification]:
-    """Those that there are; one that there is not is a fault."""
+    """Verify the named processes. A process that does not exist is a fault."""
     from seekpoint.consumers.recovery.verification import verify as verify_one
     from seekpoint.schemas.errors import UnknownProcess
 
-    wanted = list(dict.fromkeys(process_ids))
-    with ReadingProgress("verifying", len(wanted) if len(wanted) > 1 else 0, "processes") as progress:
-        for process_id in wanted:
+    unique_ids = list(dict.fromkeys(process_ids))
+    with ReadingProgress("verifying", len(unique_ids) if len(unique_ids) > 1 else 0, "processes") as progress:
+        for process_id in unique_ids:
             try:
                 found = verify_one(target.recoverer, process_id)
             except UnknownProcess as error:
