@@ -1,4 +1,4 @@
-"""Reading a journal: recovery, the scan below it, dead letters, heartbeats, the projector and its view."""
+"""Read a journal: recovery, dead letters, the projector and its view, and replays into staging."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ __all__ = [
     "staging",
 ]
 
-# A node that starts needs none of these, and each costs it milliseconds between a crash and the next step.
+# A starting node needs none of these, and each import delays the first step after a crash by milliseconds.
 _LATER = {
     "Projector": "seekpoint.consumers.projector.projector",
     "Replay": "seekpoint.consumers.staging",
@@ -42,7 +42,7 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    """``Projector``, ``View``, ``Replay`` and ``staging``, loaded when first asked for."""
+    """Load ``Projector``, ``View``, ``Replay`` or ``staging`` on first use."""
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
@@ -52,5 +52,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Also what is not loaded yet: completion and ``help`` show the whole door."""
+    """Return all public names, so that completion and ``help`` also show those that are not loaded yet."""
     return sorted({*globals(), *__all__})

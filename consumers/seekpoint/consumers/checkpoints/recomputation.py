@@ -43,8 +43,8 @@ def recompute(
         stops = {key: expected[key].offset for key in chunk}
         scan(_StoppedLog(log, stops), partition, drafts, low, max(stops.values()) + 1)
         for key, draft in drafts.items():
-            state, wanted = draft.freeze(), expected[key]
-            if (state.offset, state.hash) == (wanted.offset, wanted.hash):
+            state, target = draft.freeze(), expected[key]
+            if (state.offset, state.hash) == (target.offset, target.hash):
                 continue
             if key in bases and not bases[key][1]:
                 unknown.add(key)
@@ -53,7 +53,7 @@ def recompute(
                 "a checkpoint differs from the state that the log gives: nothing is deleted",
                 partition=partition,
                 process_id=key.decode(errors="replace"),
-                offset=wanted.offset,
+                offset=target.offset,
             )
     return unknown
 
@@ -68,8 +68,8 @@ def _older_states(
     found: dict[bytes, tuple[State, bool]] = {}
     stop = max((one.position for one in expected.values()), default=0)
     for position, key, value in checkpoints.records(partition, 0, stop):
-        wanted = expected.get(key)
-        if key == FLOOR_KEY or value is None or wanted is None or position >= wanted.position:
+        target = expected.get(key)
+        if key == FLOOR_KEY or value is None or target is None or position >= target.position:
             continue
         if key in found and found[key][1]:
             continue

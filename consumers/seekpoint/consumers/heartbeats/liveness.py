@@ -88,9 +88,9 @@ class Heartbeats:
                     self._pages[key] = page
             if not self._has_left:
                 self._table.put(heartbeat.node_id.encode(), head)
-                self._forget(self._pages.keys() - pages.keys())
+                self._delete_pages(self._pages.keys() - pages.keys())
 
-    def _forget(self, keys: Iterable[bytes]) -> None:
+    def _delete_pages(self, keys: Iterable[bytes]) -> None:
         for key in list(keys):
             self._table.put(key, None)
             del self._pages[key]
@@ -109,7 +109,7 @@ class Heartbeats:
             self._redis.remove(node_id)
         with self._write_lock:
             self._table.put(node_id.encode(), None)
-            self._forget(self._pages)
+            self._delete_pages(self._pages)
 
     def read(self) -> HeartbeatSnapshot:
         """Return the newest heartbeat of each node."""

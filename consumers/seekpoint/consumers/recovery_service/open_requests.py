@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import OrderedDict
+from typing import TypeVar
 
 from seekpoint.consumers.recovery_service.exchange import Exchange, Kind
 from seekpoint.schemas.errors import UndecodableRecord
@@ -11,6 +12,8 @@ from seekpoint.schemas.log.log_ports import Record
 from seekpoint.schemas.log.recovery_requests import ANSWER_FINGERPRINT, decode_request
 
 __all__ = ["OpenRequests", "RequestAudit"]
+
+T = TypeVar("T")
 
 _ID_AT = 2 + len(ANSWER_FINGERPRINT)
 _KINDS: tuple[Kind, ...] = ("recover", "recovered")
@@ -47,9 +50,9 @@ class OpenRequests:
         return late
 
 
-def _trim(kept: OrderedDict[bytes, object] | OrderedDict[bytes, int] | OrderedDict[bytes, None], most: int) -> None:
-    while len(kept) > most:
-        kept.popitem(last=False)
+def _trim(items: OrderedDict[bytes, T], items_max: int) -> None:
+    while len(items) > items_max:
+        items.popitem(last=False)
 
 
 class RequestAudit:

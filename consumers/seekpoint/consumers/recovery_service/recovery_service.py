@@ -47,10 +47,10 @@ if TYPE_CHECKING:
 
     from seekpoint.consumers.kafka.kafka_reader import KafkaReader
 
-__all__ = ["Checkpoint", "RecoveryService"]
+__all__ = ["RecoveryService", "RequestCheckpoint"]
 
-Checkpoint = Callable[[str], Awaitable[None]]
-"""Has a process checkpointed, so that its next recovery is short."""
+RequestCheckpoint = Callable[[str], Awaitable[None]]
+"""Requests a checkpoint of a process and waits for it, so that the next recovery of the process is short."""
 
 _LAG_INTERVAL_S = 1.0
 _HOUSEKEEPING_INTERVAL_S = 10.0
@@ -74,7 +74,7 @@ class RecoveryService:
         self,
         settings: Settings,
         *,
-        checkpoint: Checkpoint | None = None,
+        checkpoint: RequestCheckpoint | None = None,
         publish_state: PublishState | None = None,
         stall_max_s: float = STALL_MAX_S,
     ) -> None:
