@@ -18,7 +18,6 @@ from seekpoint.consumers.staging.copy.transform import Transform
 from seekpoint.consumers.staging.masks.mask_entries import EntryMasks
 from seekpoint.consumers.staging.masks.mask_rules import MaskRules
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import InvalidSetting, ReplayRefused, UndecodableRecord
 from seekpoint.schemas.wire.codec import Codec, encode
 
@@ -132,8 +131,7 @@ def test_each_text_of_each_body_is_reached_by_a_path(body: type[b.Body]) -> None
 def test_a_field_of_a_type_nobody_thought_of_stops() -> None:
     """It does not pass because the masks do not know how to look into it."""
 
-    @dataclass(frozen=True, slots=True)
-    class Newer(b.Body):
+    class Newer(b.Body, frozen=True):
         KIND = "newer"
         share: float = 0.5
 

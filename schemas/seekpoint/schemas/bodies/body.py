@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, TypeAlias
 
-from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.frozen_struct import FrozenStruct
 
 __all__ = ["Body", "Json"]
 
@@ -12,8 +12,7 @@ Json: TypeAlias = str
 """JSON text (see ``values``); the codec checks it when it decodes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
+class Body(FrozenStruct, frozen=True):
     """The base of all bodies."""
 
     KIND: ClassVar[str]

@@ -6,10 +6,10 @@ A call has a start, which is sent and not awaited, and an end, which is. What is
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+
+from msgspec import field
 
 from seekpoint.schemas.bodies.body import Body, Json
-from seekpoint.schemas.dataclass import dataclass
 
 __all__ = [
     "AgentStarted",
@@ -41,8 +41,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class AgentStarted(Body):
+class AgentStarted(Body, frozen=True):
     """An agent's code begins to run as the process."""
 
     KIND = "agent_started"
@@ -52,8 +51,7 @@ class AgentStarted(Body):
     input: Json = "null"
 
 
-@dataclass(frozen=True, slots=True)
-class StepStarted(Body):
+class StepStarted(Body, frozen=True):
     """A step begins; sent, not awaited."""
 
     KIND = "step_started"
@@ -68,8 +66,7 @@ class StepStarted(Body):
     estimate: Json | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StepEnded(Body):
+class StepEnded(Body, frozen=True):
     """An attempt of a step ended: it succeeded, failed for good, or is tried again.
 
     One that ended before its start had left says both: it has a ``position``, and ``began`` is the start it stands for.
@@ -112,8 +109,7 @@ class StepEnded(Body):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class DecisionStarted(Body):
+class DecisionStarted(Body, frozen=True):
     """A model is asked; sent, not awaited."""
 
     KIND = "decision_started"
@@ -130,8 +126,7 @@ class DecisionStarted(Body):
     estimate: Json | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DecisionMade(Body):
+class DecisionMade(Body, frozen=True):
     """A model answered, or an attempt to ask it failed."""
 
     KIND = "decision_made"
@@ -149,8 +144,7 @@ class DecisionMade(Body):
     duration_us: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Sampled(Body):
+class Sampled(Body, frozen=True):
     """A value the code cannot compute again: a time, a random number, something read."""
 
     KIND = "sampled"
@@ -161,8 +155,7 @@ class Sampled(Body):
     value: Json = "null"
 
 
-@dataclass(frozen=True, slots=True)
-class TimerSet(Body):
+class TimerSet(Body, frozen=True):
     """The code sleeps until a time."""
 
     KIND = "timer_set"
@@ -173,8 +166,7 @@ class TimerSet(Body):
     fires_at_us: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TimerFired(Body):
+class TimerFired(Body, frozen=True):
     """The time has come."""
 
     KIND = "timer_fired"
@@ -182,8 +174,7 @@ class TimerFired(Body):
     fired_at_us: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class GateOpened(Body):
+class GateOpened(Body, frozen=True):
     """The code waits for a signal or a person's answer."""
 
     KIND = "gate_opened"
@@ -195,8 +186,7 @@ class GateOpened(Body):
     prompt: Json = "null"
 
 
-@dataclass(frozen=True, slots=True)
-class GateResolved(Body):
+class GateResolved(Body, frozen=True):
     """The code goes on: it was answered, or the time is over."""
 
     KIND = "gate_resolved"
@@ -208,8 +198,7 @@ class GateResolved(Body):
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ChildSpawned(Body):
+class ChildSpawned(Body, frozen=True):
     """The code starts another process."""
 
     KIND = "child_spawned"
@@ -223,8 +212,7 @@ class ChildSpawned(Body):
     input: Json = "null"
 
 
-@dataclass(frozen=True, slots=True)
-class ChildEnded(Body):
+class ChildEnded(Body, frozen=True):
     """The result of a child was taken in."""
 
     KIND = "child_ended"
@@ -234,8 +222,7 @@ class ChildEnded(Body):
     error: Json | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EffectIntended(Body):
+class EffectIntended(Body, frozen=True):
     """Something outside is about to be changed; confirmed before the call."""
 
     KIND = "effect_intended"
@@ -255,8 +242,7 @@ class EffectIntended(Body):
     estimate: Json | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EffectSettled(Body):
+class EffectSettled(Body, frozen=True):
     """What became of an effect, as far as its owner knows."""
 
     KIND = "effect_settled"
@@ -273,8 +259,7 @@ class EffectSettled(Body):
     cost_usd: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EffectVerdict(Body):
+class EffectVerdict(Body, frozen=True):
     """Somebody else tells what became of an effect: a person, a dispatcher."""
 
     KIND = "effect_verdict"
@@ -287,8 +272,7 @@ class EffectVerdict(Body):
     idempotency_key: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ObligationRegistered(Body):
+class ObligationRegistered(Body, frozen=True):
     """An effect has to be undone should the process be cancelled or fail."""
 
     KIND = "obligation_registered"
@@ -297,8 +281,7 @@ class ObligationRegistered(Body):
     arguments: Json = "null"
 
 
-@dataclass(frozen=True, slots=True)
-class ObligationSettled(Body):
+class ObligationSettled(Body, frozen=True):
     """An effect was undone, need not be undone any more, or could not be."""
 
     KIND = "obligation_settled"
@@ -306,8 +289,7 @@ class ObligationSettled(Body):
     outcome: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CancelAccepted(Body):
+class CancelAccepted(Body, frozen=True):
     """The code is told to stop."""
 
     KIND = "cancel_accepted"
@@ -315,8 +297,7 @@ class CancelAccepted(Body):
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CallsSetAside(Body):
+class CallsSetAside(Body, frozen=True):
     """Calls that failed are to be made again: what they failed with does not answer the code any more."""
 
     KIND = "calls_set_aside"
@@ -324,16 +305,14 @@ class CallsSetAside(Body):
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PatchMarked(Body):
+class PatchMarked(Body, frozen=True):
     """From here on the process runs the changed code."""
 
     KIND = "patch_marked"
     id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Diverged(Body):
+class Diverged(Body, frozen=True):
     """The code asked something else than it had; it was allowed to go on."""
 
     KIND = "diverged"
@@ -344,16 +323,14 @@ class Diverged(Body):
     actual: Json = "null"
 
 
-@dataclass(frozen=True, slots=True)
-class TurnEnded(Body):
+class TurnEnded(Body, frozen=True):
     """A turn of the agent's loop is done; its calls leave the state."""
 
     KIND = "turn_ended"
     number: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetSet(Body):
+class BudgetSet(Body, frozen=True):
     """What the process may use."""
 
     KIND = "budget_set"
@@ -363,8 +340,7 @@ class BudgetSet(Body):
     on_exceed: str = "fail"
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetNoted(Body):
+class BudgetNoted(Body, frozen=True):
     """A budget was nearly used up, used up, raised, or given back."""
 
     KIND = "budget_noted"
@@ -377,8 +353,7 @@ class BudgetNoted(Body):
     actor: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ContentBatch(Body):
+class ContentBatch(Body, frozen=True):
     """All that a turn or an invocation changed in context and conversation."""
 
     KIND = "content_batch"
@@ -389,8 +364,7 @@ class ContentBatch(Body):
     call: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SharedSet(Body):
+class SharedSet(Body, frozen=True):
     """Somebody sets a shared value; log order decides. Its process is called ``shared:NAME``, and nobody's."""
 
     KIND = "shared_set"

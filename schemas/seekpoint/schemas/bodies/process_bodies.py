@@ -6,10 +6,10 @@ Dynamic values are JSON text (see ``values.json_values``).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+
+from msgspec import field
 
 from seekpoint.schemas.bodies.body import Body, Json
-from seekpoint.schemas.dataclass import dataclass
 
 __all__ = [
     "CancelRequested",
@@ -38,8 +38,7 @@ __all__ = [
 NIL_ID = bytes(16)
 
 
-@dataclass(frozen=True, slots=True)
-class Claim(Body):
+class Claim(Body, frozen=True):
     """A node asks to own the process; won if ``expected_epoch`` is the process's epoch when it is read."""
 
     KIND = "claim"
@@ -56,8 +55,7 @@ class Claim(Body):
     definition: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Signal(Body):
+class Signal(Body, frozen=True):
     """Somebody tells the process something."""
 
     KIND = "signal"
@@ -66,8 +64,7 @@ class Signal(Body):
     payload: Json = "null"
 
 
-@dataclass(frozen=True, slots=True)
-class CancelRequested(Body):
+class CancelRequested(Body, frozen=True):
     """Somebody asks the process to stop."""
 
     KIND = "cancel_requested"
@@ -75,8 +72,7 @@ class CancelRequested(Body):
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Received(Body):
+class Received(Body, frozen=True):
     """The owner took an external entry out of the mailbox: from here on the agent has seen it.
 
     With a ``key``, a call of an agent's code did, which asked for ``name`` (None: whatever comes); no id: none came.
@@ -90,8 +86,7 @@ class Received(Body):
     name: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Released(Body):
+class Released(Body, frozen=True):
     """The owner gives the process up."""
 
     KIND = "released"
@@ -99,16 +94,14 @@ class Released(Body):
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Finished(Body):
+class Finished(Body, frozen=True):
     """The process is done; its state becomes a gravestone."""
 
     KIND = "finished"
     result: Json = "null"
 
 
-@dataclass(frozen=True, slots=True)
-class LifecycleChanged(Body):
+class LifecycleChanged(Body, frozen=True):
     """The process moves to another lifecycle state."""
 
     KIND = "lifecycle_changed"
@@ -117,8 +110,7 @@ class LifecycleChanged(Body):
     call: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ContextUpdated(Body):
+class ContextUpdated(Body, frozen=True):
     """One context value is set."""
 
     KIND = "context_updated"
@@ -127,8 +119,7 @@ class ContextUpdated(Body):
     call: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ContextUpdatedMany(Body):
+class ContextUpdatedMany(Body, frozen=True):
     """Several context values are set at once."""
 
     KIND = "context_updated_many"
@@ -136,8 +127,7 @@ class ContextUpdatedMany(Body):
     call: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ContextDeleted(Body):
+class ContextDeleted(Body, frozen=True):
     """One context value is removed."""
 
     KIND = "context_deleted"
@@ -145,8 +135,7 @@ class ContextDeleted(Body):
     call: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ContextPatched(Body):
+class ContextPatched(Body, frozen=True):
     """The context is changed by an RFC 7386 merge patch."""
 
     KIND = "context_patched"
@@ -154,16 +143,14 @@ class ContextPatched(Body):
     call: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ContextCleared(Body):
+class ContextCleared(Body, frozen=True):
     """All context values are removed."""
 
     KIND = "context_cleared"
     call: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MessageSaid(Body):
+class MessageSaid(Body, frozen=True):
     """One message of the conversation."""
 
     KIND = "message_said"
@@ -176,8 +163,7 @@ class MessageSaid(Body):
     call: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class InvocationTriggered(Body):
+class InvocationTriggered(Body, frozen=True):
     """Something wants the agent to work."""
 
     KIND = "invocation_triggered"
@@ -186,8 +172,7 @@ class InvocationTriggered(Body):
     call: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class InvocationStarted(Body):
+class InvocationStarted(Body, frozen=True):
     """The agent begins to work on the newest trigger."""
 
     KIND = "invocation_started"
@@ -195,8 +180,7 @@ class InvocationStarted(Body):
     call: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class InvocationEnded(Body):
+class InvocationEnded(Body, frozen=True):
     """The agent ended its work on the newest trigger."""
 
     KIND = "invocation_ended"
@@ -207,8 +191,7 @@ class InvocationEnded(Body):
     call: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorRecorded(Body):
+class ErrorRecorded(Body, frozen=True):
     """The agent's code raised out of its process."""
 
     KIND = "error_recorded"
@@ -220,8 +203,7 @@ class ErrorRecorded(Body):
     failed: Json | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Custom(Body):
+class Custom(Body, frozen=True):
     """An entry of the user's own."""
 
     KIND = "custom"
@@ -230,8 +212,7 @@ class Custom(Body):
     call: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Rewound(Body):
+class Rewound(Body, frozen=True):
     """The content is what it was after an earlier seq; the history stays."""
 
     KIND = "rewound"
@@ -240,8 +221,7 @@ class Rewound(Body):
     content: str = "{}"  # JSON text, but no dynamic value: the fold reads it itself
 
 
-@dataclass(frozen=True, slots=True)
-class Forked(Body):
+class Forked(Body, frozen=True):
     """The process starts with another's content, and as a run of the agent that the other one began with."""
 
     KIND = "forked"
@@ -255,8 +235,7 @@ class Forked(Body):
     input: Json = "null"
 
 
-@dataclass(frozen=True, slots=True)
-class Seeded(Body):
+class Seeded(Body, frozen=True):
     """A replayed process starts from the state it had where the replay starts; counts as its very first entry only."""
 
     KIND = "seeded"

@@ -7,7 +7,7 @@ write. In a state's JSON a call is one short list: a hundred thousand remembered
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, fields
+from dataclasses import fields
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from seekpoint.schemas.bodies.body import Body, Json
-from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.state_parts import InvocationState
 from seekpoint.schemas.values.json_values import load
 
@@ -76,8 +76,7 @@ class Call(NamedTuple):
         return {} if self.detail is None else load(self.detail)
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(FrozenStruct, frozen=True):
     """What a resume starts from: the content at the agent's start, or when the newest turn ended."""
 
     values_json: Mapping[str, Json]
@@ -86,8 +85,7 @@ class Frame:
     invocation: InvocationState | None
 
 
-@dataclass(frozen=True, slots=True)
-class AgentRun:
+class AgentRun(FrozenStruct, frozen=True):
     """The agent whose code runs as the process, as it was when it began."""
 
     name: str
@@ -123,14 +121,13 @@ def agent_row(run: AgentRun) -> list[str]:
     return [*row, run.kept_digest] if run.kept_digest else row
 
 
-@dataclass(frozen=True, slots=True)
-class Obligation:
+class Obligation(FrozenStruct, frozen=True):
     """An effect that has to be undone should the process be cancelled or fail."""
 
     key: str
     name: str
     arguments_json: Json
-    status: str = field(default="open")
+    status: str = "open"
 
 
 def kind_number(kind: str) -> int:

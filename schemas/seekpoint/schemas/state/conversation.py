@@ -7,14 +7,13 @@ from itertools import islice
 from typing import Any, overload
 
 from seekpoint.schemas.bodies import Json, MessageSaid
-from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.values.json_values import load
 
 __all__ = ["Conversation", "Message"]
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(FrozenStruct, frozen=True):
     """One message. Structured values are kept as JSON text and decoded anew each time they are asked for."""
 
     role: str

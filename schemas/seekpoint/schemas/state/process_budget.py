@@ -8,12 +8,14 @@ estimated: unknown is not free.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from msgspec import field
+
 from seekpoint.schemas.bodies.body import Json
-from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.values.decimals import EXACT, decimal_in, plain_text
 from seekpoint.schemas.values.json_values import load
 
@@ -30,8 +32,7 @@ _EXPONENT_MIN = -12
 _AMOUNT_CHARS_MAX = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(FrozenStruct, frozen=True):
     """Limits, what was used, and what is reserved for calls under way."""
 
     limits: Amounts = field(default_factory=dict)

@@ -6,14 +6,13 @@ from types import NoneType
 from typing import Any
 
 from seekpoint.schemas.bodies import Json
-from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.values.json_values import load
 
 __all__ = ["Degraded", "InvocationState", "Lineage", "MailItem", "mail_item", "mail_row"]
 
 
-@dataclass(frozen=True, slots=True)
-class Degraded:
+class Degraded(FrozenStruct, frozen=True):
     """Why a person has to look.
 
     ``gap``: owner entries are missing. All else is a body that does not fit: ``illegal_transition``,
@@ -28,8 +27,7 @@ class Degraded:
     """A gap's only: what the process was degraded for before. An owner that heals the gap does not heal this."""
 
 
-@dataclass(frozen=True, slots=True)
-class InvocationState:
+class InvocationState(FrozenStruct, frozen=True):
     """The invocation that is under way."""
 
     trigger: str
@@ -42,8 +40,7 @@ class InvocationState:
         return load(self.payload_json)
 
 
-@dataclass(frozen=True, slots=True)
-class MailItem:
+class MailItem(FrozenStruct, frozen=True):
     """An external entry that waits for the owner."""
 
     id: bytes
@@ -74,8 +71,7 @@ def mail_item(row: Any) -> MailItem:
     return MailItem(entry_id, kind, name, payload_json, actor)
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(FrozenStruct, frozen=True):
     """The newest exception that left the process's code."""
 
     seq: int
@@ -86,8 +82,7 @@ class Failure:
     """File, line, function and source line of the user's code it came from."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lineage:
+class Lineage(FrozenStruct, frozen=True):
     """Where the content came from: the process that was forked, the seq that was last rewound to, how often."""
 
     parent_id: str | None = None

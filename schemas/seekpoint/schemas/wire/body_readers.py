@@ -63,21 +63,17 @@ its_{name}, at = get_{name}(data, at)
 
 def body_reader(body: type[Body], getters: Mapping[str, Get], check_json: CheckJson) -> ReadBody:
     """The reader of ``body``: ``getters`` by the annotation of a field; texts that are JSON go to ``check_json``."""
-    names: dict[str, Any] = {"body_type": body, "new": object.__new__, "get_long": get_long, "check_json": check_json}
+    names: dict[str, Any] = {"body_type": body, "get_long": get_long, "check_json": check_json}
     lines, checks = [], []
     for field in fields(body):
         kind = str(field.type)
         names[f"get_{field.name}"] = _getter(kind, field.name, getters)
-        # A slot's own setter writes past the freeze, as the frozen class's __init__ does, in a third of the time.
-        names[f"put_{field.name}"] = getattr(body, field.name).__set__
         lines += _lines(kind).format(name=field.name).splitlines()
         if "Json" in kind:
             checks += [f"if its_{field.name} is not None: check_json(its_{field.name}, limits)"]
-    puts = [f"put_{field.name}(made, its_{field.name})" for field in fields(body)]
+    made = f"return body_type({', '.join(f'its_{field.name}' for field in fields(body))})"
     end = ["if at != len(data): raise ValueError('bytes are left over')"]
-    text = "\n    ".join(
-        ["def read(data, at, limits):", *lines, *end, *checks, "made = new(body_type)", *puts, "return made"]
-    )
+    text = "\n    ".join(["def read(data, at, limits):", *lines, *end, *checks, made])
     exec(text, names)
     found: ReadBody = names["read"]
     return found

@@ -1,0 +1,52 @@
+"""Frozen values that are made often: ``msgspec.Struct``, constructed and compared in C, with the fields of a dataclass.
+
+``dataclasses.fields``, ``replace``, ``asdict`` and ``is_dataclass`` work on such a value as on any dataclass.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+__all__ = ["FrozenStruct"]
+
+
+class _DataclassFields:
+    """The ``dataclasses.Field`` of each field by name, made at the first look."""
+
+    def __get__(self, instance: object, owner: Any) -> dict[str, dataclasses.Field[Any]]:
+        found: dict[str, dataclasses.Field[Any]] | None = owner.__dict__.get("_dataclass_fields")
+        if found is None:
+            found = owner._dataclass_fields = _dataclass_fields(owner)
+        return found
+
+
+def _dataclass_fields(owner: Any) -> dict[str, dataclasses.Field[Any]]:
+    types = {
+        name: text for base in reversed(owner.__mro__) for name, text in vars(base).get("__annotations__", {}).items()
+    }
+    names, defaults = owner.__struct_fields__, owner.__struct_defaults__
+    given = [*(msgspec.NODEFAULT,) * (len(names) - len(defaults)), *defaults]
+    declared = [(name, types[name], _field(default)) for name, default in zip(names, given, strict=True)]
+    # Made as keyword-only: then a field without a default may follow one that has some.
+    made: Any = dataclasses.make_dataclass(owner.__name__, declared, init=False, repr=False, eq=False, kw_only=True)
+    found: dict[str, dataclasses.Field[Any]] = made.__dataclass_fields__
+    return found
+
+
+def _field(default: Any) -> Any:
+    if default is msgspec.NODEFAULT:
+        return dataclasses.field()
+    factory = getattr(default, "factory", None)
+    return dataclasses.field(default=default) if factory is None else dataclasses.field(default_factory=factory)
+
+
+class FrozenStruct(msgspec.Struct, frozen=True):
+    """The base of frozen values. A subclass repeats ``frozen=True``, for type checkers."""
+
+    if TYPE_CHECKING:
+        __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+    else:
+        __dataclass_fields__ = _DataclassFields()
