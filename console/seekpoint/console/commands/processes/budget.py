@@ -11,7 +11,6 @@ import typer
 from seekpoint.console.render.output import Column, emit_json, emit_table, say
 from seekpoint.console.services.sender import with_node
 from seekpoint.console.services.target import CommandTarget
-from seekpoint.producers.process import durable_side
 
 if TYPE_CHECKING:
     from seekpoint.producers import Node
@@ -119,6 +118,7 @@ async def raise_limit(
     Raises ``UnknownProcess``, and ``Refused`` if the process has no budget.
     """
     from seekpoint.producers.durable.budgets.budget_calls import raise_budget
+    from seekpoint.producers.process import durable_side
     from seekpoint.schemas.errors import Refused
 
     before = (await node.recover(process_id)).state
