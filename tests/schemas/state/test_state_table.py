@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 
 import pytest
 
+from masked import mask
+from seekpoint.consumers.staging.masks import mask_states
 from seekpoint.schemas.state import state as shipped
 from seekpoint.schemas.state.conversation import Conversation
 from seekpoint.schemas.state.state_parts import Degraded, Failure, InvocationState, Lineage
@@ -52,9 +55,19 @@ def test_a_field_is_one_line(wider: ModuleType) -> None:
     assert wider.State.from_json(wider.FIELDS.from_head(head, {})).labels == state.labels
 
 
-def test_a_field_of_one_line_is_masked(wider: ModuleType) -> None:
-    """The masks of a replay know the shape of each field from the table."""
-    assert wider.FIELDS.shapes(Section.OWNERSHIP)["labels"].kind == "context"
+def test_a_field_of_one_line_is_masked(wider: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The masks of a replay take the shape of each field from the table: here each value by its name in the context."""
+    monkeypatch.setattr(mask_states, "_OWNERSHIP", wider.FIELDS.shapes(Section.OWNERSHIP))
+    draft = wider.Draft()
+    draft.labels = {"tone": '"calm"', "card": '"4711"'}
+    found = mask({"path": "context.card", "do": "redact"})
+    masked = json.loads(mask_states.StateMasks(found, str).state(draft.freeze().to_bytes().decode()))
+    assert masked["ownership"]["labels"]["tone"] == '"calm"'
+    assert "4711" not in masked["ownership"]["labels"]["card"]
+
+
+def test_the_masks_know_every_shape() -> None:
+    """A shape that no mask knows would stop a replay."""
     for section in (Section.CONTENT, Section.OWNERSHIP, Section.WHOLE):
         kinds = {shape.kind for shape in shipped.FIELDS.shapes(section).values()}
         assert kinds <= {*GENERIC, *OWN_FORMS}

@@ -1,4 +1,4 @@
-"""What every body is: a frozen class with a kind, field for field its ``.avsc``."""
+"""The base of all bodies: a frozen class with a kind, field for field its ``.avsc``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Body(FrozenStruct, frozen=True):
     OWNERSHIP: ClassVar[bool] = False
     """Bookkeeping of ownership: neither counted in ``entries_applied`` nor ever a ``last_kind``."""
     RESTORES: ClassVar[bool] = False
-    """Whether it carries the content of a state: such an entry may be larger than others."""
+    """Whether the body carries the content of a state: such an entry may be larger than others."""
 
     @property
     def call(self) -> str | None:

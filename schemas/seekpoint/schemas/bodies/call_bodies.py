@@ -1,4 +1,4 @@
-"""What an entry can say of a call: what an agent's code asks of its process, and what came of it.
+"""The bodies about calls: what an agent's code asks of its process, and the outcome.
 
 A call has a start, which is sent and not awaited, and an end, which is. What is known at once has one entry.
 """
@@ -243,7 +243,7 @@ class EffectIntended(Body, frozen=True):
 
 
 class EffectSettled(Body, frozen=True):
-    """What became of an effect, as far as its owner knows."""
+    """The outcome of an effect, as far as its owner knows."""
 
     KIND = "effect_settled"
     key: str = ""
@@ -260,7 +260,7 @@ class EffectSettled(Body, frozen=True):
 
 
 class EffectVerdict(Body, frozen=True):
-    """Somebody else tells what became of an effect: a person, a dispatcher."""
+    """A person or a dispatcher reports the outcome of an effect."""
 
     KIND = "effect_verdict"
     EXTERNAL = True
@@ -282,7 +282,7 @@ class ObligationRegistered(Body, frozen=True):
 
 
 class ObligationSettled(Body, frozen=True):
-    """An effect was undone, need not be undone any more, or could not be."""
+    """An effect was undone, no longer has to be undone, or could not be undone."""
 
     KIND = "obligation_settled"
     key: str = ""
@@ -290,7 +290,7 @@ class ObligationSettled(Body, frozen=True):
 
 
 class CancelAccepted(Body, frozen=True):
-    """The code is told to stop."""
+    """The process accepts a request to cancel: its code has to stop."""
 
     KIND = "cancel_accepted"
     external_id: bytes | None = None
@@ -298,7 +298,7 @@ class CancelAccepted(Body, frozen=True):
 
 
 class CallsSetAside(Body, frozen=True):
-    """Calls that failed are to be made again: what they failed with does not answer the code any more."""
+    """Failed calls have to be made again: their failures no longer answer the code."""
 
     KIND = "calls_set_aside"
     keys: Json = "[]"
@@ -313,7 +313,7 @@ class PatchMarked(Body, frozen=True):
 
 
 class Diverged(Body, frozen=True):
-    """The code asked something else than it had; it was allowed to go on."""
+    """The code asked for something else than its history has, and was allowed to go on."""
 
     KIND = "diverged"
     key: str = ""
@@ -331,7 +331,7 @@ class TurnEnded(Body, frozen=True):
 
 
 class BudgetSet(Body, frozen=True):
-    """What the process may use."""
+    """The limits of what the process may use."""
 
     KIND = "budget_set"
     limits: Json = "{}"
@@ -354,7 +354,7 @@ class BudgetNoted(Body, frozen=True):
 
 
 class ContentBatch(Body, frozen=True):
-    """All that a turn or an invocation changed in context and conversation."""
+    """All changes of a turn or an invocation to context and conversation."""
 
     KIND = "content_batch"
     cleared: bool = False

@@ -37,7 +37,7 @@ class Entry(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What happened: the body's kind; a custom entry's own kind is in its body."""
+        """Return the kind of the body; a custom entry's own kind is in its body."""
         return self.body.KIND
 
 
@@ -57,7 +57,7 @@ def new_id() -> bytes:
 
 
 def id_text(value: bytes | None) -> str | None:
-    """An id as people read it: ``01930c4e-...``; None stays None."""
+    """Return an id as people read it: ``01930c4e-...``; None stays None."""
     if value is None:
         return None
     text = value.hex()
@@ -68,7 +68,10 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def process_key(process_id: str) -> bytes:
-    """The Kafka key of a process: its id in UTF-8. Raises ``InvalidName``: 1 to 200 bytes, no control characters."""
+    """Return the Kafka key of a process: its id in UTF-8.
+
+    ``InvalidName`` unless the key has 1 to 200 bytes and no control characters.
+    """
     try:
         key = process_id.encode()
     except (UnicodeEncodeError, AttributeError) as exc:

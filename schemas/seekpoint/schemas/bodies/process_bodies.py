@@ -56,7 +56,7 @@ class Claim(Body, frozen=True):
 
 
 class Signal(Body, frozen=True):
-    """Somebody tells the process something."""
+    """Somebody sends a message to the process."""
 
     KIND = "signal"
     EXTERNAL = True

@@ -1,4 +1,4 @@
-"""How a call begins, and how an attempt of it ends: what the rules of all kinds of calls are made of.
+"""The parts that the rules of all kinds of calls share: begin a call, and end an attempt of it.
 
 Each gives None, or why it does not fit and leaves the draft as it was.
 """

@@ -1,4 +1,4 @@
-"""What an owner's entries do to the table of calls, to turns and budgets of their process.
+"""The rules of the fold for calls, turns and budgets: how an owner's entries change them.
 
 A start makes its call or begins its next attempt; an end ends the attempt it names; anything else does not fit. Like
 the rules of content, each gives None, or why the body does not fit and leaves the draft as it was.

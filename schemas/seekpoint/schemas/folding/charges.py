@@ -1,4 +1,4 @@
-"""What the calls of a process keep of its budget when they start, and use of it when they end."""
+"""The amounts that a call reserves from the budget at its start, and uses of it at its end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from seekpoint.schemas.values.decimals import EXACT
 __all__ = ["NO_AMOUNTS", "charge", "reserve"]
 
 NO_AMOUNTS = (ValueError, LookupError, TypeError, ArithmeticError)
-"""What reading amounts raises for a text that has none."""
+"""The exceptions of reading amounts from a text that has none."""
 _MILLION = Decimal(1_000_000)
 
 

@@ -1,4 +1,4 @@
-"""What an owner's entry does to the content of its process: context, conversation, lifecycle, invocations, lineage.
+"""The rules of the fold for the content of a process: context, conversation, lifecycle, invocations, lineage.
 
 Each rule gives None when the body fits, else (reason, detail): its seq counts, the body is not applied, the process
 is degraded. The writer asks the same questions before it sends.

@@ -1,4 +1,4 @@
-"""What an owner's entries do to effects, and to what is owed for them."""
+"""The rules of the fold for effects and for the obligations they leave."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _settle(draft: Draft, body: b.EffectSettled, limits: Limits) -> Misfit:
 
 
 def open_effect(draft: Draft, key: str) -> Call | None:
-    """The effect ``key`` if it is not settled: pending, unknown, inherited, or stuck until a person tells."""
+    """Return the effect ``key`` if it is not settled: pending, unknown, inherited, or stuck until a person decides."""
     call = draft.calls.get(key)
     return call if call is not None and call.kind == "effect" and call.status not in ("succeeded", "failed") else None
 

@@ -44,19 +44,19 @@ __all__ = [
 ]
 
 SHARED_PREFIX = "shared:"
-"""What the id of a shared value's process begins with: nobody ever owns one."""
+"""The prefix of the id of a shared value's process: nobody ever owns such a process."""
 REMEMBERED_IDS_MAX = 1_024
 MAILBOX_ITEMS_MAX = 1_000
 MAILBOX_BYTES_MAX = 1_048_576
 CONTROL_ITEMS_MAX = 256
 CONTROL_BYTES_MAX = 262_144
-"""What a mailbox has room for beyond that, for entries that control the process: signals do not shut them out."""
+"""Extra room in a mailbox for entries that control the process, so that signals cannot shut them out."""
 TEXT_CHARS_MAX = 200
-"""What is kept of a text that nobody else bounds: a node's name, a misfit's detail."""
+"""The length to which the fold cuts texts without another bound: a node's name, a misfit's detail."""
 
 
 class Verdict(Enum):
-    """What became of an entry. ``name`` is what reports and dead letters say."""
+    """The outcome of an entry. Reports and dead letters show its ``name``."""
 
     SKIPPED = "at or below the state's offset: already applied"
     APPLIED = "applied"
@@ -107,7 +107,7 @@ _APPLIED = Verdict.APPLIED  # to name an enum's member takes a tenth of a micros
 
 # --- owner entries ----------------------------------------------------------------------------------------------------
 def _admit_owner(draft: Draft, entry: Entry, seq: int, limits: Limits) -> Verdict:
-    """The admission table, row by row."""
+    """Decide by the admission table, row by row."""
     epoch, owner, body = draft.epoch, draft.owner, entry.body
     if entry.epoch < epoch or (entry.epoch == epoch and owner is None and epoch > 0):
         draft.stale_entries += 1
@@ -121,7 +121,7 @@ def _admit_owner(draft: Draft, entry: Entry, seq: int, limits: Limits) -> Verdic
 
 
 def _admit_seq(draft: Draft, seq: int, body: b.Body, limits: Limits) -> Verdict:
-    """The present owner's entry: whether it is the next one."""
+    """Apply the present owner's entry if it is the next one."""
     if seq <= draft.seq:
         draft.duplicate_entries += 1
         return Verdict.DUPLICATE
@@ -176,7 +176,7 @@ def _finish(draft: Draft, body: b.Finished, limits: Limits) -> Misfit:
 
 
 def _custom(draft: Draft, body: b.Custom, limits: Limits) -> Misfit:
-    """It changes nothing but what users' folds make of it."""
+    """Advance the folds of users; nothing else changes."""
     advance_folds(draft, draft.seq + 1, body.kind, body.payload)
     return None
 
@@ -232,7 +232,7 @@ def _deliver(draft: Draft, entry: Entry, limits: Limits) -> Verdict:
 
 
 def _take_in(draft: Draft, entry_id: bytes, item: MailItem) -> Verdict:
-    """Into the mailbox, once, if there is room."""
+    """Put ``item`` into the mailbox, once, if there is room."""
     # One that waits longer than its id is remembered is still there once.
     if entry_id in draft.remembered or entry_id in draft.mailbox:
         draft.duplicate_entries += 1
@@ -248,7 +248,7 @@ def _take_in(draft: Draft, entry_id: bytes, item: MailItem) -> Verdict:
 
 
 def has_room(draft: Draft, item: MailItem) -> bool:
-    """Whether the mailbox of ``draft`` takes ``item`` now."""
+    """Return whether the mailbox of ``draft`` has room for ``item`` now."""
     return _has_room(draft, item, draft.mailbox_bytes + item_width(item))
 
 
@@ -262,7 +262,7 @@ def _has_room(draft: Draft, item: MailItem, grown: int) -> bool:
 
 
 def _controls(draft: Draft, item: MailItem) -> bool:
-    """Whether ``item`` controls the process: a request to cancel, what is told of an effect in doubt, the answer to
+    """Return whether ``item`` controls the process: a request to cancel, a verdict on an effect in doubt, the answer to
     an open gate by its key. All else is for the agent to receive."""
     if item.kind == b.CancelRequested.KIND:
         return draft.cancelled is None
@@ -279,7 +279,7 @@ def _remember(draft: Draft, entry_id: bytes) -> None:
 
 
 def _evidence(entry: Entry, body: b.EffectSettled) -> MailItem:
-    """What a former owner knows of an effect that is still in doubt."""
+    """Return the mail with what a former owner knows of an effect that is still in doubt."""
     told = {"outcome": body.outcome, "output": body.output, "error": body.error, "cost_usd": body.cost_usd}
     return MailItem(entry.id, "evidence", body.key, orjson.dumps(told).decode(), entry.actor)
 
@@ -310,7 +310,7 @@ def _is_shared(entry: Entry) -> bool:
 
 
 def mail_of(entry: Entry) -> MailItem | None:
-    """What lies in the mailbox for an external entry; None for one that is no mail."""
+    """Return the mailbox item of an external entry; None for an entry that is no mail."""
     body = entry.body
     if isinstance(body, b.Signal):
         return MailItem(entry.id, body.KIND, body.name, body.payload, entry.actor)

@@ -38,42 +38,42 @@ class Calls(Mapping[str, Call]):
     @overload
     def get(self, key: str, /, default: Any) -> Any: ...
     def get(self, key: str, /, default: Any = None) -> Any:
-        """The call ``key``, or ``default``."""
+        """Return the call ``key``, or ``default``."""
         layers = self._layers.get(turn_of(key) if "/" in key else 0)
         if layers is None:
             return default
         return layers.new.get(key) or layers.old.get(key, default)
 
     def items(self) -> ItemsView[str, Call]:
-        """All keys and calls, as of now."""
+        """Return all keys and calls as of now."""
         return self._whole().items()
 
     def keys(self) -> KeysView[str]:
-        """All keys, as of now."""
+        """Return all keys as of now."""
         return self._whole().keys()
 
     def values(self) -> ValuesView[Call]:
-        """All calls, as of now."""
+        """Return all calls as of now."""
         return self._whole().values()
 
     def copy(self) -> dict[str, Call]:
-        """All of them as a dict of the caller's own."""
+        """Return all calls as a new dict."""
         return self._whole().copy()
 
     def of_turn(self, turn: int) -> dict[str, Call]:
-        """The calls of one turn; 0: those of none. Not to be written on."""
+        """Return the calls of one turn; turn 0 has the calls outside of turns. Do not write on the result."""
         layers = self._layers.get(turn)
         return {} if layers is None else layers.whole()
 
     def draft(self) -> CallsDraft:
-        """These calls to write on: neither sees what is written on the other."""
+        """Return a copy to write on. Writes on the copy do not change these calls, nor the other way round."""
         copy = _new(CallsDraft)
         layers = self._layers
         copy._layers = {turn: one.share() for turn, one in layers.items()} if layers else {}
         return copy
 
     def window(self) -> Calls:
-        """These very calls, read-only."""
+        """Return a read-only view of these calls."""
         seen = _new(Calls)
         seen._layers = self._layers
         return seen

@@ -1,4 +1,4 @@
-"""What a state remembers of the calls an agent's code made: the table a run of the code is answered from.
+"""The calls of an agent's code that a state remembers: a replay of the code is answered from this table.
 
 A call's key is unique in its process: ``[turn/][scope/]name:ordinal``, or ``[turn/][scope/]#position`` of a content
 write. In a state's JSON a call is one short list: a hundred thousand remembered steps have to fit.
@@ -77,7 +77,7 @@ class Call(NamedTuple):
 
 
 class Frame(FrozenStruct, frozen=True):
-    """What a resume starts from: the content at the agent's start, or when the newest turn ended."""
+    """The content that a resume starts from: that at the agent's start, or when the newest turn ended."""
 
     values_json: Mapping[str, Json]
     messages: int
@@ -97,12 +97,12 @@ class AgentRun(FrozenStruct, frozen=True):
 
     @property
     def input(self) -> Any:
-        """What it was given, a fresh copy; None where only its digest is kept."""
+        """Return a fresh copy of the input; None where only its digest is kept."""
         return load(self.input_json)
 
     @property
     def input_digest(self) -> str:
-        """BLAKE2b-128 of the input's canonical text, in hex."""
+        """Return the BLAKE2b-128 of the input's canonical text, in hex."""
         return self.kept_digest or input_digest(self.input_json)
 
     def without_input(self) -> AgentRun:
@@ -111,7 +111,7 @@ class AgentRun(FrozenStruct, frozen=True):
 
 
 def input_digest(text: Json) -> str:
-    """BLAKE2b-128 of an input's canonical text, in hex."""
+    """Return the BLAKE2b-128 of an input's canonical text, in hex."""
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
@@ -131,7 +131,7 @@ class Obligation(FrozenStruct, frozen=True):
 
 
 def kind_number(kind: str) -> int:
-    """What stands for ``kind`` in a row."""
+    """Return the number that stands for ``kind`` in a row."""
     return _KIND_AT[kind]
 
 
@@ -148,7 +148,7 @@ def call_row(call: Call) -> list[Any]:
 
 
 def call_of(row: Any) -> Call:
-    """The call of a row. ``TypeError``, ``ValueError`` or ``LookupError`` if it is none."""
+    """Return the call of a row. ``TypeError``, ``ValueError`` or ``LookupError`` if it is none."""
     if type(row) is not list or not 6 <= len(row) <= 9:
         raise ValueError("a call has six to nine parts")
     kind, position, digest, status, attempt, seq, *rest = row
@@ -184,13 +184,13 @@ _NAMES: dict[str, tuple[str, ...]] = {}
 
 @lru_cache(maxsize=64)  # an entry asks for its key some six times; a hostile key is a megabyte
 def turn_of(key: str) -> int:
-    """The number of the turn that the call ``key`` belongs to; 0: to none."""
+    """Return the number of the turn that the call ``key`` belongs to; 0 if it belongs to none."""
     head, slash, _ = key.partition("/")
     return int(head) if slash and head.isascii() and head.isdigit() and len(head) <= 18 else 0
 
 
 def times_forgotten(forgotten: Mapping[str, int], key: str) -> int:
-    """How often rewinds forgot ``key``: itself, or with its turn. ``N/`` stands for turn N and all behind it."""
+    """Return how often rewinds forgot ``key``, by itself or with its turn. ``N/`` means turn N and all after it."""
     if not forgotten:
         return 0
     times = forgotten.get(key, 0)
@@ -201,6 +201,6 @@ def times_forgotten(forgotten: Mapping[str, int], key: str) -> int:
 
 
 def write_position(key: str) -> int | None:
-    """The position in a content write's key; None for what is no such key."""
+    """Return the position in a content write's key; None for any other key."""
     position = key.rpartition("#")[2]
     return int(position) if position.isascii() and position.isdigit() and len(position) < 10 else None

@@ -49,7 +49,7 @@ class Conversation(Sequence[Message]):
         self._size = len(self._said)
 
     def append(self, said: MessageSaid) -> Conversation:
-        """This conversation and one message more. Safe from any thread: of two that append at once, one copies."""
+        """Return a conversation with one message more. Thread-safe: of two appends at once, one copies."""
         shared, size = self._said, self._size
         if len(shared) == size:
             shared.append(said)
@@ -62,11 +62,11 @@ class Conversation(Sequence[Message]):
         return grown
 
     def bodies(self) -> Iterator[MessageSaid]:
-        """The messages as they were said, without a copy."""
+        """Iterate over the bodies of the messages, without a copy."""
         return islice(self._said, self._size)
 
     def newest(self, count: int) -> Sequence[MessageSaid]:
-        """The last ``count`` messages as they were said; costs what they cost, not what the conversation does."""
+        """Return the bodies of the last ``count`` messages; the cost does not depend on the conversation's length."""
         return self._said[max(self._size - count, 0) : self._size]
 
     @overload

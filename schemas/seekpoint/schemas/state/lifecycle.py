@@ -9,7 +9,7 @@ __all__ = ["TRANSITIONS", "Lifecycle", "may_follow"]
 
 
 class Lifecycle(StrEnum):
-    """Where a process is in its life. A member equals its text: ``Lifecycle.RUNNING == "running"``."""
+    """A state in the life of a process. A member equals its text: ``Lifecycle.RUNNING == "running"``."""
 
     CREATED = "created"
     STARTING = "starting"
@@ -35,5 +35,5 @@ TRANSITIONS: Mapping[Lifecycle, frozenset[Lifecycle]] = {
 
 
 def may_follow(current: Lifecycle, target: str) -> bool:
-    """Whether a process that is ``current`` may become ``target``; False too for a name that does not exist."""
+    """Return whether a process may go from ``current`` to ``target``; False also for an unknown name."""
     return target in TRANSITIONS[current]

@@ -1,4 +1,4 @@
-"""What a process may use and has used: exact decimals by dimension, for the run and for the newest UTC day.
+"""The budget of a process, its limits and its use: exact decimals by dimension, for the run and for the newest UTC day.
 
 A call's start reserves its estimate; its end frees that and charges what was used. Each is one entry with one seq, so
 nothing is ever charged twice, and every recovery finds the same sums. What an end does not tell is charged as it was
@@ -46,7 +46,7 @@ class Budget(FrozenStruct, frozen=True):
     reserved: Mapping[str, Amounts] = field(default_factory=dict)
     """By the key of the call that is under way."""
     noted: tuple[str, ...] = ()
-    """What was told already: ``warned usd run``; one of a day ends with its number."""
+    """The notes written so far, such as ``warned usd run``; a note of a day ends with its number."""
 
     def reserve(self, key: str, estimate: Amounts) -> Budget:
         """Keep ``estimate`` for the call ``key``, in place of what was kept for it."""
@@ -71,7 +71,7 @@ class Budget(FrozenStruct, frozen=True):
         return replace(charged, reserved={one: rest for one, rest in self.reserved.items() if one != key})
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values; ``from_json`` gives the budget back."""
+        """Return JSON values; ``from_json`` reads them."""
         return {
             "limits": _texts(self.limits),
             "day_limits": _texts(self.day_limits),
@@ -86,7 +86,7 @@ class Budget(FrozenStruct, frozen=True):
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Budget:
-        """What ``to_json`` gave. ``ValueError``, ``TypeError`` or ``LookupError`` if it is none."""
+        """Return the budget that ``to_json`` wrote. ``ValueError``, ``TypeError`` or ``LookupError`` if it is none."""
         if type(found["day"]) is not int or type(found["on_exceed"]) is not str:
             raise TypeError("a budget has a day and what to do")
         return cls(

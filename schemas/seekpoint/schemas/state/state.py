@@ -145,11 +145,11 @@ class Draft:
 FIELDS = Draft.TABLE
 _copy: Callable[[Draft], Draft] = FIELDS.copy
 COUNTERS = tuple(one.name for one in FIELDS.in_section(Section.COUNTERS))
-"""What the fold noticed, counted; in neither hash."""
+"""The names of the counters of the fold; neither hash compares them."""
 
 
 class State(Draft):
-    """What one process is after some entry. Equal states have equal hashes; ``offset`` says as of where.
+    """The state of one process after some entry. Equal states have equal hashes; ``offset`` says as of where.
 
     Read ``context``, ``conversation``, ``lifecycle``, ``seq``, ``epoch``, ``owner`` (a claim's id), ``mailbox``,
     ``degraded``, ``finished`` and ``result``; dynamic values are fresh copies, changing them changes nothing.
@@ -186,13 +186,13 @@ class State(Draft):
 
     @property
     def calls(self) -> Calls:  # type: ignore[override]  # read-only on purpose
-        """What is remembered of the calls the agent's code made, by key; read-only."""
+        """Return the remembered calls of the agent's code, by key; read-only."""
         written: CallsDraft = _calls_slot.__get__(self)
         return written.window()
 
     @property
     def forgotten(self) -> Mapping[str, int]:  # type: ignore[override]  # read-only on purpose
-        """How often a rewind forgot a call, by key; read-only."""
+        """Return how often a rewind forgot a call, by key; read-only."""
         return MappingProxyType(_forgotten_slot.__get__(self))
 
     def folded(self, name: str) -> Any:
@@ -233,7 +233,7 @@ class State(Draft):
 
     @property
     def result(self) -> Any:
-        """What a finished process was finished with; None before."""
+        """Return the result of a finished process; None before the end."""
         return None if self.result_json is None else load(self.result_json)
 
     @property
@@ -257,11 +257,11 @@ class State(Draft):
         return draft.freeze()
 
     def thaw(self) -> Draft:
-        """A draft that starts as this state."""
+        """Return a draft that starts as this state."""
         return _copy(self)
 
     def content_json(self) -> Json:
-        """What a rewind or a fork restores, as JSON text."""
+        """Return what a rewind or a fork restores, as JSON text."""
         return orjson.dumps(FIELDS.content_of(self), option=orjson.OPT_SORT_KEYS).decode()
 
     def to_bytes(self) -> bytes:
@@ -330,12 +330,12 @@ _remembered_slot: Any = Draft.remembered
 
 
 def new_state() -> State:
-    """The state of a process without entries."""
+    """Return the state of a process without entries."""
     return Draft().freeze()
 
 
 def frame_of(draft: Draft) -> Frame:
-    """What a resume from here starts with."""
+    """Return the content that a resume from here starts with."""
     return Frame(draft.values_json.copy(), len(draft.conversation), draft.invocations, draft.invocation)
 
 

@@ -13,7 +13,7 @@ __all__ = ["Degraded", "InvocationState", "Lineage", "MailItem", "mail_item", "m
 
 
 class Degraded(FrozenStruct, frozen=True):
-    """Why a person has to look.
+    """The reason why a process is degraded and a person has to look.
 
     ``gap``: owner entries are missing. All else is a body that does not fit: ``illegal_transition``,
     ``illegal_invocation``, ``illegal_patch``, ``illegal_content``, ``illegal_call``, ``state_limit``.
@@ -28,7 +28,7 @@ class Degraded(FrozenStruct, frozen=True):
 
 
 class InvocationState(FrozenStruct, frozen=True):
-    """The invocation that is under way."""
+    """The invocation in progress."""
 
     trigger: str
     payload_json: Json
@@ -36,7 +36,7 @@ class InvocationState(FrozenStruct, frozen=True):
 
     @property
     def payload(self) -> Any:
-        """What the trigger carried, a fresh copy."""
+        """Return a fresh copy of the trigger's payload."""
         return load(self.payload_json)
 
 
@@ -51,7 +51,7 @@ class MailItem(FrozenStruct, frozen=True):
 
     @property
     def payload(self) -> Any:
-        """What was sent, a fresh copy."""
+        """Return a fresh copy of the payload that was sent."""
         return load(self.payload_json)
 
 
@@ -83,7 +83,7 @@ class Failure(FrozenStruct, frozen=True):
 
 
 class Lineage(FrozenStruct, frozen=True):
-    """Where the content came from: the process that was forked, the seq that was last rewound to, how often."""
+    """The origin of the content: the process it was forked from, the seq of the last rewind, the number of rewinds."""
 
     parent_id: str | None = None
     parent_seq: int | None = None

@@ -1,4 +1,4 @@
-"""What each part takes in a state's JSON, in bytes: so that a state within its limit can always be checkpointed.
+"""The bytes that each part takes in a state's JSON, so that a state within its limit can always be checkpointed.
 
 A draft's ``content_bytes`` and ``mailbox_bytes`` are kept up to date part by part; recomputed from the whole they are
 the same (a test holds them to it), so every reader refuses the same entry, wherever it began to fold.
@@ -48,12 +48,12 @@ def _unserializable() -> UnserializableValue:
 
 
 def value_width(key: str, text: Json) -> int:
-    """The bytes of one context value."""
+    """Return the bytes of one context value."""
     return text_width(key) + text_width(text) + 2
 
 
 def message_width(said: MessageSaid) -> int:
-    """The bytes of one message."""
+    """Return the bytes of one message."""
     role, content, parts = said.role, said.content, said.parts
     calls, call_id, name = said.tool_calls, said.tool_call_id, said.name
     width = _MESSAGE_BYTES + _texts_width((role, content))
@@ -63,7 +63,7 @@ def message_width(said: MessageSaid) -> int:
 
 
 def _texts_width(texts: tuple[str | None, ...]) -> int:
-    """What ``text_width`` says of each, in one call."""
+    """Return the sum of ``text_width`` of all ``texts``, in one call."""
     try:
         return len(_dumps(texts)) - len(texts) - 1
     except TypeError as exc:
@@ -71,19 +71,19 @@ def _texts_width(texts: tuple[str | None, ...]) -> int:
 
 
 def invocation_width(invocation: InvocationState | None) -> int:
-    """The bytes of the invocation that is under way."""
+    """Return the bytes of the invocation in progress."""
     if invocation is None:
         return 0
     return _MESSAGE_BYTES + text_width(invocation.trigger) + text_width(invocation.payload_json)
 
 
 def item_width(item: MailItem) -> int:
-    """The bytes of one waiting external entry."""
+    """Return the bytes of one external entry in the mailbox."""
     return _ITEM_BYTES + text_width(item.name) + text_width(item.payload_json) + text_width(item.actor)
 
 
 def calls_width(calls: Mapping[str, Call]) -> int:
-    """The sum of ``call_width``, in a fifth of the time."""
+    """Return the sum of ``call_width`` in a fifth of the time."""
     if not calls:
         return 0
     whole = len(_dumps({key: call_row(call) for key, call in calls.items()})) - 1
@@ -91,7 +91,7 @@ def calls_width(calls: Mapping[str, Call]) -> int:
 
 
 def call_width(key: str, call: Call) -> int:
-    """The bytes of one call; twice those of an effect, which is kept a second time while it is not settled."""
+    """Return the bytes of one call; twice those of an effect, which is kept a second time while it is not settled."""
     try:
         width = len(_dumps((key, call_row(call)))) - 1  # key and row, a colon and a comma
     except TypeError as exc:
@@ -100,7 +100,7 @@ def call_width(key: str, call: Call) -> int:
 
 
 def frame_width(frame: Frame | None) -> int:
-    """The bytes of what a resume starts from."""
+    """Return the bytes of what a resume starts from."""
     if frame is None:
         return 0
     values = sum(value_width(key, text) for key, text in frame.values_json.items())
@@ -108,5 +108,5 @@ def frame_width(frame: Frame | None) -> int:
 
 
 def obligation_width(one: Obligation) -> int:
-    """The bytes of one obligation."""
+    """Return the bytes of one obligation."""
     return _MESSAGE_BYTES + text_width(one.key) + text_width(one.name) + text_width(one.arguments_json)
