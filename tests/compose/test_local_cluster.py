@@ -275,7 +275,7 @@ def test_a_fetch_that_fails_is_typed(tmp_path: Path, monkeypatch: pytest.MonkeyP
     said: list[str] = []
     with pytest.raises(ClusterFailed, match="no route to host"):
         LocalCluster(progress=lambda what, share=None, /: said.append(what)).start()
-    assert said == ["fetching Apache Kafka 4.3.1 (44 MB, once a machine)"]
+    assert said == ["downloading Apache Kafka 4.3.1 (44 MB, once per machine)"]
 
 
 @pytest.mark.three_brokers

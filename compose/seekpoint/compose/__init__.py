@@ -1,4 +1,4 @@
-"""The surroundings of a journal: a local cluster without Docker, its topics, and their audit.
+"""Run a local cluster without Docker; create, audit and restore the topics of a journal.
 
 >>> from seekpoint.compose import LocalCluster, create_topics
 """

@@ -1,4 +1,4 @@
-"""The settings of a local Kafka broker, decided from its number, its ports and the size of its cluster. Pure."""
+"""Compute the settings of a local Kafka broker from its number, its ports and the cluster size. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 __all__ = ["BrokerPorts", "broker_properties", "kafka_uuid", "meta_properties", "to_text"]
 
 BrokerPorts = tuple[int, int]
-"""Where clients connect, and where controllers do."""
+"""The port for clients and the port for controllers."""
 
 _INTERNAL_PARTITIONS = "4"
 
@@ -18,7 +18,7 @@ _INTERNAL_PARTITIONS = "4"
 def broker_properties(
     node: int, ports: Sequence[BrokerPorts], data: Path, extra: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """``server.properties`` of broker ``node`` (1, 2, …); ``ports`` are those of all brokers; ``extra`` wins."""
+    """Return ``server.properties`` of broker ``node`` (1, 2, …). ``ports`` lists all brokers; ``extra`` overrides."""
     client, controller = ports[node - 1]
     voters = ",".join(f"{index}@127.0.0.1:{port}" for index, (_, port) in enumerate(ports, start=1))
     return {
@@ -37,7 +37,7 @@ def broker_properties(
 
 
 _LOCAL: Mapping[str, str] = {
-    "auto.create.topics.enable": "false",  # a topic made by accident has the wrong settings
+    "auto.create.topics.enable": "false",  # an auto-created topic has the wrong settings
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
     "log.cleaner.dedupe.buffer.size": "16777216",  # 128 MB of each heap otherwise
@@ -45,7 +45,7 @@ _LOCAL: Mapping[str, str] = {
     "offsets.topic.num.partitions": _INTERNAL_PARTITIONS,
     "transaction.state.log.num.partitions": _INTERNAL_PARTITIONS,
     "share.coordinator.state.topic.num.partitions": _INTERNAL_PARTITIONS,
-    # A broker killed by a test is registered anew only once its old session is over.
+    # A killed broker can register again only after its old session expires.
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
 }
@@ -54,8 +54,8 @@ _LOCAL: Mapping[str, str] = {
 def _for_size(brokers: int) -> dict[str, str]:
     replicas, in_sync = str(min(3, brokers)), "2" if brokers >= 3 else "1"
     return {
-        # Alone, a broker that says goodbye is registered anew at once. Three that stop together lose their quorum, and
-        # the last one would wait for it.
+        # After a controlled shutdown a single broker can register again at once. Three brokers that stop together lose
+        # their quorum, and the last one would wait for it.
         "controlled.shutdown.enable": "true" if brokers == 1 else "false",
         "default.replication.factor": replicas,
         "min.insync.replicas": in_sync,
@@ -68,12 +68,12 @@ def _for_size(brokers: int) -> dict[str, str]:
 
 
 def meta_properties(node: int, cluster_id: str) -> dict[str, str]:
-    """``meta.properties`` of a new data directory, as the storage tool writes it."""
+    """Return ``meta.properties`` of a new data directory, as the storage tool writes it."""
     return {"version": "1", "cluster.id": cluster_id, "node.id": str(node), "directory.id": kafka_uuid()}
 
 
 def kafka_uuid() -> str:
-    """A random id in Kafka's notation. Never one that starts with a dash: the tools take it for an option."""
+    """Return a random id in Kafka's notation. It never starts with a dash, which the tools read as an option."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not text.startswith("-"):
@@ -81,5 +81,5 @@ def kafka_uuid() -> str:
 
 
 def to_text(properties: Mapping[str, str]) -> str:
-    """Java's properties format."""
+    """Return the properties in Java's format."""
     return "".join(f"{name}={value}\n" for name, value in properties.items())

@@ -1,4 +1,4 @@
-"""A journal's topics on a real Kafka: created, described, audited. The decisions are in ``topics`` and ``audit``."""
+"""Create and audit the topics of a journal on Kafka. ``topic_plan`` and ``topic_audit`` hold the rules."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ _logger = logging.getLogger("seekpoint.compose")
 
 
 async def create_topics(settings: Settings, *, limits: Limits = DEFAULT_LIMITS) -> Manifest:
-    """Create what is missing of the journal, and give its manifest. Idempotent, also by two at once.
+    """Create the missing topics of the journal and return its manifest. Idempotent, also for concurrent callers.
 
-    ``limits`` are those of a new journal; an existing one keeps its own. Raises ``JournalMismatch`` naming topic,
-    setting, expected and found if a topic is there that is not as it has to be (nothing is altered), and
-    ``JournalUnavailable`` if Kafka does not answer within ``start_timeout_s``. Warnings go to the log.
+    ``limits`` apply to a new journal; an existing one keeps its own. Raises ``JournalMismatch`` with topic, setting,
+    expected and found if an existing topic has wrong settings (nothing is changed), and ``JournalUnavailable`` if
+    Kafka does not answer within ``start_timeout_s``. Warnings go to the log.
     """
     return await asyncio.to_thread(create_topics_sync, settings, limits=limits)
 
 
 async def check_topics(settings: Settings) -> list[TopicFinding]:
-    """Everything about the journal's topics that is not as it has to be; empty if all is well. Changes nothing."""
+    """Return every difference between the journal's topics and their required settings. Change nothing."""
     return await asyncio.to_thread(check_topics_sync, settings)
 
 
 def create_topics_sync(settings: Settings, *, limits: Limits = DEFAULT_LIMITS) -> Manifest:
-    """``create_topics`` for callers without a loop. Blocks."""
+    """Do the work of ``create_topics`` without an event loop. Blocks."""
     admin = TopicAdmin(settings)
-    known = _look(admin, settings)
+    known = _existing_topics(admin, settings)
     template = known.manifest or Manifest(
         journal=settings.journal, format=FORMAT, partitions=settings.partitions, topic_ids={}, limits=limits
     )
@@ -63,9 +63,9 @@ def create_topics_sync(settings: Settings, *, limits: Limits = DEFAULT_LIMITS) -
 
 
 def check_topics_sync(settings: Settings) -> list[TopicFinding]:
-    """``check_topics`` for callers without a loop. Blocks."""
+    """Do the work of ``check_topics`` without an event loop. Blocks."""
     admin = TopicAdmin(settings)
-    known = _look(admin, settings)
+    known = _existing_topics(admin, settings)
     limits = known.manifest.limits if known.manifest else DEFAULT_LIMITS
     template = Manifest(
         journal=settings.journal, format=FORMAT, partitions=settings.partitions, topic_ids={}, limits=limits
@@ -79,14 +79,14 @@ def check_topics_sync(settings: Settings) -> list[TopicFinding]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _KnownTopics:
-    """What is there of a journal."""
+    """The existing topics, manifest and schema of a journal."""
 
     topics: Mapping[str, TopicFacts]
     manifest: Manifest | None
     schema_known: bool
 
 
-def _look(admin: TopicAdmin, settings: Settings) -> _KnownTopics:
+def _existing_topics(admin: TopicAdmin, settings: Settings) -> _KnownTopics:
     topics = admin.topics(map(settings.topic_name, TOPICS))
     schemas = settings.topic_name("schemas")
     records = read_newest(settings, schemas) if schemas in topics else {}
@@ -95,7 +95,7 @@ def _look(admin: TopicAdmin, settings: Settings) -> _KnownTopics:
 
 
 def _differences(settings: Settings, known: _KnownTopics, template: Manifest) -> list[TopicFinding]:
-    """Each topic is held against the plan for the replicas it has: 2 in sync of a single one could never be written."""
+    """Compare each topic with the plan for its number of replicas: 2 in sync of 1 replica could never be written."""
     findings = []
     for kind in TOPICS:
         name = settings.topic_name(kind)
@@ -107,13 +107,13 @@ def _differences(settings: Settings, known: _KnownTopics, template: Manifest) ->
 
 
 def _leader_differences(admin: TopicAdmin, settings: Settings) -> list[TopicFinding]:
-    """Of the topic by which recovery workers choose their leader: where none ever ran it is not there, and need not be.
+    """Compare the topic with which recovery workers elect their leader. It exists only if a worker has run.
 
-    One replica and a broker that is down stop them all.
+    With a single replica, one broker that is down stops all workers.
     """
     plan = leader_plan(settings)
-    there = admin.topics([plan.name])
-    return compare([plan], there, settings.replication_factor) if there else []
+    found = admin.topics([plan.name])
+    return compare([plan], found, settings.replication_factor) if found else []
 
 
 def _refuse(findings: list[TopicFinding]) -> None:
@@ -123,7 +123,7 @@ def _refuse(findings: list[TopicFinding]) -> None:
 
 
 def _refuse_lost_history(admin: TopicAdmin, settings: Settings, known: _KnownTopics) -> None:
-    """A topic that the manifest knows and Kafka does not, or entries without a manifest: never papered over."""
+    """Raise if a topic of the manifest is missing, or if there are entries without a manifest."""
     if known.manifest is not None:
         _refuse(compare_manifest(settings, known.manifest, True, known.topics))
         return
@@ -135,12 +135,12 @@ def _refuse_lost_history(admin: TopicAdmin, settings: Settings, known: _KnownTop
             setting="manifest",
             expected="a manifest",
             found="none",
-            hint="put it back from a copy: seekpoint topics restore; or use another journal name",
+            hint="restore it from a copy: seekpoint topics restore; or use another journal name",
         )
 
 
 def _publish(settings: Settings, known: _KnownTopics, template: Manifest) -> Manifest:
-    """Write what is missing of schema and manifest, the schema first: who finds a manifest finds its schema."""
+    """Write the missing schema and manifest. The schema comes first, so each manifest has its schema."""
     manifest = known.manifest or make_manifest(settings, known.topics, template)
     records = []
     if not known.schema_known:
@@ -153,7 +153,7 @@ def _publish(settings: Settings, known: _KnownTopics, template: Manifest) -> Man
 
 
 def _log_warnings(findings: list[TopicFinding]) -> None:
-    """One line a setting: eight topics with one replica are one thing to know."""
+    """Log one warning per setting, with all topics that it concerns."""
     for setting in dict.fromkeys(finding.setting for finding in findings):
         same = [finding for finding in findings if finding.setting == setting]
         where = same[0].topic if len(same) == 1 else f"{len(same)} topics"

@@ -1,7 +1,7 @@
-"""The folder of a local cluster: whose it is (a lock), and what another process needs to find it (a state file).
+"""The directory of a local cluster, with a lock and a state file by which other processes find the cluster.
 
-The lock is held by the parts themselves (they inherit it), so it tells whether any of them lives, however the process
-that started them ended.
+The parts of the cluster inherit the lock. So the lock is held while any of them runs, however the process that
+started them ended.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LOCK_INTERVAL_S = 0.05
 
 @dataclass(slots=True, kw_only=True)
 class ClusterState:
-    """What is written down: enough to start the same cluster again, or to find the one that runs."""
+    """The content of the state file: enough to start the same cluster again, or to find the running one."""
 
     cluster_id: str
     brokers: list[BrokerPorts]
@@ -43,24 +43,26 @@ class ClusterState:
 
     @classmethod
     def new(cls, brokers: int) -> ClusterState:
-        """A cluster that never ran, on free ports."""
+        """Return the state of a new cluster on free ports."""
         *ports, valkey = free_ports(2 * brokers + 1)
         pairs = [(ports[2 * index], ports[2 * index + 1]) for index in range(brokers)]
         return cls(cluster_id=kafka_uuid(), brokers=pairs, valkey=valkey)
 
     def on_free_ports(self) -> ClusterState:
-        """The same cluster on the same ports, but for those that somebody has taken since."""
+        """Return the state with new ports in place of those that another program uses now."""
         fresh = iter(free_ports(2 * len(self.brokers) + 1))
-        again = [(_kept(client, fresh), _kept(controller, fresh)) for client, controller in self.brokers]
-        return ClusterState(cluster_id=self.cluster_id, brokers=again, valkey=_kept(self.valkey, fresh))
+        again = [
+            (_port_or_fresh(client, fresh), _port_or_fresh(controller, fresh)) for client, controller in self.brokers
+        ]
+        return ClusterState(cluster_id=self.cluster_id, brokers=again, valkey=_port_or_fresh(self.valkey, fresh))
 
 
-def _kept(port: int, fresh: Iterable[int]) -> int:
+def _port_or_fresh(port: int, fresh: Iterable[int]) -> int:
     return port if is_free(port) else next(iter(fresh))
 
 
 class ClusterDirectory:
-    """A cluster's folder. ``lock`` before writing to it."""
+    """The directory of a cluster. Call ``lock`` before writing to it."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path).absolute()
@@ -71,9 +73,9 @@ class ClusterDirectory:
         return self.path / "cluster.json"
 
     def lock(self, timeout_s: float = 0.0) -> bool:
-        """Whether the folder is ours now: no other process, and no part of an earlier cluster, uses it.
+        """Lock the directory. Return False if another process, or a part of an earlier cluster, uses it.
 
-        Raises ``ClusterFailed`` where it, or something in it, is a link or another user's: others may have made it.
+        Raises ``ClusterFailed`` if the directory or something in it is a link or belongs to another user.
         """
         with self._using():
             private_directory(self.path)
@@ -106,19 +108,19 @@ class ClusterDirectory:
             ) from exc
 
     def hand_over(self) -> None:
-        """Leave the lock to the parts that inherited it: it is free when the last of them ends."""
+        """Keep the lock only in the parts that inherited it. It is released when the last of them ends."""
         if self.lock_fd is not None:
             os.close(self.lock_fd)
             self.lock_fd = None
 
     def release(self) -> None:
-        """Let go of the lock for good, also where a fork of this process still has it open."""
+        """Release the lock, even if a fork of this process still has it open."""
         if self.lock_fd is not None:
             free_lock(self.lock_fd)
             self.hand_over()
 
     def read(self) -> ClusterState | None:
-        """The state file's content; None if no cluster ever ran here. Raises ``ClusterFailed`` if it is damaged."""
+        """Return the state file's content, or None if there is none. Raises ``ClusterFailed`` if it is damaged."""
         try:
             if os.path.lexists(self.path):
                 with self._using():
@@ -142,11 +144,11 @@ class ClusterDirectory:
         raise self._damaged()
 
     def write(self, state: ClusterState) -> None:
-        """Replace the state file in one step: a reader sees the old one or the new one."""
+        """Replace the state file atomically."""
         write_private(self._state_file, json.dumps(asdict(state), indent=2) + "\n")
 
     def forget(self, pids: Mapping[str, int]) -> None:
-        """Strike out processes that are gone; those of a cluster started here since stay. No folder is fine too."""
+        """Remove ended processes from the state file, but not those of a newer cluster. Ignore a missing directory."""
         with contextlib.suppress(ClusterFailed, OSError):
             state = self.read()
             if state is not None:
@@ -154,7 +156,7 @@ class ClusterDirectory:
                 self.write(state)
 
     def claim(self, brokers: int) -> ClusterState:
-        """The state to start with: what ran here before, else a new cluster. The folder must be locked."""
+        """Return the state to start with: that of the earlier cluster, or a new one. The directory must be locked."""
         known = self.read()
         if known is None:
             return ClusterState.new(brokers)
@@ -165,17 +167,17 @@ class ClusterDirectory:
         return ClusterFailed(
             "the cluster's state file cannot be read",
             file=str(self._state_file),
-            hint="stop what runs there; delete the directory to start anew",
+            hint="stop the processes that run there; delete the directory to start with an empty cluster",
         )
 
 
 def check_size(home: ClusterDirectory, found: int, expected: int) -> None:
-    """Refuse to start a cluster where one of another size is kept. Raises ``InvalidSetting``."""
+    """Raise ``InvalidSetting`` if the directory holds a cluster of another size."""
     if found != expected:
         raise InvalidSetting(
             "the directory holds a cluster of another size",
             directory=str(home.path),
             found=found,
             expected=expected,
-            hint="use another directory, or as many brokers as it has",
+            hint="use another directory, or the same number of brokers",
         )

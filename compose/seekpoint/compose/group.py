@@ -1,4 +1,4 @@
-"""The process group of a cluster that shall not outlive its starter, led by its watchdog."""
+"""The process group of a cluster that must end with its starter. A watchdog leads the group."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _WATCHDOG = Path(__file__).with_name("watchdog.py")
 
 
 class Group:
-    """A process group that dies with this process, also by SIGKILL; ``id`` is what children are to join.
+    """A process group that ends with this process, even after SIGKILL. Children join it by ``id``.
 
-    Not tied to the thread that made it (as PR_SET_PDEATHSIG would be). ``remove`` is a directory to delete afterwards.
+    It does not depend on the thread that created it, unlike PR_SET_PDEATHSIG. ``remove`` is a directory to delete at
+    the end.
     """
 
     def __init__(self, remove: Path | None = None) -> None:
@@ -32,7 +33,7 @@ class Group:
         self.id = self._watchdog.pid
 
     def close(self) -> None:
-        """Kill what is left of the group, the watchdog included. Again is fine."""
+        """Kill the group, including the watchdog. Idempotent."""
         if self._watchdog.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.id, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""A real Kafka and a real Valkey on this machine, without Docker: ``LocalCluster``."""
+"""``LocalCluster``: a real Kafka and a real Valkey on this machine, without Docker."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from seekpoint.schemas.errors import ClusterFailed, InvalidSetting
 __all__ = ["LocalCluster"]
 
 _STOP_TIMEOUT_S = 20.0
-_LOCK_TIMEOUT_S = 5.0  # the watchdog of a killed owner needs a moment
+_LOCK_TIMEOUT_S = 5.0  # the watchdog of a killed owner needs time to end the cluster
 
 
 class LocalCluster:
     """Kafka (1 or 3 brokers) and Valkey on free loopback ports. ``with`` and ``async with`` start and stop it.
 
-    ``directory=None`` is a temporary cluster: its data goes when it stops. With a path the data stays: a later cluster
-    there has the same topics, and the same ports if they are free. It ends with this process, also by SIGKILL;
-    ``start_detached`` makes one that does not. Raises ``ClusterFailed`` with the log's tail when a part does not come
-    up within ``start_timeout_s``. Fetches Kafka on the first use (``progress`` is told), and needs no network later.
+    With ``directory=None`` the cluster is temporary and its data is deleted when it stops. With a path the data is
+    kept: a later cluster there has the same topics, and the same ports if they are free. The cluster ends with this
+    process, even after SIGKILL, unless ``start_detached`` started it. Raises ``ClusterFailed`` with the end of the log
+    if a part does not start within ``start_timeout_s``. The first use downloads Kafka and reports to ``progress``.
     """
 
     def __init__(
@@ -66,39 +66,38 @@ class LocalCluster:
         self._group: Group | None = None
         self._parts: tuple[Part, ...] = ()
 
-    # --- what it is -----------------------------------------------------------------------------------------------
     @property
     def brokers(self) -> tuple[Broker, ...]:
-        """The brokers, each to be killed, paused, resumed or started again on its own."""
+        """The brokers. Each can be killed, paused, resumed or started on its own."""
         return tuple(part for part in self._running if isinstance(part, Broker))
 
     @property
     def valkey(self) -> Valkey:
-        """The Redis-compatible server, likewise."""
+        """The Redis-compatible server. It can be killed, paused, resumed or started."""
         return next(part for part in self._running if isinstance(part, Valkey))
 
     @property
     def bootstrap_servers(self) -> str:
-        """What ``Settings.bootstrap_servers`` needs."""
+        """The value for ``Settings.bootstrap_servers``."""
         return ",".join(broker.address for broker in self.brokers)
 
     @property
     def redis_url(self) -> str:
-        """What ``Settings.redis_url`` needs."""
+        """The value for ``Settings.redis_url``."""
         return f"redis://{self.valkey.address}/0"
 
     @property
     def directory(self) -> Path:
-        """Where its data, its logs (``*/*.log``) and its state file are."""
+        """The directory with the data, the logs (``*/*.log``) and the state file."""
         return self._started_home.path
 
     def settings(self, journal: str = "seekpoint", **overrides: Any) -> Settings:
-        """Settings that point at this cluster; ``overrides`` are fields of ``Settings``."""
+        """Return settings for this cluster; ``overrides`` are fields of ``Settings``."""
         here = {"bootstrap_servers": self.bootstrap_servers, "redis_url": self.redis_url}
         return Settings(journal=journal, **{**here, **overrides})
 
     def status(self) -> list[PartStatus]:
-        """Each part: where it is, its pid, whether it answers. Blocks for about a second a part that hangs."""
+        """Return the address, pid and health of each part. Blocks for about a second for each part that hangs."""
         return [part.status() for part in self._running]
 
     @property
@@ -113,9 +112,8 @@ class LocalCluster:
             raise ClusterFailed("the cluster is not started", hint="use it inside `with LocalCluster() as cluster:`")
         return self._home
 
-    # --- start and stop -------------------------------------------------------------------------------------------
     def start(self) -> LocalCluster:
-        """Start it and wait until all parts answer. Blocks; started twice is started once."""
+        """Start the cluster and wait until all parts answer. Blocks. Idempotent."""
         if self._parts:
             return self
         runtime = Runtime.prepared(self._progress)
@@ -125,17 +123,17 @@ class LocalCluster:
         return self._start_in(home, runtime)
 
     def stop(self) -> None:
-        """Stop all parts, in order if their data is kept; remove a temporary directory. Again is fine."""
+        """Stop all parts, cleanly if their data is kept, and delete a temporary directory. Idempotent."""
         parts, self._parts = self._parts, ()
         if self._given_directory is not None:
-            _stop_in_order(parts)
+            _stop_cleanly(parts)
         for part in parts:
             part.kill()
         if self._group is not None:
             self._group.close()
             self._group = None
         if self._home is not None:
-            self._leave(self._home)
+            self._release(self._home)
             self._home = self._state = None
 
     def __enter__(self) -> LocalCluster:
@@ -159,12 +157,12 @@ class LocalCluster:
     ) -> None:
         await _in_thread(self.stop)
 
-    # --- a cluster that lives on ----------------------------------------------------------------------------------
     @classmethod
     def start_detached(cls, directory: str | Path, brokers: int = 1, **options: Any) -> LocalCluster:
-        """A cluster that outlives this process, until ``attach(directory).stop()``, or the one running there.
+        """Start a cluster that runs until ``attach(directory).stop()``, or return the one that runs there.
 
-        Two processes may do this at once: one starts it, the other waits for it. ``options`` as of the class.
+        If two processes call this at once, one starts the cluster and the other waits. ``options`` are those of the
+        class.
         """
         cluster = cls(brokers, directory, **options)
         cluster._detached = True
@@ -185,7 +183,7 @@ class LocalCluster:
 
     @classmethod
     def attach(cls, directory: str | Path) -> LocalCluster:
-        """The cluster that runs in ``directory``, whoever started it. Raises ``ClusterFailed`` if none does."""
+        """Return the cluster that runs in ``directory``, whoever started it. Raises ``ClusterFailed`` if none runs."""
         home = ClusterDirectory(directory)
         state = home.read() if home.path.is_dir() else None
         if state is None:
@@ -198,18 +196,17 @@ class LocalCluster:
         cluster._home, cluster._state, cluster._parts = home, state, parts
         return cluster
 
-    # --- how ------------------------------------------------------------------------------------------------------
     def _start_in(self, home: ClusterDirectory, runtime: Runtime) -> LocalCluster:
         self._home = home
         try:
-            self._end_leftovers(home)
+            self._kill_leftovers(home)
             self._state = state = home.claim(self._size)
             if not self._detached:
                 self._group = Group(remove=None if self._given_directory else home.path)
             home.write(state)
             self._write_files(home, state, runtime)
             self._parts = self._make_parts(home, state, runtime)
-            for part in self._parts:  # all at once
+            for part in self._parts:  # start all parts before waiting
                 part.spawn()
             self._wait()
         except BaseException:
@@ -230,7 +227,7 @@ class LocalCluster:
         return (*brokers, Valkey(home.path / "valkey", state.valkey, launch, self._valkey_settings, pid))
 
     def _write_files(self, home: ClusterDirectory, state: ClusterState, runtime: Runtime) -> None:
-        """The brokers' settings, anew each time (ports may differ), and a new broker's formatted directory."""
+        """Write the brokers' settings (ports may have changed), and format the directory of a new broker."""
         for node in range(1, self._size + 1):
             data = _broker_path(home, node) / "data"
             private_directory(data.parent)
@@ -244,23 +241,23 @@ class LocalCluster:
                 write_private(logs / "meta.properties", to_text(meta_properties(node, state.cluster_id)))
 
     def _note(self, name: str, pid: int) -> None:
-        """Write a new process down at once: `down` must find it whatever happens here."""
+        """Record a new process in the state file at once, so that `down` finds it even after a failure here."""
         if self._home is not None and self._state is not None:
             self._state.pids[name] = pid
             self._home.write(self._state)
 
-    def _end_leftovers(self, home: ClusterDirectory) -> None:
-        """Kill what lives of a cluster that ended otherwise than by `stop`: two must never write the same files."""
+    def _kill_leftovers(self, home: ClusterDirectory) -> None:
+        """Kill parts of an earlier cluster that did not end with `stop`: two must never write the same files."""
         state = home.read()
         for part in self._make_parts(home, state, None) if state else ():
             part.kill()
 
     def _wait(self) -> None:
         deadline = time.monotonic() + self._start_timeout_s
-        for part in reversed(self._parts):  # Valkey first: it is up in no time, or never
+        for part in reversed(self._parts):  # Valkey first: it starts at once or not at all
             part.wait(deadline)
 
-    def _leave(self, home: ClusterDirectory) -> None:
+    def _release(self, home: ClusterDirectory) -> None:
         if self._given_directory is None:
             shutil.rmtree(home.path, ignore_errors=True)
         elif self._state is not None:
@@ -272,7 +269,7 @@ def _broker_path(home: ClusterDirectory, node: int) -> Path:
     return home.path / f"broker-{node}"
 
 
-def _stop_in_order(parts: tuple[Part, ...]) -> None:
+def _stop_cleanly(parts: tuple[Part, ...]) -> None:
     for part in parts:
         part.terminate()
     deadline = time.monotonic() + _STOP_TIMEOUT_S
@@ -291,7 +288,7 @@ def _none_running(home: ClusterDirectory) -> ClusterFailed:
 
 
 async def _in_thread(work: Callable[[], object]) -> None:
-    """Run blocking ``work`` beside the loop, to its end even if we are cancelled: half a start cannot be undone."""
+    """Run blocking ``work`` in a thread, to its end even if the caller is cancelled: half a start cannot be undone."""
     running = asyncio.get_running_loop().run_in_executor(None, work)
     try:
         await asyncio.shield(running)

@@ -1,4 +1,4 @@
-"""Loopback ports: which are free, which answer."""
+"""Find free loopback ports, and check whether ports answer."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from seekpoint.schemas.errors import ClusterFailed
 
 __all__ = ["accepts", "free_ports", "is_free"]
 
-# Below the range the system takes for outgoing connections: nobody gets one between the look and the bind.
+# Below the range for outgoing connections, so no program gets the port between the check and the bind.
 _RANGE = range(20_000, 32_000)
 
 
 def free_ports(count: int) -> list[int]:
-    """``count`` different ports that are free now. Raises ``ClusterFailed`` if there are none."""
+    """Return ``count`` different free ports. Raises ``ClusterFailed`` if there are not enough."""
     found: list[int] = []
     for port in random.sample(_RANGE, len(_RANGE)):
         if len(found) == count:
@@ -27,7 +27,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on the port now (a connection that lingers does not count)."""
+    """Whether a server could listen on the port now (connections in TIME_WAIT do not count)."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

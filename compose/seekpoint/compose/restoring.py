@@ -1,4 +1,4 @@
-"""The manifest saved, and put back where ``NAME.schemas`` was lost: never before it fits what is really there."""
+"""Save the manifest, and restore it after ``NAME.schemas`` was lost, if it matches the existing topics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["restore_manifest_sync", "save_manifest_sync", "saved_records"]
 
 
 def save_manifest_sync(settings: Settings) -> dict[str, Any]:
-    """What ``NAME.schemas`` holds, as plain data for a file: the manifest and every writer schema. Blocks.
+    """Return the manifest and every writer schema of ``NAME.schemas`` as plain data for a file. Blocks.
 
     Raises ``JournalMismatch`` if there is no manifest.
     """
@@ -30,7 +30,7 @@ def save_manifest_sync(settings: Settings) -> dict[str, Any]:
 
 
 def saved_records(data: bytes) -> dict[bytes, bytes]:
-    """The records in a file of ``save_manifest_sync``. Raises ``JournalMismatch`` if it is none."""
+    """Parse a file of ``save_manifest_sync`` into records. Raises ``JournalMismatch`` if it is not such a file."""
     try:
         saved = orjson.loads(data)
         schemas = {schema_key(bytes.fromhex(name)): text.encode() for name, text in saved["schemas"].items()}
@@ -48,12 +48,12 @@ def restore_manifest_sync(
     accept_missing: bool = False,
     dry_run: bool = False,
 ) -> Manifest:
-    """Make ``NAME.schemas`` anew from ``records`` (what it held); the manifest that is there then. Blocks.
+    """Restore ``NAME.schemas`` from ``records``, its former content, and return the manifest. Blocks.
 
-    ``used`` are the fingerprints of the schemas that the journal's entries name. Everything is compared before anything
-    is written: topic ids, partition count, schemas. Raises ``JournalMismatch`` naming the first difference, also where
-    a manifest is there that says something else. ``accept_missing``: entries whose schema is not among ``records`` are
-    dead letters from then on. ``dry_run`` only compares.
+    ``used`` are the fingerprints of the schemas that the journal's entries name. Topic ids, partition count and schemas
+    are all compared before anything is written. Raises ``JournalMismatch`` with the first difference, also if another
+    manifest exists. With ``accept_missing``, entries whose schema is not in ``records`` become dead letters. With
+    ``dry_run`` nothing is written.
     """
     saved = _manifest_of(records, settings)
     admin = TopicAdmin(settings)
@@ -65,12 +65,12 @@ def restore_manifest_sync(
         raise JournalMismatch(
             "entries of the journal name schemas that are not among the saved ones",
             missing=", ".join(fingerprint.hex() for fingerprint in unknown),
-            hint="take a newer copy, in which they are registered; if they are junk of others: --accept-missing",
+            hint="use a newer copy that has them; if other programs wrote these entries by mistake: --accept-missing",
         )
     name = settings.topic_name("schemas")
     there = read_newest(settings, name) if name in topics else {}
     if MANIFEST_KEY in there:
-        return _same(saved, Manifest.from_bytes(there[MANIFEST_KEY]), name)
+        return _check_existing(saved, Manifest.from_bytes(there[MANIFEST_KEY]), name)
     if dry_run:
         return saved
     if name not in topics:
@@ -85,18 +85,18 @@ def restore_manifest_sync(
 
 def _manifest_of(records: Mapping[bytes, bytes], settings: Settings) -> Manifest:
     if MANIFEST_KEY not in records:
-        raise JournalMismatch("there is no manifest", journal=settings.journal, hint="take another copy of the journal")
+        raise JournalMismatch("there is no manifest", journal=settings.journal, hint="use another copy of the journal")
     manifest = Manifest.from_bytes(records[MANIFEST_KEY])
     if manifest.journal != settings.journal:
         raise JournalMismatch(
-            "the manifest is another journal's",
+            "the manifest belongs to another journal",
             expected=settings.journal, found=manifest.journal, hint="name its journal: --journal",
         )  # fmt: skip
     return manifest
 
 
 def _compare(settings: Settings, saved: Manifest, topics: Mapping[str, TopicFacts]) -> None:
-    """The topics that the manifest pins, but for the one that is to be restored."""
+    """Compare the topics that the manifest pins, except the one to be restored."""
     schemas = settings.topic_name("schemas")
     for name in map(settings.topic_name, PINNED):
         is_now = topics[name].topic_id if name in topics else None
@@ -104,7 +104,7 @@ def _compare(settings: Settings, saved: Manifest, topics: Mapping[str, TopicFact
             raise JournalMismatch(
                 "a topic is not the one that the manifest names: its own records are lost, or the copy is too old",
                 topic=name, expected=saved.topic_ids.get(name), found=is_now,
-                hint="restore that topic first, or begin a new journal",
+                hint="restore that topic first, or create a new journal",
             )  # fmt: skip
     partitions = topics[settings.topic_name("journal")].partitions
     if partitions != saved.partitions:
@@ -114,8 +114,8 @@ def _compare(settings: Settings, saved: Manifest, topics: Mapping[str, TopicFact
         )  # fmt: skip
 
 
-def _same(saved: Manifest, there: Manifest, name: str) -> Manifest:
-    """A manifest that is there already is only accepted if it says the same of everything else."""
+def _check_existing(saved: Manifest, there: Manifest, name: str) -> Manifest:
+    """Return the existing manifest. Raises ``JournalMismatch`` if it differs in anything but the restored topic."""
     others = [{topic: topic_id for topic, topic_id in one.topic_ids.items() if topic != name} for one in (saved, there)]
     if others[0] != others[1] or (saved.partitions, saved.limits) != (there.partitions, there.limits):
         hint = "nothing has to be restored here: seekpoint topics check"

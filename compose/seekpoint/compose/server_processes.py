@@ -1,4 +1,4 @@
-"""The parts of a local cluster as processes: started, paused, killed, asked whether they answer."""
+"""The parts of a local cluster as processes, which can be started, paused, killed and probed."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _PAUSE_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """How parts are started: in a process group that dies with its starter, or (None) in sessions of their own."""
+    """How parts are started: in a process group that ends with its starter, or in sessions of their own (None)."""
 
     group: int | None
     lock_fd: int | None
     timeout_s: float
     note: Callable[[str, int], None]
-    """Told the name and pid of each process as it starts, so that another process can find it."""
+    """Called with the name and pid of each started process, so that other processes can find it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartStatus:
-    """One line of ``seekpoint status``."""
+    """The status of a part: a row of ``seekpoint status``."""
 
     name: str
     address: str
@@ -47,7 +47,7 @@ class PartStatus:
 
 
 class Part:
-    """One process of the cluster, known by its pid: it may have been started by another process than this one."""
+    """A process of the cluster, identified by its pid. Another process may have started it."""
 
     def __init__(self, name: str, directory: Path, port: int, launch: Launch, pid: int | None = None) -> None:
         self.name = name
@@ -57,32 +57,32 @@ class Part:
         self._pid = pid
 
     def command(self) -> list[str]:
-        """What to run."""
+        """Return the command line."""
         raise NotImplementedError
 
     def answers(self) -> bool:
-        """Whether it serves clients now. Blocks for at most a second or so."""
+        """Whether it serves clients. Blocks for about a second at most."""
         raise NotImplementedError
 
     @property
     def address(self) -> str:
-        """Where clients reach it: ``127.0.0.1:port``."""
+        """The address for clients: ``127.0.0.1:port``."""
         return f"127.0.0.1:{self.port}"
 
     @property
     def log(self) -> Path:
-        """What it printed."""
+        """The log file with its output."""
         return self.directory / f"{self.name}.log"
 
     @property
     def pid(self) -> int | None:
-        """Its process id; None when it does not run. A paused part runs."""
-        if self._pid is not None and not _runs(self._pid, self.directory):
+        """Its process id, or None if it does not run. A paused part counts as running."""
+        if self._pid is not None and not _is_running(self._pid, self.directory):
             self._pid = None
         return self._pid
 
     def spawn(self) -> None:
-        """Start it, without waiting until it answers. A part that runs is left alone."""
+        """Start it without waiting until it answers. Do nothing if it runs."""
         if self.pid is not None:
             return
         private_directory(self.directory)
@@ -99,15 +99,15 @@ class Part:
                 stderr=subprocess.STDOUT,
                 pass_fds=() if launch.lock_fd is None else (launch.lock_fd,),
                 process_group=launch.group,
-                umask=0o077,  # what it writes is what the journal holds
+                umask=0o077,  # its files hold the journal's data
                 start_new_session=launch.group is None,
             )
         self._pid = started.pid
-        started.returncode = 0  # it may outlive this object: we look after it by its pid
+        started.returncode = 0  # the part may outlive this object, so it is tracked by its pid
         launch.note(self.name, started.pid)
 
     def start(self) -> None:
-        """Start it and wait until it answers. Raises ``ClusterFailed`` with its log's tail if it does not."""
+        """Start it and wait until it answers. Raises ``ClusterFailed`` with the end of its log if it does not."""
         self.spawn()
         self.wait(time.monotonic() + self.launch.timeout_s)
 
@@ -121,34 +121,34 @@ class Part:
             time.sleep(_POLL_INTERVAL_S)
 
     def failed(self, what: str) -> ClusterFailed:
-        """The error for this part, with the tail of its log."""
+        """Return the error for this part, with the end of its log."""
         text = f"{self.name} {what}; the end of its log:\n{tail(self.log)}\n"
         return ClusterFailed(text, part=self.name, log=str(self.log))
 
     def kill(self) -> None:
-        """SIGKILL, as a power cut of the process; returns when it is gone."""
+        """Kill it with SIGKILL and wait until it has ended."""
         self._signal(signal.SIGKILL)
         self.wait_gone(_KILL_TIMEOUT_S)
 
     def pause(self) -> None:
-        """SIGSTOP: it holds its connections and answers nobody. Returns when it stands still (where /proc tells)."""
+        """Pause it with SIGSTOP: it keeps its connections and does not answer. Wait until it has stopped."""
         self._signal(signal.SIGSTOP)
         pid, deadline = self.pid, time.monotonic() + _PAUSE_TIMEOUT_S
-        # A broker's hundred threads stop one after the other, tens of milliseconds later: one of them still answers.
-        while pid is not None and not _stands_still(pid) and time.monotonic() < deadline:
+        # A broker's hundred threads stop one by one over tens of milliseconds, and a running one still answers.
+        while pid is not None and not _is_stopped(pid) and time.monotonic() < deadline:
             time.sleep(0.001)
 
     def resume(self) -> None:
-        """SIGCONT: it goes on as if nothing had happened."""
+        """Resume it with SIGCONT."""
         self._signal(signal.SIGCONT)
 
     def terminate(self) -> None:
-        """Ask it to stop in order (SIGTERM), paused or not, without waiting."""
+        """Send SIGTERM, even if it is paused, without waiting."""
         self._signal(signal.SIGTERM)
         self._signal(signal.SIGCONT)
 
     def wait_gone(self, timeout_s: float) -> bool:
-        """Whether it is gone within the time."""
+        """Wait for its end. Return False on a time-out."""
         deadline = time.monotonic() + timeout_s
         while self.pid is not None:
             if time.monotonic() > deadline:
@@ -157,7 +157,7 @@ class Part:
         return True
 
     def status(self) -> PartStatus:
-        """What ``seekpoint status`` shows of it."""
+        """Return its status for ``seekpoint status``."""
         pid = self.pid
         return PartStatus(name=self.name, address=self.address, pid=pid, answers=pid is not None and self.answers())
 
@@ -208,7 +208,7 @@ class Valkey(Part):
             "appendonly": "yes",
             "save": "",
             "maxmemory-policy": "noeviction",
-            "set-proc-title": "no",  # `ps` then shows whose it is
+            "set-proc-title": "no",  # keep the directory visible in `ps`
             **self._settings,
         }
         return [str(server), *(word for name, value in options.items() for word in (f"--{name}", value))]
@@ -222,33 +222,33 @@ class Valkey(Part):
             return False
 
 
-def _runs(pid: int, directory: Path) -> bool:
-    """Whether the pid is a live process that was started for this directory, and not a later one with its number."""
+def _is_running(pid: int, directory: Path) -> bool:
+    """Whether the pid is a live process of this directory, and not a later process with the same pid."""
     with contextlib.suppress(ChildProcessError):
         return os.waitpid(pid, os.WNOHANG)[0] != pid
     try:
         return Path(os.readlink(f"/proc/{pid}/cwd")) == directory.resolve()
     except FileNotFoundError:
-        return not Path("/proc/self").exists() and _listed(pid, directory)
+        return not Path("/proc/self").exists() and _is_listed(pid, directory)
     except (PermissionError, ProcessLookupError):
         return False
 
 
-def _stands_still(pid: int) -> bool:
-    """Whether each of its threads is stopped; True where the system does not tell, or it is gone."""
+def _is_stopped(pid: int) -> bool:
+    """Whether all its threads are stopped. True without /proc, and if the process has ended."""
     try:
-        return all(_stopped(task) for task in Path(f"/proc/{pid}/task").iterdir())
+        return all(_is_thread_stopped(task) for task in Path(f"/proc/{pid}/task").iterdir())
     except FileNotFoundError:
         return True
 
 
-def _stopped(task: Path) -> bool:
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that ended meanwhile does not run
+def _is_thread_stopped(task: Path) -> bool:
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended
         return (task / "stat").read_text().rpartition(")")[2].split()[0] in "TtZX"
     return True
 
 
-def _listed(pid: int, directory: Path) -> bool:
-    """The same where there is no /proc: by its command line."""
+def _is_listed(pid: int, directory: Path) -> bool:
+    """Whether the command line of the pid names the directory, for systems without /proc."""
     shown = subprocess.run(["ps", "-o", "command=", "-ww", "-p", str(pid)], capture_output=True, check=False)
     return os.fsencode(directory) in shown.stdout

@@ -1,4 +1,4 @@
-"""The Kafka client of this root: the only module here that imports it. Its errors become ours here."""
+"""Access to Kafka: the only module of this root that imports the client. It translates the client's errors."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ _Config = Mapping[str, str | int | float | bool]
 
 
 def _config(*parts: _Config) -> dict[str, Any]:
-    """The parts, later ones winning, with the client's own messages going to Python's logging."""
-    merged: dict[str, Any] = {"logger": _logger, "log_level": 2}  # what goes wrong comes back as an error anyway
+    """Merge settings, later ones first in priority, and send the client's messages to Python's logging."""
+    merged: dict[str, Any] = {"logger": _logger, "log_level": 2}  # failures are raised as errors anyway
     for part in parts:
         merged.update(part)
     return merged
 
 
 def live_brokers(address: str, timeout_s: float = 1.0) -> frozenset[int]:
-    """The ids of the brokers that the broker at ``address`` knows to be up; empty when it does not answer."""
+    """Return the ids of the live brokers that the broker at ``address`` knows; empty if it does not answer."""
     try:
         client = AdminClient(_config({"bootstrap.servers": address}))
         return frozenset(client.list_topics(timeout=timeout_s).brokers)
@@ -69,14 +69,14 @@ def live_brokers(address: str, timeout_s: float = 1.0) -> frozenset[int]:
 
 @contextlib.contextmanager
 def _translated(settings: Settings, doing: str) -> Iterator[None]:
-    """The one place where the client's errors become ours, without secrets."""
+    """Translate the client's errors into Seekpoint's, without secrets."""
     try:
         yield
     except KafkaException as exc:
-        raise _ours(settings, doing, exc.args[0]) from exc
+        raise _translate(settings, doing, exc.args[0]) from exc
 
 
-def _ours(settings: Settings, doing: str, error: Any) -> SeekpointError:
+def _translate(settings: Settings, doing: str, error: Any) -> SeekpointError:
     text = settings.scrub(error.str() if isinstance(error, KafkaError) else str(error))
     if isinstance(error, KafkaError) and error.code() in _INPUT:
         return InvalidSetting(f"Kafka refuses {doing}: {text}", bootstrap_servers=settings.bootstrap_servers)
@@ -86,7 +86,7 @@ def _ours(settings: Settings, doing: str, error: Any) -> SeekpointError:
 
 
 class TopicAdmin:
-    """Topics as Kafka has them. Blocks; each call at most ``start_timeout_s``. Raises ``JournalUnavailable``."""
+    """The topics in Kafka. Each call blocks for at most ``start_timeout_s``. Raises ``JournalUnavailable``."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -95,12 +95,12 @@ class TopicAdmin:
             self._client = AdminClient(_config(settings.admin_config()))
 
     def brokers(self) -> int:
-        """How many brokers are up."""
+        """Return the number of live brokers."""
         with _translated(self._settings, "asking for the brokers"):
             return len(self._client.list_topics(timeout=self._timeout_s).brokers)
 
     def topics(self, names: Iterable[str]) -> dict[str, TopicFacts]:
-        """Those of the topics that exist."""
+        """Return the facts of the topics that exist."""
         wanted = list(names)
         with _translated(self._settings, "describing the topics"):
             described = self._client.describe_topics(TopicCollection(wanted), request_timeout=self._timeout_s)
@@ -109,7 +109,7 @@ class TopicAdmin:
         return {name: _facts(topic, configs[name]) for name, topic in found.items() if name in configs}
 
     def allowed(self, names: Iterable[str]) -> dict[str, frozenset[str]]:
-        """What these credentials may do with those of the topics that exist: ``READ``, ``WRITE``, ``DELETE``, ..."""
+        """Return the allowed operations on each existing topic: ``READ``, ``WRITE``, ``DELETE``, ..."""
         wanted = TopicCollection(list(names))
         with _translated(self._settings, "asking what is allowed"):
             described = self._client.describe_topics(
@@ -122,7 +122,7 @@ class TopicAdmin:
         }
 
     def create(self, plans: Sequence[TopicPlan], replication: int) -> dict[str, TopicFacts]:
-        """Create topics and wait until they can be used: all of them, or none. One that exists is left alone."""
+        """Create topics, all or none, and wait until they are usable. Existing topics are not changed."""
         if not plans:
             return {}
         new = [
@@ -130,8 +130,8 @@ class TopicAdmin:
             for plan in plans
         ]
         with _translated(self._settings, "creating the topics"):
-            for rehearsal in (True, False):
-                made = self._client.create_topics(new, request_timeout=self._timeout_s, validate_only=rehearsal)
+            for validate_only in (True, False):
+                made = self._client.create_topics(new, request_timeout=self._timeout_s, validate_only=validate_only)
                 for future in made.values():
                     _created(future)
         return self._wait_for([plan.name for plan in plans])
@@ -148,13 +148,15 @@ class TopicAdmin:
             return all(future.result().offset <= 0 for future in ends.values())
 
         with _translated(self._settings, f"asking for the end of {topic.name}"):
-            return _patient(ask, time.monotonic() + self._timeout_s)
+            return _with_retries(ask, time.monotonic() + self._timeout_s)
 
     def _wait_for(self, names: Sequence[str]) -> dict[str, TopicFacts]:
         deadline = time.monotonic() + self._timeout_s
         while len(facts := self.topics(names)) < len(names):
             if time.monotonic() > deadline:
-                raise JournalUnavailable("created topics do not show up", topics=sorted(set(names) - facts.keys()))
+                raise JournalUnavailable(
+                    "created topics do not become visible", topics=sorted(set(names) - facts.keys())
+                )
             time.sleep(_POLL_INTERVAL_S)
         return facts
 
@@ -171,8 +173,8 @@ class TopicAdmin:
         }
 
 
-def _patient(ask: Callable[[], _Answer], deadline: float) -> _Answer:
-    """The answer, once the brokers agree on the leaders of a topic that was just created."""
+def _with_retries(ask: Callable[[], _Answer], deadline: float) -> _Answer:
+    """Repeat a request until the brokers know the leaders of a new topic, and return the answer."""
     while True:
         try:
             return ask()
@@ -183,7 +185,7 @@ def _patient(ask: Callable[[], _Answer], deadline: float) -> _Answer:
 
 
 def _existing(future: Future[Any]) -> Any:
-    """The answer, or None for a topic that is not there (yet, on this broker)."""
+    """Return the answer, or None if the topic does not exist (yet, on this broker)."""
     try:
         return future.result()
     except KafkaException as exc:
@@ -212,9 +214,9 @@ def _facts(topic: TopicDescription, config: Mapping[str, str]) -> TopicFacts:
 
 
 def read_newest(settings: Settings, topic: str) -> dict[bytes, bytes]:
-    """The newest value of each key of a topic with one partition, read to its end as of now. ``JournalUnavailable``."""
+    """Read a topic with one partition to its current end. Return the newest value of each key."""
     with _translated(settings, f"reading {topic}"):
-        # The group that readers name too: it is never joined, but Kafka asks whether the user may describe it.
+        # The same group id as other readers. It is never joined, but Kafka checks the permission to describe it.
         group = {"group.id": f"{settings.journal}.reader"}
         consumer = Consumer(safe(_config(settings.consumer_config(), _READER, group)))
         try:
@@ -224,24 +226,24 @@ def read_newest(settings: Settings, topic: str) -> dict[bytes, bytes]:
 
 
 _READER: _Config = {
-    "fetch.wait.max.ms": 10,  # the answer "here it ends" waits as long as this
+    "fetch.wait.max.ms": 10,  # how long Kafka delays the answer at the end of the topic
 }
 
 
 def _read_to_end(consumer: Consumer, topic: str, deadline: float) -> dict[bytes, bytes]:
     left_s = max(0.1, deadline - time.monotonic())
-    low, _ = _patient(lambda: consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=left_s), deadline)
+    low, _ = _with_retries(lambda: consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=left_s), deadline)
     consumer.assign([TopicPartition(topic, 0, low)])
     newest: dict[bytes, bytes] = {}
     while time.monotonic() < deadline:
         message = consumer.poll(0.1)
-        if message is not None and not _keep(message, newest):
+        if message is not None and not _collect(message, newest):
             return newest
     raise JournalUnavailable("the topic could not be read to its end in time", topic=topic)
 
 
-def _keep(message: Message, newest: dict[bytes, bytes]) -> bool:
-    """Whether there is more to read."""
+def _collect(message: Message, newest: dict[bytes, bytes]) -> bool:
+    """Add a message to ``newest``. Return False at the end of the partition."""
     error = message.error()
     if error is not None:
         if error.code() == KafkaError._PARTITION_EOF:
@@ -256,15 +258,20 @@ def _keep(message: Message, newest: dict[bytes, bytes]) -> bool:
 
 
 def append_records(settings: Settings, topic: str, records: Iterable[tuple[bytes, bytes]]) -> None:
-    """Append to partition 0, each acknowledged by all in-sync replicas before the next is sent.
+    """Append to partition 0. All in-sync replicas acknowledge each record before the next one is sent.
 
-    Raises ``JournalUnavailable``. These are records that may be written twice, so the client may give up on one; and
-    it is not idempotent, for such a client that may not write answers with a ``SystemError``.
+    Raises ``JournalUnavailable``. Writing these records twice is harmless, so a time-out is acceptable. The client is
+    not idempotent, because an idempotent client without permission to write fails with ``SystemError``.
     """
     timeout_ms = int(settings.start_timeout_s * 1000)
-    sure: _Config = {"acks": "all", "enable.idempotence": False, "message.timeout.ms": timeout_ms, "linger.ms": 0}
+    acknowledged: _Config = {
+        "acks": "all",
+        "enable.idempotence": False,
+        "message.timeout.ms": timeout_ms,
+        "linger.ms": 0,
+    }
     with _translated(settings, f"writing to {topic}"):
-        producer = Producer(_config(settings.producer_config(), sure))
+        producer = Producer(_config(settings.producer_config(), acknowledged))
         for key, value in records:
             _append(producer, topic, key, value, settings.start_timeout_s + 1)
 

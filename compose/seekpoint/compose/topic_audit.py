@@ -1,4 +1,4 @@
-"""The comparison of a journal's topics with what they have to be. Pure: facts in, findings out."""
+"""Compare the topics of a journal with their required settings. Pure: facts in, findings out."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class TopicFacts:
     replication: int
     config: Mapping[str, str] = field(default_factory=dict)
     in_sync: int | None = None
-    """Replicas that are up to date now; None if nobody looked."""
+    """The number of replicas in sync; None if it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicFinding:
-    """One difference between a topic and what it has to be, and what to do about it."""
+    """A difference between a topic and its required settings, with advice."""
 
     topic: str
     setting: str
@@ -40,9 +40,9 @@ class TopicFinding:
     advice: str
 
     def mismatch(self) -> JournalMismatch:
-        """The same as an error."""
+        """Return the finding as an error."""
         return JournalMismatch(
-            f"the topic {self.topic} is not as the journal needs it: {self.setting}",
+            f"the topic {self.topic} has a wrong setting: {self.setting}",
             topic=self.topic,
             setting=self.setting,
             expected=self.expected,
@@ -52,7 +52,7 @@ class TopicFinding:
 
 
 def compare(plans: Sequence[TopicPlan], facts: Mapping[str, TopicFacts], replication: int | None) -> list[TopicFinding]:
-    """What differs, topic by topic. ``replication`` is what the settings ask for, None if nothing."""
+    """Return the differences of each topic. ``replication`` is the configured number of replicas, or None."""
     findings: list[TopicFinding] = []
     for plan in plans:
         found = facts.get(plan.name)
@@ -64,12 +64,12 @@ def compare(plans: Sequence[TopicPlan], facts: Mapping[str, TopicFacts], replica
 
 
 def first_error(findings: Sequence[TopicFinding]) -> TopicFinding | None:
-    """The first finding that is not a mere warning."""
+    """Return the first finding that is an error."""
     return next((finding for finding in findings if finding.severity == "error"), None)
 
 
 def make_manifest(settings: Settings, facts: Mapping[str, TopicFacts], like: Manifest) -> Manifest:
-    """The manifest of these topics, with the format and limits of ``like``."""
+    """Return the manifest of these topics, with the format and limits of ``like``."""
     names = [settings.topic_name(kind) for kind in PINNED]
     return Manifest(
         journal=settings.journal,
@@ -83,7 +83,7 @@ def make_manifest(settings: Settings, facts: Mapping[str, TopicFacts], like: Man
 def compare_manifest(
     settings: Settings, manifest: Manifest | None, schema_known: bool, facts: Mapping[str, TopicFacts]
 ) -> list[TopicFinding]:
-    """What the journal says of itself against the topics as they are."""
+    """Compare the manifest of the journal with the existing topics."""
     schemas = settings.topic_name("schemas")
     if manifest is None:
         return [_finding(schemas, "manifest", "a manifest", "none", "write it: seekpoint topics create")]
@@ -124,11 +124,11 @@ def _partitions(plan: TopicPlan, found: TopicFacts) -> list[TopicFinding]:
     return [_finding(plan.name, "partitions", str(plan.partitions), str(found.partitions), advice)]
 
 
-def _replication(found: TopicFacts, wanted: int | None) -> list[TopicFinding]:
-    expected = wanted or _REPLICATION_SAFE
+def _replication(found: TopicFacts, configured: int | None) -> list[TopicFinding]:
+    expected = configured or _REPLICATION_SAFE
     if found.replication >= max(expected, _REPLICATION_SAFE):
         return []
-    short = wanted is not None and found.replication < wanted
+    short = configured is not None and found.replication < configured
     advice = "fine on a laptop; else run three brokers and add replicas: kafka-reassign-partitions"
     severity: Severity = "error" if short else "warning"
     return [

@@ -1,4 +1,4 @@
-"""What a journal's topics have to look like, and why: the plan that creation writes and the audit compares. Pure."""
+"""The required settings of a journal's topics, with reasons. Creation and audit both use this plan. Pure."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ __all__ = [
 ]
 
 RECORD_OVERHEAD_BYTES = 65_536
-"""What a topic accepts beyond the limit on a record's value: key, headers, the batch around it."""
+"""Bytes that a topic accepts beyond the limit on a record's value, for key, headers and batch."""
 
 PINNED = ("journal", "checkpoints", "schemas", "deadletters", "inbox")
-"""The topics whose ids the manifest keeps: what is lost with them is lost. The others hold nothing that lasts."""
+"""The topics whose ids the manifest records, because they hold lasting data. The other topics do not."""
 
 LEADER_SUFFIX = "recovery-__assignor-__leader"
-"""Of the topic by which Faust chooses the leader of the recovery workers, who make it. Nothing is written to it."""
+"""The name suffix of the topic with which Faust elects the leader of recovery workers. It holds no records."""
 
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
@@ -40,7 +40,7 @@ Severity = Literal["error", "warning"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One setting of a topic: the value it is created with, the values that are fine, and what rests on it."""
+    """A setting of a topic: the value at creation, the accepted values, and the reason."""
 
     setting: str
     value: str
@@ -49,10 +49,10 @@ class Rule:
     high: int | None = None
     severity: Severity = "error"
     is_given: bool = True
-    """Whether topics are created with it; else the brokers' default stands, and older brokers have none."""
+    """Whether topics are created with it. Else the broker's default applies, which older brokers do not have."""
 
     def fits(self, found: str | None) -> bool:
-        """Whether a topic with this value is fine. Bounds make it a number; without bounds only ``value`` is."""
+        """Whether a value is accepted: within the bounds as a number, or else equal to ``value``."""
         if found is None and not self.is_given:
             return True
         if found is None or (self.low is None and self.high is None):
@@ -65,7 +65,7 @@ class Rule:
 
     @property
     def expected(self) -> str:
-        """The values that are fine, in words."""
+        """The accepted values as text."""
         if self.low is None and self.high is None:
             return self.value
         if self.high is None:
@@ -80,7 +80,7 @@ _PARTS = 1000  # fractions are compared in thousandths
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlan:
-    """A topic as it has to be. ``extras`` are the user's own settings, exact."""
+    """The required form of a topic. ``extras`` are the user's own settings, which must match exactly."""
 
     kind: str
     name: str
@@ -90,22 +90,22 @@ class TopicPlan:
 
     @property
     def config(self) -> dict[str, str]:
-        """The settings to create it with."""
+        """The settings for its creation."""
         return {**{rule.setting: rule.value for rule in self.rules if rule.is_given}, **self.extras}
 
 
 def replicas_in_sync(replication: int) -> int:
-    """``min.insync.replicas`` for so many replicas: 2 of 3, so that one broker may be down and nothing is lost."""
+    """Return ``min.insync.replicas`` for a number of replicas: 2 of 3, so one broker may be down without loss."""
     return 2 if replication >= 3 else 1
 
 
 def plan_topics(settings: Settings, replication: int, limits: Limits) -> tuple[TopicPlan, ...]:
-    """All topics of the journal, in the order of ``TOPICS``."""
+    """Return the plans of all topics of the journal, in the order of ``TOPICS``."""
     return tuple(_plan(kind, settings, replication, limits) for kind in TOPICS)
 
 
 def leader_plan(settings: Settings) -> TopicPlan:
-    """The topic that recovery workers make for themselves, as it has to be if it is there."""
+    """Return the plan of the topic that recovery workers create, which need not exist."""
     return TopicPlan(kind="leader", name=f"{settings.journal}.{LEADER_SUFFIX}", partitions=1, rules=())
 
 
@@ -140,7 +140,7 @@ def _size_rule(kind: str, limits: Limits) -> Rule:
     low = RECORD_OVERHEAD_BYTES + {
         "journal": limits.restoring_bytes,
         "checkpoints": limits.checkpoint_bytes,
-        # What the journal took, as base64.
+        # A record of the journal, as base64.
         "deadletters": (limits.restoring_bytes + RECORD_OVERHEAD_BYTES) * 4 // 3,
     }.get(kind, limits.record_bytes)
     return Rule(setting="max.message.bytes", value=str(low), low=low, why="the journal's limits allow such a record")

@@ -1,6 +1,6 @@
-"""The one run of Kafka that makes all later ones fast: formats a directory, starts, stops, keeps what can be kept.
+"""Run Kafka once to make later starts fast: format a directory, start, stop, and cache what can be reused.
 
-Kept are the first metadata snapshot (the same for every new broker, so that none needs the storage tool's JVM) and an
+Cached are the first metadata snapshot (the same for every new broker, so none needs the storage tool's JVM) and an
 ahead-of-time cache of the classes (JEP 514). Measured on two cores: a broker's start falls from 3.3 s to 1.1 s.
 """
 
@@ -19,7 +19,7 @@ from seekpoint.compose.loopback_ports import accepts, free_ports
 from seekpoint.compose.runtime import Runtime, SetupProgress, run_tool, tail
 from seekpoint.schemas.errors import ClusterFailed
 
-__all__ = ["rehearse"]
+__all__ = ["warm_up"]
 
 _START_TIMEOUT_S = 60
 _STOP_TIMEOUT_S = 120
@@ -27,10 +27,10 @@ _STOP_TIMEOUT_S = 120
 _logger = logging.getLogger("seekpoint.compose")
 
 
-def rehearse(runtime: Runtime, progress: SetupProgress) -> None:
-    """Fill ``runtime.cache``. ``ClusterFailed`` if Kafka cannot be formatted; without a class cache it is slower."""
-    progress("preparing Kafka to start fast (about ten seconds, once a machine)")
-    with tempfile.TemporaryDirectory(prefix="seekpoint-rehearsal-", ignore_cleanup_errors=True) as name:
+def warm_up(runtime: Runtime, progress: SetupProgress) -> None:
+    """Fill ``runtime.cache``. Raises ``ClusterFailed`` if formatting fails; a missing class cache is no error."""
+    progress("preparing Kafka to start fast (about ten seconds, once per machine)")
+    with tempfile.TemporaryDirectory(prefix="seekpoint-warm-up-", ignore_cleanup_errors=True) as name:
         here = Path(name)
         client, controller = free_ports(2)
         properties = here / "server.properties"

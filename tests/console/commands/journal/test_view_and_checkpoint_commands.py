@@ -51,7 +51,7 @@ def test_ps_is_read_from_the_view(kept: Settings, shell: Shell) -> None:
     assert [line.split()[0] for line in lines[1:]] == ["case-1", "case-2", "case-3"]
     viewed = shell("ps", "--json").json["processes"]
     forced = shell("ps", "--from-log", "--json")
-    assert "reading from the log: as asked" in forced.err
+    assert "reading from the log: --from-log" in forced.err
     logged = forced.json["processes"]
     assert logged == sorted(logged, key=lambda one: (one["partition"], one["process_id"]))
     logged.sort(key=lambda one: str(one["process_id"]))
