@@ -159,7 +159,7 @@ def test_a_damaged_checkpoint_is_a_fault_that_says_why(kept: Settings, shell: Sh
     [position] = raw.write(partition, [(b"case-1", b"junk", 1)], topic)
     ran = shell("checkpoints", "ls")
     assert ran.code == 1
-    assert "no: bytes that are no checkpoint" in ran.out
+    assert "no: the bytes are no checkpoint" in ran.out
     [one, *_] = shell("checkpoints", "ls", "--json").json["checkpoints"]
     assert (one["process_id"], one["position"], one["verified"]) == ("case-1", position, False)
     assert shell("checkpoints", "show", "case-1").code == 1
