@@ -106,12 +106,12 @@ def test_real_runs_take_the_same_path(hasty: Settings) -> None:
 
 def test_a_node_that_breaks_is_named_with_what_it_said(hasty: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others' work does not hide it: the demo fails and says which node said what."""
-    monkeypatch.setattr("seekpoint.console.demo.worker.Orders.save", _damaged_orders)
+    monkeypatch.setattr("seekpoint.console.demo.worker.FleetConfig.save", _damaged_config)
     outcome = run(DemoOptions(cases=4, nodes=2, settings=hasty, long_entries=200), Story(told := io.StringIO()))
     assert not outcome.ok
     assert any(complaint.startswith("node-1 broke: exit code 1: TypeError") for complaint in outcome.verdict.complaints)
     assert "This is not what the demo promises" in told.getvalue()
 
 
-def _damaged_orders(orders: object, folder: Path) -> None:
-    (folder / "orders.json").write_text('{"nobody": "knows this"}')
+def _damaged_config(config: object, folder: Path) -> None:
+    (folder / "fleet.json").write_text('{"nobody": "knows this"}')

@@ -24,7 +24,7 @@ from seekpoint.console.demo.runs import read_runs
 from seekpoint.console.demo.story import Story
 from seekpoint.console.demo.transcripts import Transcript, save_transcripts
 from seekpoint.console.demo.watch import FleetWatch
-from seekpoint.console.demo.worker import Orders
+from seekpoint.console.demo.worker import FleetConfig
 from seekpoint.console.render.command_errors import is_debug
 from seekpoint.consumers import Recovery
 from seekpoint.schemas.config.private_files import write_private
@@ -48,7 +48,7 @@ class DemoOptions:
     runs: Path | None = None
     cases: int = 24
     nodes: int = 4
-    desks: int = 3
+    concurrency: int = 3
     think_s: tuple[float, float] = (0.02, 0.06)
     keep: bool = False
     """Leave the cluster running in ``directory``, to look around."""
@@ -74,7 +74,9 @@ def run(options: DemoOptions, story: Story) -> Outcome:
             create_topics_sync(settings)
         save_transcripts(folder / "cases.jsonl", cases)
         passed_on = {name: getattr(settings, name) for name in _PASSED_ON}
-        Orders(settings=passed_on, nodes=options.nodes, desks=options.desks, think_s=options.think_s).save(folder)
+        FleetConfig(
+            settings=passed_on, nodes=options.nodes, concurrency=options.concurrency, think_s=options.think_s
+        ).save(folder)
         with _unwarned("seekpoint.consumers", True):  # that Redis is empty is what it is about
             outcome, log = _perform(options, surroundings, cases, folder, story)
         outcome = replace(outcome, duration_s=time.monotonic() - began)
@@ -226,7 +228,7 @@ def _kill_one(
         watch.look()
         done = watch.answers / answers
         if done >= _KILL_FROM:
-            victim = watch.victim(fleet.working, 1 if done >= _KILL_ANYONE_FROM else min(2, options.desks))
+            victim = watch.victim(fleet.working, 1 if done >= _KILL_ANYONE_FROM else min(2, options.concurrency))
             if victim is not None:
                 return _kill(watch, fleet, victim)
         time.sleep(_LOOK_S)

@@ -1,4 +1,4 @@
-"""The fleet: agent nodes as real processes of the operating system, and the hand that kills one."""
+"""The fleet: agent nodes as operating system processes, one of which is killed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from seekpoint.console.demo.worker import node_name
 
 __all__ = ["Fleet"]
 
-_WORDS_MAX = 400
+_LINE_CHARACTERS_MAX = 400
 _FRAME = " |+-"  # what the traceback of a group of errors is drawn with
 
 
 class Fleet:
-    """``nodes`` workers on the orders in ``folder``. Leaving the ``with`` ends them all, and so does our own death."""
+    """``nodes`` workers configured in ``folder``. They end with the ``with`` block, or with this process."""
 
     def __init__(self, folder: Path, nodes: int, *, remove: bool) -> None:
         self._folder = folder
@@ -44,11 +44,11 @@ class Fleet:
             process.wait()
 
     def pid(self, name: str) -> int:
-        """The process id of a node."""
+        """Return the operating system's process id of a node."""
         return self._processes[name].pid
 
     def kill(self, name: str) -> None:
-        """SIGKILL, as a power cut: it says goodbye to nobody. Returns once it is gone."""
+        """Kill a node with SIGKILL and wait until it has ended."""
         process = self._processes[name]
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -56,16 +56,16 @@ class Fleet:
 
     @property
     def working(self) -> list[str]:
-        """The nodes that still run."""
+        """The running nodes."""
         return [name for name, process in self._processes.items() if process.poll() is None]
 
     def broken(self) -> dict[str, str]:
-        """The nodes that ended by themselves, and not well: what each said last."""
+        """Return the nodes that failed by themselves, each with its last log line."""
         ended = {name: process.poll() for name, process in self._processes.items() if name not in self.killed}
-        return {name: f"exit code {code}: {self._last_words(name)}" for name, code in ended.items() if code}
+        return {name: f"exit code {code}: {self._last_log_line(name)}" for name, code in ended.items() if code}
 
-    def _last_words(self, name: str) -> str:
-        """The last line of its log that says anything: of a traceback, the error."""
+    def _last_log_line(self, name: str) -> str:
+        """Return the last line of a node's log that has text; in a traceback it is the error."""
         lines = (self._folder / f"{name}.log").read_text(errors="replace").splitlines()
         said = [line.strip(_FRAME) for line in lines if line.strip(_FRAME)]
-        return said[-1][:_WORDS_MAX] if said else "it said nothing"
+        return said[-1][:_LINE_CHARACTERS_MAX] if said else "its log is empty"

@@ -26,48 +26,48 @@ from seekpoint.producers import Node
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import HandleLost, OperatorRequired, OwnerAlive, ProcessFinished, Retryable
 
-__all__ = ["Orders", "Shift", "bill_path", "node_name", "notes_path", "share_order"]
+__all__ = ["CaseQueue", "FleetConfig", "bill_path", "node_name", "notes_path", "share_order"]
 
 _LOOK_AGAIN_S = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Orders:
-    """What the whole fleet is told, in ``FOLDER/orders.json``."""
+class FleetConfig:
+    """The configuration of the fleet, in ``FOLDER/fleet.json``."""
 
     settings: dict[str, Any]
     nodes: int
-    desks: int
+    concurrency: int
     """How many cases a node works on at once."""
     think_s: tuple[float, float]
 
     def save(self, folder: Path) -> None:
-        """Write it down for the nodes."""
-        (folder / "orders.json").write_bytes(orjson.dumps(asdict(self)))
+        """Write the configuration for the nodes."""
+        (folder / "fleet.json").write_bytes(orjson.dumps(asdict(self)))
 
     @classmethod
-    def load(cls, folder: Path) -> Orders:
-        """What was written down."""
-        return cls(**orjson.loads((folder / "orders.json").read_bytes()))
+    def load(cls, folder: Path) -> FleetConfig:
+        """Read the configuration."""
+        return cls(**orjson.loads((folder / "fleet.json").read_bytes()))
 
 
 def node_name(number: int) -> str:
-    """What the node with this number (1, 2, ...) is called."""
+    """Return the name of the node with this number (1, 2, ...)."""
     return f"node-{number}"
 
 
 def bill_path(folder: Path) -> Path:
-    """Where the model's bill is."""
+    """Return the path of the model's bill."""
     return folder / "model-calls.jsonl"
 
 
 def notes_path(folder: Path, name: str) -> Path:
-    """Where a node's notes are."""
+    """Return the path of a node's notes."""
     return folder / f"{name}.jsonl"
 
 
 def share_order(cases: Sequence[Transcript], number: int, nodes: int) -> list[Transcript]:
-    """All cases, the node's own share first, then its neighbours': so nodes meet as late as possible.
+    """Return all cases, the node's own share first, so that nodes meet as late as possible.
 
     >>> from seekpoint.console.demo.cases import support_cases
     >>> [case.case for case in share_order(support_cases(4), 2, 2)]
@@ -76,8 +76,8 @@ def share_order(cases: Sequence[Transcript], number: int, nodes: int) -> list[Tr
     return [case for shift in range(nodes) for case in cases[(number - 1 + shift) % nodes :: nodes]]
 
 
-class Shift:
-    """The work of one node until nothing is left to do."""
+class CaseQueue:
+    """The cases of one node, worked on until none is left."""
 
     def __init__(self, node: Node, cases: Sequence[Transcript], model: ScriptedModel, notes: AppendOnlyFile) -> None:
         self._node = node
@@ -86,13 +86,13 @@ class Shift:
         self._waiting = deque(cases)
         self._ready_at: dict[str, float] = {}
 
-    async def work(self, desks: int) -> None:
-        """Work on up to ``desks`` cases at once. Raises what a case raises that no retry changes."""
+    async def work(self, concurrency: int) -> None:
+        """Work on up to ``concurrency`` cases at once. Raises a case's error if no retry can help."""
         async with asyncio.TaskGroup() as group:
-            for _ in range(desks):
-                group.create_task(self._desk())
+            for _ in range(concurrency):
+                group.create_task(self._work_next_cases())
 
-    async def _desk(self) -> None:
+    async def _work_next_cases(self) -> None:
         while self._waiting:
             transcript = self._waiting.popleft()
             await asyncio.sleep(self._ready_at.get(transcript.case, 0.0) - time.monotonic())
@@ -101,7 +101,7 @@ class Shift:
                 self._waiting.append(transcript)
 
     async def _attempt(self, transcript: Transcript) -> bool:
-        """Whether the case needs no more attention: somebody has finished it, or a person has to look at it."""
+        """Work on a case. Return True if it is finished, or needs an operator."""
         case = transcript.case
         try:
             process = await self._node.open(case, actor=self._node.node_id)
@@ -110,7 +110,7 @@ class Shift:
         except ProcessFinished:
             return True
         except Retryable:
-            return False  # somebody else claimed first, or Kafka is slow: look again
+            return False  # another node claimed first, or Kafka is slow: try again
         except OperatorRequired as exc:
             self._ended(case, "parked", str(exc))
             return True
@@ -129,14 +129,14 @@ class Shift:
 
 
 async def _work(folder: Path, number: int) -> None:
-    orders = Orders.load(folder)
+    config = FleetConfig.load(folder)
     name = node_name(number)
-    settings = Settings(**orders.settings, node_id=name)
-    cases = share_order(load_transcripts(folder / "cases.jsonl"), number, orders.nodes)
+    settings = Settings(**config.settings, node_id=name)
+    cases = share_order(load_transcripts(folder / "cases.jsonl"), number, config.nodes)
     bill, notes = AppendOnlyFile(bill_path(folder)), AppendOnlyFile(notes_path(folder, name))
-    model = ScriptedModel(name, bill.bill, orders.think_s)
+    model = ScriptedModel(name, bill.bill, config.think_s)
     async with Node.connect(settings) as node:
-        await Shift(node, cases, model, notes).work(orders.desks)
+        await CaseQueue(node, cases, model, notes).work(config.concurrency)
 
 
 if __name__ == "__main__":
