@@ -154,7 +154,7 @@ class ClientOptions(Mapping[str, str]):
         return hash(frozenset(self._values.items()))
 
     def __repr__(self) -> str:
-        return f"Options({self.group!r}, {mask_options(self._values)!r})"
+        return f"{type(self).__name__}({self.group!r}, {mask_options(self._values)!r})"
 
     def __reduce__(self) -> tuple[type[ClientOptions], tuple[str, dict[str, str]]]:
         return type(self), (self.group, self._values)

@@ -174,7 +174,7 @@ def _selection(
 def _milliseconds(text: str | None, option: str) -> int | None:
     if text is None:
         return None
-        from seekpoint.consumers.recovery.points import timestamp_ms
+    from seekpoint.consumers.recovery.points import timestamp_ms
 
     try:
         return timestamp_ms(parse_time(text))
