@@ -226,14 +226,14 @@ def test_an_agents_effect_is_called_by_the_command_once(
         assert "seekpoint_dispatcher_outcomes_total 1.0" in page(port, "/metrics")
         served.popen.send_signal(signal.SIGTERM)
         assert served.popen.wait(120) == 0
-        assert "stopped; 1 outcome told" in served.said
+        assert "stopped; 1 outcome recorded" in served.said
         second = start("run", "order-2", "--agent", "shop:buy", "--input", '"at_most_once"')
         slow = start(*DISPATCHER, SHOP="two", SHOP_TAKES_S="3")
         running += [second, slow]
         until(lambda: len(calls()) == 2, 120, lambda: slow.said)
         slow.popen.send_signal(signal.SIGINT)
         assert slow.popen.wait(120) == 0
-        assert "stopped; 1 outcome told" in slow.said
+        assert "stopped; 1 outcome recorded" in slow.said
         assert second.result() == "succeeded"
         assert calls() == ["order-1/pay:1 by one", "order-2/pay:1 by two"]
 
@@ -251,7 +251,7 @@ def test_a_call_that_does_not_end_in_its_grace_is_cut_off(
         until(lambda: len(calls()) == 1, 120, lambda: served.said)
         served.popen.send_signal(signal.SIGTERM)
         assert served.popen.wait(120) == 0
-        assert "1 call cut off" in served.said
+        assert "1 call interrupted" in served.said
         running.append(start(*DISPATCHER, SHOP="two"))
         assert owner.result() == "succeeded", "the reconciler found it"
         assert calls() == ["order-1/pay:1 by one"]
@@ -274,7 +274,7 @@ def test_a_second_signal_ends_it_whatever_a_call_does(
             served.popen.wait(1)
         served.popen.send_signal(signal.SIGTERM)
         assert served.popen.wait(120) == 0
-        assert "1 call cut off" in served.said
+        assert "1 call interrupted" in served.said
 
 
 @pytest.mark.cluster
