@@ -28,7 +28,7 @@ def test_a_cluster_is_up_until_it_is_taken_down(shell: Shell, folder: Path) -> N
     assert ran.code == 0
     name, _, servers = ran.out.splitlines()[0].partition("=")
     assert name == "export SEEKPOINT_BOOTSTRAP_SERVERS"
-    assert "the local cluster is up" in ran.err
+    assert "the local cluster is running" in ran.err
     assert (folder / ".seekpoint" / ".gitignore").read_text() == "*\n"
 
     again = shell("up", "--json")
