@@ -13,7 +13,7 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.folding.fold import fold
 from seekpoint.schemas.log.manifest import FORMAT
-from seekpoint.schemas.state.state import FOLD_VERSION, State, new_state
+from seekpoint.schemas.state.process_state import FOLD_VERSION, State, new_state
 from seekpoint.schemas.wire.codec import SCHEMA_FINGERPRINT, encode, schema_json
 from seekpoint.schemas.wire.golden import Golden, entry_values
 

@@ -24,7 +24,7 @@ from _table import Table, arguments, progress
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry, new_id
 from seekpoint.schemas.folding.fold import advance
-from seekpoint.schemas.state.state import Draft
+from seekpoint.schemas.state.process_state import Draft
 from seekpoint.schemas.values.json_values import dump
 from seekpoint.schemas.wire.codec import Codec, encode, schema_json
 from seekpoint.schemas.wire.schema_resolution import plain

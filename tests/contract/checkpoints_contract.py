@@ -17,7 +17,7 @@ from seekpoint.consumers.checkpoints.checkpoint import (
     read_heads,
 )
 from seekpoint.schemas.errors import JournalUnavailable, LogTruncated
-from seekpoint.schemas.state.state import new_state
+from seekpoint.schemas.state.process_state import new_state
 
 __all__ = ["CheckpointsBench", "CheckpointsContract", "OpenTransaction", "RawCheckpoint"]
 

@@ -14,7 +14,7 @@ from seekpoint.consumers.view.view_rows import check_of, head_check
 from seekpoint.consumers.view.view_store import Change, Pointer
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import NewerFormat
-from seekpoint.schemas.state.state import State
+from seekpoint.schemas.state.process_state import State
 from view_contract import KEY, OTHER, Journal, full_state
 
 pytestmark = pytest.mark.cluster

@@ -20,7 +20,7 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import InvalidSetting, NewerFormat, ViewRefused, ViewUnavailable
 from seekpoint.schemas.state.conversation import Conversation
-from seekpoint.schemas.state.state import Draft
+from seekpoint.schemas.state.process_state import Draft
 from view_contract import KEY, OTHER, Journal, ViewContract, full_state
 
 pytestmark = pytest.mark.own_cluster

@@ -19,7 +19,7 @@ from seekpoint.schemas.state.call_table import CallsDraft
 from seekpoint.schemas.state.calls import Call
 from seekpoint.schemas.state.conversation import Conversation
 from seekpoint.schemas.state.lifecycle import Lifecycle
-from seekpoint.schemas.state.state import Draft, State, new_state
+from seekpoint.schemas.state.process_state import Draft, State, new_state
 from seekpoint.schemas.state.state_parts import Degraded, InvocationState, Lineage, MailItem
 
 __all__ = ["Journal", "ViewContract", "full_state"]

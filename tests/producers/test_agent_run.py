@@ -12,7 +12,7 @@ from cuts import bodies, of_kind
 from open_processes import durable_side
 from refunds import World, refunder
 from seekpoint.producers import Agent, Node, Process, agent
-from seekpoint.producers.session import NodeServices
+from seekpoint.producers.log_session import NodeServices
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.limits import Limits

@@ -15,7 +15,7 @@ from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import FoldUnavailable, InvalidSetting
 from seekpoint.schemas.folding.fold import fold as apply
 from seekpoint.schemas.folds import FOLD_BYTES_MAX, FOLDS_MAX, UserFold, fold, import_folds, only, registered
-from seekpoint.schemas.state.state import State, new_state
+from seekpoint.schemas.state.process_state import State, new_state
 
 
 def spent(value: int, kind: str, payload: Any) -> int:

@@ -97,7 +97,7 @@ async def quickstart() -> None:
 
 async def told_to_stop() -> None:
     """A service hears of it without the loop's own handlers."""
-    from seekpoint.console.services.stopping import on_stop
+    from seekpoint.console.services.termination import on_stop
 
     stop = asyncio.Event()
     on_stop(stop.set)

@@ -8,7 +8,7 @@ from seekpoint.consumers.view.view_store import Change
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.folding.fold import fold
-from seekpoint.schemas.state.state import State, new_state
+from seekpoint.schemas.state.process_state import State, new_state
 
 __all__ = ["fold_batch"]
 

@@ -7,7 +7,7 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.folding.fold import Verdict, advance, fold
 from seekpoint.schemas.log.memory_log import MemoryLog
-from seekpoint.schemas.state.state import COUNTERS, State, new_state
+from seekpoint.schemas.state.process_state import COUNTERS, State, new_state
 
 __all__ = ["FINISHED", "GAPPED", "MISFITTED", "OWNED", "RELEASED", "SIGNAL", "counted", "folded", "refold", "verdict"]
 

@@ -17,7 +17,7 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.folding.fold import advance, fold
 from seekpoint.schemas.log.partition import partition_of
-from seekpoint.schemas.state.state import Draft, State, new_state
+from seekpoint.schemas.state.process_state import Draft, State, new_state
 from seekpoint.schemas.wire.codec import encode
 
 __all__ = ["ACTIONS", "POISON", "PROCESS_IDS", "Append", "Step", "Written", "expected_states", "steps", "write_history"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.state.calls import Call
-from seekpoint.schemas.state.state import Draft, new_state
+from seekpoint.schemas.state.process_state import Draft, new_state
 
 __all__ = ["FITTING", "asked", "waited", "wrote"]
 

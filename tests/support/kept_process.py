@@ -13,7 +13,7 @@ from seekpoint.consumers.recovery.recoverer import Recoverer
 from seekpoint.consumers.view.memory_view import MemoryView
 from seekpoint.consumers.view.view_store import Pointer
 from seekpoint.schemas.log.memory_log import MemoryLog
-from seekpoint.schemas.state.state import State
+from seekpoint.schemas.state.process_state import State
 
 __all__ = ["KEY", "Kept", "begin"]
 

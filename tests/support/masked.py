@@ -8,7 +8,7 @@ from seekpoint.consumers.staging.masks.mask_rules import MaskRules
 from seekpoint.consumers.staging.masks.mask_values import Mask
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry, new_id
-from seekpoint.schemas.state.state import new_state
+from seekpoint.schemas.state.process_state import new_state
 from seekpoint.schemas.state.state_parts import Lineage, MailItem
 
 __all__ = ["CANARY", "CONTENT", "EVERYTHING", "KEY", "STATE_JSON", "entry", "mask", "rules", "unfolded", "unkeyed"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from seekpoint.producers import Process
+from seekpoint.producers.log_session import LogSession
 from seekpoint.producers.process import durable_side
-from seekpoint.producers.session import LogSession
 from seekpoint.producers.writer.handle import Handle
 
 __all__ = ["durable_side", "handle_of", "session_of"]

@@ -11,7 +11,7 @@ from entry_examples import IDS, JSON, LONGS, PROCESS_ID, TEXTS, an_id, claim, ex
 from folding import FINISHED, GAPPED, MISFITTED, OWNED, RELEASED, folded
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry
-from seekpoint.schemas.state.state import State, new_state
+from seekpoint.schemas.state.process_state import State, new_state
 from seekpoint.schemas.values.json_values import dump
 
 __all__ = ["OWNED", "STATES", "WHOLE", "contents", "outsiders"]

@@ -6,7 +6,7 @@ from entry_examples import claim, own
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.folding.fold import Verdict, advance, fold
-from seekpoint.schemas.state.state import State, new_state
+from seekpoint.schemas.state.process_state import State, new_state
 
 __all__ = ["after", "fits", "folded"]
 

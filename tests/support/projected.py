@@ -14,7 +14,7 @@ from seekpoint.consumers.view.memory_view import MemoryView
 from seekpoint.consumers.view.view_store import Pointer
 from seekpoint.schemas.folding.fold import fold
 from seekpoint.schemas.log.memory_log import MemoryLog
-from seekpoint.schemas.state.state import State, new_state
+from seekpoint.schemas.state.process_state import State, new_state
 
 __all__ = ["Projected"]
 

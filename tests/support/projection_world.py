@@ -26,7 +26,7 @@ from seekpoint.schemas.errors import Retryable, UndecodableRecord
 from seekpoint.schemas.folding.fold import Verdict, advance, fold
 from seekpoint.schemas.log.log_ports import Record
 from seekpoint.schemas.log.memory_log import MemoryLog
-from seekpoint.schemas.state.state import Draft, State, new_state
+from seekpoint.schemas.state.process_state import Draft, State, new_state
 
 __all__ = ["Broken", "World"]
 

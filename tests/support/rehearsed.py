@@ -12,7 +12,7 @@ import pytest
 
 from seekpoint.consumers.recovery.process_history import Logged
 from seekpoint.producers import Agent, Effect, Node, Process, ReplayCheck, Retry, agent, check_replay
-from seekpoint.schemas.state.state import State
+from seekpoint.schemas.state.process_state import State
 
 __all__ = ["Code", "World", "checked", "everything", "history", "made", "ran", "until"]
 

@@ -10,7 +10,7 @@ from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.errors import UndecodableRecord
 from seekpoint.schemas.folding.fold import advance
 from seekpoint.schemas.log.manifest import MANIFEST_KEY, Manifest
-from seekpoint.schemas.state.state import Draft, State
+from seekpoint.schemas.state.process_state import Draft, State
 from seekpoint.schemas.wire.codec import Codec
 
 __all__ = ["Seen", "assert_equal", "filled", "folded", "journal", "prod", "seen", "staging"]

@@ -33,13 +33,13 @@ from seekpoint.producers.durable.waits.child_calls import Child
 from seekpoint.producers.durable.waits.shared_values import ProcessShared
 from seekpoint.producers.node import Node
 from seekpoint.producers.process import Process
-from seekpoint.producers.shared import Shared
+from seekpoint.producers.shared_client import Shared
 from seekpoint.producers.writer.clocks import Clock, SystemClock, VirtualClock
 
 if TYPE_CHECKING:
     from seekpoint.producers import testing
     from seekpoint.producers.dispatch.dispatcher import Dispatcher
-    from seekpoint.producers.replay_check import Divergence, ReplayCheck, check_replay
+    from seekpoint.producers.replay_checking import Divergence, ReplayCheck, check_replay
     from seekpoint.producers.sync import SyncNode, SyncProcess
 
 __all__ = [
@@ -87,11 +87,11 @@ __all__ = [
 
 _LATER = {
     "Dispatcher": "dispatch.dispatcher",
-    "Divergence": "replay_check",
-    "ReplayCheck": "replay_check",
+    "Divergence": "replay_checking",
+    "ReplayCheck": "replay_checking",
     "SyncNode": "sync",
     "SyncProcess": "sync",
-    "check_replay": "replay_check",
+    "check_replay": "replay_checking",
     "testing": "testing",
 }
 """What a node of a fleet never loads, and where it is: loaded when first asked for."""

@@ -21,9 +21,9 @@ from seekpoint.producers.durable.failures.recorded_failures import unwrapped
 from seekpoint.producers.durable.failures.redrive import set_aside
 from seekpoint.producers.durable.replay.differences import add_difference
 from seekpoint.producers.durable.steps.agent import Agent
+from seekpoint.producers.log_session import NodeServices
 from seekpoint.producers.opening import Opening
 from seekpoint.producers.process import Process, durable_side
-from seekpoint.producers.session import NodeServices
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import (
@@ -49,7 +49,7 @@ from seekpoint.schemas.values.json_values import dump, load
 
 if TYPE_CHECKING:
     from seekpoint.schemas.config.limits import Limits
-    from seekpoint.schemas.state.state import State
+    from seekpoint.schemas.state.process_state import State
 
 __all__ = ["RECORDED", "refuse_mismatch", "run_agent"]
 

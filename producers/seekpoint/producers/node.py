@@ -27,7 +27,7 @@ from seekpoint.producers.durable.waits.gate_calls import verdict_payload
 from seekpoint.producers.embedded_projector import EmbeddedProjector
 from seekpoint.producers.opening import Opener, Opening, OpenRequest
 from seekpoint.producers.recovery_client import Requests
-from seekpoint.producers.shared import Shared
+from seekpoint.producers.shared_client import Shared
 from seekpoint.producers.tail.followed_values import ValueFollower
 from seekpoint.producers.tail.tailer import Tailer
 from seekpoint.producers.writer.clocks import Clock, SystemClock

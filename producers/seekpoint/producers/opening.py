@@ -22,8 +22,8 @@ from seekpoint.producers.durable.failures.origins import origin_again
 from seekpoint.producers.durable.failures.recorded_failures import unwrapped
 from seekpoint.producers.durable.replay.conduct import PLAIN, RunOptions
 from seekpoint.producers.durable.waits.shared_values import check_ownable
+from seekpoint.producers.log_session import LogSession
 from seekpoint.producers.process import Process, ProcessNode, durable_side
-from seekpoint.producers.session import LogSession
 from seekpoint.producers.tail.partition_tail import PartitionTail
 from seekpoint.producers.tail.tailer import Tailer
 from seekpoint.producers.writer.confirmer import Confirmer
@@ -50,7 +50,7 @@ from seekpoint.schemas.errors import (
 )
 from seekpoint.schemas.log.log_ports import LogReader
 from seekpoint.schemas.log.partition import partition_of
-from seekpoint.schemas.state.state import State, new_state
+from seekpoint.schemas.state.process_state import State, new_state
 from seekpoint.schemas.values.clock import now_us
 from seekpoint.schemas.wire.codec import encode_within
 

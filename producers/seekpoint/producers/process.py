@@ -22,7 +22,7 @@ from seekpoint.producers.durable.waits.gate_calls import GateCalls
 from seekpoint.producers.durable.waits.mail_calls import ReceiveCalls
 from seekpoint.producers.durable.waits.shared_values import SharedCalls
 from seekpoint.producers.durable.waits.timer_calls import TimerCalls
-from seekpoint.producers.session import NodeServices
+from seekpoint.producers.log_session import NodeServices
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import HandleLost, Refused, Retryable
 from seekpoint.schemas.values.json_values import dump
@@ -30,7 +30,7 @@ from seekpoint.schemas.values.json_values import dump
 if TYPE_CHECKING:
     from seekpoint.consumers import Report
     from seekpoint.schemas.config.limits import Limits
-    from seekpoint.schemas.state.state import State
+    from seekpoint.schemas.state.process_state import State
 
 __all__ = ["Acknowledged", "Process", "ProcessNode", "durable_side"]
 

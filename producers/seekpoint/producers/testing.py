@@ -19,7 +19,7 @@ from seekpoint.producers.agent_run import RECORDED
 from seekpoint.producers.durable.replay.conduct import Detail
 from seekpoint.producers.durable.steps.agent import Agent
 from seekpoint.producers.node import Node
-from seekpoint.producers.replay_check import ReplayCheck, check_replay
+from seekpoint.producers.replay_checking import ReplayCheck, check_replay
 from seekpoint.producers.writer.clocks import Clock, VirtualClock
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry

@@ -48,7 +48,7 @@ from seekpoint.schemas.log.manifest import FORMAT, MANIFEST_KEY, Manifest, schem
 from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.state.conversation import Conversation, Message
 from seekpoint.schemas.state.lifecycle import TRANSITIONS, Lifecycle
-from seekpoint.schemas.state.state import FOLD_VERSION, State, new_state
+from seekpoint.schemas.state.process_state import FOLD_VERSION, State, new_state
 from seekpoint.schemas.wire.codec import SCHEMA_FINGERPRINT, Codec, encode, schema_json
 
 if TYPE_CHECKING:

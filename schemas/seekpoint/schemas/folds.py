@@ -24,7 +24,7 @@ from seekpoint.schemas.values.decimals import ORDINARY
 from seekpoint.schemas.values.json_values import dump, load
 
 if TYPE_CHECKING:
-    from seekpoint.schemas.state.state import Draft
+    from seekpoint.schemas.state.process_state import Draft
 
 __all__ = [
     "FOLDS_MAX",

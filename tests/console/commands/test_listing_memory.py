@@ -27,7 +27,7 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.folding.fold import SHARED_PREFIX
 from seekpoint.schemas.log.log_ports import Watermarks
 from seekpoint.schemas.log.memory_log import MemoryTable
-from seekpoint.schemas.state.state import State
+from seekpoint.schemas.state.process_state import State
 
 LETTER_BYTES = 100_000
 LETTERS = 400

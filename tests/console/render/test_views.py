@@ -34,7 +34,7 @@ from seekpoint.schemas.bodies import BODIES, Custom, Signal
 from seekpoint.schemas.bodies.entry import Entry, new_id
 from seekpoint.schemas.folding.fold import Verdict, advance
 from seekpoint.schemas.folds import UserFold, only
-from seekpoint.schemas.state.state import Draft
+from seekpoint.schemas.state.process_state import Draft
 
 NIL = bytes(16)
 

@@ -21,7 +21,7 @@ from seekpoint.consumers.view.memory_view import MemoryView
 from seekpoint.schemas.errors import JournalGap, NewerFormat
 from seekpoint.schemas.log.memory_log import MemoryLog
 from seekpoint.schemas.state.migrations import STEPS
-from seekpoint.schemas.state.state import FOLD_VERSION, State
+from seekpoint.schemas.state.process_state import FOLD_VERSION, State
 
 KEY = b"case-17"
 

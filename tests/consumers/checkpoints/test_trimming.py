@@ -13,7 +13,7 @@ from seekpoint.consumers.checkpoints.trimming import Trim
 from seekpoint.producers import Node
 from seekpoint.schemas import Entry, MemoryLog, bodies, encode, fold, new_id, new_state
 from seekpoint.schemas.errors import CheckpointDiffers, JournalMismatch
-from seekpoint.schemas.state.state import State
+from seekpoint.schemas.state.process_state import State
 
 
 class World:

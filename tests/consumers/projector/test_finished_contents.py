@@ -9,7 +9,7 @@ from projection_bench import Bench
 from seekpoint.consumers.checkpoints.checkpoint import Checkpoint
 from seekpoint.consumers.projector.projection import PartitionProjection
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.state.state import State
+from seekpoint.schemas.state.process_state import State
 
 WEEK_S = 604_800.0
 KEY = b"case-17"

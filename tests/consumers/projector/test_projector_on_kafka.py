@@ -25,7 +25,7 @@ from seekpoint.schemas.bodies.entry import Entry, new_id
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import InvalidSetting
 from seekpoint.schemas.log.partition import partition_of
-from seekpoint.schemas.state.state import new_state
+from seekpoint.schemas.state.process_state import new_state
 from seekpoint.schemas.wire.codec import encode
 
 pytestmark = pytest.mark.cluster

@@ -14,7 +14,7 @@ from seekpoint.consumers.projector.state_cache import StateCache
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import JournalGap
 from seekpoint.schemas.folds import UserFold, only
-from seekpoint.schemas.state.state import State
+from seekpoint.schemas.state.process_state import State
 
 KEY = b"case-17"
 

@@ -21,7 +21,7 @@ from seekpoint.schemas.folding.fold import Verdict, advance
 from seekpoint.schemas.folds import UserFold, only
 from seekpoint.schemas.log.memory_log import MemoryLog
 from seekpoint.schemas.log.partition import partition_of
-from seekpoint.schemas.state.state import Draft
+from seekpoint.schemas.state.process_state import Draft
 
 PARTITIONS = 2
 

@@ -15,7 +15,7 @@ from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.folding.fold import Verdict, advance
 from seekpoint.schemas.log.memory_log import MemoryLog
 from seekpoint.schemas.log.partition import partition_of
-from seekpoint.schemas.state.state import Draft
+from seekpoint.schemas.state.process_state import Draft
 
 PARTITIONS = 4
 SETTINGS = Settings(redis_url=None, dead_letters_max=1_000)

@@ -18,7 +18,7 @@ from seekpoint.consumers.view.redis_view import RedisView
 from seekpoint.consumers.view.view_store import Pointer
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import JournalGap, JournalMismatch, TierUnavailable
-from seekpoint.schemas.state.state import State
+from seekpoint.schemas.state.process_state import State
 
 pytestmark = pytest.mark.cluster
 

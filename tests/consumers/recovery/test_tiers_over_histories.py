@@ -20,7 +20,7 @@ from seekpoint.schemas.folding.fold import fold
 from seekpoint.schemas.log.log_ports import Batch
 from seekpoint.schemas.log.memory_log import MemoryLog
 from seekpoint.schemas.log.partition import partition_of
-from seekpoint.schemas.state.state import new_state
+from seekpoint.schemas.state.process_state import new_state
 
 PARTITIONS = 2
 

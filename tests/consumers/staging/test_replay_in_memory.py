@@ -28,7 +28,7 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas import partition_of
 from seekpoint.schemas.bodies.entry import Entry, new_id
 from seekpoint.schemas.log.manifest import MANIFEST_KEY
-from seekpoint.schemas.state.state import Draft
+from seekpoint.schemas.state.process_state import Draft
 
 
 # --- fidelity

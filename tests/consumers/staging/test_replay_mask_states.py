@@ -11,7 +11,7 @@ from seekpoint.consumers.staging.masks.mask_entries import EntryMasks
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.folds import Folded
 from seekpoint.schemas.state.calls import AgentRun, Call, Frame, Obligation
-from seekpoint.schemas.state.state import State
+from seekpoint.schemas.state.process_state import State
 from seekpoint.schemas.state.state_parts import Degraded, Failure, InvocationState, MailItem
 
 

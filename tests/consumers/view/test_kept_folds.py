@@ -15,7 +15,7 @@ from seekpoint.schemas.errors import JournalMismatch
 from seekpoint.schemas.folding.fold import fold
 from seekpoint.schemas.folds import UserFold, only
 from seekpoint.schemas.log.memory_log import MemoryLog
-from seekpoint.schemas.state.state import State, new_state
+from seekpoint.schemas.state.process_state import State, new_state
 
 MORE = {"spent": (3, '{"usd":1.5}')}
 

@@ -18,7 +18,7 @@ from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.folding.fold import fold
 from seekpoint.schemas.log.log_ports import Record
 from seekpoint.schemas.log.memory_log import MemoryLog
-from seekpoint.schemas.state.state import State
+from seekpoint.schemas.state.process_state import State
 from seekpoint.schemas.wire.codec import encode
 
 LOG, KEY = MemoryLog(1), PROCESS_ID.encode()

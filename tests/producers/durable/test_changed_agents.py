@@ -11,7 +11,7 @@ from refunds import World, refunder
 from seekpoint.producers import Agent, Node, Process, agent
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.errors import AgentMismatch, ReplayDivergence
-from seekpoint.schemas.state.state import State
+from seekpoint.schemas.state.process_state import State
 
 
 def strangers(own: Agent) -> list[tuple[Agent, tuple[Any, ...], str]]:

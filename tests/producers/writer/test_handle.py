@@ -10,7 +10,7 @@ from seekpoint.producers.writer.handle import Cause, Handle, HandleStatus, Pendi
 from seekpoint.schemas import Entry, MemoryLog, bodies, encode, fold, new_id, new_state, partition_of
 from seekpoint.schemas.errors import Fenced, JournalUnavailable, LogTruncated, ProcessDegraded
 from seekpoint.schemas.log.log_ports import Record
-from seekpoint.schemas.state.state import State
+from seekpoint.schemas.state.process_state import State
 
 
 class Bench:

@@ -9,7 +9,7 @@ from folding import FINISHED, GAPPED, MISFITTED, OWNED, RELEASED, SIGNAL, counte
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.folding.fold import Verdict, advance, fold
-from seekpoint.schemas.state.state import State, new_state
+from seekpoint.schemas.state.process_state import State, new_state
 from seekpoint.schemas.state.state_parts import Degraded
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from entry_examples import an_id, external, own
 from owned import after, fits, folded
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.state.state import State
+from seekpoint.schemas.state.process_state import State
 
 STEP = b.StepStarted(key="a:1", position=1, name="a", digest="d")
 EFFECT = b.EffectIntended(key="pay:1", position=2, name="pay", digest="e", semantics="idempotent")

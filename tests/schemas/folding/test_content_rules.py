@@ -13,7 +13,7 @@ from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.errors import UnserializableValue
 from seekpoint.schemas.folding.fold import Verdict, advance, fold, try_own
 from seekpoint.schemas.state.lifecycle import TRANSITIONS, Lifecycle
-from seekpoint.schemas.state.state import Draft, State, content_width, mailbox_width, new_state
+from seekpoint.schemas.state.process_state import Draft, State, content_width, mailbox_width, new_state
 from seekpoint.schemas.values.json_values import dump, merge_patch
 
 

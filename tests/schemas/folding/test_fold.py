@@ -16,7 +16,7 @@ from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.folding.fold import Verdict, advance, fold, try_own
 from seekpoint.schemas.state.calls import input_digest
-from seekpoint.schemas.state.state import COUNTERS, FIELDS, Draft, State, content_width, new_state
+from seekpoint.schemas.state.process_state import COUNTERS, FIELDS, Draft, State, content_width, new_state
 
 LIVED = (
     own(4, b.AgentStarted("refund", "3", "digest", '{"order":1}')),

@@ -12,7 +12,7 @@ import pytest
 from histories import ACTIONS, PROCESS_IDS, Append, Step, write_history
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.folding.fold import Verdict, advance
-from seekpoint.schemas.state.state import Draft
+from seekpoint.schemas.state.process_state import Draft
 
 _RUNS, _STEPS = 250, 60
 

@@ -18,7 +18,7 @@ from seekpoint.schemas.folding.fold import (
     has_room,
     mail_of,
 )
-from seekpoint.schemas.state.state import State, new_state
+from seekpoint.schemas.state.process_state import State, new_state
 
 
 @pytest.mark.parametrize("body", [SIGNAL, b.CancelRequested("enough")], ids=["signal", "cancel"])

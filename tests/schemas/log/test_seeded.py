@@ -17,7 +17,7 @@ from seekpoint.schemas.errors import NewerFormat, UndecodableRecord
 from seekpoint.schemas.folding.fold import Verdict, advance, fold
 from seekpoint.schemas.log.manifest import FORMAT, MANIFEST_KEY, Manifest, newest_schemas, schema_key
 from seekpoint.schemas.log.memory_log import MemoryLog
-from seekpoint.schemas.state.state import Draft, State, new_state
+from seekpoint.schemas.state.process_state import Draft, State, new_state
 from seekpoint.schemas.values.json_values import dump
 from seekpoint.schemas.wire.codec import SCHEMA_FINGERPRINT, Codec, encode, schema_json
 

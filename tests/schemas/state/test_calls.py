@@ -17,7 +17,7 @@ from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.folding.fold import advance, fold, try_own
 from seekpoint.schemas.state.calls import call_of, call_row, times_forgotten, turn_of, write_digest, write_position
-from seekpoint.schemas.state.state import State, content_width
+from seekpoint.schemas.state.process_state import State, content_width
 from seekpoint.schemas.state.state_parts import mail_item
 
 OUTCOMES = ("succeeded", "failed", "retry")

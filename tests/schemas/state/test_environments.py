@@ -24,7 +24,7 @@ from seekpoint.schemas.errors import UndecodableRecord
 from seekpoint.schemas.folding.fold import fold
 from seekpoint.schemas.folds import UserFold, only
 from seekpoint.schemas.state.process_budget import Budget, amounts_in
-from seekpoint.schemas.state.state import State
+from seekpoint.schemas.state.process_state import State
 from seekpoint.schemas.values.json_values import check, dump, load
 from seekpoint.schemas.wire.codec import Codec, encode
 from seekpoint.schemas.wire.golden import load_goldens
@@ -155,7 +155,7 @@ with suppress(locale.Error):
     locale.setlocale(locale.LC_ALL, "")
 from seekpoint.schemas.wire.codec import Codec
 from seekpoint.schemas.folding.fold import fold
-from seekpoint.schemas.state.state import State, new_state
+from seekpoint.schemas.state.process_state import State, new_state
 codec = Codec()
 codec.decode(bytes.fromhex(sys.argv[2]))
 sys.setrecursionlimit(int(sys.argv[1]))

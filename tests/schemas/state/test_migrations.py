@@ -12,7 +12,7 @@ from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat
 from seekpoint.schemas.folding.fold import fold
 from seekpoint.schemas.state.migrations import STEPS, converted, step
-from seekpoint.schemas.state.state import FOLD_VERSION, State, new_state
+from seekpoint.schemas.state.process_state import FOLD_VERSION, State, new_state
 from seekpoint.schemas.wire.golden import Golden, load_goldens
 
 

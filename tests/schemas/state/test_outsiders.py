@@ -12,7 +12,7 @@ from outside_entries import OWNED, STATES, WHOLE, contents, outsiders
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.folding.fold import Verdict, advance
-from seekpoint.schemas.state.state import Draft, State, content_width, mailbox_width
+from seekpoint.schemas.state.process_state import Draft, State, content_width, mailbox_width
 from seekpoint.schemas.wire.codec import Codec, encode
 
 

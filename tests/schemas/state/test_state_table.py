@@ -12,7 +12,7 @@ import pytest
 
 from masked import mask
 from seekpoint.consumers.staging.masks import mask_states
-from seekpoint.schemas.state import state as shipped
+from seekpoint.schemas.state import process_state as shipped
 from seekpoint.schemas.state.conversation import Conversation
 from seekpoint.schemas.state.state_parts import Degraded, Failure, InvocationState, Lineage
 from seekpoint.schemas.state.state_table import Section, StateTable

@@ -15,7 +15,7 @@ from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.folding.fold import Verdict, advance, fold
 from seekpoint.schemas.folds import UserFold, only
 from seekpoint.schemas.log.manifest import FORMAT
-from seekpoint.schemas.state.state import FIELDS, FOLD_VERSION, Draft, State, new_state
+from seekpoint.schemas.state.process_state import FIELDS, FOLD_VERSION, Draft, State, new_state
 from seekpoint.schemas.wire import compatibility
 from seekpoint.schemas.wire.codec import Codec, encode, schema_json
 from seekpoint.schemas.wire.compatibility import CompatibilityFinding, check_compatibility

@@ -20,7 +20,7 @@ from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.errors import LimitExceeded, UndecodableRecord
 from seekpoint.schemas.folding.fold import try_own
 from seekpoint.schemas.log.memory_log import MemoryLog
-from seekpoint.schemas.state.state import State
+from seekpoint.schemas.state.process_state import State
 from seekpoint.schemas.wire.codec import Codec, encode, encode_within, schema_json
 
 ENVELOPE_BYTES = 3_000

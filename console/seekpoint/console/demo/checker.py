@@ -18,7 +18,7 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.folding.fold import fold
 from seekpoint.schemas.state.conversation import Message
-from seekpoint.schemas.state.state import State, new_state
+from seekpoint.schemas.state.process_state import State, new_state
 
 __all__ = ["DemoEvidence", "DemoVerdict", "check"]
 

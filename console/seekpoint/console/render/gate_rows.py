@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from seekpoint.console.render.output import Column
 
 if TYPE_CHECKING:
-    from seekpoint.schemas.state.state import State
+    from seekpoint.schemas.state.process_state import State
 
 __all__ = ["GATE_COLUMNS", "gate_row", "gates_of", "prompt_text"]
 

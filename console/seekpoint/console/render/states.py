@@ -13,7 +13,7 @@ from seekpoint.console.render.output import Column, counted
 from seekpoint.schemas.bodies.entry import id_text
 from seekpoint.schemas.errors import FoldUnavailable
 from seekpoint.schemas.folds import registered
-from seekpoint.schemas.state.state import COUNTERS, State
+from seekpoint.schemas.state.process_state import COUNTERS, State
 from seekpoint.schemas.values.json_values import dump
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:
     from seekpoint.producers import Node
-    from seekpoint.schemas.state.state import State
+    from seekpoint.schemas.state.process_state import State
 
 __all__ = ["answer_command", "find_question", "report_answer", "unfinished_state"]
 

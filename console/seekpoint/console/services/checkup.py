@@ -11,7 +11,7 @@ from seekpoint.console.exit_codes import EXIT_FAULT, EXIT_UNREACHABLE
 from seekpoint.console.render.output import counted
 from seekpoint.console.services.redis_facts import RedisFacts
 from seekpoint.schemas.errors import Retryable, SeekpointError
-from seekpoint.schemas.state.state import State
+from seekpoint.schemas.state.process_state import State
 
 if TYPE_CHECKING:
     from seekpoint.compose.topic_audit import TopicFacts, TopicFinding

@@ -15,7 +15,7 @@ import typer
 
 from seekpoint.console.render.output import clean, counted, say, warn
 from seekpoint.console.services.import_path import import_object
-from seekpoint.console.services.stopping import on_stop
+from seekpoint.console.services.termination import on_stop
 from seekpoint.consumers.heartbeats.progress_health import ProgressHealth
 from seekpoint.producers import Connector, Connectors, Dispatcher, Node
 

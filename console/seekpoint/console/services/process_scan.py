@@ -10,7 +10,7 @@ from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:
     from seekpoint.schemas.bodies.entry import Entry
-    from seekpoint.schemas.state.state import State
+    from seekpoint.schemas.state.process_state import State
 
 __all__ = ["entries_of", "scan_processes", "states_of"]
 

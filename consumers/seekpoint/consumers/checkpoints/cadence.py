@@ -6,7 +6,7 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.state.lifecycle import Lifecycle
-from seekpoint.schemas.state.state import Draft
+from seekpoint.schemas.state.process_state import Draft
 
 __all__ = ["CHECKPOINT_REQUEST", "Cadence", "Dirty", "asks_for_checkpoint"]
 

@@ -19,7 +19,7 @@ import orjson
 from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat
 from seekpoint.schemas.log.log_ports import Landmark
-from seekpoint.schemas.state.state import FOLD_VERSION, State
+from seekpoint.schemas.state.process_state import FOLD_VERSION, State
 
 __all__ = [
     "FLOOR_KEY",

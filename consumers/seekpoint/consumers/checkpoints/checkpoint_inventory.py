@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Checkpoint, CheckpointHead, CheckpointReader, Floor
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat
-from seekpoint.schemas.state.state import FOLD_VERSION, State
+from seekpoint.schemas.state.process_state import FOLD_VERSION, State
 
 __all__ = ["CheckpointInventory", "read_inventory", "stored_states"]
 

@@ -11,7 +11,7 @@ from seekpoint.consumers.checkpoints.checkpoint_writer import Save
 from seekpoint.consumers.checkpoints.dirty_set import DirtySet
 from seekpoint.consumers.log_reading.leader_epochs import LeaderEpochs
 from seekpoint.schemas.log.log_ports import LogReader
-from seekpoint.schemas.state.state import State
+from seekpoint.schemas.state.process_state import State
 
 __all__ = ["CheckpointScheduler"]
 

@@ -10,7 +10,7 @@ from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Checkpoint, Ch
 from seekpoint.consumers.log_reading.scan import EntrySource, scan
 from seekpoint.schemas.errors import CheckpointDiffers, JournalMismatch
 from seekpoint.schemas.log.log_ports import Batch, LogReader
-from seekpoint.schemas.state.state import Draft, State
+from seekpoint.schemas.state.process_state import Draft, State
 
 __all__ = ["Expected", "recompute"]
 

@@ -17,7 +17,7 @@ from seekpoint.consumers.log_reading.scan import entries_of
 from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import JournalMismatch
 from seekpoint.schemas.log.log_ports import LogReader, Record
-from seekpoint.schemas.state.state import State
+from seekpoint.schemas.state.process_state import State
 
 __all__ = ["Deleter", "Trim", "Trimmed"]
 

@@ -16,7 +16,7 @@ from seekpoint.schemas.errors import UndecodableRecord
 from seekpoint.schemas.folding.fold import Verdict, advance
 from seekpoint.schemas.log.log_ports import Batch, Landmark, Record
 from seekpoint.schemas.log.partition import partition_of
-from seekpoint.schemas.state.state import Draft
+from seekpoint.schemas.state.process_state import Draft
 from seekpoint.schemas.wire.codec import Codec
 
 __all__ = [

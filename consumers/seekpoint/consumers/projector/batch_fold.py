@@ -14,7 +14,7 @@ from seekpoint.schemas.errors import UndecodableRecord
 from seekpoint.schemas.folding.content_rules import deleted_in
 from seekpoint.schemas.folding.fold import Verdict, advance, advance_owned
 from seekpoint.schemas.log.log_ports import LogReader, Record
-from seekpoint.schemas.state.state import Draft, State
+from seekpoint.schemas.state.process_state import Draft, State
 from seekpoint.schemas.values.json_values import load
 
 __all__ = ["Poison", "Touched", "fold_batch"]

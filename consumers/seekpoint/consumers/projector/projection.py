@@ -32,7 +32,7 @@ from seekpoint.consumers.view.view_store import Change, Loaded, Pointer, ViewMet
 from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import JournalGap, JournalMismatch, LogTruncated, SeekpointError, ViewUnavailable
 from seekpoint.schemas.log.log_ports import Landmark, Record
-from seekpoint.schemas.state.state import State
+from seekpoint.schemas.state.process_state import State
 
 __all__ = ["PartitionProjection"]
 

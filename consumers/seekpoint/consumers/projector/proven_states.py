@@ -13,7 +13,7 @@ from seekpoint.consumers.projector.state_cache import StateCache
 from seekpoint.consumers.projector.view_evidence import ViewEvidence
 from seekpoint.consumers.view.view_store import Change, Loaded
 from seekpoint.schemas.errors import JournalGap
-from seekpoint.schemas.state.state import State
+from seekpoint.schemas.state.process_state import State
 
 __all__ = ["NothingProven", "ProvenStates"]
 

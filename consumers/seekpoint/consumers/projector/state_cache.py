@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from seekpoint.schemas.state.state import State
+from seekpoint.schemas.state.process_state import State
 
 __all__ = ["StateCache"]
 

@@ -17,7 +17,7 @@ from seekpoint.consumers.log_reading.leader_epochs import lost_landmarks
 from seekpoint.consumers.log_reading.scan import scan
 from seekpoint.consumers.projector.projection_source import ProjectionSource
 from seekpoint.schemas.errors import JournalGap, JournalMismatch, JournalUnavailable
-from seekpoint.schemas.state.state import Draft, State
+from seekpoint.schemas.state.process_state import Draft, State
 
 __all__ = ["Overtaken", "ViewEvidence"]
 

@@ -10,7 +10,7 @@ from seekpoint.consumers.log_reading.scan import scan
 from seekpoint.consumers.projector.projection_source import ProjectionSource
 from seekpoint.consumers.view.view_store import Pointer
 from seekpoint.schemas.errors import JournalGap
-from seekpoint.schemas.state.state import Draft, State
+from seekpoint.schemas.state.process_state import Draft, State
 
 __all__ = ["rebuild"]
 

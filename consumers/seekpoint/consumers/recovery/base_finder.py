@@ -34,7 +34,7 @@ from seekpoint.schemas.errors import (
     ViewUnavailable,
 )
 from seekpoint.schemas.log.log_ports import Landmark, LogReader, Watermarks
-from seekpoint.schemas.state.state import State, new_state
+from seekpoint.schemas.state.process_state import State, new_state
 
 __all__ = ["Base", "BaseFinder", "BaseLookup", "Search", "Unusable", "checkpoint_of", "view_problem"]
 

@@ -12,7 +12,7 @@ from seekpoint.consumers.recovery.tiers import Tier
 from seekpoint.consumers.view.view_store import ViewMeta
 from seekpoint.schemas.errors import JournalMismatch, LogDamaged, TierUnavailable, ViewRefused, ViewUnavailable
 from seekpoint.schemas.log.log_ports import Landmark, LogReader, Watermarks
-from seekpoint.schemas.state.state import State, new_state
+from seekpoint.schemas.state.process_state import State, new_state
 
 __all__ = ["BulkBases"]
 

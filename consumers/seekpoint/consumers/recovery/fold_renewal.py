@@ -12,7 +12,7 @@ from types import MappingProxyType
 from seekpoint.consumers.log_reading.scan import scan
 from seekpoint.schemas.folds import stale_folds
 from seekpoint.schemas.log.log_ports import LogReader
-from seekpoint.schemas.state.state import Draft, State
+from seekpoint.schemas.state.process_state import Draft, State
 
 __all__ = ["fold_reason", "renew_folds"]
 

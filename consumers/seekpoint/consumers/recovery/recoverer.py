@@ -40,7 +40,7 @@ from seekpoint.schemas.errors import (
 )
 from seekpoint.schemas.log.log_ports import Extent, LogReader, Record, Watermarks
 from seekpoint.schemas.log.partition import partition_of
-from seekpoint.schemas.state.state import new_state
+from seekpoint.schemas.state.process_state import new_state
 
 __all__ = ["Recoverer"]
 

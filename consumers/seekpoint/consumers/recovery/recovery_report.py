@@ -11,7 +11,7 @@ from seekpoint.consumers.log_reading.scan import ScanStats
 from seekpoint.consumers.recovery.tiers import Tier
 from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.log.log_ports import Watermarks
-from seekpoint.schemas.state.state import Draft, State
+from seekpoint.schemas.state.process_state import Draft, State
 
 __all__ = ["LastCheckpoint", "Recovered", "Report", "is_known"]
 

@@ -19,7 +19,7 @@ from seekpoint.schemas.errors import JournalGap, TierUnavailable, UndecodableRec
 from seekpoint.schemas.folding.fold import fold
 from seekpoint.schemas.log.log_ports import Batch, LogReader, Record
 from seekpoint.schemas.log.partition import partition_of
-from seekpoint.schemas.state.state import State, new_state
+from seekpoint.schemas.state.process_state import State, new_state
 from seekpoint.schemas.wire.codec import SCHEMA_FINGERPRINT, schema_json
 
 __all__ = ["Verification", "methods_of", "verify", "verify_all"]

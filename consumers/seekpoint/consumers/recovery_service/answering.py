@@ -22,7 +22,7 @@ from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import RequestTimeout, SeekpointError, UndecodableRecord
 from seekpoint.schemas.log.recovery_requests import RecoveryAnswer, RecoveryRequest, encode_answer
-from seekpoint.schemas.state.state import State
+from seekpoint.schemas.state.process_state import State
 from seekpoint.schemas.values.clock import now_us
 
 __all__ = ["Answered", "PublishState", "RequestAnswerer", "is_now", "open_answer", "point_of"]

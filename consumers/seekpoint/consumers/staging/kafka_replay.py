@@ -39,7 +39,7 @@ from seekpoint.consumers.staging.replay_ports import OffsetRange, ReplaySource, 
 from seekpoint.schemas.config.cluster_profiles import Cluster, cluster_of
 from seekpoint.schemas.errors import JournalUnavailable, ReplayRefused
 from seekpoint.schemas.log.log_ports import Watermarks
-from seekpoint.schemas.state.state import State
+from seekpoint.schemas.state.process_state import State
 
 __all__ = ["AUDIT_TOPIC", "KafkaTopic", "open_source", "open_target"]
 

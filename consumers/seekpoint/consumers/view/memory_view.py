@@ -21,7 +21,7 @@ from seekpoint.consumers.view.view_store import (
 from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import ViewUnavailable
 from seekpoint.schemas.state.call_table import CallsDraft
-from seekpoint.schemas.state.state import State, new_state
+from seekpoint.schemas.state.process_state import State, new_state
 
 __all__ = ["MemoryView"]
 

@@ -31,7 +31,7 @@ from seekpoint.consumers.view.view_rows import (
 from seekpoint.consumers.view.view_store import Change, Loaded, Page, Pointer, Seen, ViewMeta
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat, ViewUnavailable
-from seekpoint.schemas.state.state import FOLD_VERSION, State, new_state
+from seekpoint.schemas.state.process_state import FOLD_VERSION, State, new_state
 
 __all__ = ["RedisView"]
 

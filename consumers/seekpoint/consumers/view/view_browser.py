@@ -18,7 +18,7 @@ from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import InvalidName, InvalidSetting, ViewUnavailable
 from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.state.lifecycle import Lifecycle
-from seekpoint.schemas.state.state import State
+from seekpoint.schemas.state.process_state import State
 from seekpoint.schemas.values.process_ids import named_process_key
 
 __all__ = ["Listing", "View", "Viewed"]

@@ -24,7 +24,7 @@ from seekpoint.schemas.bodies import MessageSaid
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat
 from seekpoint.schemas.state.calls import call_row
 from seekpoint.schemas.state.lifecycle import Lifecycle
-from seekpoint.schemas.state.state import FIELDS, FOLD_VERSION, State
+from seekpoint.schemas.state.process_state import FIELDS, FOLD_VERSION, State
 from seekpoint.schemas.state.state_json import fold_row, frame_row
 from seekpoint.schemas.state.state_parts import mail_row
 

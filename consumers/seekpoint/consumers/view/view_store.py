@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 from seekpoint.schemas.bodies import MessageSaid
 from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.state.lifecycle import Lifecycle
-from seekpoint.schemas.state.state import State
+from seekpoint.schemas.state.process_state import State
 
 __all__ = [
     "Change",

@@ -10,7 +10,7 @@ from seekpoint.schemas.bodies.entry import process_key
 from seekpoint.schemas.errors import SeekpointError, UndecodableRecord
 from seekpoint.schemas.folding.fold import advance
 from seekpoint.schemas.log.log_ports import LogReader, Record
-from seekpoint.schemas.state.state import State
+from seekpoint.schemas.state.process_state import State
 
 __all__ = ["ClaimWatch"]
 

@@ -17,7 +17,7 @@ from seekpoint.schemas.wire.codec import encode
 
 if TYPE_CHECKING:
     from seekpoint.producers.node import Node
-    from seekpoint.schemas.state.state import State
+    from seekpoint.schemas.state.process_state import State
 
 __all__ = ["fits", "tell"]
 

@@ -26,9 +26,9 @@ from seekpoint.schemas.values.json_values import dump
 if TYPE_CHECKING:
     from seekpoint.schemas.state.lifecycle import Lifecycle
     from seekpoint.schemas.state.process_budget import Budget
-    from seekpoint.schemas.state.state import State
+    from seekpoint.schemas.state.process_state import State
 
-__all__ = ["Calls", "DurableProcess"]
+__all__ = ["DurableCalls", "DurableProcess"]
 
 T = TypeVar("T")
 
@@ -277,7 +277,7 @@ class DurableProcess:
             self.children.abandon()
 
 
-class Calls:
+class DurableCalls:
     """The base of what a process offers to the code that runs as it."""
 
     def __init__(self, durable: DurableProcess) -> None:

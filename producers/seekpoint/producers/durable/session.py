@@ -1,7 +1,7 @@
 """The port between durable calls and the process they are made in.
 
 Durable code decides what to write, wait for and remember; a session does it. A node's session writes to the log
-(``seekpoint.producers.session``). A replay check's session answers from a history and does nothing.
+(``seekpoint.producers.log_session``). A replay check's session answers from a history and does nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from seekpoint.schemas.config.settings import Settings
     from seekpoint.schemas.state.lifecycle import Lifecycle
     from seekpoint.schemas.state.process_budget import Budget
-    from seekpoint.schemas.state.state import MailItem, State
+    from seekpoint.schemas.state.process_state import MailItem, State
 
 __all__ = ["Acknowledged", "Journal", "Session", "SharedValue", "idempotency_key"]
 

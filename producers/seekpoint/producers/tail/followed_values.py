@@ -11,7 +11,7 @@ from seekpoint.schemas.bodies.entry import process_key
 from seekpoint.schemas.errors import Retryable, SeekpointError, UndecodableRecord
 from seekpoint.schemas.folding.fold import advance
 from seekpoint.schemas.log.partition import partition_of
-from seekpoint.schemas.state.state import Draft, State
+from seekpoint.schemas.state.process_state import Draft, State
 
 if TYPE_CHECKING:
     from seekpoint.consumers import Recovery

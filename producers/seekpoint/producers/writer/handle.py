@@ -36,7 +36,7 @@ from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.state.calls import times_forgotten
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_budget import Budget
-from seekpoint.schemas.state.state import Draft, MailItem, State
+from seekpoint.schemas.state.process_state import Draft, MailItem, State
 from seekpoint.schemas.wire.codec import encode, encode_within, is_entry
 
 __all__ = ["Handle", "HandleStatus", "Pending"]

@@ -15,7 +15,7 @@ from seekpoint.schemas.folding.charges import NO_AMOUNTS, charge, reserve
 from seekpoint.schemas.folding.content_rules import Misfit, too_big
 from seekpoint.schemas.state.calls import IN_DOUBT, Call
 from seekpoint.schemas.state.process_budget import Budget
-from seekpoint.schemas.state.state import Draft
+from seekpoint.schemas.state.process_state import Draft
 from seekpoint.schemas.state.state_sizes import call_width, item_width
 
 __all__ = ["begin_call", "charge_end", "close_call", "end_attempt", "illegal", "put_call", "take_mail", "whole_attempt"]

@@ -28,7 +28,7 @@ from seekpoint.schemas.folding.effect_rules import EFFECT_RULES
 from seekpoint.schemas.state.calls import AgentRun, Call, write_digest, write_position
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_budget import Budget, amount_of, amounts_in
-from seekpoint.schemas.state.state import Draft, frame_of
+from seekpoint.schemas.state.process_state import Draft, frame_of
 from seekpoint.schemas.state.state_parts import mail_row
 from seekpoint.schemas.state.state_sizes import call_width, frame_width, text_width
 

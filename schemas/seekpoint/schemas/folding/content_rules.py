@@ -18,7 +18,7 @@ from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.state.calls import UNSETTLED, AgentRun, turn_of
 from seekpoint.schemas.state.lifecycle import Lifecycle, may_follow
-from seekpoint.schemas.state.state import FIELDS, Draft, content_width, restore_content
+from seekpoint.schemas.state.process_state import FIELDS, Draft, content_width, restore_content
 from seekpoint.schemas.state.state_parts import Failure, InvocationState, Lineage
 from seekpoint.schemas.state.state_sizes import invocation_width, message_width, text_width, value_width
 from seekpoint.schemas.values.json_values import check, dump, load, merge_patch

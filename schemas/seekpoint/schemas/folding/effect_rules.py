@@ -10,7 +10,7 @@ from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.folding.attempt_rules import begin_call, charge_end, illegal, take_mail
 from seekpoint.schemas.folding.content_rules import Misfit, Rule, too_big
 from seekpoint.schemas.state.calls import Call, Obligation
-from seekpoint.schemas.state.state import Draft
+from seekpoint.schemas.state.process_state import Draft
 from seekpoint.schemas.state.state_sizes import obligation_width
 
 __all__ = ["EFFECT_RULES", "open_effect"]

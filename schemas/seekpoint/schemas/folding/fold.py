@@ -21,7 +21,7 @@ from seekpoint.schemas.folding.effect_rules import open_effect
 from seekpoint.schemas.folding.seed import plant
 from seekpoint.schemas.folds import advance_folds
 from seekpoint.schemas.state.lifecycle import Lifecycle
-from seekpoint.schemas.state.state import Draft, State, clear, drop_content
+from seekpoint.schemas.state.process_state import Draft, State, clear, drop_content
 from seekpoint.schemas.state.state_parts import Degraded, MailItem
 from seekpoint.schemas.state.state_sizes import item_width, text_width
 from seekpoint.schemas.state.state_table import Cleared

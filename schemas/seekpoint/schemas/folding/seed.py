@@ -9,7 +9,7 @@ from __future__ import annotations
 from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.errors import JournalMismatch, LimitExceeded, NewerFormat, UndecodableRecord
 from seekpoint.schemas.folding.content_rules import check_texts, too_big
-from seekpoint.schemas.state.state import FIELDS, Draft, State
+from seekpoint.schemas.state.process_state import FIELDS, Draft, State
 
 __all__ = ["plant"]
 

@@ -37,7 +37,7 @@ from seekpoint.schemas.state.state_sizes import (
     text_width,
     value_width,
 )
-from seekpoint.schemas.state.state_table import Form, Image, Section, Shape
+from seekpoint.schemas.state.state_table import FieldForm, Image, Section, Shape
 
 __all__ = ["COUNT", "FLAG", "INTEGER", "TEXT", "fold_row", "frame_row", "json_text", "text"]
 
@@ -88,30 +88,30 @@ def _id(value: Any) -> bytes:
 _PLAIN = Shape("plain")
 
 
-def text(name: str) -> Form:
+def text(name: str) -> FieldForm:
     """The form of a text, or none, that a mask finds under ``name``."""
-    return Form(_text, shape=Shape("optional_text", (name,)))
+    return FieldForm(_text, shape=Shape("optional_text", (name,)))
 
 
-def json_text(name: str, width: Callable[[str], int] | None = None) -> Form:
+def json_text(name: str, width: Callable[[str], int] | None = None) -> FieldForm:
     """The form of a dynamic value, or none, that a mask finds under ``name``."""
-    return Form(_text, shape=Shape("json", (name,)), width=width, texts=lambda value: (value,))
+    return FieldForm(_text, shape=Shape("json", (name,)), width=width, texts=lambda value: (value,))
 
 
-INTEGER = Form(_integer)
-COUNT = Form(_count)
-FLAG = Form(lambda found: _is(bool, found))
-TEXT = Form(_text)
+INTEGER = FieldForm(_integer)
+COUNT = FieldForm(_count)
+FLAG = FieldForm(lambda found: _is(bool, found))
+TEXT = FieldForm(_text)
 """A word of this code's own: not masked."""
-OWNER = Form(lambda found: UUID(_is(str, found)).bytes, id_text)
-LIFECYCLE = Form(lambda found: Lifecycle(_is(str, found)), str)
-PATCHES = Form(
+OWNER = FieldForm(lambda found: UUID(_is(str, found)).bytes, id_text)
+LIFECYCLE = FieldForm(lambda found: Lifecycle(_is(str, found)), str)
+PATCHES = FieldForm(
     lambda found: tuple(_strings(found)),
     list,
     Shape("list", of=(Shape("text", ("id",)),)),
     width=lambda patches: sum(text_width(one) + 1 for one in patches),
 )
-FORGOTTEN = Form(
+FORGOTTEN = FieldForm(
     lambda found: {key: _count(times) for key, times in _is(dict, found).items()},
     dict,
     Shape("object", ("key",), (_PLAIN,)),
@@ -128,7 +128,7 @@ def _values_width(values: Mapping[str, str]) -> int:
     return sum(value_width(key, value) for key, value in values.items())
 
 
-VALUES = Form(_read_values, dict, Shape("context"), _values_width, lambda values: values.values())
+VALUES = FieldForm(_read_values, dict, Shape("context"), _values_width, lambda values: values.values())
 
 
 def _said(message: Any) -> MessageSaid:
@@ -145,7 +145,7 @@ def _conversation_rows(conversation: Conversation) -> list[list[str | None]]:
     ]
 
 
-CONVERSATION = Form(
+CONVERSATION = FieldForm(
     lambda found: Conversation(map(_said, _is(list, found))),
     _conversation_rows,
     Shape("list", of=(Shape("message"),)),
@@ -166,7 +166,7 @@ def _invocation_row(one: InvocationState | None) -> list[Any] | None:
     return None if one is None else [one.trigger, one.payload_json, one.started]
 
 
-INVOCATION = Form(
+INVOCATION = FieldForm(
     _invocation,
     _invocation_row,
     Shape("row", of=(Shape("text", ("trigger",)), Shape("json", ("payload",)), _PLAIN)),
@@ -189,7 +189,7 @@ def _frame_texts(frame: Frame) -> Iterable[str | None]:
     return *frame.values_json.values(), None if frame.invocation is None else frame.invocation.payload_json
 
 
-FRAME = Form(
+FRAME = FieldForm(
     _frame,
     frame_row,
     Shape("row", of=(Shape("context"), _PLAIN, _PLAIN, INVOCATION.shape)),
@@ -224,13 +224,13 @@ def _put_all(calls: CallsDraft, unsettled: Mapping[str, Call]) -> None:
 
 
 _CALLS_SHAPE = Shape("object", ("key",), (Shape("call"),))
-CALLS = Form(
+CALLS = FieldForm(
     lambda found: CallsDraft.of_rows(_is(dict, found)), _inherited_rows, _CALLS_SHAPE, calls_width, _call_texts
 )
 EFFECTS = Image(
     Section.OWNERSHIP,
     "effects",
-    Form(
+    FieldForm(
         lambda found: {key: call_of(row) for key, row in _is(dict, found).items()},
         _unsettled_rows,
         _CALLS_SHAPE,
@@ -246,13 +246,13 @@ def _mailbox(found: Any) -> dict[bytes, MailItem]:
     return {item.id: item for item in items}
 
 
-MAILBOX = Form(
+MAILBOX = FieldForm(
     _mailbox,
     lambda mailbox: [mail_row(item) for item in mailbox.values()],
     Shape("list", of=(Shape("mail"),)),
     texts=lambda mailbox: [item.payload_json for item in mailbox.values()],
 )
-REMEMBERED = Form(
+REMEMBERED = FieldForm(
     lambda found: dict.fromkeys(_id(one) for one in _is(list, found)),
     lambda remembered: [one.hex() for one in remembered],
 )
@@ -278,7 +278,7 @@ def _lineage_json(one: Lineage) -> dict[str, Any]:
     }
 
 
-LINEAGE = Form(_lineage, _lineage_json, Shape("record", ("parent_id",), (Shape("process_id"),)))
+LINEAGE = FieldForm(_lineage, _lineage_json, Shape("record", ("parent_id",), (Shape("process_id"),)))
 
 
 def _failure(found: Any) -> Failure:
@@ -286,7 +286,7 @@ def _failure(found: Any) -> Failure:
     return Failure(_is(int, seq), _is(str, kind), _is(str, message), _optional(str, where))
 
 
-FAILURE = Form(
+FAILURE = FieldForm(
     _failure,
     lambda one: [one.seq, one.type, one.message, one.where],
     Shape(
@@ -321,11 +321,11 @@ def _degraded_json(one: Degraded | None) -> dict[str, Any] | None:
     }
 
 
-DEGRADED = Form(_degraded, _degraded_json, Shape("degraded"))
+DEGRADED = FieldForm(_degraded, _degraded_json, Shape("degraded"))
 
 
 # --- an agent's run ---------------------------------------------------------------------------------------------------
-AGENT = Form(
+AGENT = FieldForm(
     lambda found: AgentRun(*_strings(found)),
     agent_row,
     Shape(
@@ -338,7 +338,7 @@ AGENT = Form(
     width=lambda run: text_width(run.input_json),
     texts=lambda run: (run.input_json,),
 )
-OBLIGATIONS = Form(
+OBLIGATIONS = FieldForm(
     lambda found: tuple(Obligation(*_strings(one)) for one in _is(list, found)),
     lambda obligations: [[one.key, one.name, one.arguments_json, one.status] for one in obligations],
     Shape(
@@ -350,7 +350,7 @@ OBLIGATIONS = Form(
     width=lambda obligations: sum(map(obligation_width, obligations)),
     texts=lambda obligations: [one.arguments_json for one in obligations],
 )
-BUDGET = Form(lambda found: Budget.from_json(_is(dict, found)), Budget.to_json, Shape("budget"))
+BUDGET = FieldForm(lambda found: Budget.from_json(_is(dict, found)), Budget.to_json, Shape("budget"))
 
 
 # --- folds of users' own ----------------------------------------------------------------------------------------------
@@ -367,7 +367,7 @@ def _fold_of(row: Any) -> Folded:
     )
 
 
-FOLDS = Form(
+FOLDS = FieldForm(
     lambda found: MappingProxyType({name: _fold_of(row) for name, row in _is(dict, found).items()}),
     lambda folds: {name: fold_row(one) for name, one in folds.items()},
     Shape("folds"),

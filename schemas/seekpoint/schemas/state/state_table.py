@@ -12,7 +12,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
-__all__ = ["Cleared", "Form", "Image", "Section", "Shape", "StateField", "StateTable", "field", "state_class"]
+__all__ = ["Cleared", "FieldForm", "Image", "Section", "Shape", "StateField", "StateTable", "field", "state_class"]
 
 _C = TypeVar("_C")
 
@@ -53,7 +53,7 @@ class Shape(NamedTuple):
     of: tuple[Shape, ...] = ()
 
 
-class Form(NamedTuple):
+class FieldForm(NamedTuple):
     """How the value of a field is written, read, masked and measured."""
 
     read: Callable[[Any], Any]
@@ -72,7 +72,7 @@ class Image(NamedTuple):
 
     section: Section
     key: str
-    form: Form
+    form: FieldForm
     """``read`` gives what ``merge`` takes."""
     merge: Callable[[Any, Any], None]
 
@@ -82,7 +82,7 @@ class StateField(NamedTuple):
 
     name: str
     section: Section
-    form: Form
+    form: FieldForm
     default: Any
     key: str
     always: bool
@@ -100,7 +100,7 @@ class StateField(NamedTuple):
 def field(
     default: Any,
     section: Section,
-    form: Form,
+    form: FieldForm,
     *,
     key: str = "",
     always: bool = False,

@@ -13,7 +13,7 @@ from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.folding.fold import fold
 from seekpoint.schemas.folds import only
 from seekpoint.schemas.log.manifest import FORMAT
-from seekpoint.schemas.state.state import FOLD_VERSION, State, new_state
+from seekpoint.schemas.state.process_state import FOLD_VERSION, State, new_state
 from seekpoint.schemas.wire.avro_schema import SCHEMA_FINGERPRINT, schema_json
 from seekpoint.schemas.wire.codec import Codec
 from seekpoint.schemas.wire.golden import Golden, entry_values, load_goldens

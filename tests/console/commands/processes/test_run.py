@@ -15,7 +15,7 @@ from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import ViewUnavailable
 from seekpoint.schemas.log.partition import partition_of
-from seekpoint.schemas.state.state import new_state
+from seekpoint.schemas.state.process_state import new_state
 from shells import Shell
 
 

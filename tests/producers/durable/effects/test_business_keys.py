@@ -18,7 +18,7 @@ from seekpoint.producers.durable.effects.connectors import Connector, Connectors
 from seekpoint.producers.durable.effects.effect_context import JournalValues
 from seekpoint.producers.durable.effects.effect_resolution import Answer, Effect
 from seekpoint.producers.durable.effects.key_holders import has_let_go
-from seekpoint.producers.session import NodeServices
+from seekpoint.producers.log_session import NodeServices
 from seekpoint.producers.testing import When, crash_at
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.errors import BudgetExceeded, EffectDuplicate, EffectFailed, Fenced

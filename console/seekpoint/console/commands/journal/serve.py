@@ -51,7 +51,7 @@ async def _run_projector(worker: Projector, health: ProjectorHealth) -> None:
     """Run until a stop signal, and report the lag to ``health``."""
     import asyncio
 
-    from seekpoint.console.services.stopping import on_stop
+    from seekpoint.console.services.termination import on_stop
 
     on_stop(worker.stop)
     say(f"projecting journal {worker.settings.journal}; Ctrl-C stops it")
@@ -94,7 +94,7 @@ async def _run_recovery(service: RecoveryService) -> None:
     """Start, run and close the service. A stop signal also ends a start that hangs."""
     import asyncio
 
-    from seekpoint.console.services.stopping import on_stop
+    from seekpoint.console.services.termination import on_stop
 
     stop = asyncio.Event()
     on_stop(stop.set)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from seekpoint.consumers.recovery.process_history import Logged
     from seekpoint.producers.durable.effects.effect_history import EffectHistory
     from seekpoint.schemas.state.calls import Call
-    from seekpoint.schemas.state.state import State
+    from seekpoint.schemas.state.process_state import State
 
 from seekpoint.console.services.options import AsJson, OptionalProcessId, ProcessId
 from seekpoint.console.services.process_scan import states_of

@@ -67,7 +67,7 @@ def _judge_entries(target: CommandTarget, process_id: str, partition: int, follo
     """Yield batches of entries, each entry with its verdict. If the log was trimmed, the verdict is None."""
     from seekpoint.consumers.recovery.process_history import history
     from seekpoint.schemas.folding.fold import advance
-    from seekpoint.schemas.state.state import Draft
+    from seekpoint.schemas.state.process_state import Draft
 
     low = target.log.watermarks(partition).low
     if low > 0:

@@ -17,7 +17,7 @@ from seekpoint.console.services.target import CommandTarget
 if TYPE_CHECKING:
     from seekpoint.producers import Agent, Node
     from seekpoint.schemas.config.settings import Settings
-    from seekpoint.schemas.state.state import State
+    from seekpoint.schemas.state.process_state import State
 from seekpoint.console.services.import_path import load_agent
 from seekpoint.console.services.options import AgentName, AsJson, ProcessId
 

@@ -11,7 +11,7 @@ from seekpoint.console.services.sender import parse_json, user_name, with_node
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:
-    from seekpoint.schemas.state.state import State
+    from seekpoint.schemas.state.process_state import State
 
 from seekpoint.console.services.options import ActorName, AsJson
 from seekpoint.console.services.process_scan import scan_processes
@@ -27,7 +27,7 @@ def get(target: CommandTarget, name: ValueName, json: AsJson = False) -> None:
     """Show a shared value. If it was never set, it is null with version 0."""
     from seekpoint.producers.durable.waits.shared_values import shared_id
     from seekpoint.schemas.errors import UnknownProcess
-    from seekpoint.schemas.state.state import new_state
+    from seekpoint.schemas.state.process_state import new_state
 
     try:
         state = target.recoverer.recover(shared_id(name)).state

@@ -26,7 +26,7 @@ from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.errors import JournalUnavailable, ReplayRefused, UndecodableRecord
 from seekpoint.schemas.folding.fold import advance
 from seekpoint.schemas.log.partition import partition_of
-from seekpoint.schemas.state.state import Draft, State
+from seekpoint.schemas.state.process_state import Draft, State
 from seekpoint.schemas.wire.codec import Codec, encode
 
 __all__ = ["Recovering", "Seeds"]

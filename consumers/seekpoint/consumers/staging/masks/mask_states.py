@@ -13,7 +13,7 @@ from typing import Any
 from seekpoint.consumers.staging.masks.mask_texts import json_text, text_of, text_or_none, word_or_text
 from seekpoint.consumers.staging.masks.mask_values import DROPPED, Mask, dumped
 from seekpoint.schemas.state.calls import kind_number
-from seekpoint.schemas.state.state import FIELDS
+from seekpoint.schemas.state.process_state import FIELDS
 from seekpoint.schemas.state.state_table import Section, Shape
 
 __all__ = ["MESSAGE", "StateMasks", "context_of", "message_of", "message_part"]

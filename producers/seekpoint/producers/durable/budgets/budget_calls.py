@@ -19,7 +19,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seekpoint.producers.durable.call_results import GateAnswer
-from seekpoint.producers.durable.durable_process import Calls, DurableProcess
+from seekpoint.producers.durable.durable_process import DurableCalls, DurableProcess
 from seekpoint.producers.durable.waits.gate_calls import open_gate
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import BudgetExceeded, InvalidSetting
@@ -56,7 +56,7 @@ class Excess(NamedTuple):
         return {name: plain_text(getattr(self, name)) for name in ("limit", "used", "wanted")}
 
 
-class BudgetCalls(Calls):
+class BudgetCalls(DurableCalls):
     """What a process offers: ``set_budget``."""
 
     async def set_budget(

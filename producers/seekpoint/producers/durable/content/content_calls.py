@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from seekpoint.producers.durable.durable_process import Calls, DurableProcess
+from seekpoint.producers.durable.durable_process import DurableCalls, DurableProcess
 from seekpoint.producers.durable.failures.failed_calls import unfollowed_calls
 from seekpoint.producers.durable.failures.recorded_failures import error_name
 from seekpoint.schemas import bodies as b
@@ -27,7 +27,7 @@ _FAILED_MAX = 100
 Written: TypeAlias = "Coroutine[Any, Any, Acknowledged]"
 
 
-class ContentCalls(Calls):
+class ContentCalls(DurableCalls):
     """The content calls of a process."""
 
     # --- context

@@ -15,7 +15,7 @@ from typing import Any
 
 from seekpoint.producers.durable.decisions.prompts import Prompts, first_difference, requests_in
 from seekpoint.producers.durable.decisions.usage import Usage, model_in, usage_in
-from seekpoint.producers.durable.durable_process import Calls, DurableProcess
+from seekpoint.producers.durable.durable_process import DurableCalls, DurableProcess
 from seekpoint.producers.durable.replay.call_digest import arguments_text, text_digest
 from seekpoint.producers.durable.steps.retries import Retry
 from seekpoint.producers.durable.steps.step_calls import (
@@ -43,7 +43,7 @@ _TOOL_CALL: Mapping[str, int] = {"tool_calls": 1}
 _NO_MORE = object()
 
 
-class DecisionCalls(Calls):
+class DecisionCalls(DurableCalls):
     """What a process offers: ``decide``, ``wrap_model``, ``wrap_tool``, ``policy_is``."""
 
     _prompts: Prompts | None = None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from seekpoint.producers.durable.durable_process import Calls
+from seekpoint.producers.durable.durable_process import DurableCalls
 from seekpoint.producers.durable.effects.compensations import know_compensation
 from seekpoint.producers.durable.effects.effect_facts import EffectRequest
 from seekpoint.producers.durable.effects.effect_resolution import Effect
@@ -25,7 +25,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class EffectCalls(Calls):
+class EffectCalls(DurableCalls):
     """What a process offers: ``effect`` and ``compensate``."""
 
     def effect(

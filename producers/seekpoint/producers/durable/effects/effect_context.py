@@ -15,7 +15,7 @@ from seekpoint.producers.durable.effects.key_holders import has_let_go
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import Retryable, SeekpointError
 from seekpoint.schemas.folding.fold import SHARED_PREFIX
-from seekpoint.schemas.state.state import MailItem
+from seekpoint.schemas.state.process_state import MailItem
 from seekpoint.schemas.values.json_values import dump
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.state.calls import Call
-from seekpoint.schemas.state.state import Draft, State
+from seekpoint.schemas.state.process_state import Draft, State
 
 if TYPE_CHECKING:
     from seekpoint.consumers.recovery.process_history import Logged

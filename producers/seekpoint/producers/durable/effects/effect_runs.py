@@ -27,7 +27,7 @@ from seekpoint.producers.durable.failures.recorded_failures import (
     scrubbed_failure,
     undone,
 )
-from seekpoint.producers.durable.steps.call_bodies import run_body
+from seekpoint.producers.durable.steps.body_runner import run_body
 from seekpoint.producers.durable.steps.retries import Retry
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.error_texts import error_line

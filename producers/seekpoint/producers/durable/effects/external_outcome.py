@@ -14,7 +14,7 @@ from seekpoint.schemas.bodies import EffectVerdict, Json
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import EffectFailed, SeekpointError
-from seekpoint.schemas.state.state import MailItem
+from seekpoint.schemas.state.process_state import MailItem
 from seekpoint.schemas.values.json_values import load
 
 __all__ = ["DISPATCHER", "OWNER", "ExternalOutcome", "word_for"]

@@ -19,7 +19,7 @@ from seekpoint.schemas.state.calls import Call, call_row
 
 if TYPE_CHECKING:
     from seekpoint.schemas.log.log_ports import LogReader
-    from seekpoint.schemas.state.state import State
+    from seekpoint.schemas.state.process_state import State
 
 __all__ = ["content_to_rewind_to"]
 

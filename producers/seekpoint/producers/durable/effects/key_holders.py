@@ -18,7 +18,7 @@ from seekpoint.schemas.state.calls import Call, turn_of
 if TYPE_CHECKING:
     from seekpoint.producers.durable.session import Journal
     from seekpoint.schemas.config.limits import Limits
-    from seekpoint.schemas.state.state import State
+    from seekpoint.schemas.state.process_state import State
 
 __all__ = ["has_let_go"]
 

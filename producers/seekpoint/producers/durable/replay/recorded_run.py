@@ -19,7 +19,7 @@ from seekpoint.schemas.errors import JournalGap, Refused
 from seekpoint.schemas.folding.fold import Verdict, advance
 from seekpoint.schemas.state.call_table import CallsDraft
 from seekpoint.schemas.state.calls import Call, Frame, turn_of
-from seekpoint.schemas.state.state import Draft, State
+from seekpoint.schemas.state.process_state import Draft, State
 
 if TYPE_CHECKING:
     from seekpoint.consumers.recovery.process_history import Logged

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from seekpoint.producers.tail.followed_values import FollowedValue
     from seekpoint.schemas.state.lifecycle import Lifecycle
     from seekpoint.schemas.state.process_budget import Budget
-    from seekpoint.schemas.state.state import MailItem, State
+    from seekpoint.schemas.state.process_state import MailItem, State
 
 __all__ = ["HistoryExhausted", "ReplayMatcher", "ReplayProcess", "ReplaySession"]
 

@@ -14,7 +14,7 @@ from seekpoint.schemas.folding.fold import try_own
 from seekpoint.schemas.state.calls import Frame
 from seekpoint.schemas.state.conversation import Conversation
 from seekpoint.schemas.state.lifecycle import Lifecycle
-from seekpoint.schemas.state.state import Draft, State
+from seekpoint.schemas.state.process_state import Draft, State
 
 __all__ = ["ReplayedContent"]
 

@@ -16,7 +16,7 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.errors import ReplayDivergence
 from seekpoint.schemas.state.calls import Call, turn_of, write_digest
-from seekpoint.schemas.state.state import State
+from seekpoint.schemas.state.process_state import State
 
 __all__ = ["Writes"]
 

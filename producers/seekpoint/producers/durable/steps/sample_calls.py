@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from seekpoint.producers.durable.durable_process import Calls, DurableProcess
+from seekpoint.producers.durable.durable_process import DurableCalls, DurableProcess
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
-from seekpoint.producers.durable.steps.call_bodies import run_body
+from seekpoint.producers.durable.steps.body_runner import run_body
 from seekpoint.producers.durable.steps.step_calls import answered, dumped
 from seekpoint.producers.durable.steps.terms import callable_of
 from seekpoint.producers.durable.waits.timer_calls import moment_of
@@ -28,7 +28,7 @@ __all__ = ["SampleCalls", "recorded"]
 T = TypeVar("T")
 
 
-class SampleCalls(Calls):
+class SampleCalls(DurableCalls):
     """What a process offers: ``now``, ``uuid``, ``random``, ``sample``."""
 
     def now(self) -> Coroutine[Any, Any, datetime]:

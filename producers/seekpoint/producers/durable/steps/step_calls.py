@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
 from seekpoint.producers.durable.budgets.budget_calls import admit
-from seekpoint.producers.durable.durable_process import Calls, DurableProcess
+from seekpoint.producers.durable.durable_process import DurableCalls, DurableProcess
 from seekpoint.producers.durable.failures.failed_calls import tagged
 from seekpoint.producers.durable.failures.recorded_failures import (
     failure_text,
@@ -28,7 +28,7 @@ from seekpoint.producers.durable.failures.transient import retry_after_s
 from seekpoint.producers.durable.replay.call_digest import arguments_text, text_digest
 from seekpoint.producers.durable.replay.differences import changed
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
-from seekpoint.producers.durable.steps.call_bodies import run_body
+from seekpoint.producers.durable.steps.body_runner import run_body
 from seekpoint.producers.durable.steps.retries import TRANSIENT, Retry
 from seekpoint.producers.durable.steps.terms import callable_of, name_of, retry_of, seconds
 from seekpoint.schemas import bodies as b
@@ -56,7 +56,7 @@ P = ParamSpec("P")
 _KEY_PARAMETER = "idempotency_key"
 
 
-class StepCalls(Calls):
+class StepCalls(DurableCalls):
     """What a process offers: ``step``."""
 
     @overload

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.call_results import GateAnswer, Turn
     from seekpoint.producers.durable.content.invocation import Invocation
     from seekpoint.producers.durable.steps.retries import Retry
-    from seekpoint.schemas.state.state import State
+    from seekpoint.schemas.state.process_state import State
 
 __all__ = ["SyncProcess", "SyncProxy", "ThreadBridge", "bridge", "in_own_thread"]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 
 from seekpoint.producers.durable.call_results import Turn
-from seekpoint.producers.durable.durable_process import Calls, DurableProcess
+from seekpoint.producers.durable.durable_process import DurableCalls, DurableProcess
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import Refused
 
 __all__ = ["TurnCalls", "Turns"]
 
 
-class TurnCalls(Calls):
+class TurnCalls(DurableCalls):
     """What a process offers: ``turns``."""
 
     def turns(self) -> Turns:

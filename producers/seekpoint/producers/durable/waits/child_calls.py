@@ -13,7 +13,7 @@ import logging
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from seekpoint.producers.durable.durable_process import Calls, DurableProcess
+from seekpoint.producers.durable.durable_process import DurableCalls, DurableProcess
 from seekpoint.producers.durable.failures.failed_calls import tagged
 from seekpoint.producers.durable.failures.recorded_failures import (
     failure_text,
@@ -51,7 +51,7 @@ _WAIT_S = 5.0
 """A child that somebody else seems to run is looked at again so often."""
 
 
-class ChildCalls(Calls):
+class ChildCalls(DurableCalls):
     """What a process offers: ``spawn``."""
 
     def spawn(self, agent: Agent, child_id: str, input: Any = None, *, key: str | None = None) -> Child:

@@ -22,7 +22,7 @@ from seekpoint.schemas.values.clock import iso_time
 if TYPE_CHECKING:
     from seekpoint.consumers.recovery.recoverer import Recoverer
     from seekpoint.schemas.bodies.entry import Entry
-    from seekpoint.schemas.state.state import MailItem, State
+    from seekpoint.schemas.state.process_state import MailItem, State
 
 __all__ = ["OpenGate", "gate_to_answer", "has_no_successor", "open_gates", "opened_us"]
 

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from seekpoint.producers.durable.call_results import GateAnswer
-from seekpoint.producers.durable.durable_process import Calls, DurableProcess
+from seekpoint.producers.durable.durable_process import DurableCalls, DurableProcess
 from seekpoint.producers.durable.replay.call_digest import text_digest
 from seekpoint.producers.durable.replay.differences import changed
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
@@ -25,7 +25,7 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import LimitExceeded, ReplayDivergence
-from seekpoint.schemas.state.state import MailItem
+from seekpoint.schemas.state.process_state import MailItem
 from seekpoint.schemas.values.json_values import dump, load
 
 __all__ = ["GateCalls", "open_gate", "verdict_of", "verdict_payload"]
@@ -34,7 +34,7 @@ __all__ = ["GateCalls", "open_gate", "verdict_of", "verdict_payload"]
 logger = logging.getLogger("seekpoint.producers")
 
 
-class GateCalls(Calls):
+class GateCalls(DurableCalls):
     """What a process offers: ``gate``."""
 
     def gate(

@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from seekpoint.producers.durable.durable_process import Calls, DurableProcess
+from seekpoint.producers.durable.durable_process import DurableCalls, DurableProcess
 from seekpoint.producers.durable.replay.call_digest import text_digest
 from seekpoint.producers.durable.replay.differences import changed
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
@@ -37,7 +37,7 @@ _OF_EFFECTS = frozenset({"evidence", b.EffectVerdict.KIND})
 """Words on effects are the effects' own, whoever asks for anything that comes."""
 
 
-class ReceiveCalls(Calls):
+class ReceiveCalls(DurableCalls):
     """What a process offers: ``receive``."""
 
     def receive(

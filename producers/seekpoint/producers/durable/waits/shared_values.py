@@ -12,7 +12,7 @@ from hashlib import blake2b
 from typing import Any
 
 from seekpoint.producers.durable.call_results import Versioned
-from seekpoint.producers.durable.durable_process import Calls, DurableProcess
+from seekpoint.producers.durable.durable_process import DurableCalls, DurableProcess
 from seekpoint.producers.durable.replay.call_digest import text_digest
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
 from seekpoint.producers.durable.session import SharedValue
@@ -22,7 +22,7 @@ from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.errors import InvalidName, Refused, VersionConflict
 from seekpoint.schemas.folding.fold import SHARED_PREFIX
 from seekpoint.schemas.state.calls import Call
-from seekpoint.schemas.state.state import Draft
+from seekpoint.schemas.state.process_state import Draft
 from seekpoint.schemas.values.json_values import dump, load
 from seekpoint.schemas.values.process_ids import named_process_key
 
@@ -58,7 +58,7 @@ def check_ownable(process_id: str) -> None:
         )  # fmt: skip
 
 
-class SharedCalls(Calls):
+class SharedCalls(DurableCalls):
     """What a process offers: ``shared``."""
 
     def shared(self, name: str) -> ProcessShared:

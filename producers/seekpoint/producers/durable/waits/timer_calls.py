@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from seekpoint.producers.durable.durable_process import Calls, DurableProcess
+from seekpoint.producers.durable.durable_process import DurableCalls, DurableProcess
 from seekpoint.producers.durable.replay.call_digest import text_digest
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
 from seekpoint.schemas import bodies as b
@@ -20,7 +20,7 @@ _SPAN_US_MAX = 3_155_760_000_000_000
 """A hundred years: what is longer is a mistake in the unit."""
 
 
-class TimerCalls(Calls):
+class TimerCalls(DurableCalls):
     """What a process offers: ``sleep`` and ``sleep_until``."""
 
     def sleep(self, span: float | timedelta, *, key: str | None = None) -> Coroutine[Any, Any, None]:

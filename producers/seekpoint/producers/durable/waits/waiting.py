@@ -16,7 +16,7 @@ from seekpoint.producers.durable.waits.cancelling import Cancelling
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import Retryable
 from seekpoint.schemas.state.lifecycle import Lifecycle
-from seekpoint.schemas.state.state import MailItem
+from seekpoint.schemas.state.process_state import MailItem
 
 __all__ = ["Waiting"]
 

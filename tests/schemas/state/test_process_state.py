@@ -21,7 +21,7 @@ from seekpoint.schemas.folding.fold import fold
 from seekpoint.schemas.folds import UserFold, only
 from seekpoint.schemas.state.calls import Call
 from seekpoint.schemas.state.conversation import Conversation, Message
-from seekpoint.schemas.state.state import COUNTERS, FIELDS, FOLD_VERSION, Draft, State, new_state
+from seekpoint.schemas.state.process_state import COUNTERS, FIELDS, FOLD_VERSION, Draft, State, new_state
 from seekpoint.schemas.state.state_parts import Degraded, InvocationState
 
 EMPTY = new_state().content_json()

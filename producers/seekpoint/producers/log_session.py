@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from seekpoint.schemas.log.log_ports import LogReader
     from seekpoint.schemas.state.lifecycle import Lifecycle
     from seekpoint.schemas.state.process_budget import Budget
-    from seekpoint.schemas.state.state import MailItem, State
+    from seekpoint.schemas.state.process_state import MailItem, State
 
 __all__ = ["LogSession", "NodeServices"]
 

@@ -18,7 +18,7 @@ from seekpoint.schemas.errors import JournalGap, UndecodableRecord
 from seekpoint.schemas.folding.fold import Verdict, advance
 from seekpoint.schemas.log.log_ports import LogReader
 from seekpoint.schemas.log.partition import partition_of
-from seekpoint.schemas.state.state import Draft
+from seekpoint.schemas.state.process_state import Draft
 from seekpoint.schemas.values.json_values import dump
 
 __all__ = ["Shared"]
