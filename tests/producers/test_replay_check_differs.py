@@ -204,7 +204,7 @@ async def test_a_cancelled_process_is_checked_to_where_it_was_told(node: Node) -
         try:
             await process.gate("never")
         finally:
-            told.append(durable_side(process).cancelling.is_accepted)
+            told.append(durable_side(process).cancellation.is_accepted)
 
     running = asyncio.create_task(node.run(made(code), "p"))
     await until(node, lambda state: state.lifecycle == "awaiting")

@@ -141,25 +141,25 @@ class _Run:
     async def through(self, given: Any, retry_failed: bool | Collection[str] = False) -> Any:
         """The result, once it is confirmed. Failed calls are set aside first, if that is asked."""
         self._check(given)
-        cancelling = self.durable.cancelling
-        if cancelling.accept() and (cancelling.is_over or not cancelling.needs_code):
-            raise cancelling.error()
-        if retry_failed and not cancelling.is_accepted:
+        cancellation = self.durable.cancellation
+        if cancellation.accept() and (cancellation.is_complete or not cancellation.needs_replay):
+            raise cancellation.error()
+        if retry_failed and not cancellation.is_accepted:
             await set_aside(self.durable, retry_failed)
         try:
             text = await self._result(self._begin(given))
-            if cancelling.is_accepted:
-                raise cancelling.error()  # the code caught it and went on; the process does not
+            if cancellation.is_accepted:
+                raise cancellation.error()  # the code caught it and went on; the process does not
         except asyncio.CancelledError:
-            if cancelling.ends(asyncio.current_task()):
-                raise cancelling.error() from None
+            if cancellation.caused(asyncio.current_task()):
+                raise cancellation.error() from None
             raise
         except Exception as exc:
             error = unwrapped(exc)
             if isinstance(error, ReplayDivergence):
                 await add_difference(self.durable.session, error)
-            if cancelling.is_accepted and not isinstance(error, Cancelled | HandleLost | Retryable):
-                raise cancelling.error() from exc
+            if cancellation.is_accepted and not isinstance(error, Cancelled | HandleLost | Retryable):
+                raise cancellation.error() from exc
             await self._take_back(error)
             self._note(error)
             if error is exc:
@@ -173,7 +173,7 @@ class _Run:
     async def _result(self, asked: Any) -> b.Json:
         process = self.durable
         result = await self._called(asked)
-        await process.children.settle()
+        await process.children.join()
         await process.flush()
         await process.check_read()
         text = dump(result, process.limits)
@@ -210,7 +210,7 @@ class _Run:
         """Journal what is new about this run; the input the code gets."""
         process, written = self.durable, self.durable.written
         begins = written.agent is None and process.ahead_lifecycle in _BEGINNING
-        if not begins and not process.cancelling.is_accepted:
+        if not begins and not process.cancellation.is_accepted:
             self._move_up()
         if written.agent is None:
             text = dump(None if given is RECORDED else given, process.limits)
@@ -246,7 +246,7 @@ class _Run:
     def _note(self, error: BaseException) -> None:
         """What the lifecycle says of it. The error itself is recorded as the process is left."""
         process = self.durable
-        if isinstance(error, HandleLost | Retryable) or not process.session.is_open or process.cancelling.is_accepted:
+        if isinstance(error, HandleLost | Retryable) or not process.session.is_open or process.cancellation.is_accepted:
             return
         if isinstance(error, BudgetExceeded) and process.ahead_lifecycle is Lifecycle.SUSPENDED:
             return

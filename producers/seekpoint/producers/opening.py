@@ -102,7 +102,7 @@ class Opening:
             if process.is_open:
                 durable = durable_side(process)
                 owed = await _ended(durable, error)
-                await durable.leave_children()
+                await durable.release_children()
                 await process.release()
                 if owed is not None:
                     raise owed from error
@@ -119,7 +119,7 @@ class Opening:
 async def _ended(process: DurableProcess, error: BaseException | None) -> ObligationStuck | None:
     """Record what was raised; bring a process that was cancelled to its end. What it could not take back."""
     error = None if error is None else unwrapped(error)
-    if isinstance(error, Cancelled) and process.cancelling.is_accepted:
+    if isinstance(error, Cancelled) and process.cancellation.is_accepted:
         try:
             await stop(process)
         except ObligationStuck as owed:

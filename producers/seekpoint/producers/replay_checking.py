@@ -227,7 +227,9 @@ class _Check:
 
     def _raised(self, error: BaseException) -> ReplayCheck:
         """What the code raised of itself: right if the history says so, and has nothing behind it."""
-        told = self._process is not None and self._process.cancelling.was_told  # a task group wraps what it was told
+        told = (
+            self._process is not None and self._process.cancellation.was_raised
+        )  # a task group wraps what it was told
         if self._run.state.cancelled is not None and (told or isinstance(error, Cancelled | asyncio.CancelledError)):
             return self._found("cancelled")
         kind = type(error)

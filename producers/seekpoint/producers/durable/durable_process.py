@@ -16,7 +16,7 @@ from seekpoint.producers.durable.replay.replayed_content import ReplayedContent
 from seekpoint.producers.durable.replay.write_buffer import WriteBuffer
 from seekpoint.producers.durable.replay.writes import Writes
 from seekpoint.producers.durable.session import Acknowledged, Session, idempotency_key
-from seekpoint.producers.durable.waits.cancelling import Cancelling
+from seekpoint.producers.durable.waits.cancellation import Cancellation
 from seekpoint.producers.durable.waits.children import Children
 from seekpoint.producers.durable.waits.waiting import Waiting
 from seekpoint.schemas import bodies as b
@@ -90,12 +90,12 @@ class DurableProcess:
     @cached_property
     def waiting(self) -> Waiting:
         """How this process waits."""
-        return Waiting(self.session, self.cancelling)
+        return Waiting(self.session, self.cancellation)
 
     @cached_property
-    def cancelling(self) -> Cancelling:
+    def cancellation(self) -> Cancellation:
         """Whether this process was asked to stop."""
-        return Cancelling(self.session)
+        return Cancellation(self.session)
 
     @cached_property
     def children(self) -> Children:
@@ -119,7 +119,7 @@ class DurableProcess:
         return HistoryMatcher(
             self.process_id, written.calls.copy(), strict=self.options.replay is ReplayMode.STRICT,
             ordered=written.lineage.parent_id is None,  # a fork counts its seqs anew
-            task=self.task, on_difference=self._note, on_call=self.cancelling.check_call,
+            task=self.task, on_difference=self._note, on_call=self.cancellation.check_call,
         )  # fmt: skip
 
     def hand_over(self, task: asyncio.Task[Any] | None) -> None:
@@ -267,10 +267,10 @@ class DurableProcess:
         self._abandon_children()
         self.session.let_go()
 
-    async def leave_children(self) -> None:
+    async def release_children(self) -> None:
         """Release the children that still run as they stand; return once they are."""
         if "children" in self.__dict__:  # made at the first one
-            await self.children.leave()
+            await self.children.release()
 
     def _abandon_children(self) -> None:
         if "children" in self.__dict__:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["EffectContext", "JournalValues"]
 
 logger = logging.getLogger("seekpoint.producers")
-
-_LOOK_S = 5.0
-"""That no word comes may mean that nothing can be read: that is asked for now and then."""
 
 
 class EffectContext:
@@ -53,20 +49,6 @@ class EffectContext:
         except Retryable as exc:
             logger.warning("%s: the log was not read: %s", self._session.process_id, exc)
             return False
-
-    async def until(self, found: Callable[[], bool]) -> None:
-        """Return once ``found`` says so; it is asked whenever the mailbox has changed. Raises what ends the process."""
-        async with self._session.watching():
-            while True:
-                self._session.check_open()
-                self._session.mail_changed.clear()
-                if found():
-                    return
-                try:
-                    async with asyncio.timeout(_LOOK_S):
-                        await self._session.mail_changed.wait()
-                except TimeoutError:
-                    await self.look()
 
     async def testify(self, body: b.EffectSettled, idempotency_key: str) -> None:
         """Tell the new owner what became of a call that this one made before it was fenced. Best effort."""

@@ -242,7 +242,7 @@ class EffectRun:
         """For the dispatcher's word."""
         try:
             async with self._process.clock.timeout(self._wanted.timeout_s):
-                await self._process.effects.until(lambda: self._known.word() is not None)
+                await self._process.waiting.for_mail(self._known.word)
         except TimeoutError as exc:
             raise self._unknown(
                 "no dispatcher has called yet", exc, hint="start one that knows it: seekpoint serve dispatcher"

@@ -114,7 +114,7 @@ async def _run(process: DurableProcess, obligation: Obligation) -> None:
     place = CallPlace(
         key, 0, process.written.calls.get(key), process.matcher.main
     )  # it stands aside: no order binds it
-    with process.cancelling.paying():
+    with process.cancellation.compensating():
         await EffectRun(process, place, wanted).through()
 
 

@@ -18,7 +18,7 @@ async def stop(process: DurableProcess) -> None:
 
     Raises ``ObligationStuck`` if something could not be taken back: the process is failed, and tries again when run.
     """
-    if process.cancelling.is_over:
+    if process.cancellation.is_complete:
         return
     _move(process, _TO_STOPPING)
     await process.children.cancel()

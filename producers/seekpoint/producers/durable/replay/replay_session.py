@@ -112,7 +112,7 @@ class ReplayProcess(DurableProcess):
         return 0 if self._matcher is None else self._matcher.turn
 
     def _new_matcher(self) -> HistoryMatcher:
-        return ReplayMatcher(self._run, self.task, self.cancelling.check_call)
+        return ReplayMatcher(self._run, self.task, self.cancellation.check_call)
 
     def begin_replay(self) -> None:
         """From here on the agent's code runs."""

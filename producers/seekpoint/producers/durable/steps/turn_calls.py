@@ -60,7 +60,7 @@ class Turns:
     async def _end(self) -> None:
         """Sent, not awaited: the next turn's first step waits for it anyway. One turn's end at most is on its way."""
         process = self._process
-        await process.children.settle(f"{self._number}/")
+        await process.children.join(f"{self._number}/")
         await process.flush()
         await process.check_read(f"{self._number}/")
         if self._ending is not None:

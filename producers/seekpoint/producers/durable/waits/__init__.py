@@ -1,1 +1,1 @@
-"""Wait: gates, timers, mail, child processes and shared values."""
+"""Wait for gates, timers, mail, child processes and shared values."""

@@ -1,9 +1,9 @@
-"""Children: other processes that an agent starts, each with a life, a journal and an owner of its own.
+"""Spawn child processes: each is a process of its own, with an owner of its own.
 
-    ChildSpawned, acknowledged -> the child runs on this node -> ChildEnded: its result, or what it failed with
+    ChildSpawned, acknowledged -> the child runs on this node -> ChildEnded: its result or its failure
 
-A parent that is run again spawns again: a child that was left behind is resumed, one that ended meanwhile, wherever, is
-answered from what it left. Children end before the turn, or the run, that spawned them; a parent's cancel is theirs.
+A parent that runs again spawns again: a child that has not ended is resumed, and the result of one that has ended is
+recorded. Children end before the turn, or the run, that spawned them. A request to cancel the parent cancels them too.
 """
 
 from __future__ import annotations
@@ -48,18 +48,19 @@ __all__ = ["Child", "ChildCalls"]
 logger = logging.getLogger("seekpoint.producers")
 
 _WAIT_S = 5.0
-"""A child that somebody else seems to run is looked at again so often."""
+"""How long one attempt waits for a child that another node owns."""
 
 
 class ChildCalls(DurableCalls):
-    """What a process offers: ``spawn``."""
+    """The child calls of a process."""
 
     def spawn(self, agent: Agent, child_id: str, input: Any = None, *, key: str | None = None) -> Child:
-        """Run ``agent`` as the process ``child_id``, beside this code; ``await child.result()`` for what it gives.
+        """Run ``agent`` as the process ``child_id``, beside this code; ``await child.result()`` returns its result.
 
-        It begins once that is journaled here. Ids are for ever: make them of this process's own. Awaited or not, it
-        ends before the turn or the run does; where this run fails, it is left as it stands and resumed with it.
-        Raises ``ReplayDivergence``, ``UnserializableValue``, ``Refused`` for an id that is this process's own.
+        The child begins once its spawn is journaled here. An id is never free again: derive it from this process's id.
+        The child ends before the turn or the run does, awaited or not. If this run fails, the child is released as it
+        stands and resumed with this process. Raises ``ReplayDivergence``, ``UnserializableValue``, and ``Refused`` for
+        this process's own id.
         """
         process = self._durable
         check_is_agent(agent)
@@ -70,7 +71,7 @@ class ChildCalls(DurableCalls):
         digest = text_digest(agent.name, f"{child_id}\0{text}")
         try:
             place = process.matcher.place("child", agent.name, digest, key)
-        except ReplayDivergence as exc:  # nothing to await: the run that it ends says where it differs
+        except ReplayDivergence as exc:  # raised here, where nothing is awaited: the run reports the difference
             exc.asks = exc.asks or b.ChildSpawned(name=agent.name, child_id=child_id, input=text)
             raise
         child = Child(process, place, agent, child_id, text)
@@ -89,13 +90,13 @@ class ChildCalls(DurableCalls):
 
 
 class Child:
-    """A child process, as its parent has it."""
+    """A child process of the code that spawned it."""
 
     def __init__(
         self, process: DurableProcess, place: CallPlace, agent: Agent, child_id: str, input_json: b.Json
     ) -> None:
         self.child_id = child_id
-        """The id of its process."""
+        """The id of the child's process."""
         self.key = place.key
         self._process = process
         self._place = place
@@ -104,21 +105,19 @@ class Child:
         self._task: asyncio.Task[ChildEnd] | None = None
 
     def result(self) -> Coroutine[Any, Any, Any]:
-        """What its agent returned, once it has; the parent is ``awaiting`` meanwhile.
+        """Return what the child's agent returned, once it has; the parent is ``awaiting`` meanwhile.
 
-        Raises what the agent raised, now and in every run that follows; ``Cancelled`` if the child was cancelled (its
-        ``process_id`` is the child's), or the parent is.
+        Raises what the agent raised, in this run and in every later one. Raises ``Cancelled`` if the child was
+        cancelled (with the child's ``process_id``), or the parent is.
         """
         record = self._place.record
         if self._task is None and record is not None:
-            return self._process.in_order(self._place, _remembered, self._process, self._place, record)
+            return self._process.in_order(self._place, _recorded, self._process, self._place, record)
         return self._process.in_order(self._place, self._result)
 
     async def _result(self) -> Any:
-        task = self._task
-        assert task is not None
-        await self._process.waiting.until(lambda: task.done() or None)
-        end = task.result()
+        assert self._task is not None
+        end = await self._process.waiting.until_task(self._task)
         if end.outcome == "succeeded":
             return load(end.text)
         facts = {"process_id": self._process.process_id, "key": self.key}
@@ -129,23 +128,23 @@ class Child:
 
     @property
     def _is_set_aside(self) -> bool:
-        """Whether it failed before, and its parent was told to try again what failed."""
+        """Whether the child failed before, and a person asked to retry the failed calls."""
         record = self._place.record
         return record is not None and bool(record.facts.get("set_aside"))
 
-    # --- its run
+    # --- the run
     def begin(self, spawned: b.ChildSpawned | None) -> None:
-        """Run it beside the code; ``spawned`` is journaled first, if it was not."""
+        """Run the child beside the code. ``spawned``, if any, is acknowledged first."""
         sent = None if spawned is None else self._process.sent(spawned)
-        self._task = asyncio.create_task(self._through(sent), name=f"seekpoint-child-{self.child_id}")
-        self._task.add_done_callback(self._process.waiting.look_again)
+        self._task = asyncio.create_task(self._run_recorded(sent), name=f"seekpoint-child-{self.child_id}")
+        self._task.add_done_callback(self._process.waiting.wake)
         self._process.children.add(self.key, self.child_id, self._task)
 
-    async def _through(self, sent: asyncio.Future[int] | None) -> ChildEnd:
+    async def _run_recorded(self, sent: asyncio.Future[int] | None) -> ChildEnd:
         if sent is not None:
             await sent
-        if self._process.cancelling.is_accepted and not self._process.cancelling.is_paying:
-            await self._process.children.pass_on(self.key, self.child_id)
+        if self._process.cancellation.is_accepted and not self._process.cancellation.is_compensating:
+            await self._process.children.request_cancel(self.key, self.child_id)
         end = await self._run()
         succeeded = end.outcome == "succeeded"
         await self._process.append(
@@ -157,7 +156,7 @@ class Child:
         return end
 
     async def _run(self) -> ChildEnd:
-        """Until it has ended, here or wherever else it is run. Raises what is no end of it: then it is in doubt."""
+        """Run the child until it has ended, on whichever node. Raises an error that leaves the child in doubt."""
         process = self._process
         while True:
             try:
@@ -167,7 +166,7 @@ class Child:
                 return ChildEnd("succeeded", dump(result, process.limits))
             except (OwnerAlive, AlreadyOpen, ClaimLost, Fenced) as exc:
                 logger.info(
-                    "%s waits: its child %s is run by another: %s", self._process.process_id, self.child_id, exc
+                    "%s waits: another node owns its child %s: %s", self._process.process_id, self.child_id, exc
                 )
                 self._process.session.check()
                 await asyncio.sleep(0.05 if isinstance(exc, AlreadyOpen) else 0)
@@ -177,7 +176,7 @@ class Child:
                 return ChildEnd("failed", failure_text(exc, process.settings, process.limits), exc)
 
 
-async def _remembered(process: DurableProcess, place: CallPlace, record: Call) -> Any:
+async def _recorded(process: DurableProcess, place: CallPlace, record: Call) -> Any:
     if record.status == "succeeded":
         return load(record.output or "null")
     facts = {"process_id": process.process_id, "key": place.key, "seq": record.seq}

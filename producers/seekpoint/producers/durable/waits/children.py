@@ -1,4 +1,4 @@
-"""The child processes that run beside the code of one process, until they end or are left."""
+"""Track the child processes that run beside the code of one process."""
 
 from __future__ import annotations
 
@@ -36,56 +36,55 @@ class Children:
         self._running: dict[str, tuple[str, asyncio.Task[ChildEnd]]] = {}
 
     def add(self, key: str, child_id: str, task: asyncio.Task[ChildEnd]) -> None:
-        """One more."""
+        """Add the child of the call ``key``, which ``task`` runs."""
         self._running[key] = child_id, task
 
-    async def settle(self, prefix: str = "") -> None:
-        """Wait for those whose key begins with ``prefix``, whether anybody asked for their results or not."""
+    async def join(self, prefix: str = "") -> None:
+        """Wait for the children whose key begins with ``prefix``, also for those whose result no code awaits."""
         for key in [key for key in self._running if key.startswith(prefix)]:
             child_id, task = self._running[key]
-            await self._waiting.until(lambda task=task: task.done() or None)  # type: ignore[misc]  # mypy cannot infer it
-            end = task.result()
+            end = await self._waiting.until_task(task)
             if end.outcome == "failed":
                 logger.info("%s: its child %s failed: %s", self._session.process_id, child_id, end.text[:200])
             del self._running[key]
 
     async def cancel(self) -> None:
-        """Pass a cancel on to all that have not ended, and wait until they have."""
+        """Cancel the children that have not ended, and wait until they have."""
         for key, call in self._session.written.calls.items():
             if call.kind == "child" and call.status == "started":
-                await self.pass_on(key, call.facts["child_id"])
-        left = [task for _, task in self._running.values()]
-        if left:
-            await asyncio.wait(left)
-        for task in left:
+                await self.request_cancel(key, call.facts["child_id"])
+        tasks = [task for _, task in self._running.values()]
+        if tasks:
+            await asyncio.wait(tasks)
+        for task in tasks:
             if not task.cancelled() and (error := task.exception()) is not None:
-                said = error_line(error, self._session.settings)
-                logger.warning("%s: a child did not end: %s", self._session.process_id, said)
+                text = error_line(error, self._session.settings)
+                logger.warning("%s: a child did not end: %s", self._session.process_id, text)
 
-    async def pass_on(self, key: str, child_id: str) -> None:
-        """Ask one to stop; however often it is asked, it is one request."""
+    async def request_cancel(self, key: str, child_id: str) -> None:
+        """Send a request to cancel to one child. All requests of one parent count as one."""
         name = f"{idempotency_key(self._session, key)}\0cancel"
         body = b.CancelRequested(f"its parent {self._session.process_id} was cancelled")
         await self._session.tell(child_id, body, entry_id=blake2b(name.encode(), digest_size=16).digest())
 
     def abandon(self) -> list[asyncio.Task[ChildEnd]]:
-        """The run is over: they are released as they stand. The tasks that are ending."""
+        """Release the children as they stand; return their tasks that have yet to end."""
         ending = [task for _, task in self._running.values() if not task.done()]
         for task in ending:
             task.cancel()
         for _, task in self._running.values():
-            task.add_done_callback(_look)
+            task.add_done_callback(_log_error)
         self._running.clear()
         return ending
 
-    async def leave(self) -> None:
-        """The same, once they are."""
+    async def release(self) -> None:
+        """Release the children as they stand; return once they are released."""
         ending = self.abandon()
         if ending:
             await asyncio.wait(ending)
 
 
-def _look(task: asyncio.Task[ChildEnd]) -> None:
-    """Nobody asks any more: what it raised is looked at, so that nobody complains."""
+def _log_error(task: asyncio.Task[ChildEnd]) -> None:
+    """Read the exception of a task that no code awaits: else asyncio logs that it was never retrieved."""
     if not task.cancelled() and isinstance(error := task.exception(), SeekpointError):
-        logger.info("a child was left: %s", error)
+        logger.info("a child was released: %s", error)

@@ -1,7 +1,7 @@
-"""Tell a sender whether a gate can be answered: it is open, and nobody has answered it yet.
+"""Check whether a gate can be answered: it is open, and it has no answer yet.
 
-A sender looks here before it sends, so that it hears of a mistyped id or of an answer that came first. The look decides
-nothing: the gate may close between the look and the answer, and the order of the log says which answer counts.
+A sender checks before it sends, to report a mistyped id or an earlier answer. The check decides nothing: the gate may
+close between the check and the answer, and the order of the log says which answer counts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["OpenGate", "gate_to_answer", "has_no_successor", "open_gates", "open
 
 @dataclass(frozen=True, slots=True)
 class OpenGate:
-    """A gate that waits: what a person is asked (``prompt``), and until when."""
+    """A gate that waits for an answer, with the prompt for a person and the deadline."""
 
     key: str
     name: str
@@ -41,7 +41,7 @@ class OpenGate:
 def open_gates(state: State) -> list[OpenGate]:
     """Return the open gates of a process in the order in which they were opened.
 
-    A finished process waits for nothing any more, and one that was cancelled only where its compensations ask.
+    A finished process has none. A cancelled process has those of its compensations.
     """
     if state.finished:
         return []
@@ -55,11 +55,11 @@ def open_gates(state: State) -> list[OpenGate]:
 
 
 def gate_to_answer(recoverer: Recoverer, process_id: str, gate: str, *, may_be_mail: bool = False) -> OpenGate | None:
-    """Return the gate that an answer to ``gate``, a name or a key, is for: of several the one that was opened first.
+    """Return the gate for an answer to ``gate``, a name or a key: of several gates the one that was opened first.
 
-    Raises ``UnknownProcess``, ``ProcessFinished``, and ``GateNotOpen`` where no such gate is open, or each of them was
-    answered already: that says by whom, when and how. With ``may_be_mail`` the name may also be one that code receives
-    (``process.receive``): None where no gate was ever called so and none is open. Blocks.
+    Raises ``UnknownProcess``, ``ProcessFinished``, and ``GateNotOpen`` if no such gate is open, or each has an answer
+    (the error says by whom, when and how). With ``may_be_mail`` the name may also be one that code receives
+    (``process.receive``): returns None if no gate ever had the name and none is open. Blocks.
     """
     state = recoverer.recover(process_id, missing_ok=True, must_be_current=True).state
     if state.epoch == 0:
@@ -75,35 +75,35 @@ def gate_to_answer(recoverer: Recoverer, process_id: str, gate: str, *, may_be_m
             return one
     if meant:
         item = answers[meant[0].key]
-        raise _answered(process_id, state, meant[0].key, _told(item), _when(recoverer, process_id, item))
+        raise _answered(process_id, state, meant[0].key, _answer_in(item), _when(recoverer, process_id, item))
     closed = _closed(state, gate)
     if closed is not None:
-        key, told = closed
-        raise _answered(process_id, state, key, told, _when(recoverer, process_id, key))
+        key, answer = closed
+        raise _answered(process_id, state, key, answer, _when(recoverer, process_id, key))
     if state.finished:
         raise ProcessFinished("the process is finished: nothing reaches it any more", process_id=process_id)
     if may_be_mail and not waiting:
         return None
     raise GateNotOpen(
         "no gate of this name or key is open, nothing was sent", process_id=process_id, gate=gate,
-        open=", ".join(one.key for one in waiting) or "none", hint=_way_on(state, waiting),
+        open=", ".join(one.key for one in waiting) or "none", hint=_hint(state, waiting),
     )  # fmt: skip
 
 
 def has_no_successor(state: State, gate: str) -> bool:
-    """Whether ``gate`` is the key of a gate that was opened: no later gate has this key, or this name."""
+    """Whether ``gate`` is the key of a gate that was opened: no later gate can have this key or this name."""
     call = state.calls.get(gate)
     return call is not None and call.kind == "gate" and call.facts.get("name") != gate
 
 
 def opened_us(recoverer: Recoverer, process_id: str, gate: OpenGate) -> int | None:
-    """Return when the gate was opened, by its owner's clock; None where the journal does not tell any more. Blocks."""
+    """Return when the gate was opened, by its owner's clock; None if the journal no longer has the entry. Blocks."""
     return _time_of(recoverer, process_id, lambda entry: _is_about(entry, b.GateOpened, gate.key))
 
 
-# --- what was answered ------------------------------------------------------------------------------------------------
+# --- the answers ------------------------------------------------------------------------------------------------------
 def _answers(state: State, waiting: list[OpenGate]) -> Iterator[tuple[str, MailItem]]:
-    """The answers that lie in the mailbox, by the gates that will take them: by key, or by name in their order."""
+    """Yield the key of each gate that an answer in the mailbox is for, and that answer."""
     left = [item for item in state.mailbox.values() if item.kind == b.Signal.KIND]
     for gate in waiting:
         item = next((item for item in left if item.name in (gate.key, gate.name)), None)
@@ -113,7 +113,7 @@ def _answers(state: State, waiting: list[OpenGate]) -> Iterator[tuple[str, MailI
 
 
 def _closed(state: State, gate: str) -> tuple[str, dict[str, Any]] | None:
-    """The gate of this name or key that was closed last, as far as the state remembers, and how."""
+    """Return the key of the newest closed gate of this name or key that the state has, and its answer."""
     closed = [(key, call) for key, call in state.calls.items() if call.kind == "gate" and call.status == "succeeded"]
     named = [(call.seq, key, call) for key, call in closed if gate in (key, call.facts.get("name"))]
     if not named:
@@ -122,37 +122,37 @@ def _closed(state: State, gate: str) -> tuple[str, dict[str, Any]] | None:
     return key, orjson.loads(call.output or "{}")
 
 
-def _way_on(state: State, waiting: list[OpenGate]) -> str:
+def _hint(state: State, waiting: list[OpenGate]) -> str:
     if waiting:
         return GateNotOpen.hint
     if state.cancelled is not None:
-        return "the process was cancelled: its code asks nothing any more"
+        return "the process was cancelled: its code opens no more gates"
     return (
         "its code waits at no gate now: seekpoint state ID; answer one that is to come: --in-advance (in_advance=True)"
     )
 
 
-def _told(item: MailItem) -> dict[str, Any]:
+def _answer_in(item: MailItem) -> dict[str, Any]:
     outcome, reason = verdict_of(item.payload)
     return {"outcome": outcome, "actor": item.actor, "reason": reason}
 
 
-def _answered(process_id: str, state: State, key: str, told: dict[str, Any], at_us: int | None) -> GateNotOpen:
+def _answered(process_id: str, state: State, key: str, answer: dict[str, Any], at_us: int | None) -> GateNotOpen:
     call = state.calls.get(key)
     name = key if call is None else call.facts.get("name", key)
     ahead = "" if state.finished else f", or answer the next gate called {name}: --in-advance (in_advance=True)"
-    timed_out = told.get("outcome") == "timed_out"
+    timed_out = answer.get("outcome") == "timed_out"
     return GateNotOpen(
         "nobody answered the gate in time" if timed_out else "the gate was answered already, nothing was sent",
-        process_id=process_id, gate=key, outcome=told.get("outcome"), actor=told.get("actor"),
-        reason=told.get("reason"), at=None if at_us is None else iso_time(at_us),
+        process_id=process_id, gate=key, outcome=answer.get("outcome"), actor=answer.get("actor"),
+        reason=answer.get("reason"), at=None if at_us is None else iso_time(at_us),
         hint=f"an answer counts once; see seekpoint log ID{ahead}",
     )  # fmt: skip
 
 
-# --- when -------------------------------------------------------------------------------------------------------------
+# --- the times --------------------------------------------------------------------------------------------------------
 def _when(recoverer: Recoverer, process_id: str, answer: MailItem | str) -> int | None:
-    """When the answer was sent, or the gate of this key was closed."""
+    """Return when the answer was sent, or when the gate of this key was closed."""
     if isinstance(answer, str):
         return _time_of(recoverer, process_id, lambda entry: _is_about(entry, b.GateResolved, answer))
     return _time_of(recoverer, process_id, lambda entry: entry.id == answer.id)
@@ -165,6 +165,6 @@ def _is_about(entry: Entry, kind: type[b.GateOpened | b.GateResolved], key: str)
 def _time_of(recoverer: Recoverer, process_id: str, is_meant: Callable[[Entry], bool]) -> int | None:
     try:
         found = newest_entry(recoverer, process_id, is_meant)
-    except SeekpointError:  # the time is an extra: what is known without it is told
+    except SeekpointError:  # the error is useful without the time
         return None
     return None if found is None else found.entry.ts

@@ -1,7 +1,7 @@
-"""Gates: where the code waits for a signal, or for a person's yes or no.
+"""Wait at gates for a signal, or for a person's approval.
 
-A signal called as the gate is, or by the gate's key, answers it; it may have come first. One name may be used many
-times: each gate takes one signal, in the order of the log. The entry that closes a gate names the signal (rule O1).
+A signal with the name or the key of a gate answers the gate, also if the signal comes first. Many gates may have one
+name: each takes one signal, in the order of the log. The entry that closes a gate names its signal (rule O1).
 """
 
 from __future__ import annotations
@@ -35,17 +35,18 @@ logger = logging.getLogger("seekpoint.producers")
 
 
 class GateCalls(DurableCalls):
-    """What a process offers: ``gate``."""
+    """The gate calls of a process."""
 
     def gate(
         self, name: str, *, timeout: float | timedelta | None = None, prompt: Any = None, key: str | None = None
     ) -> Coroutine[Any, Any, GateAnswer]:
         """Wait for a signal called ``name``, from anywhere; ``node.approve`` and ``seekpoint approve`` send one.
 
-        ``prompt`` is what a person is shown (any value), and part of what is asked: code that asks something else does
-        not get the answer. ``timeout`` (seconds) counts from when the gate was first opened, also through a crash: what
-        is in the log by then counts. A signal that carries ``True``, ``False`` or ``{"approved": …}`` says yes or no.
-        The process is ``awaiting`` meanwhile. Raises ``Cancelled``, ``ReplayDivergence``.
+        A person sees ``prompt`` (any value). It belongs to the call: code that changes the prompt does not get the
+        recorded answer. ``timeout`` (seconds) counts from when the gate was first opened, also through a crash; a
+        signal that is in the log by then is in time. A signal with the payload ``True``, ``False`` or
+        ``{"approved": …}`` approves or denies. The process is ``awaiting`` meanwhile. Raises ``Cancelled``,
+        ``ReplayDivergence``.
         """
         return open_gate(self._durable, name, timeout=timeout, prompt=prompt, key=key)
 
@@ -54,7 +55,7 @@ def open_gate(
     process: DurableProcess, name: str, *, timeout: float | timedelta | None = None, prompt: Any = None,
     key: str | None = None,
 ) -> Coroutine[Any, Any, GateAnswer]:  # fmt: skip
-    """Return the gate that ``process.gate`` opens."""
+    """Return the call that ``process.gate`` makes."""
     timeout_us = None if timeout is None else microseconds(timeout, "a gate's timeout")
     text = dump(prompt, process.limits)
     digest = text_digest(name, text)
@@ -65,27 +66,23 @@ def open_gate(
     record = place.record
     if record is not None:
         if record.status == "succeeded":
-            return process.in_order(place, _answered, record.output or "{}")
-        return process.in_order(place, _Gate(process, place, name, record.facts.get("deadline_us")).through)
+            return process.in_order(place, _recorded, record.output or "{}")
+        return process.in_order(place, _Gate(process, place, name, record.facts.get("deadline_us")).run)
     deadline_us = None if timeout_us is None else process.clock.now_us() + timeout_us
     opened = b.GateOpened(
         key=place.key, position=place.position, name=name, digest=digest, deadline_us=deadline_us, prompt=text
     )
-    return process.in_order(place, _Gate(process, place, name, deadline_us).through, opened)
+    return process.in_order(place, _Gate(process, place, name, deadline_us).run, opened)
 
 
 def verdict_payload(is_approved: bool, reason: str | None) -> dict[str, Any]:
-    """The payload of a signal that says yes or no."""
+    """Return the payload of a signal that approves or denies."""
     return {"approved": is_approved} if reason is None else {"approved": is_approved, "reason": reason}
 
 
-async def _answered(text: Json) -> GateAnswer:
-    return _answer(text)
-
-
-def _answer(text: Json) -> GateAnswer:
-    told = orjson.loads(text)
-    return GateAnswer(told["outcome"], load(told["payload"]), told["actor"], told["reason"])
+async def _recorded(output: Json) -> GateAnswer:
+    row = orjson.loads(output)
+    return GateAnswer(row["outcome"], load(row["payload"]), row["actor"], row["reason"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +94,8 @@ class _Gate:
     name: str
     deadline_us: int | None
 
-    async def through(self, opened: b.GateOpened | None = None) -> GateAnswer:
-        """Its answer, once that is journaled; that it is open is journaled before it waits."""
+    async def run(self, opened: b.GateOpened | None = None) -> GateAnswer:
+        """Write ``opened``, wait for the signal, and return the answer once it is acknowledged."""
         waiting = self.process.waiting
         with waiting.in_queue(self.name, self.place.key):
             if opened is not None and self._signal() is None:
@@ -108,13 +105,12 @@ class _Gate:
             item = await waiting.until(self._signal, self.deadline_us)
             closed, done = self._close(item)
         await done
-        answer = {"outcome": closed.outcome, "payload": closed.payload, "actor": closed.actor, "reason": closed.reason}
-        return _answer(orjson.dumps(answer).decode())
+        return GateAnswer(closed.outcome, load(closed.payload), closed.actor, closed.reason)
 
     def _close(self, item: MailItem | None) -> tuple[b.GateResolved, asyncio.Future[int]]:
-        """Takes the signal out of the mailbox, before anybody else looks.
+        """Take the signal out of the mailbox before another call looks at it.
 
-        A payload that just fitted a signal may not fit here: it is left out, or no run would ever get beyond it.
+        Leave a payload out that fits a signal but not this entry: else no run would ever get beyond the gate.
         """
         closed = self._resolved(item)
         try:
@@ -122,12 +118,12 @@ class _Gate:
         except LimitExceeded as exc:
             if item is None:
                 raise
-            logger.warning("%s: the payload for %s is left out: %s", self.process.process_id, self.place.key, exc)
+            logger.warning("%s: the payload for %s was left out: %s", self.process.process_id, self.place.key, exc)
             closed = replace(closed, payload=dump({"left_out": type(item.payload).__name__}), reason=None)
             return closed, self.process.sent(closed)
 
     def _signal(self) -> MailItem | None:
-        """The oldest signal for this gate: by its key; by its name if no gate of that name was opened before it."""
+        """Return the oldest signal with this gate's key, or with its name if no earlier gate of that name waits."""
         queue = self.process.waiting.queues.get(self.name)
         names = {self.place.key} if queue and queue[0] != self.place.key else {self.place.key, self.name}
         signals = (item for item in self.process.waiting.mail if item.kind == b.Signal.KIND)
@@ -144,9 +140,9 @@ class _Gate:
 
 
 def verdict_of(payload: Any) -> tuple[str, str | None]:
-    """Return what a signal says (``approved``, ``denied``, ``signalled``: something else), and why."""
-    said, reason = payload, None
+    """Return the outcome of a signal (``approved``, ``denied``, or else ``signalled``) and its reason."""
+    approved, reason = payload, None
     if isinstance(payload, dict):
-        said, reason = payload.get("approved"), payload.get("reason")
-    outcome = "signalled" if type(said) is not bool else "approved" if said else "denied"
+        approved, reason = payload.get("approved"), payload.get("reason")
+    outcome = "signalled" if type(approved) is not bool else "approved" if approved else "denied"
     return outcome, reason if isinstance(reason, str) and outcome != "signalled" else None

@@ -1,7 +1,7 @@
-"""Shared values: small facts that a journal's processes, and programs beside them, have in common.
+"""Read and set shared values: small values that all processes and clients of a journal share.
 
-Each is a process of its own, ``shared:NAME``, which nobody ever owns: whoever sets it appends one external entry, and
-the order of the log decides. An agent's gets and sets are samples: a run that follows sees what the first one saw.
+Each is a process of its own, ``shared:NAME``, that has no owner. Setting it appends one external entry, and the order
+of the log decides. An agent's gets and sets are samples: a later run gets the recorded results.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ANY_VERSION = -1
 
 
 def shared_id(name: str) -> str:
-    """The process that holds the shared value ``name``. Raises ``InvalidName``."""
+    """Return the id of the process that holds the shared value ``name``. Raises ``InvalidName``."""
     if type(name) is not str or not name:
         raise InvalidName("a shared value has a name", name=repr(name)[:80])
     process_id = SHARED_PREFIX + name
@@ -49,7 +49,7 @@ def shared_id(name: str) -> str:
 
 
 def check_ownable(process_id: str) -> None:
-    """Raise ``Refused`` for an id that nobody may own, ``InvalidName`` for one that is none."""
+    """Raise ``Refused`` for the id of a shared value, ``InvalidName`` for an id that is not valid."""
     named_process_key(process_id)
     if process_id.startswith(SHARED_PREFIX):
         raise Refused(
@@ -59,16 +59,16 @@ def check_ownable(process_id: str) -> None:
 
 
 class SharedCalls(DurableCalls):
-    """What a process offers: ``shared``."""
+    """The shared-value calls of a process."""
 
     def shared(self, name: str) -> ProcessShared:
-        """The shared value ``name`` of the journal; what this code reads and sets is remembered."""
+        """Return the shared value ``name`` of the journal. What this code reads and sets is recorded."""
         process = self._durable
         return ProcessShared(process, process.session.shared_value(name))
 
 
 class ProcessShared:
-    """One shared value, as an agent's code sees it: each call takes its place and is answered from the record."""
+    """A shared value in an agent's code: each of its calls is recorded."""
 
     def __init__(self, process: DurableProcess, shared: SharedValue) -> None:
         self._process = process
@@ -76,20 +76,20 @@ class ProcessShared:
         self._name = SHARED_PREFIX + shared.name
 
     def get(self) -> Coroutine[Any, Any, Versioned]:
-        """Value and version, as they were when this call was first made."""
+        """Return value and version as of when this call was first made."""
         place, digest = self._place("get", None)
         in_order = self._process.in_order
         if place.record is not None:
-            return in_order(place, _seen, place.record)
+            return in_order(place, _recorded, place.record)
         return in_order(place, self._get, place, digest)
 
     async def _get(self, place: CallPlace, digest: str) -> Versioned:
         return await self._record(place, digest, await self._shared.get())
 
     def set(self, value: Any, *, expected_version: int | None = None) -> Coroutine[Any, Any, int]:
-        """Set it, once however often this code runs; the version it got. As ``Shared.set``.
+        """Set the value, once however often this code runs, as ``Shared.set`` does; return its version.
 
-        Raises ``VersionConflict``, with the version there was when this call was first made.
+        Raises ``VersionConflict`` with the version as of when this call was first made.
         """
         process = self._process
         text, expected = dump(value, process.limits), ANY_VERSION if expected_version is None else expected_version
@@ -100,10 +100,10 @@ class ProcessShared:
 
     async def _set(self, place: CallPlace, digest: str, text: Json, expected: int) -> int:
         process = self._process
-        asked = f"{process.idempotency_key(place.key)}\0{digest}"
+        request = f"{process.idempotency_key(place.key)}\0{digest}"
         try:
             version = await self._shared.set_text(
-                text, expected, process.process_id, blake2b(asked.encode(), digest_size=16).digest()
+                text, expected, process.process_id, blake2b(request.encode(), digest_size=16).digest()
             )
         except VersionConflict as exc:
             await recorded(process, place, self._name, digest, {"conflict": exc.version, "expected": expected})
@@ -112,15 +112,15 @@ class ProcessShared:
         return version
 
     async def _outcome(self, record: Call) -> int:
-        told = load(record.output or "{}")
-        if "conflict" in told:
-            raise version_conflict(self._shared.name, told["conflict"], told["expected"])
-        return int(told["version"])
+        row = load(record.output or "{}")
+        if "conflict" in row:
+            raise version_conflict(self._shared.name, row["conflict"], row["expected"])
+        return int(row["version"])
 
     async def watch(self, *, after: int = 0) -> AsyncIterator[Versioned]:
-        """Each version after ``after``, as it was first seen; the process is ``awaiting`` while none comes.
+        """Yield each version after ``after`` as this code first got it; of several at once only the newest.
 
-        Of several that came at once, the newest. Raises ``Cancelled``.
+        The process is ``awaiting`` while there is none. Raises ``Cancelled``.
         """
         process = self._process
         following: list[FollowedValue] = []
@@ -128,26 +128,26 @@ class ProcessShared:
             while True:
                 place, digest = self._place("watch", after)
                 if place.record is not None:
-                    found = await process.in_order(place, _seen, place.record)
+                    found = await process.in_order(place, _recorded, place.record)
                 else:
                     found = await process.in_order(place, self._newer, place, digest, after, following)
                 after = found.version
                 yield found
         finally:
             for followed in following:
-                self._shared.unfollow(followed, process.waiting.look_again)
+                self._shared.unfollow(followed, process.waiting.wake)
 
     async def _newer(self, place: CallPlace, digest: str, after: int, following: list[FollowedValue]) -> Versioned:
-        """Record the first version after ``after``; follow the value from the first such call on."""
+        """Record the first version after ``after``. The first call begins to follow the value."""
         waiting = self._process.waiting
         if not following:
-            following.append(self._shared.follow(waiting.look_again))
+            following.append(self._shared.follow(waiting.wake))
         state = await waiting.until(partial(following[0].newer, after))
         assert state is not None
         return await self._record(place, digest, versioned(state))
 
-    def _place(self, what: str, asked: Any) -> tuple[CallPlace, str]:
-        digest = text_digest(self._name, dump([what, asked]))
+    def _place(self, operation: str, arguments: Any) -> tuple[CallPlace, str]:
+        digest = text_digest(self._name, dump([operation, arguments]))
         return self._process.matcher.place("sample", self._name, digest), digest
 
     async def _record(self, place: CallPlace, digest: str, found: Versioned) -> Versioned:
@@ -155,9 +155,9 @@ class ProcessShared:
         return found
 
 
-async def _seen(record: Call) -> Versioned:
-    told = load(record.output or "{}")
-    return Versioned(told["value"], told["version"])
+async def _recorded(record: Call) -> Versioned:
+    row = load(record.output or "{}")
+    return Versioned(row["value"], row["version"])
 
 
 def version_conflict(name: str, version: int, expected: int) -> VersionConflict:

@@ -1,5 +1,4 @@
-"""Timers: a moment that is written down before it is waited for. It comes after restarts too, never early, never later
-for a crash in between; until then it costs nothing."""
+"""Wait for a moment that is journaled before the wait: a restart neither shifts the moment nor fires it early."""
 
 from __future__ import annotations
 
@@ -17,14 +16,14 @@ __all__ = ["TimerCalls", "microseconds", "moment_of"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SPAN_US_MAX = 3_155_760_000_000_000
-"""A hundred years: what is longer is a mistake in the unit."""
+"""A hundred years: a longer span is a mistake in the unit."""
 
 
 class TimerCalls(DurableCalls):
-    """What a process offers: ``sleep`` and ``sleep_until``."""
+    """The timer calls of a process."""
 
     def sleep(self, span: float | timedelta, *, key: str | None = None) -> Coroutine[Any, Any, None]:
-        """Go on after ``span`` (seconds, or a timedelta) has passed since this call was first made.
+        """Return once ``span`` (seconds, or a timedelta) has passed since this call was first made.
 
         The moment is journaled before the wait. The process is ``awaiting`` meanwhile. Raises ``Cancelled``.
         """
@@ -33,11 +32,11 @@ class TimerCalls(DurableCalls):
         return _timer(process, "sleep", str(span_us), process.clock.now_us() + span_us, key)
 
     def sleep_until(self, when: datetime, *, key: str | None = None) -> Coroutine[Any, Any, None]:
-        """Go on at ``when``, which names its zone; at once if that has passed. Compute it from ``await now()``."""
+        """Return at ``when``, a datetime with a time zone; at once if that is past. Compute it from ``await now()``."""
         process = self._durable
         if not isinstance(when, datetime) or when.utcoffset() is None:
             raise Refused(
-                "sleep_until() needs a moment that names its zone", process_id=process.process_id, when=repr(when)[:80],
+                "sleep_until() needs a datetime with a time zone", process_id=process.process_id, when=repr(when)[:80],
                 hint="datetime(..., tzinfo=timezone.utc), or await process.now() plus a timedelta",
             )  # fmt: skip
         due_us = (when - _EPOCH) // timedelta(microseconds=1)
@@ -45,12 +44,12 @@ class TimerCalls(DurableCalls):
 
 
 def moment_of(time_us: int) -> datetime:
-    """The moment so many microseconds after 1970, in UTC."""
+    """Return the datetime in UTC of a time in microseconds since 1970."""
     return _EPOCH + timedelta(microseconds=time_us)
 
 
 def microseconds(span: float | timedelta, what: str) -> int:
-    """A span of time in microseconds, rounded up, not below 0. ``Refused``: none, or over a hundred years."""
+    """Return a span of time in microseconds, rounded up, at least 0. Raises ``Refused`` if it is none, or too long."""
     if isinstance(span, timedelta):
         span_us = span // timedelta(microseconds=1)
     elif isinstance(span, int | float) and not isinstance(span, bool) and abs(span) * 1_000_000 <= _SPAN_US_MAX:
@@ -62,18 +61,20 @@ def microseconds(span: float | timedelta, what: str) -> int:
     return max(span_us, 0)
 
 
-def _timer(process: DurableProcess, name: str, asked: str, due_us: int, key: str | None) -> Coroutine[Any, Any, None]:
-    digest = text_digest(name, asked)
+def _timer(
+    process: DurableProcess, name: str, argument: str, due_us: int, key: str | None
+) -> Coroutine[Any, Any, None]:
+    digest = text_digest(name, argument)
     place = process.matcher.place("timer", name, digest, key)
     if place.record is not None:
         if place.record.status == "succeeded":
-            return process.in_order(place, _fired)
+            return process.in_order(place, _recorded)
         return process.in_order(place, _wait, process, place, place.record.facts["fires_at_us"])
     return process.in_order(place, _set, process, place, name, digest, due_us)
 
 
-async def _fired() -> None:
-    """It fired in an earlier run."""
+async def _recorded() -> None:
+    """Return at once: the timer fired in an earlier run."""
 
 
 async def _set(process: DurableProcess, place: CallPlace, name: str, digest: str, due_us: int) -> None:
@@ -86,7 +87,7 @@ async def _set(process: DurableProcess, place: CallPlace, name: str, digest: str
 
 
 async def _wait(process: DurableProcess, place: CallPlace, due_us: int) -> None:
-    """It is over when it has fired and that is journaled: who dies in between waits, not at all, and says it again."""
+    """Wait until ``due_us``, and return once that is journaled. A run that resumes in between only journals it."""
     if process.clock.now_us() < due_us:
         await process.waiting.until(lambda: None, due_us)
     await process.append(b.TimerFired(key=place.key, fired_at_us=max(process.clock.now_us(), due_us)))

@@ -1,6 +1,7 @@
-"""Waiting: for mail, for a moment, for another process. What a process waits for costs it nothing until it comes.
+"""Wait for mail, a moment or another process: a waiting process uses neither a thread nor a poll.
 
-A process that waits is ``awaiting``, and ``running`` once it goes on. A request to cancel it ends every wait.
+The lifecycle of a waiting process is ``awaiting``, and ``running`` once its code goes on. A request to cancel the
+process ends the wait.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from seekpoint.producers.durable.session import Session
-from seekpoint.producers.durable.waits.cancelling import Cancelling
+from seekpoint.producers.durable.waits.cancellation import Cancellation
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import Retryable
 from seekpoint.schemas.state.lifecycle import Lifecycle
@@ -22,92 +23,109 @@ __all__ = ["Waiting"]
 
 T = TypeVar("T")
 
-_AGAIN_S = 1.0
+_RETRY_S = 1.0
 
 
 class Waiting:
     """The waits of one open process."""
 
-    def __init__(self, session: Session, cancelling: Cancelling) -> None:
+    def __init__(self, session: Session, cancellation: Cancellation) -> None:
         self._session = session
-        self._cancelling = cancelling
+        self._cancellation = cancellation
         self.queues: dict[str | None, deque[object]] = {}
-        """Who waits for mail, by its name (None: for any), in the order of the program, served in that order: gates by
-        their keys, receipts by their places."""
+        """The calls that wait for mail, by its name (None: for any), in the order in which they are served: gates by
+        their keys, receives by their places."""
 
     @property
     def mail(self) -> list[MailItem]:
-        """The external entries nobody took yet, in log order."""
+        """The external entries that no call has taken yet, in log order."""
         return self._session.mail
 
     @contextmanager
-    def in_queue(self, name: str | None, who: object) -> Iterator[None]:
-        """While inside, ``who`` waits for mail of this name. An empty queue goes: names may be new ones for ever."""
+    def in_queue(self, name: str | None, waiter: object) -> Iterator[None]:
+        """Keep ``waiter`` in the queue for mail of this name. Drop the queue when it is empty: names are unbounded."""
         queue = self.queues.setdefault(name, deque())
-        queue.append(who)
+        queue.append(waiter)
         try:
             yield
         finally:
-            queue.remove(who)
+            queue.remove(waiter)
             if not queue:
                 del self.queues[name]
-            self.look_again()
+            self.wake()
 
     def is_awaited(self, name: str) -> bool:
-        """Whether a gate or a receipt waits for a signal called so: it is nobody else's."""
+        """Whether a gate or a receive waits for a signal of this name."""
         return bool(self.queues.get(name)) or any(name in queue for queue in self.queues.values())
 
-    def look_again(self, _: object = None) -> None:
-        """Something may have come: whoever waits asks again."""
+    def wake(self, _: object = None) -> None:
+        """Let every waiting call look again for what it waits for."""
         self._session.mail_changed.set()
 
-    async def until(self, found: Callable[[], T | None], due_us: int | None = None) -> T | None:
-        """What ``found`` gives, once it gives something; None once ``due_us`` has come and nothing in the log helps.
+    async def until(self, find: Callable[[], T | None], due_us: int | None = None) -> T | None:
+        """Return the first value of ``find`` that is not None, or None if the log has nothing for it by ``due_us``.
 
-        ``found`` is asked whenever the mailbox has changed. Raises ``Cancelled``, and what ends the handle.
+        ``find`` runs whenever the mailbox may have changed. The process is ``awaiting`` meanwhile. Raises
+        ``Cancelled``, and what ended the process for this node.
         """
-        if (value := found()) is not None:
+        if (value := find()) is not None:
             return value
-        self._park()
+        self._move(Lifecycle.RUNNING, Lifecycle.AWAITING)
         timer = None if due_us is None else asyncio.ensure_future(self._session.clock.until(due_us))
         if timer is not None:
-            timer.add_done_callback(self.look_again)
+            timer.add_done_callback(self.wake)
         try:
-            value = await self._until(found, timer)
+            value = await self._first(find, timer, self._cancellation.check)
         finally:
             if timer is not None:
                 timer.cancel()
-        self._go_on()
+        self._move(Lifecycle.AWAITING, Lifecycle.RUNNING)
         return value
 
-    async def _until(self, found: Callable[[], T | None], timer: asyncio.Future[None] | None) -> T | None:
+    async def until_task(self, task: asyncio.Task[T]) -> T:
+        """Return the result of ``task``; the process is ``awaiting`` meanwhile. Raises as ``until`` does."""
+        await self.until(lambda: task.done() or None)
+        return task.result()
+
+    async def for_mail(self, find: Callable[[], T | None]) -> T:
+        """Return the first value of ``find`` that is not None.
+
+        The lifecycle does not change, and a request to cancel does not end the wait. Raises what ended the process for
+        this node.
+        """
+        value = await self._first(find)
+        assert value is not None  # without a timer
+        return value
+
+    async def _first(
+        self,
+        find: Callable[[], T | None],
+        timer: asyncio.Future[None] | None = None,
+        check: Callable[[], None] = lambda: None,
+    ) -> T | None:
         is_last = False
         async with self._session.watching():
             while True:
                 self._session.check_open()
                 self._session.mail_changed.clear()
-                self._cancelling.check()
-                if (value := found()) is not None or is_last:
+                check()
+                if (value := find()) is not None or is_last:
                     return value
                 if timer is not None and timer.done():
-                    await self._look()  # what is in the log by now comes before the moment
+                    await self._read_log()  # an entry that is in the log by now counts as in time
                     is_last = True
                 else:
                     await self._session.mail_changed.wait()
 
-    async def _look(self) -> None:
-        """Fold what is in the log by now; while it cannot be read, wait for it as an append would."""
+    async def _read_log(self) -> None:
+        """Fold what is in the log by now. While Kafka cannot be read, retry as an append does."""
         while True:
             try:
                 return await self._session.look()
             except Retryable:
                 self._session.check_open()
-                await asyncio.sleep(_AGAIN_S)
+                await asyncio.sleep(_RETRY_S)
 
-    def _park(self) -> None:
-        if self._session.ahead_lifecycle is Lifecycle.RUNNING:
-            self._session.send(b.LifecycleChanged(Lifecycle.AWAITING))
-
-    def _go_on(self) -> None:
-        if self._session.ahead_lifecycle is Lifecycle.AWAITING:
-            self._session.send(b.LifecycleChanged(Lifecycle.RUNNING))
+    def _move(self, before: Lifecycle, after: Lifecycle) -> None:
+        if self._session.ahead_lifecycle is before:
+            self._session.send(b.LifecycleChanged(after))
