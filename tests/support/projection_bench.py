@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from executors import Inline
 from owners import Owner
-from projection_world import Inline
 from seekpoint.consumers.checkpoints.cadence import Cadence
 from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Floor
-from seekpoint.consumers.checkpoints.checkpoint_writer import CommitFailed, Positions, Save
+from seekpoint.consumers.checkpoints.checkpoint_writer import CheckpointWriter, CommitFailed, Positions, Save
 from seekpoint.consumers.checkpoints.memory_checkpoints import MemoryCheckpoints
 from seekpoint.consumers.projector.assignment import Assignment
 from seekpoint.consumers.projector.projection import PartitionProjection
@@ -20,7 +20,7 @@ from seekpoint.schemas.errors import UndecodableRecord
 from seekpoint.schemas.log.log_ports import Record
 from seekpoint.schemas.log.memory_log import MemoryLog
 
-__all__ = ["TOPIC", "Bench", "Writer", "write_saves"]
+__all__ = ["TOPIC", "Bench", "Writer", "save_now", "write_saves"]
 
 TOPIC = "the-topic"
 
@@ -35,6 +35,15 @@ def write_saves(kept: MemoryCheckpoints, saves: Sequence[Save]) -> Positions:
     return positions
 
 
+def save_now(projection: PartitionProjection, writer: CheckpointWriter, *, force: bool = True) -> None:
+    """Save the checkpoints that are due, with ``force`` all that are behind. Raises what stops the partition."""
+    assignment = Assignment("member", [projection], writer, Inline())
+    assignment.begin_save(force=force)
+    for error in assignment.stopped.values():
+        raise error
+    assignment.finish_save(wait=True)
+
+
 class Writer:
     """Commits everything at once, unless it is told to fail."""
 
@@ -42,11 +51,14 @@ class Writer:
         self.kept = kept
         self.failure: CommitFailed | None = None
         self.memberships: list[object] = []
+        self.checkpoints = 0
+        """How many it committed."""
 
     def commit(self, saves: Sequence[Save], membership: object) -> Positions:
         self.memberships.append(membership)
         if self.failure is not None:
             raise self.failure
+        self.checkpoints += sum(len(save.checkpoints) for save in saves)
         return write_saves(self.kept, saves)
 
     def settle(self) -> None:
@@ -102,7 +114,9 @@ class Bench:
         return projection.project(records, stop) and projection.flush()
 
     def save(self, projection: PartitionProjection, *, force: bool = True) -> int:
-        return Assignment("member", [projection], self.writer).save(force=force)
+        before = self.writer.checkpoints
+        save_now(projection, self.writer, force=force)
+        return self.writer.checkpoints - before
 
     @property
     def floor(self) -> int | None:

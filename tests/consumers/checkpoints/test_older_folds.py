@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 import pytest
 
+from executors import Inline
 from owners import Owner
-from projection_world import Inline
 from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Checkpoint, Floor
 from seekpoint.consumers.checkpoints.memory_checkpoints import MemoryCheckpoints
 from seekpoint.consumers.projector.projection import PartitionProjection

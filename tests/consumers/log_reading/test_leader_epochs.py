@@ -7,15 +7,14 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from executors import Inline
 from owners import Owner
-from projection_bench import write_saves
-from projection_world import Inline
+from projection_bench import save_now, write_saves
 from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Checkpoint, Floor
 from seekpoint.consumers.checkpoints.checkpoint_writer import Positions, Save
 from seekpoint.consumers.checkpoints.memory_checkpoints import MemoryCheckpoints
 from seekpoint.consumers.checkpoints.trimming import Trim
 from seekpoint.consumers.log_reading.leader_epochs import LeaderEpochs, is_intact, lost_landmarks
-from seekpoint.consumers.projector.assignment import Assignment
 from seekpoint.consumers.projector.projection import PartitionProjection
 from seekpoint.consumers.projector.projection_source import ProjectionSource
 from seekpoint.consumers.recovery.recoverer import Recoverer
@@ -73,7 +72,7 @@ class Kept:
         return projector.project(records, stop, self.log.leader_epoch_at(0, stop - 1)) and projector.flush()
 
     def save(self, projector: PartitionProjection) -> None:
-        Assignment("member", [projector], self).save(force=True)
+        save_now(projector, self)
 
     def written(self) -> tuple[list[Landmark], list[Landmark]]:
         """Return the landmarks of all checkpoints and of all floors."""
@@ -255,7 +254,7 @@ def save_above_the_floor(kept: Kept) -> None:
     projector = kept.ready()
     assert kept.project(projector)
     projector.request({KEY: 0})
-    Assignment("member", [projector], kept).save()
+    save_now(projector, kept, force=False)
     assert kept.written() == ([Landmark(5, 2)], [Landmark(1, 0)])
 
 

@@ -35,13 +35,13 @@ def test_nothing_that_somebody_put_into_the_view_is_ever_saved(shard: int) -> No
     A process that goes on is right in the view again, too.
     """
     worlds = [run(seed, forging=True) for seed in range(5_000 + shard, 5_240, 4)]
-    assert sum(world.damages for world in worlds) > 20
+    assert sum(world.truth.damages for world in worlds) > 20
 
 
 def test_the_worlds_are_not_empty() -> None:
     """The worlds bring about what they are for: rebuilt views, undecided transactions, checkpoints, poison."""
     worlds = [run(seed) for seed in range(40)]
-    assert sum(len(world.told) for world in worlds) > 50
+    assert sum(len(world.truth.reported) for world in worlds) > 50
     assert sum(world.checkpoints.end(0) for world in worlds) > 400
     assert sum(not one.sent for world in worlds for one in world.transactions) > 10
     assert sum(world.log.watermarks(0).low > 0 for world in worlds) > 5

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from executors import Inline
 from owners import Owner
 from projection_bench import write_saves
-from projection_world import Inline
 from seekpoint.consumers.checkpoints.checkpoint_writer import CommitFailed, Positions, Save
 from seekpoint.consumers.checkpoints.memory_checkpoints import MemoryCheckpoints
 from seekpoint.consumers.kafka.kafka_group import Fetched
@@ -129,8 +129,8 @@ class Bench:
         """Turns that wait for no transaction."""
         for _ in range(count):
             self.loop._save_at_s = 0.0
-            for progress in self.loop._progress.values():
-                progress.retry_at_s = 0.0
+            if self.loop.assignment is not None:
+                self.loop.assignment._retry_at_s.clear()
             self.loop.turn()
 
 

@@ -1,114 +1,134 @@
-"""The partitions one projector holds at one time, under the membership it was given them with."""
+"""A projector's assignment: the partitions it has at one time, and the membership that they were assigned under."""
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
+from typing import ParamSpec, TypeVar
 
 from seekpoint.consumers.checkpoints.checkpoint_writer import CheckpointWriter, CommitFailed, Positions, Save
 from seekpoint.consumers.projector.projection import PartitionProjection
 from seekpoint.schemas.dataclass import dataclass
-from seekpoint.schemas.errors import SeekpointError
+from seekpoint.schemas.errors import OperatorRequired, Retryable, SeekpointError
 
 __all__ = ["Assignment"]
 
+_logger = logging.getLogger("seekpoint.consumers")
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_RETRY_S = 0.5
+_PREPARE_INTERVAL_S = 0.02
+
 
 @dataclass(frozen=True, slots=True)
-class _UnderWay:
-    """A transaction in another thread."""
+class _Transaction:
+    """A transaction that another thread executes."""
 
     saves: Sequence[Save]
     outcome: Future[Positions]
 
 
 class Assignment:
-    """Saves what its projections propose, in one transaction.
+    """The projections of the assigned partitions: an error of one leaves the others alone, one transaction saves all.
 
-    ``membership`` is captured when the partitions were assigned, so before any of their states were read: a
-    transaction of a projector that lost them is refused by the broker, whatever it still believes (P5).
+    ``membership`` is captured when the partitions are assigned, so before any of their states is read. The broker
+    therefore refuses a transaction of a projector that lost its partitions, whatever the projector believes (P5).
+    ``transactions`` executes ``writer.commit``.
     """
 
     def __init__(
-        self, membership: object, projections: Sequence[PartitionProjection], writer: CheckpointWriter
+        self,
+        membership: object,
+        projections: Sequence[PartitionProjection],
+        writer: CheckpointWriter,
+        transactions: Executor,
     ) -> None:
         self.projections: Mapping[int, PartitionProjection] = {one.partition: one for one in projections}
+        self.stopped: dict[int, SeekpointError] = {}
+        """Partitions that a person has to look at, with the error that stopped them."""
         self._membership = membership
         self._writer = writer
-        self._under_way: _UnderWay | None = None
+        self._transactions = transactions
+        self._transaction: _Transaction | None = None
+        self._retry_at_s: dict[int, float] = {}
 
-    def save(self, *, force: bool = False) -> int:
-        """Write the checkpoints that are due, with ``force`` all; how many there were.
-
-        Raises ``CommitFailed``: what is decided is proposed again, after the rest each partition starts anew.
-        """
-        saves = self.propose(force=force)
-        self.commit(saves)
-        return sum(len(save.checkpoints) for save in saves)
-
-    def propose(self, *, force: bool = False) -> list[Save]:
-        """What each partition wants written. It may go on projecting until they are committed."""
-        saves: list[Save] = []
+    def attempt(self, partition: int, act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+        """Return what ``act`` returns. After an error that delays or stops only this partition, return None."""
+        projection = self.projections[partition]
         try:
-            for one in self.projections.values():
-                save = one.propose(force=force)
-                saves += [] if save is None else [save]
-        except SeekpointError:
-            self.withdraw(saves)
-            raise
-        return saves
+            return act(*args, **kwargs)
+        except Retryable as exc:
+            _logger.warning("partition %d waits: %s", partition, exc)
+            projection.reload()
+            self._retry_at_s[partition] = time.monotonic() + _RETRY_S
+        except OperatorRequired as exc:
+            _logger.error("partition %d is stopped: %s", partition, exc)
+            projection.reload(anew=True)
+            self.stopped[partition] = exc
+        return None
 
-    def withdraw(self, saves: Sequence[Save]) -> None:
-        """They will not be committed; what they hold is proposed again."""
-        for save in saves:
-            self.projections[save.partition].refused(save)
+    def unprepared(self) -> list[int]:
+        """Return the partitions to prepare now, each at most every 20 ms.
 
-    def commit(self, saves: Sequence[Save]) -> None:
-        """Write ``saves``, all but those whose partition was reloaded since."""
-        saves = self._standing(saves)
-        if saves:
-            self._take(saves, lambda: self._writer.commit(saves, self._membership))
+        There are none during a save: the preparation would read the checkpoints while more are being written (P1).
+        """
+        now_s = time.monotonic()
+        due = [
+            partition
+            for partition, projection in self.projections.items()
+            if not (self.is_saving or projection.is_ready or partition in self.stopped)
+            and now_s >= self._retry_at_s.get(partition, 0.0)
+        ]
+        self._retry_at_s.update(dict.fromkeys(due, now_s + _PREPARE_INTERVAL_S))
+        return due
 
     @property
     def is_saving(self) -> bool:
-        """Whether a transaction was begun and ``finish`` has not told how it ended."""
-        return self._under_way is not None
+        """Whether ``begin_save`` started a transaction whose outcome ``finish_save`` has not processed."""
+        return self._transaction is not None
 
-    def begin(self, saves: Sequence[Save], transactions: Executor) -> None:
-        """Have ``saves`` written in another thread, while projecting goes on; ``finish`` tells how that ended.
+    def begin_save(self, *, force: bool = False) -> None:
+        """Start a transaction with the checkpoints that are due, or with ``force`` with all that are behind.
 
-        One at a time. Nothing is prepared meanwhile: it would read what is saved while more is on its way (P1).
+        Another thread executes the transaction while projecting goes on. Call ``finish_save`` before the next one. A
+        partition that cannot propose checkpoints does not hold up the others.
         """
-        assert self._under_way is None
-        saves = self._standing(saves)
+        assert self._transaction is None
+        saves: list[Save] = []
+        for partition, projection in self.projections.items():
+            self.attempt(partition, projection.drop_contents)
+            save = self.attempt(partition, projection.propose, force=force)
+            if save is not None:
+                saves.append(save)
         if saves:
-            outcome = transactions.submit(self._writer.commit, saves, self._membership)
-            self._under_way = _UnderWay(saves, outcome)
+            outcome = self._transactions.submit(self._writer.commit, saves, self._membership)
+            self._transaction = _Transaction(saves, outcome)
 
-    def finish(self, *, wait: bool = False) -> bool:
-        """Take in how the transaction that was begun has ended; False: it has not, or none was. Raises as ``save``."""
-        under_way = self._under_way
-        if under_way is None or not (wait or under_way.outcome.done()):
+    def finish_save(self, *, wait: bool = False) -> bool:
+        """Process the outcome of the transaction. Return False if there is none, or if it has not ended.
+
+        Raises ``CommitFailed``. If the transaction was aborted, its checkpoints are proposed again; if its outcome is
+        unknown, each of its partitions is prepared again.
+        """
+        transaction = self._transaction
+        if transaction is None or not (wait or transaction.outcome.done()):
             return False
+        self._transaction = None
         try:
-            self._take(under_way.saves, under_way.outcome.result)
-        finally:
-            self._under_way = None
+            positions = transaction.outcome.result()
+        except CommitFailed as exc:
+            for save in transaction.saves:
+                self._withdraw(save, exc)
+            raise
+        for save in transaction.saves:
+            self.projections[save.partition].committed(save, positions.get(save.partition, {}))
         return True
 
-    def _standing(self, saves: Sequence[Save]) -> list[Save]:
-        return [save for save in saves if self.projections[save.partition].pending is save]
-
-    def _take(self, saves: Sequence[Save], outcome: Callable[[], Positions]) -> None:
-        try:
-            positions = outcome()
-        except CommitFailed as exc:
-            for save in saves:
-                self._give_up(save, exc)
-            raise
-        for save in saves:
-            self.projections[save.partition].committed(save, positions.get(save.partition, {}))
-
-    def _give_up(self, save: Save, error: CommitFailed) -> None:
+    def _withdraw(self, save: Save, error: CommitFailed) -> None:
         projection = self.projections[save.partition]
         if error.is_decided:
             projection.refused(save)
@@ -116,6 +136,6 @@ class Assignment:
             projection.reload(anew=True)
 
     def drop(self) -> None:
-        """Nothing of it counts any more. A transaction that was begun has to be finished before."""
+        """Reset all projections, because another projector may have the partitions now. Finish a save before."""
         for one in self.projections.values():
             one.reload(anew=True)

@@ -1,4 +1,4 @@
-"""A batch of entries folded, collapsed to one change a process: only what it touched is written."""
+"""The fold of a batch: it collapses the batch's entries into one change per process, with only the touched fields."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from seekpoint.schemas.folding.fold import Verdict, advance, advance_owned
 from seekpoint.schemas.log.log_ports import LogReader, Record
 from seekpoint.schemas.state.process_state import Draft, State
 from seekpoint.schemas.values.json_values import load
+from seekpoint.schemas.wire.codec import Codec
 
 __all__ = ["Poison", "Touched", "fold_batch"]
 
@@ -25,17 +26,18 @@ Poison = list[tuple[Record, UndecodableRecord]]
 
 @dataclass(slots=True)
 class Touched:
-    """One process while a batch is folded."""
+    """One process while a batch is folded, and the fields that the batch touched."""
 
     base: State | None
-    """Its state before; None: the view does not have it."""
+    """The state before the batch. None: the view does not have the process."""
     draft: Draft
     first: int | None = None
-    """The first entry of the batch that was not applied before."""
+    """The offset of the batch's first entry that was not applied before."""
     read_bytes: int = 0
     whole: bool = False
     mail: bool = False
-    said: int = 0
+    messages: int = 0
+    """Messages that the batch added to the conversation."""
     is_urgent: bool = False
     frames: bool = False
     folds: bool = False
@@ -43,11 +45,11 @@ class Touched:
     call_keys: set[str] = field(default_factory=set)
 
     def change(self, key: bytes) -> Change:
-        """What has to be written. The draft is gone: it is the change's state."""
+        """Return the change to write. It takes the draft over: do not fold on it afterwards."""
         state = self.draft.freeze()
         if self.whole:
             return Change(key=key, state=state, whole=True)
-        messages = state.conversation.newest(self.said) if self.said else ()
+        messages = state.conversation.newest(self.messages) if self.messages else ()
         return Change(
             key=key, state=state, base=self.base, context_keys=frozenset(self.keys),
             call_keys=frozenset(self.call_keys), frames=self.frames, folds=self.folds, messages=messages,
@@ -58,10 +60,10 @@ class Touched:
 def fold_batch(
     records: Sequence[Record], bases: Mapping[bytes, State | None], log: LogReader, after_invocation: bool
 ) -> tuple[dict[bytes, Touched], Poison]:
-    """What the entries among ``records`` make of ``bases``, the states before them; and the poison, forged ones too.
+    """Fold ``records`` on ``bases``, the states before them; return what changed, and the poison, forged entries too.
 
-    The hot loop. Each entry is folded as soon as it is decoded, and gone: a batch of them, kept, would be half of what
-    the garbage collector has to walk. Raises ``NewerFormat``: nothing is skipped for it.
+    This is the hot loop. It folds each entry as soon as it is decoded and keeps none: a batch of entries would be half
+    of what the garbage collector has to walk. Raises ``NewerFormat``, for which no entry is skipped.
     """
     codec, partitions, limits = log.codec, log.partitions, log.limits
     touched: dict[bytes, Touched] = {}
@@ -69,15 +71,18 @@ def fold_batch(
     skim = codec.skim
     for record in records:
         _, offset, _, key, value = record
-        one = touched.get(key)  # type: ignore[arg-type]  # None is never there
+        if key is None or value is None:
+            poison.append((record, _refusal(record, codec, partitions)))
+            continue
         verdict = base = None
+        one = touched.get(key)
         if one is None:
-            base = bases.get(key)  # type: ignore[arg-type]
-        if one is not None or base is not None:  # so its key has been looked at, now or when the view got it
-            owned = skim(value, key)  # type: ignore[arg-type]
+            base = bases.get(key)
+        if one is not None or base is not None:  # so the key was checked, in this batch or when the view got it
+            owned = skim(value, key)
             if owned is not None:
                 if one is None:
-                    one = touched[key] = _begin(base)  # type: ignore[index]
+                    one = touched[key] = _begin(base)
                 body = owned.body
                 verdict = advance_owned(one.draft, offset, owned, limits)
         if verdict is None:
@@ -87,7 +92,7 @@ def fold_batch(
                 poison.append((record, exc))
                 continue
             if one is None:
-                one = touched[key] = _begin(bases[key])  # type: ignore[index]
+                one = touched[key] = _begin(base)
             body = entry.body
             verdict = advance(one.draft, offset, entry, limits)
         assert one is not None
@@ -95,11 +100,11 @@ def fold_batch(
             continue
         if one.first is None:
             one.first = offset
-        one.read_bytes += len(value)  # type: ignore[arg-type]
+        one.read_bytes += len(value)
         if verdict is _APPLIED:
             kind = type(body)
             if kind is b.MessageSaid:
-                one.said += 1
+                one.messages += 1
             elif kind in _MARKS:
                 _MARKS[kind](one, body)
             if body.call is not None:
@@ -109,19 +114,28 @@ def fold_batch(
         elif verdict is Verdict.DELIVERED:
             one.mail = True
         elif verdict is Verdict.STALE and type(body) is b.EffectSettled:
-            one.mail = True  # what a former owner knows of an effect in doubt
-        elif verdict is Verdict.REFUSED and type(entry.body) is b.SharedSet:
-            one.mail = True  # its id is remembered: refused once, refused for ever
+            one.mail = True  # the outcome that a former owner knows of an effect in doubt
+        elif verdict is Verdict.REFUSED and type(body) is b.SharedSet:
+            one.mail = True  # the mailbox remembers the id, so the entry stays refused
         elif verdict is Verdict.FORGED:
-            poison.append((record, UndecodableRecord(verdict.value, process_id=key.decode())))  # type: ignore[union-attr]
+            poison.append((record, UndecodableRecord(verdict.value, process_id=key.decode())))
     return touched, poison
+
+
+def _refusal(record: Record, codec: Codec, partitions: int) -> UndecodableRecord:
+    """Return the error for a record without a key or without a value, which is never an entry."""
+    try:
+        entry_of(record, codec, partitions)
+    except UndecodableRecord as exc:
+        return exc
+    raise AssertionError("an entry without a key or without a value was decoded")
 
 
 def _begin(base: State | None) -> Touched:
     return Touched(base, Draft(), whole=True) if base is None else Touched(base, base.thaw())
 
 
-# --- what a body touches ----------------------------------------------------------------------------------------------
+# --- the fields that a body touches -----------------------------------------------------------------------------------
 def _one_key(one: Touched, body: Any) -> None:
     one.keys.add(body.key)
 
@@ -171,7 +185,7 @@ def _frame(one: Touched, body: b.AgentStarted) -> None:
 
 
 def _turn(one: Touched, body: b.TurnEnded) -> None:
-    """Its calls are gone: those the batch made are marked already."""
+    """Mark the calls of the turn, which end with it. Those that the batch made are marked already."""
     one.frames = True
     if one.base is not None:
         one.call_keys.update(one.base.calls.of_turn(body.number))
@@ -181,7 +195,7 @@ def _batch(one: Touched, body: b.ContentBatch) -> None:
     if body.cleared and one.base is not None:
         one.keys.update(one.base.values_json)
     one.keys.update(body.values, deleted_in(body))
-    one.said += len(load(body.messages))
+    one.messages += len(load(body.messages))
 
 
 def _everything(one: Touched, body: b.Body) -> None:
@@ -213,6 +227,6 @@ _MARKS: Mapping[type[b.Body], Callable[[Touched, Any], None]] = {
     b.Seeded: _everything,
     b.Finished: _everything,
 }
-"""Bodies beyond these change only what every write brings along: a test holds them to it."""
+"""All other bodies change only fields that every write includes. A test checks that."""
 
 _URGENT = frozenset({b.LifecycleChanged, b.Custom, b.Released, b.Finished, b.InvocationEnded})

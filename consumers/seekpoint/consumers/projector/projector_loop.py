@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from seekpoint.consumers.checkpoints.checkpoint_writer import Save
 from seekpoint.consumers.kafka.kafka_group import Fetched, KafkaGroup
 from seekpoint.consumers.projector.assignment import Assignment
 from seekpoint.consumers.projector.projection import PartitionProjection
@@ -19,7 +18,7 @@ from seekpoint.consumers.projector.state_cache import StateCache
 from seekpoint.consumers.recovery_service.requested_checkpoints import CheckpointRequests
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.dataclass import dataclass
-from seekpoint.schemas.errors import JournalGap, OperatorRequired, Retryable, SeekpointError
+from seekpoint.schemas.errors import JournalGap, Retryable, SeekpointError
 
 __all__ = ["Lag", "ProjectorLoop"]
 
@@ -36,7 +35,6 @@ _GATHER_S = 0.01
 """So long a few records wait for more: one at a time each costs ten times as much, in an agent's interpreter too."""
 _SAVE_INTERVAL_S = 0.25
 _RETRY_S = 0.5
-_AGAIN_S = 0.02
 _CHECK_INTERVAL_S = 5.0
 _LOOK_INTERVAL_S = 1.0
 """How long a view that is not written may be gone before it is noticed."""
@@ -65,9 +63,7 @@ class _Progress:
     end: int = 0
     newest_ms: int = 0
     applied_at_s: float = 0.0
-    retry_at_s: float = 0.0
     looked_at_s: float = 0.0
-    stopped: SeekpointError | None = None
 
 
 class ProjectorLoop:
@@ -101,10 +97,9 @@ class ProjectorLoop:
         return {} if self.assignment is None else self.assignment.projections
 
     @property
-    def stopped(self) -> dict[int, SeekpointError]:
-        """Partitions that a person has to look at, with what stopped them."""
-        found = {partition: self._progress[partition].stopped for partition in self.projections}
-        return {partition: error for partition, error in found.items() if error is not None}
+    def stopped(self) -> Mapping[int, SeekpointError]:
+        """Partitions that a person has to look at, with the error that stopped them."""
+        return {} if self.assignment is None else self.assignment.stopped
 
     def turn(self) -> None:
         """One round. Raises what stops the whole projector: a Kafka that refuses, a journal that is another."""
@@ -113,14 +108,9 @@ class ProjectorLoop:
             time.sleep(_GATHER_S)
         fetched = self._group.poll(_BATCH_RECORDS, _HURRY_S if is_busy or self.is_forcing else _POLL_S)
         self._is_trickling = 0 < sum(len(one.records) for one in fetched) < _FEW_RECORDS
-        for one in fetched:
-            if one.partition in self.projections:
-                self._guarded(one.partition, lambda one=one: self._project(one))  # type: ignore[misc]
-        if not fetched:
-            for partition, projection in self.projections.items():
-                if projection.is_ready:
-                    self._guarded(partition, projection.flush)
-        self._look()
+        if self.assignment is not None:
+            self._project_all(self.assignment, fetched)
+            self._look(self.assignment)
         self._check()
         self._end_save()
         self._prepare()
@@ -165,7 +155,7 @@ class ProjectorLoop:
             PartitionProjection(number, self.source, hint=hints[number], cache=self._caches.get(number))
             for number in partitions
         ]
-        self.assignment = Assignment(membership, made, self.source.writer)
+        self.assignment = Assignment(membership, made, self.source.writer, self._transactions)
         if self._requests is not None:
             self._requests.follow(partitions)
 
@@ -173,27 +163,33 @@ class ProjectorLoop:
     def _prepare(self) -> None:
         if self._waiting is not None:
             self._begin(*self._waiting)
-        if self.assignment is None or self.assignment.is_saving:
-            return  # what is saved is not known before that has ended
+        assignment = self.assignment
+        if assignment is None:
+            return
         became_ready = False
-        for partition, projection in self.projections.items():
-            progress = self._progress[partition]
-            if projection.is_ready or progress.stopped is not None or time.monotonic() < progress.retry_at_s:
-                continue
-            progress.retry_at_s = time.monotonic() + _AGAIN_S
-            self._guarded(partition, lambda number=partition: self._make_ready(number))  # type: ignore[misc]
-            became_ready = became_ready or projection.is_ready
+        for partition in assignment.unprepared():
+            assignment.attempt(partition, self._make_ready, assignment.projections[partition])
+            became_ready = became_ready or assignment.projections[partition].is_ready
         if became_ready:
-            self._group.read({number: one.position for number, one in self.projections.items() if one.is_ready})
+            self._group.read({number: one.position for number, one in assignment.projections.items() if one.is_ready})
 
-    def _look(self) -> None:
+    def _project_all(self, assignment: Assignment, fetched: Sequence[Fetched]) -> None:
+        for one in fetched:
+            if one.partition in assignment.projections:
+                assignment.attempt(one.partition, self._project, one)
+        if not fetched:
+            for partition, projection in assignment.projections.items():
+                if projection.is_ready:
+                    assignment.attempt(partition, projection.flush)
+
+    def _look(self, assignment: Assignment) -> None:
         """A view that was flushed is noticed by the next write; where nothing is written, here."""
         now_s = time.monotonic()
-        for partition, projection in self.projections.items():
+        for partition, projection in assignment.projections.items():
             progress = self._progress[partition]
             if projection.is_ready and now_s - max(progress.looked_at_s, progress.applied_at_s) > _LOOK_INTERVAL_S:
                 progress.looked_at_s = now_s
-                self._guarded(partition, projection.look)
+                assignment.attempt(partition, projection.look)
 
     def _check(self) -> None:
         """Whether the topics are still the journal's; raises if one was deleted or re-created."""
@@ -204,9 +200,9 @@ class ProjectorLoop:
             except Retryable as exc:
                 _logger.info("the journal's topics cannot be looked at: %s", exc)
 
-    def _make_ready(self, partition: int) -> None:
-        self._progress[partition].end = self.source.log.watermarks(partition).high
-        self.projections[partition].prepare()
+    def _make_ready(self, projection: PartitionProjection) -> None:
+        self._progress[projection.partition].end = self.source.log.watermarks(projection.partition).high
+        projection.prepare()
 
     def _project(self, fetched: Fetched) -> None:
         projection = self.projections[fetched.partition]
@@ -258,7 +254,10 @@ class ProjectorLoop:
         if time.monotonic() < self._save_at_s and not self.is_forcing:
             return
         self._save_at_s = time.monotonic() + _SAVE_INTERVAL_S
-        assignment.begin(self._proposed(assignment), self._transactions)
+        if self._requests is not None:
+            for partition, projection in assignment.projections.items():
+                projection.request(self._requests.take(partition))
+        assignment.begin_save(force=self.is_forcing)
 
     def _save_at_once(self) -> None:
         """Nothing is under way afterwards."""
@@ -267,46 +266,16 @@ class ProjectorLoop:
         self._save()
         self._end_save(wait=True)
 
-    def _proposed(self, assignment: Assignment) -> list[Save]:
-        """A partition that cannot propose is not in the way of the others."""
-        saves: list[Save] = []
-
-        def propose(projection: PartitionProjection) -> None:
-            save = projection.propose(force=self.is_forcing)
-            saves.extend([] if save is None else [save])
-
-        for partition, projection in assignment.projections.items():
-            self._guarded(partition, projection.drop_contents)
-            if self._requests is not None:
-                projection.request(self._requests.take(partition))
-            if projection.is_ready:
-                self._guarded(partition, lambda one=projection: propose(one))  # type: ignore[misc]
-        return saves
-
     def _end_save(self, *, wait: bool = False) -> None:
         """Take in a transaction that has ended. The next one leaves time between: others have to be prepared."""
         if self.assignment is None:
             return
         try:
-            if self.assignment.finish(wait=wait):
+            if self.assignment.finish_save(wait=wait):
                 self._save_at_s = time.monotonic() + _SAVE_INTERVAL_S
         except Retryable as exc:
             _logger.warning("checkpoints were not written: %s", exc)
             self._save_at_s = time.monotonic() + _RETRY_S
-
-    def _guarded(self, partition: int, act: Callable[[], object]) -> None:
-        """What is in the way of one partition is not in the way of the others."""
-        progress = self._progress[partition]
-        try:
-            act()
-        except Retryable as exc:
-            _logger.warning("partition %d waits: %s", partition, exc)
-            self.projections[partition].reload()
-            progress.retry_at_s = time.monotonic() + _RETRY_S
-        except OperatorRequired as exc:
-            _logger.error("partition %d is stopped: %s", partition, exc)
-            self.projections[partition].reload(anew=True)
-            progress.stopped = exc
 
     # --- how far it is ------------------------------------------------------------------------------------------------
     def lag(self) -> dict[int, Lag]:
@@ -318,7 +287,7 @@ class ProjectorLoop:
         end = max(progress.end, self._group.end(partition) or 0)
         entries = max(0, end - projection.position)
         seconds = max(0.0, time.time() - progress.newest_ms / 1000) if entries and progress.newest_ms else 0.0
-        stopped = None if progress.stopped is None else str(progress.stopped)
+        stopped = str(self.stopped[partition]) if partition in self.stopped else None
         idle_s, damages = time.monotonic() - progress.applied_at_s, self._damages[partition]
         return Lag(entries=entries, seconds=seconds, idle_s=idle_s, stopped=stopped, damages=damages)
 
