@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seekpoint.producers.durable.decisions.prompts import first_difference
 from seekpoint.producers.durable.durable_process import DurableProcess
-from seekpoint.producers.durable.effects.obligations import compensate, note_failed
+from seekpoint.producers.durable.effects.obligations import compensate, mark_code_failed
 from seekpoint.producers.durable.failures.recorded_failures import unwrapped
 from seekpoint.producers.durable.failures.redrive import set_aside
 from seekpoint.producers.durable.replay.differences import add_difference
@@ -239,7 +239,7 @@ class _Run:
         failed = not isinstance(error, SeekpointError) or isinstance(error, EffectFailed | EffectDuplicate)
         if not failed or not self.durable.session.is_open:
             return
-        note_failed(self.durable)
+        mark_code_failed(self.durable)
         with suppress(ObligationStuck):  # they stay in the state, and the agent's own error says more
             await compensate(self.durable)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from seekpoint.consumers import Recovery
 from seekpoint.consumers.checkpoints.cadence import CHECKPOINT_REQUEST
 from seekpoint.consumers.recovery.recovery_report import LastCheckpoint
-from seekpoint.producers.durable.effects.kept_effects import content_to_rewind_to
+from seekpoint.producers.durable.effects.rewind_content import content_to_rewind_to
 from seekpoint.producers.durable.session import Acknowledged, Journal
 from seekpoint.producers.writer.confirmer import Confirmer
 from seekpoint.producers.writer.handle import Cause, Handle, HandleStatus

@@ -24,7 +24,7 @@ from seekpoint.producers.dispatch.dispatch_progress import DispatchProgress
 from seekpoint.producers.dispatch.dispatches import Dispatch, DispatchClaim, Intent
 from seekpoint.producers.durable.effects.connectors import Connectors, connectors
 from seekpoint.producers.durable.effects.effect_context import JournalValues
-from seekpoint.producers.durable.effects.effect_runs import refuse_real
+from seekpoint.producers.durable.effects.effect_runs import check_effects_are_real
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.error_texts import traceback_of
 from seekpoint.schemas.errors import (
@@ -92,7 +92,7 @@ class Dispatcher:
         takeover_s: float | None = None,
         poll_s: float = 0.2,
     ) -> None:
-        refuse_real(node.settings)
+        check_effects_are_real(node.settings)
         self._node = node
         self._known = known
         self._takeover_s = node.settings.owner_timeout_s if takeover_s is None else takeover_s

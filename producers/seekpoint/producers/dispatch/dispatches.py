@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seekpoint.producers.dispatch.verdicts import fits, tell
 from seekpoint.producers.durable.effects.business_keys import SharedValues, shared_name
-from seekpoint.producers.durable.effects.connectors import Connector, NotDone, Reconciled, handed
+from seekpoint.producers.durable.effects.connectors import Connector, NotDone, Reconciled, accepted_options
 from seekpoint.producers.durable.effects.effect_resolution import (
     Answer,
     Effect,
@@ -107,8 +107,8 @@ class Dispatch:
             attempts=mine.tries,
             attempts_max=self._connector.max_attempts,
             enforces_key=self._connector.enforces_key,
-            can_ask=self._connector.reconcile is not None,
-            owed=self._intent.body.compensates is not None,
+            can_reconcile=self._connector.reconcile is not None,
+            is_compensation=self._intent.body.compensates is not None,
         )
         return now is not None and now.by == self._who
 
@@ -162,7 +162,7 @@ class Dispatch:
                         if not await self._may_still_call():
                             return False
                         await self._call()
-                    case NextStep.ASK:
+                    case NextStep.RECONCILE:
                         await self._ask()
                     case move:
                         told, actor = self._verdict(move), f"{DISPATCHER}{self._who}"
@@ -217,13 +217,13 @@ class Dispatch:
         except Exception as exc:
             said = error_line(exc, self.node.settings)
             logger.warning("the reconciler of %s gave no answer: %s", self._intent.body.idempotency_key, said)
-            self._at = replace(self._at, can_ask=False)
+            self._at = replace(self._at, can_reconcile=False)
 
     async def _run(self, call: Callable[..., Any]) -> Any:
         body = self._intent.body
         asked = load(body.arguments)
         arguments, options = (asked["arguments"], asked["options"]) if isinstance(asked, dict) else (asked, {})
-        given = handed(call, idempotency_key=body.idempotency_key, business_key=body.business_key)
+        given = accepted_options(call, idempotency_key=body.idempotency_key, business_key=body.business_key)
         try:
             return await run_body(self.node, call, tuple(arguments), {**given, **options}, None, body.key)
         except SystemExit as exc:  # the loop would end by it, and with it the calls of all other processes

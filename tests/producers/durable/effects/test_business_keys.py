@@ -17,7 +17,7 @@ from seekpoint.producers.durable.effects.business_keys import KeyHolder
 from seekpoint.producers.durable.effects.connectors import Connector, Connectors, NotDone
 from seekpoint.producers.durable.effects.effect_context import JournalValues
 from seekpoint.producers.durable.effects.effect_resolution import Answer, Effect
-from seekpoint.producers.durable.effects.key_holders import has_let_go
+from seekpoint.producers.durable.effects.key_holders import is_released
 from seekpoint.producers.log_session import NodeServices
 from seekpoint.producers.testing import When, crash_at
 from seekpoint.schemas import MemoryLog
@@ -181,17 +181,17 @@ async def test_what_was_trimmed_counts_as_done(ledger: Ledger, monkeypatch: pyte
     mine = KeyHolder("p", "pay:1", "p/pay:1")
     async with Node.in_memory(crash.log) as node:
         checkpoint = await node.recover("p")
-        assert await has_let_go(node, node.reader.limits, mine)
+        assert await is_released(node, node.reader.limits, mine)
         crash.log.trim(0, 1)
-        assert not await has_let_go(node, node.reader.limits, mine), "its state is gone too"
+        assert not await is_released(node, node.reader.limits, mine), "its state is gone too"
 
         async def from_checkpoint(process_id: str, **how: Any) -> Any:
             return checkpoint
 
         monkeypatch.setattr(node, "recover", from_checkpoint)
-        assert await has_let_go(node, node.reader.limits, mine), "a finished process keeps its calls for a while"
+        assert await is_released(node, node.reader.limits, mine), "a finished process keeps its calls for a while"
         checkpoint = replace(checkpoint, state=checkpoint.state.without_content())
-        assert not await has_let_go(node, node.reader.limits, mine)
+        assert not await is_released(node, node.reader.limits, mine)
 
 
 async def test_a_budget_that_refuses_an_effect_gives_its_key_back(node: Node, ledger: Ledger) -> None:

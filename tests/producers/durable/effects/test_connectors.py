@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from seekpoint.producers.durable.effects.connectors import Connector, Connectors, takes
+from seekpoint.producers.durable.effects.connectors import Connector, Connectors, accepts
 from seekpoint.schemas.errors import InvalidName, InvalidSetting, UnknownConnector
 
 
@@ -68,9 +68,9 @@ def test_only_a_parameter_of_that_name_is_handed_the_key() -> None:
         def positional(self, idempotency_key: str, /) -> None: ...
 
     client = Client()
-    assert takes(client.send, "idempotency_key")
-    assert takes(pay, "idempotency_key")
-    assert not takes(client.forward, "idempotency_key")
-    assert not takes(client.positional, "idempotency_key")
-    assert not takes(print, "idempotency_key")
-    assert not takes(type("Odd", (), {"__call__": None, "__signature__": 1})(), "idempotency_key")
+    assert accepts(client.send, "idempotency_key")
+    assert accepts(pay, "idempotency_key")
+    assert not accepts(client.forward, "idempotency_key")
+    assert not accepts(client.positional, "idempotency_key")
+    assert not accepts(print, "idempotency_key")
+    assert not accepts(type("Odd", (), {"__call__": None, "__signature__": 1})(), "idempotency_key")

@@ -220,7 +220,7 @@ async def test_an_owner_that_knows_it_is_fenced_tells_the_next_one(node: Node, l
     async with Node.in_memory(node._reader, node_id="second") as second:  # type: ignore[arg-type]
         first, paying = await in_its_call(node, ledger)
         heir = await second.open("p", take_over=True)
-        await durable_side(first).effects.look()
+        await durable_side(first).effects.read_log()
         assert not first.is_open
         ledger.gate.set()
         with pytest.raises(Fenced):
@@ -265,7 +265,7 @@ async def test_an_owner_that_was_fenced_before_the_call_does_not_call(node: Node
         async def slow_confirm() -> None:
             await confirm()
             await second.open("p", take_over=True)
-            await durable.effects.look()
+            await durable.effects.read_log()
 
         durable.confirm = slow_confirm  # type: ignore[method-assign]
         with pytest.raises(Fenced):

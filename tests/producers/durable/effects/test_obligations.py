@@ -236,7 +236,7 @@ async def test_a_run_whose_code_fails_takes_back_what_it_did(node: Node, ledger:
     assert ledger.taken_back == ["7 of 'paid 7'", "5 of 'paid 5'"]
     state = (await node.recover("p")).state
     assert (state.lifecycle, list(state.obligations)) == ("failed", [])
-    with pytest.raises(EffectFailed, match="taken back"):
+    with pytest.raises(EffectFailed, match="compensated"):
         await node.run(run, "p")
     assert ledger.calls["p/pay:1"] == 1
 
@@ -284,7 +284,7 @@ async def test_code_that_took_back_itself_and_failed_is_told_so(node: Node, ledg
         await node.run(run, "p")
     mended = True
     for _ in range(2):
-        with pytest.raises(EffectFailed, match="taken back"):
+        with pytest.raises(EffectFailed, match="compensated"):
             await node.run(run, "p")
     assert ledger.taken_back == ["7 of 'paid 7'", "5 of 'paid 5'"]
 

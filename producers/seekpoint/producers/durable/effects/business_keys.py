@@ -1,8 +1,8 @@
-"""Business keys: what an effect is about (an order, an invoice), so that no two effects do the same thing.
+"""Acquire business keys: the order or the invoice of an effect, so that no two effects do the same thing.
 
-A key is unique per connector across the journal. Who has it is written in a shared value of its own; of two that ask at
-once the first in the log has it. It is given back only when the effect is known not to have happened; by its owner, or,
-where that died before it could, by the next one that asks, who reads in the holder's journal that it let go.
+A key is unique per connector across the journal. A shared value names its holder; of two effects that acquire it at
+once the first in the log gets it. The key is released only once the effect certainly has not happened: by its owner or,
+if that died before, by the next effect that acquires the key and reads the holder's journal.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NAME_BYTES_MAX = 160
 
 
 class KeyHolder(NamedTuple):
-    """The effect that has a business key."""
+    """The effect that holds a business key."""
 
     process_id: str
     key: str
@@ -28,38 +28,38 @@ class KeyHolder(NamedTuple):
 
 
 class SharedValues(Protocol):
-    """The shared values of a journal, as far as holding something needs them."""
+    """The shared values of a journal, as far as business keys need them."""
 
     async def read(self, name: str) -> tuple[int, Any]:
-        """Version (0: never set) and value."""
+        """Return the version (0: never set) and the value."""
 
     async def write(self, name: str, value: Any, expected_version: int) -> None:
-        """Set it if its version is the expected one; who reads next sees whether it was."""
+        """Set the value if its version is ``expected_version``; the next read shows whether it was."""
 
 
 class BusinessKeys:
-    """Takes and gives back business keys. ``has_let_go`` says of a holder whether its effect is known not to happen."""
+    """Acquires and releases business keys; ``is_released`` checks whether a holder still needs its key."""
 
-    def __init__(self, values: SharedValues, has_let_go: Callable[[KeyHolder], Awaitable[bool]]) -> None:
+    def __init__(self, values: SharedValues, is_released: Callable[[KeyHolder], Awaitable[bool]]) -> None:
         self._values = values
-        self._has_let_go = has_let_go
+        self._has_let_go = is_released
 
-    async def take(self, connector: str, business_key: str, here: KeyHolder) -> KeyHolder | None:
-        """Take the key for ``here``. None if it has it now, or had it before; else who has it."""
+    async def acquire(self, connector: str, business_key: str, owner: KeyHolder) -> KeyHolder | None:
+        """Acquire the key for ``owner``. Return None if ``owner`` holds it now, else its holder."""
         name = shared_name("effect-key", connector, business_key)
-        while True:  # again where another one took it first and gave it back since
+        while True:  # again if another effect acquired it first and has released it since
             version, holder = await self._read(name)
-            if holder == here:
+            if holder == owner:
                 return None
             if holder is not None and not await self._has_let_go(holder):
                 return holder
-            await self._values.write(name, here._asdict(), version)
+            await self._values.write(name, owner._asdict(), version)
 
-    async def free(self, connector: str, business_key: str, here: KeyHolder) -> None:
-        """Give the key back, if ``here`` has it."""
+    async def release(self, connector: str, business_key: str, owner: KeyHolder) -> None:
+        """Release the key if ``owner`` holds it."""
         name = shared_name("effect-key", connector, business_key)
         version, holder = await self._read(name)
-        if holder == here:
+        if holder == owner:
             await self._values.write(name, None, version)
 
     async def _read(self, name: str) -> tuple[int, KeyHolder | None]:
@@ -70,7 +70,7 @@ class BusinessKeys:
 
 
 def shared_name(kind: str, *parts: str) -> str:
-    """The name of a shared value that stands for ``parts``: readable while it is short and plain, else a digest.
+    """Return the name of a shared value for ``parts``: readable if it is short and plain, else a digest.
 
     >>> shared_name("effect-key", "payments", "order-4711")
     'effect-key/payments/order-4711'
@@ -88,7 +88,7 @@ def shared_name(kind: str, *parts: str) -> str:
 
 
 def _can_be_named(name: str) -> bool:
-    """Whether it may stand in an id as it is: a key of the outside world is any text, and exact."""
+    """Whether the name is valid in a process id: a business key may be any text."""
     try:
         named_process_key(name)
     except InvalidName:

@@ -1,4 +1,4 @@
-"""Which function a journal's name of a compensation means."""
+"""Find the function for the name of a compensation in the journal."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["CONNECTOR", "UNDO", "compensation_name", "compensation_named", "know_compensation"]
+__all__ = ["CONNECTOR", "UNDO", "compensation_name", "compensation_named", "register_compensation"]
 
 UNDO = "undo/"
-"""What the key of a compensation begins with; the key of its effect follows."""
+"""The prefix of a compensation's key, before the key of its effect."""
 
 CONNECTOR = "connector/"
-"""What the journal's name of a compensation begins with where it is a connector's."""
-_known: dict[str, Callable[..., Any]] = {}
-"""Functions that code of this interpreter has named as a compensation."""
+"""The prefix of a compensation's name in the journal if a connector makes it."""
+_registered: dict[str, Callable[..., Any]] = {}
+"""The functions that code of this interpreter has named as compensations."""
 
 
-def know_compensation(compensate: Callable[..., Any]) -> None:
-    """Let a debt that names this function be paid by it. A method needs its object, and a closure what it closes over:
-    their names say too little."""
+def register_compensation(compensate: Callable[..., Any]) -> None:
+    """Let obligations that name this function call it. A method or a closure is not registered: its name is not enough
+    to find it."""
     module = sys.modules.get(compensate.__module__) if inspect.isroutine(compensate) else None
     name = compensation_name(compensate)
     if module is not None and getattr(compensate, "__self__", module) is module and "<" not in name:
-        _known[name] = compensate
+        _registered[name] = compensate
 
 
 def compensation_named(name: str) -> Callable[..., Any] | None:
-    """Return the function that a journal calls ``name``, if code of this interpreter named it as a compensation.
+    """Return the function that the journal calls ``name``, if code of this interpreter named it as a compensation.
 
-    No other function is ever looked up: a journal's text could name any.
+    No other function is looked up: anybody who writes to the journal could name any function.
     """
-    return _known.get(name)
+    return _registered.get(name)
 
 
 def compensation_name(compensate: Callable[..., Any] | str) -> str:
-    """What the journal calls a compensation: ``connector/NAME``, or ``module:function``.
+    """Return the name of a compensation in the journal: ``connector/NAME``, or ``module:function``.
 
     >>> compensation_name("payments"), compensation_name(compensation_name)
     ('connector/payments', 'seekpoint.producers.durable.effects.compensations:compensation_name')

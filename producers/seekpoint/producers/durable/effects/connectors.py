@@ -1,7 +1,7 @@
-"""Connectors: what an effect needs to know of the outside system it changes, by name.
+"""Register connectors: how to call and reconcile an outside system, by name.
 
-A connector outlives the code that used it: whoever resumes a process looks it up again, by the name in the journal. So
-register the connectors of a program before it opens processes.
+A process that is resumed looks its connectors up again by their names in the journal. So register a program's
+connectors before it opens processes.
 
 >>> payments = Connectors()
 >>> _ = payments.register(Connector("payments", print, max_attempts=3))
@@ -20,10 +20,19 @@ from seekpoint.producers.durable.failures.failure_classes import register_failur
 from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import InvalidName, InvalidSetting, UnknownConnector
 
-__all__ = ["ATTEMPTS_MAX", "Connector", "Connectors", "NotDone", "Reconciled", "connectors", "handed", "takes"]
+__all__ = [
+    "ATTEMPTS_MAX",
+    "Connector",
+    "Connectors",
+    "NotDone",
+    "Reconciled",
+    "accepted_options",
+    "accepts",
+    "connectors",
+]
 
 ATTEMPTS_MAX = 10
-"""How often an effect without a connector of its own is called in all while it is in doubt."""
+"""How often an effect without a connector is called in all while it is in doubt."""
 
 _NAME_CHARACTERS_MAX = 100
 
@@ -32,9 +41,9 @@ Call: TypeAlias = Callable[..., Any]
 
 @register_failure
 class NotDone(Exception):
-    """Raise it from the call of an effect, or derive from it, when it is certain that nothing was done.
+    """Raise this, or a subclass, from the call of an effect if certainly nothing was done.
 
-    The effect is then failed, and nobody has to find out.
+    The effect is then failed, and needs no reconciliation.
     """
 
     retryable = False
@@ -42,7 +51,7 @@ class NotDone(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Reconciled:
-    """What a reconciler found, with what goes with it: the effect's ``output``, or the ``reason`` why not."""
+    """A reconciler's answer with the effect's ``output``, or the ``reason`` of its failure."""
 
     answer: Answer
     output: Any = None
@@ -53,20 +62,20 @@ class Reconciled:
 class Connector:
     """One outside system. ``dispatch`` and ``reconcile`` are functions, async or not.
 
-    Both get the effect's arguments and options, and ``idempotency_key=`` and ``business_key=`` if they take them.
+    Both get the effect's arguments and options, and ``idempotency_key=`` and ``business_key=`` if they accept them.
     """
 
     name: str
     dispatch: Call | None = None
-    """Does it; what it returns is the effect's output."""
+    """Makes the call; its result is the effect's output."""
     reconcile: Call | None = None
-    """Finds out whether it was done: an ``Answer``, or a ``Reconciled`` with more about it."""
+    """Finds out whether the effect has happened; returns an ``Answer`` or a ``Reconciled``."""
     max_attempts: int = ATTEMPTS_MAX
-    """How often it is called in all while an effect is in doubt; then the effect is stuck."""
+    """How often an effect is called in all while it is in doubt; then the effect is stuck."""
     enforces_key: bool = False
-    """The system itself takes an idempotency key once, for ever: then even an at-most-once call may be repeated."""
+    """The system accepts an idempotency key only once, for ever: then even an at-most-once call may be repeated."""
     outbox: bool = False
-    """The owner only writes the intent down; a ``Dispatcher`` calls."""
+    """The owner only writes the intent; a ``Dispatcher`` calls."""
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.name) <= _NAME_CHARACTERS_MAX or not self.name.isprintable() or "/" in self.name:
@@ -75,7 +84,7 @@ class Connector:
             raise InvalidSetting("a connector calls at least once", name=self.name, max_attempts=self.max_attempts)
         if self.outbox and self.dispatch is None:
             raise InvalidSetting("a dispatcher needs something to call: dispatch=", name=self.name)
-        if self.enforces_key and self.dispatch is not None and not takes(self.dispatch, "idempotency_key"):
+        if self.enforces_key and self.dispatch is not None and not accepts(self.dispatch, "idempotency_key"):
             raise InvalidSetting(
                 "a system that enforces the key has to be given it: dispatch(..., idempotency_key=)", name=self.name
             )
@@ -85,44 +94,45 @@ class Connectors:
     """Connectors by name."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Connector] = {}
+        self._connectors: dict[str, Connector] = {}
 
     def register(self, connector: Connector) -> Connector:
-        """Make it known, in place of one of the same name. Effects under way keep what they began with."""
-        self._known[connector.name] = connector
+        """Register a connector, in place of one of the same name. Effects under way keep the former one."""
+        self._connectors[connector.name] = connector
         return connector
 
     def __getitem__(self, name: str) -> Connector:
-        """The connector of this name, as of now. Raises ``UnknownConnector``, which says what to register."""
+        """Return the connector of this name, as of now. Raises ``UnknownConnector``, which lists those there are."""
         try:
-            return self._known[name]
+            return self._connectors[name]
         except KeyError:
             raise UnknownConnector(
-                f"no connector is called {name!r} here", connector=name, known=sorted(self._known) or "none"
+                f"no connector is called {name!r} here", connector=name, known=sorted(self._connectors) or "none"
             ) from None
 
     def __contains__(self, name: object) -> bool:
-        return name in self._known
+        return name in self._connectors
 
     def __iter__(self) -> Iterator[Connector]:
-        return iter([*self._known.values()])
+        return iter([*self._connectors.values()])
 
     @property
     def outbox(self) -> list[str]:
-        """The names of those whose effects a dispatcher calls, sorted."""
+        """Return the names of the connectors whose effects a dispatcher calls, sorted."""
         return sorted(connector.name for connector in self if connector.outbox)
 
 
 connectors = Connectors()
-"""Those of this program: what processes and dispatchers look up unless they are given others."""
+"""The connectors of this program: the default of processes and dispatchers."""
 
 
-def takes(call: Call, name: str) -> bool:
-    """Whether ``call`` has a parameter of this name. One that takes anything (``**options``) is not given it: it may
-    only pass on what it gets.
+def accepts(call: Call, name: str) -> bool:
+    """Whether ``call`` has a parameter of this name. ``**options`` does not count: it may only be passed on.
 
-    >>> takes(lambda amount, idempotency_key: None, "idempotency_key"), takes(lambda **options: None, "idempotency_key")
-    (True, False)
+    >>> accepts(lambda amount, idempotency_key: None, "idempotency_key")
+    True
+    >>> accepts(lambda **options: None, "idempotency_key")
+    False
     """
     try:
         parameter = inspect.signature(call).parameters.get(name)
@@ -134,6 +144,6 @@ def takes(call: Call, name: str) -> bool:
     )
 
 
-def handed(call: Call, **known: Any) -> dict[str, Any]:
-    """Those of ``known`` that ``call`` has parameters for."""
-    return {name: value for name, value in known.items() if takes(call, name)}
+def accepted_options(call: Call, **options: Any) -> dict[str, Any]:
+    """Return the ``options`` that ``call`` has parameters for."""
+    return {name: value for name, value in options.items() if accepts(call, name)}

@@ -1,4 +1,4 @@
-"""Effects: calls that change the world. Written down before and after; what is in doubt is treated as in doubt."""
+"""Make effects: calls that change an outside system, journaled before and after."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from datetime import timedelta
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from seekpoint.producers.durable.durable_process import DurableCalls
-from seekpoint.producers.durable.effects.compensations import know_compensation
+from seekpoint.producers.durable.effects.compensations import register_compensation
 from seekpoint.producers.durable.effects.effect_facts import EffectRequest
 from seekpoint.producers.durable.effects.effect_resolution import Effect
 from seekpoint.producers.durable.effects.effect_runs import EffectRun
-from seekpoint.producers.durable.effects.obligations import compensate, note_asked
+from seekpoint.producers.durable.effects.obligations import compensate, mark_compensated_by_code
 from seekpoint.producers.durable.replay.call_digest import arguments_text, text_digest
 from seekpoint.producers.durable.replay.differences import changed
 from seekpoint.producers.durable.steps.retries import Retry
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class EffectCalls(DurableCalls):
-    """What a process offers: ``effect`` and ``compensate``."""
+    """The effect calls of a process."""
 
     def effect(
         self, name: str, call: Callable[..., Any] | None = None, *arguments: Any,
@@ -36,23 +36,23 @@ class EffectCalls(DurableCalls):
         timeout: float | timedelta | None = None, estimate: Mapping[str, Any] | None = None,
         irreversible: bool | None = None, **options: Any,
     ) -> Coroutine[Any, Any, Any]:  # fmt: skip
-        """Change the world outside: ``call(*arguments, **options)``, once an intent is confirmed, as this owner.
+        """Change an outside system: ``call(*arguments, **options)``, after this owner's intent is confirmed.
 
-        Its outcome is remembered. In doubt (the owner died in between, the call raised or timed out) it is called
-        again with the same key if it is ``IDEMPOTENT``; if it is ``AT_MOST_ONCE`` only a reconciler, a former owner's
-        evidence or a person settles it. ``call`` is handed ``idempotency_key=`` and ``business_key=`` if it takes them;
-        raising ``NotDone`` says that nothing was done.
+        The outcome is recorded. An effect is in doubt if the owner died in between, or the call raised or timed out. An
+        ``IDEMPOTENT`` one is then called again with the same key; an ``AT_MOST_ONCE`` one is settled by a reconciler, a
+        former owner or a person. ``call`` gets ``idempotency_key=`` and ``business_key=`` if it accepts them. It raises
+        ``NotDone`` if nothing was done.
 
-        ``reconcile`` finds out: it gets the same arguments and gives an ``Answer`` or a ``Reconciled``. ``connector``
-        names a registered ``Connector``, whose ``dispatch`` is called unless ``call`` is given. ``business_key`` is
-        unique per connector (without one: per ``name``) across the journal. ``compensate`` (a function that gets the
-        same arguments, and ``output=`` if it takes it, or a connector's name) is owed from the moment the effect
-        succeeded. ``estimate`` is held against the budget before, as is ``irreversible``: by default what is at most
-        once and has no compensation.
+        ``reconcile`` gets the same arguments and returns an ``Answer`` or a ``Reconciled``. ``connector`` names a
+        registered ``Connector``, whose ``dispatch`` is called unless ``call`` is given. ``business_key`` is unique per
+        connector (without one: per ``name``) across the journal. ``compensate`` is a connector's name, or a function
+        that gets the same arguments, and ``output=`` if it accepts it; it is an obligation once the effect has
+        succeeded. The budget admits ``estimate`` before the call, and counts an ``irreversible`` effect: by default one
+        that is at-most-once and has no compensation.
 
-        Raises what ``call`` raised; ``EffectUnknown`` while nobody can tell: let it end the run, and run again once it
-        is settled. ``EffectDuplicate``, ``EffectFailed``, ``UnknownConnector``, ``BudgetExceeded``,
-        ``ReplayDivergence``.
+        Raises the exception of ``call``. Raises ``EffectUnknown`` while the outcome is in doubt: let it end the run,
+        and run again once the effect is settled. Raises ``EffectDuplicate``, ``EffectFailed``, ``UnknownConnector``,
+        ``BudgetExceeded``, ``ReplayDivergence``.
         """
         process = self._durable
         if semantics not in [*map(str, Effect)]:  # an enum's own `in` takes no text before Python 3.12
@@ -65,7 +65,7 @@ class EffectCalls(DurableCalls):
         _check_callables(name, call, reconcile, compensate)
         text = arguments_text(arguments, options, process.limits)
         at_most_once = semantics is Effect.AT_MOST_ONCE
-        wanted = EffectRequest(
+        request = EffectRequest(
             name=name, call=call, arguments=arguments, options=options, arguments_json=text,
             digest=text_digest(name, text), semantics=semantics, reconcile=reconcile, connector=connector,
             business_key=business_key, compensate=compensate, retry=retry_of(retry), timeout_s=seconds(timeout),
@@ -73,20 +73,20 @@ class EffectCalls(DurableCalls):
             irreversible=(at_most_once and compensate is None) if irreversible is None else irreversible,
         )  # fmt: skip
         try:
-            place = process.matcher.place("effect", name, wanted.digest, key)
+            place = process.matcher.place("effect", name, request.digest, key)
         except ReplayDivergence as exc:
             return changed(process.session, exc, b.EffectIntended(name=name, arguments=text))
-        return process.in_order(place, EffectRun(process, place, wanted).through)
+        return process.in_order(place, EffectRun(process, place, request).run)
 
     async def compensate(self) -> None:
-        """Take back what the effects of this process did, the newest first, as far as they have a ``compensate``.
+        """Compensate the effects of this process that have a ``compensate``, the newest first.
 
-        Each is an effect of its own with a few attempts; those that cannot be made are left, visibly. Raises
-        ``ObligationStuck`` if any is. Safe to call again: what was taken back is not taken back twice.
+        Each compensation is an effect of its own with a few attempts; one that cannot be made is stuck. Raises
+        ``ObligationStuck`` if any is. Safe to call again: no effect is compensated twice.
         """
         process = self._durable
         if process.is_running_code:
-            note_asked(process)
+            mark_compensated_by_code(process)
         if process.written.obligations:
             await process.session.before_unrecorded("compensate", "effect")
         await compensate(process)
@@ -98,38 +98,38 @@ def _check_callables(
     reconcile: Callable[..., Any] | None,
     compensate: Callable[..., Any] | str | None,
 ) -> None:
-    """Before the intent: what cannot be called would leave an effect in doubt, or a debt that nobody can pay."""
+    """Check before the intent that each is callable: else the effect would stay in doubt, or never be compensated."""
     for given in (call, reconcile, None if isinstance(compensate, str) else compensate):
         if given is not None:
             callable_of(given, name)
     if callable(compensate):
-        know_compensation(compensate)
+        register_compensation(compensate)
 
 
 class EffectStep(Generic[P, T]):
-    """A function that is an effect wherever it is called: ``await refund(process, 5)``. Made by ``@effect``."""
+    """A function that ``@effect`` makes an effect: ``await refund(process, 5)``."""
 
     def __init__(self, call: Callable[P, Any], name: str, how: Mapping[str, Any]) -> None:
         self.call = call
-        """The function itself, for tests."""
+        """The function without the effect, for tests."""
         self.name = name
         self._how = how
         self.__doc__ = call.__doc__
 
     def __call__(self, process: EffectCalls, *arguments: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
-        """The effect of ``process``; ``key=`` and ``business_key=`` are the effect's."""
+        """Make the effect in ``process``; ``key=`` and ``business_key=`` are options of ``process.effect``."""
         return process.effect(self.name, self.call, *arguments, **{**self._how, **options})
 
 
 def effect(name: str | None = None, **how: Any) -> Callable[[Callable[..., Any]], EffectStep[..., Any]]:
-    """Make an effect of a function; its name is the function's unless given, ``how`` is as of ``process.effect``.
+    """Make an effect of a function, by default with the function's name; ``how`` are options of ``process.effect``.
 
     ``@effect(semantics=Effect.AT_MOST_ONCE, reconcile=find_refund)`` over ``async def refund(amount, *,
     idempotency_key)``; then ``await refund(process, 5, business_key="order-4711")``.
     """
 
     if callable(how.get("compensate")):
-        know_compensation(how["compensate"])
+        register_compensation(how["compensate"])
 
     def made(call: Callable[..., Any]) -> EffectStep[..., Any]:
         return EffectStep(call, name or name_of(call), how)

@@ -1,4 +1,4 @@
-"""What is known of one effect: what was asked for, what the journal holds, what our own call gave, who else spoke."""
+"""Collect what is known of one effect: its request, its record, the outcome of our own call, external outcomes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from seekpoint.producers.durable.effects.business_keys import KeyHolder
 from seekpoint.producers.durable.effects.compensations import UNDO
-from seekpoint.producers.durable.effects.connectors import ATTEMPTS_MAX, Connector, Reconciled, takes
+from seekpoint.producers.durable.effects.connectors import ATTEMPTS_MAX, Connector, Reconciled, accepts
 from seekpoint.producers.durable.effects.effect_resolution import Effect, EffectStatus, End, Situation, is_known_undone
-from seekpoint.producers.durable.effects.external_outcome import ExternalOutcome, word_for
+from seekpoint.producers.durable.effects.external_outcome import ExternalOutcome, external_outcome_for
 from seekpoint.producers.durable.steps.retries import ONCE, Retry
 from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.dataclass import dataclass
@@ -21,17 +21,14 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.replay.history_matcher import CallPlace
     from seekpoint.schemas.state.calls import Call
 
-__all__ = [
-    "EffectFacts",
-    "EffectRequest",
-]
+__all__ = ["EffectFacts", "EffectRequest"]
 
-_OVER = (EffectStatus.NEW, EffectStatus.SUCCEEDED, EffectStatus.FAILED)
+_NOT_IN_DOUBT = (EffectStatus.NEW, EffectStatus.SUCCEEDED, EffectStatus.FAILED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectRequest:
-    """What the agent asked for: an effect, and all that it says about it."""
+    """The arguments of ``process.effect``, or of a compensation."""
 
     name: str
     call: Callable[..., Any] | None = None
@@ -45,128 +42,129 @@ class EffectRequest:
     business_key: str | None = None
     compensate: Callable[..., Any] | str | None = None
     compensates: str | None = None
-    """The key of the effect that this one takes back."""
+    """The key of the effect that this one compensates."""
     retry: Retry = ONCE
     timeout_s: float | None = None
     estimate: Mapping[str, Any] | None = None
     irreversible: bool = False
-    handed: Mapping[str, Any] = field(default_factory=dict)
-    """Handed to a callable that has a parameter of the name."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Further options for a callable that has parameters of these names."""
 
 
 class EffectFacts:
-    """One effect as its process knows it now."""
+    """One effect as its owner knows it now."""
 
-    def __init__(self, process: DurableProcess, place: CallPlace, wanted: EffectRequest) -> None:
+    def __init__(self, process: DurableProcess, place: CallPlace, request: EffectRequest) -> None:
         self._process = process
-        self._wanted = wanted
+        self._request = request
         self.key = place.key
         self.record: Call | None = place.record
         self.ours = False
-        """The newest intent is this handle's own."""
+        """This owner wrote the newest intent."""
         self.called = False
         self.end: End | None = None
         self.output: Any = None
         self.error: Exception | None = None
-        self.found: Reconciled | None = None
-        self.no_answer: Exception | None = None
+        self.reconciled: Reconciled | None = None
+        self.reconcile_error: Exception | None = None
 
     @property
-    def is_taken_back(self) -> bool:
-        """Whether it was compensated, and that is over: a run that has yet to take back more must get there again.
+    def is_compensated(self) -> bool:
+        """Whether the effect is compensated, and no code has to get past it again.
 
-        So must code that took it back itself and has not failed since, as the marks of ``obligations`` tell.
+        Code has to where more compensations are due, or where it compensated the effect itself and has not failed
+        since (the marks of ``obligations``).
         """
         written = self._process.written
         mark = UNDO + self.key
         if mark in written.patches and f"{mark}/" not in written.patches:
             return False
-        undone = written.calls.get(mark)
-        over = written.cancelled is None and all(one.status == "stuck" for one in written.obligations)
-        return over and undone is not None and undone.status == EffectStatus.SUCCEEDED
+        compensation = written.calls.get(mark)
+        none_due = written.cancelled is None and all(one.status == "stuck" for one in written.obligations)
+        return none_due and compensation is not None and compensation.status == EffectStatus.SUCCEEDED
 
     def begin_attempt(self) -> None:
-        """A new intent of our own is in the journal: nothing is known of its call yet."""
+        """Reset what is known of the call: a new intent of this owner is in the journal."""
         self.refresh()
-        self.ours, self.called, self.end, self.error, self.found = True, False, None, None, None
+        self.ours, self.called, self.end, self.error, self.reconciled = True, False, None, None, None
 
     def refresh(self) -> None:
-        """Take up what this owner has written."""
+        """Read the record again after this owner has written."""
         self.record = self._process.written.calls[self.key]
 
     @property
     def status(self) -> EffectStatus:
-        """What the journal says."""
+        """Return the status in the journal."""
         return EffectStatus.NEW if self.record is None else EffectStatus(self.record.status)
 
     @property
-    def is_over(self) -> bool:
-        """Not begun, or settled: nothing is in doubt."""
-        return self.status in _OVER
+    def is_in_doubt(self) -> bool:
+        """Whether the effect has begun and is not settled."""
+        return self.status not in _NOT_IN_DOUBT
 
     @property
-    def facts(self) -> Mapping[str, Any]:
-        """What the newest intent says."""
+    def intent(self) -> Mapping[str, Any]:
+        """Return the fields of the newest intent; empty before the first."""
         return {} if self.record is None else self.record.facts
 
     @property
     def attempt(self) -> int:
-        """The number of the newest intent; 0 before the first."""
+        """Return the number of the newest intent; 0 before the first."""
         return 0 if self.record is None else self.record.attempt
 
     @property
     def semantics(self) -> Effect:
-        """What the code says, unless the intent was more careful."""
-        careful = self.facts.get("semantics") == Effect.AT_MOST_ONCE
-        return Effect.AT_MOST_ONCE if careful else self._wanted.semantics
+        """Return the semantics that the code names, or at-most-once if the intent says so."""
+        at_most_once = self.intent.get("semantics") == Effect.AT_MOST_ONCE
+        return Effect.AT_MOST_ONCE if at_most_once else self._request.semantics
 
     @property
     def idempotency_key(self) -> str:
-        """Fixed by the first intent: an inherited effect keeps its parent's."""
-        told: str = self.facts.get("idempotency_key") or self._process.idempotency_key(self.key)
-        return told
+        """Return the key that the first intent has: an inherited effect keeps its parent's."""
+        key: str = self.intent.get("idempotency_key") or self._process.idempotency_key(self.key)
+        return key
 
     @property
     def business_key(self) -> tuple[str, str] | None:
-        """Whose (a connector's, else the effect's name) and which; None without one."""
-        wanted = self._wanted
-        return None if wanted.business_key is None else (wanted.connector or wanted.name, wanted.business_key)
+        """Return the connector's, else the effect's name, and the business key; None without one."""
+        request = self._request
+        return None if request.business_key is None else (request.connector or request.name, request.business_key)
 
     @property
-    def holder(self) -> KeyHolder:
-        """This effect, as one that has a business key."""
+    def key_holder(self) -> KeyHolder:
+        """Return this effect as the holder of a business key."""
         return KeyHolder(self._process.process_id, self.key, self.idempotency_key)
 
     @property
     def connector(self) -> Connector | None:
-        """Looked up anew each time it matters: what resumes a process may know another one than what began it."""
-        name = self._wanted.connector if self.record is None else self.facts.get("connector")
+        """Return the connector that this program has registered: another one may have begun the effect."""
+        name = self._request.connector if self.record is None else self.intent.get("connector")
         return None if name is None else self._process.effects.connectors[name]
 
     @property
-    def callable(self) -> Callable[..., Any]:
-        """What is called. Raises ``Refused``, ``UnknownConnector``."""
+    def call(self) -> Callable[..., Any]:
+        """Return the function to call. Raises ``Refused``, ``UnknownConnector``."""
         connector = self.connector
-        call = self._wanted.call or (None if connector is None else connector.dispatch)
+        call = self._request.call or (None if connector is None else connector.dispatch)
         if call is None:
             raise Refused("an effect needs something to call", process_id=self._process.process_id, key=self.key)
         return call
 
     @property
     def reconciler(self) -> Callable[..., Any] | None:
-        """What can be asked."""
+        """Return the reconciler, if there is one."""
         connector = self.connector
-        return self._wanted.reconcile or (None if connector is None else connector.reconcile)
+        return self._request.reconcile or (None if connector is None else connector.reconcile)
 
-    def word(self) -> ExternalOutcome | None:
-        """What the mailbox brought."""
-        return word_for(self._process.effects.mail, self.key, self.idempotency_key, status=self.status)
+    def external_outcome(self) -> ExternalOutcome | None:
+        """Return the outcome in the mailbox, if there is one."""
+        return external_outcome_for(self._process.waiting.mail, self.key, self.idempotency_key, status=self.status)
 
     def situation(self) -> Situation:
-        """All of it, as far as a decision rests on it. Raises ``UnknownConnector``."""
-        if self.is_over:
+        """Return the input of ``decide``. Raises ``UnknownConnector``."""
+        if not self.is_in_doubt:
             return Situation(status=self.status)
-        connector, retry = self.connector, self._wanted.retry
+        connector, retry = self.connector, self._request.retry
         return Situation(
             status=self.status,
             semantics=self.semantics,
@@ -176,14 +174,14 @@ class EffectFacts:
             attempts=self.attempt,
             attempts_max=ATTEMPTS_MAX if connector is None else connector.max_attempts,
             retries_left=self.error is not None and retry.allows(self.attempt, self.error),
-            enforces_key=connector is not None and connector.enforces_key and takes(self.callable, "idempotency_key"),
+            enforces_key=connector is not None and connector.enforces_key and accepts(self.call, "idempotency_key"),
             dispatched=connector is not None and connector.outbox,
-            owed=self._wanted.compensates is not None,
-            word=self.word() is not None,
-            can_ask=self.reconciler is not None and self.no_answer is None,
-            answer=None if self.found is None else self.found.answer,
+            is_compensation=self._request.compensates is not None,
+            has_external_outcome=self.external_outcome() is not None,
+            can_reconcile=self.reconciler is not None and self.reconcile_error is None,
+            answer=None if self.reconciled is None else self.reconciled.answer,
         )
 
     def is_known_undone(self, settled_by: str) -> bool:
-        """Whether a failed effect did not happen for certain, by what is known here."""
-        return is_known_undone(settled_by, self.end, None if self.found is None else self.found.answer)
+        """Whether the failed effect certainly did not happen."""
+        return is_known_undone(settled_by, self.end, None if self.reconciled is None else self.reconciled.answer)

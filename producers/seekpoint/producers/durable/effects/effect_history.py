@@ -1,6 +1,6 @@
-"""The effects of a process as its journal has them: those of turns that are over, and of a finished process, too. Pure.
+"""Collect the effects of a process from its journal, also those of earlier turns and of a finished process. Pure.
 
-A state forgets an effect once it is settled and its turn is over, and a finished process all of them.
+A state drops an effect once it is settled and its turn has ended. A finished process has none.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["EffectHistory", "effects_in"]
 
 
 def effects_in(history: Iterable[Logged | Entry], limits: Limits = DEFAULT_LIMITS) -> dict[str, Call]:
-    """Every effect by its key, as it was last known. Raises ``JournalGap`` if the history's beginning is missing."""
+    """Return the newest record of each effect by its key. Raises ``JournalGap`` if its beginning is missing."""
     found = EffectHistory(limits)
     for offset, entry in numbered(history):
         found.take(offset, entry)
@@ -34,18 +34,18 @@ class EffectHistory:
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self._admission = Admission(limits)
-        self._forgotten: dict[str, Call] = {}
+        self._dropped: dict[str, Call] = {}
 
     def take(self, offset: int, entry: Entry) -> None:
         """Fold the process's next entry. Raises ``JournalGap`` if the history's beginning is missing."""
-        leaving = _effects(self._admission.draft) if isinstance(entry.body, _FORGETTING) else {}
+        dropped = _effects(self._admission.draft) if isinstance(entry.body, _DROPPING) else {}
         if self._admission.admits(offset, entry):
-            self._forgotten |= leaving
+            self._dropped |= dropped
 
     @property
     def effects(self) -> dict[str, Call]:
-        """Return every effect by its key, as it was last known."""
-        return self._forgotten | _effects(self._admission.draft)
+        """Return the newest record of each effect by its key."""
+        return self._dropped | _effects(self._admission.draft)
 
     @property
     def state(self) -> State:
@@ -53,7 +53,7 @@ class EffectHistory:
         return self._admission.draft.freeze()
 
 
-_FORGETTING = (b.TurnEnded, b.Finished, b.Rewound)
+_DROPPING = (b.TurnEnded, b.Finished, b.Rewound)
 
 
 def _effects(draft: Draft) -> dict[str, Call]:

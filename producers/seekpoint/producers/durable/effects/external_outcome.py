@@ -1,7 +1,7 @@
-"""What the mailbox says of an effect: a former owner's late outcome, a dispatcher's or a person's verdict. Pure.
+"""Read an effect's outcome from the mailbox: from a former owner, a dispatcher or a person. Pure.
 
-The first one in the log counts. A verdict that names another idempotency key is of another effect (the same call, of
-before a rewind) and is passed over; so is one that settles nothing, or is no outcome at all: anybody may write one.
+The first outcome in the log counts. One with another idempotency key belongs to another effect (the same call, before a
+rewind) and is skipped. So is one that settles nothing, or is not valid: anybody may write to the mailbox.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from seekpoint.schemas.errors import EffectFailed, SeekpointError
 from seekpoint.schemas.state.process_state import MailItem
 from seekpoint.schemas.values.json_values import load
 
-__all__ = ["DISPATCHER", "OWNER", "ExternalOutcome", "word_for"]
+__all__ = ["DISPATCHER", "OWNER", "ExternalOutcome", "external_outcome_for"]
 
 DISPATCHER = "dispatcher/"
-"""What the actor of a dispatcher's verdict begins with."""
+"""The prefix of the actor in a dispatcher's verdict."""
 
 OWNER = "owner/"
-"""What the actor of a fenced owner's word begins with, which comes too late to be an entry of its own."""
+"""The prefix of the actor in the late outcome of an owner that was fenced."""
 
 _NO_SECRETS = Settings()
-"""The mailbox is in the journal already; the owner that takes a word out of it scrubs it."""
+"""The mailbox is in the journal already. The owner that takes an outcome out of it masks its secrets."""
 _SETTLING = frozenset({"succeeded", "failed", "unknown", "stuck"})
 
 
 @dataclass(frozen=True, slots=True)
 class ExternalOutcome:
-    """An outcome that somebody else knows of, and the external entry that says so."""
+    """An outcome from outside the process, and the external entry that has it."""
 
     external_id: bytes
     outcome: str
@@ -42,52 +42,52 @@ class ExternalOutcome:
     error: Json | None = None
 
 
-def word_for(
+def external_outcome_for(
     mail: Iterable[MailItem], key: str, idempotency_key: str, *, status: str = "pending"
 ) -> ExternalOutcome | None:
-    """The oldest word on the effect ``key`` that would change its ``status``; None if there is none."""
-    words = (_word(item, idempotency_key) for item in mail if item.name == key)
-    return next((word for word in words if word is not None and word.outcome != status), None)
+    """Return the oldest outcome of the effect ``key`` that would change its ``status``; None if there is none."""
+    found = (_outcome_in(item, idempotency_key) for item in mail if item.name == key)
+    return next((one for one in found if one is not None and one.outcome != status), None)
 
 
-def _word(item: MailItem, idempotency_key: str) -> ExternalOutcome | None:
-    told = _told(item)
-    outcome = told.get("outcome")
-    if outcome not in _SETTLING or (told.get("idempotency_key") or idempotency_key) != idempotency_key:
+def _outcome_in(item: MailItem, idempotency_key: str) -> ExternalOutcome | None:
+    payload = _payload_of(item)
+    outcome = payload.get("outcome")
+    if outcome not in _SETTLING or (payload.get("idempotency_key") or idempotency_key) != idempotency_key:
         return None
-    output = told.get("output") or "null"
+    output = payload.get("output") or "null"
     if item.kind == "evidence":
-        # What its own owner could not tell of is no news.
+        # A former owner that does not know the outcome settles nothing.
         known = outcome in ("succeeded", "failed")
-        return ExternalOutcome(item.id, outcome, "evidence", output, told.get("error")) if known else None
+        return ExternalOutcome(item.id, outcome, "evidence", output, payload.get("error")) if known else None
     if outcome == "succeeded":
-        return ExternalOutcome(item.id, outcome, _by(item), output)
-    return ExternalOutcome(item.id, outcome, _by(item), error=_error(item, told))
+        return ExternalOutcome(item.id, outcome, _settled_by(item), output)
+    return ExternalOutcome(item.id, outcome, _settled_by(item), error=_error(item, payload))
 
 
-def _told(item: MailItem) -> dict[str, Any]:
+def _payload_of(item: MailItem) -> dict[str, Any]:
     if item.kind not in ("evidence", EffectVerdict.KIND):
         return {}
     try:
-        told = load(item.payload_json)
+        payload = load(item.payload_json)
     except SeekpointError:
         return {}
-    return told if isinstance(told, dict) else {}
+    return payload if isinstance(payload, dict) else {}
 
 
-def _by(item: MailItem) -> str:
+def _settled_by(item: MailItem) -> str:
     actor = item.actor or ""
     if actor.startswith(OWNER):
         return "evidence"
     return "dispatcher" if actor.startswith(DISPATCHER) else "person"
 
 
-def _error(item: MailItem, told: dict[str, Any]) -> Json:
-    """The failure that a dispatcher or a former owner saw, as it was; else the reason that was given."""
-    if _is_failure(told.get("error")):
-        return str(told["error"])
-    said = told.get("reason") or f"{item.actor or 'somebody'} says so, without a reason"
-    return failure_text(EffectFailed(str(said), settled_by=_by(item), actor=item.actor), _NO_SECRETS)
+def _error(item: MailItem, payload: dict[str, Any]) -> Json:
+    """Return the failure that a dispatcher or a former owner recorded, else one with the reason that was given."""
+    if _is_failure(payload.get("error")):
+        return str(payload["error"])
+    message = payload.get("reason") or f"{item.actor or 'somebody'} says so, without a reason"
+    return failure_text(EffectFailed(str(message), settled_by=_settled_by(item), actor=item.actor), _NO_SECRETS)
 
 
 def _is_failure(text: Any) -> bool:

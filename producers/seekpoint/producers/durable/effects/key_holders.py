@@ -1,7 +1,7 @@
-"""Whether who took a business key still has it: the journal of its process says so, not the key's own value.
+"""Check whether the holder of a business key still needs it: by the holder's journal, not by the key's own value.
 
-An owner gives a key back once it has written down that nothing was done, and may die in between. So whoever finds a key
-taken looks at what the holder's journal says; a key cannot get lost by a crash.
+An owner releases a key after it has journaled that nothing was done, and may die in between. So an effect that finds
+the key held reads the holder's journal: a crash cannot lose a key.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from seekpoint.schemas.config.limits import Limits
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["has_let_go"]
+__all__ = ["is_released"]
 
 
-async def has_let_go(journal: Journal, limits: Limits, holder: KeyHolder) -> bool:
-    """Whether the effect that took a key is known not to have happened, for good.
+async def is_released(journal: Journal, limits: Limits, holder: KeyHolder) -> bool:
+    """Whether the effect that holds a key certainly has not happened and never will.
 
-    It failed for certain, or its process can begin it no more and never did. What cannot be told any more, since the
-    history was trimmed, counts as done. Reads the holder's state; its whole history only once that has forgotten it.
+    Its failure says so, or its process never began it and cannot begin it any more. An effect whose history was trimmed
+    counts as done. Reads the holder's state, and its whole history only if the state no longer has the effect.
     """
     try:
         state = (await journal.recover(holder.process_id, missing_ok=True)).state
@@ -42,7 +42,7 @@ async def has_let_go(journal: Journal, limits: Limits, holder: KeyHolder) -> boo
 
 
 def _is_past(state: State, key: str) -> bool:
-    """Whether the process can ask for this call no more."""
+    """Whether the process can no longer make this call."""
     return state.finished or 0 < turn_of(key) <= state.turn
 
 

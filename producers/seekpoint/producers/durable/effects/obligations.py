@@ -1,7 +1,7 @@
-"""Obligations: what is owed if a process is cancelled or fails: each effect's compensation, the last one first.
+"""Compensate effects: a process that is cancelled or fails has an obligation for each effect with a compensation.
 
 A compensation is an effect of its own, ``undo/KEY``, with a key of its own and a bounded number of attempts. One that
-cannot be made is stuck: it stays in the state for a person to see, and the ones before it are made all the same.
+cannot be made is stuck: it stays in the state for a person to see, and the others are made all the same.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from seekpoint.schemas.values.json_values import load
 if TYPE_CHECKING:
     from seekpoint.producers.durable.durable_process import DurableProcess
 
-__all__ = ["COMPENSATION_RETRY", "compensate", "note_asked"]
+__all__ = ["COMPENSATION_RETRY", "compensate", "mark_code_failed", "mark_compensated_by_code"]
 
 logger = logging.getLogger("seekpoint.producers")
 
@@ -34,15 +34,15 @@ COMPENSATION_RETRY = Retry(attempts=5, backoff_s=0.5, backoff_max_s=30.0)
 
 
 async def compensate(process: DurableProcess) -> None:
-    """Make all compensations that are owed, the newest effect's first. Raises ``ObligationStuck`` if any is left."""
+    """Make all compensations that are due, the newest effect's first. Raises ``ObligationStuck`` if any is left."""
     left: list[str] = []
     cause: Exception | None = None
     for obligation in reversed(process.written.obligations):
         try:
-            await _pay(process, obligation)
+            await _settle(process, obligation)
         except (EffectUnknown, EffectFailed, UnknownConnector) as exc:
             logger.warning(
-                "%s: the compensation of %s is still owed: %s",
+                "%s: the compensation of %s is still due: %s",
                 process.process_id,
                 obligation.key,
                 error_line(exc, process.settings),
@@ -55,26 +55,26 @@ async def compensate(process: DurableProcess) -> None:
         ) from cause  # fmt: skip
 
 
-def note_asked(process: DurableProcess) -> None:
-    """Write down that the agent's own code takes its effects back: it knows, and goes on, also when it runs again."""
+def mark_compensated_by_code(process: DurableProcess) -> None:
+    """Record that the agent's own code compensates its effects, so that it goes on past them when it runs again."""
     _mark(process, [f"{UNDO}{obligation.key}" for obligation in process.written.obligations])
 
 
-def note_failed(process: DurableProcess) -> None:
-    """Write down that the code has failed all the same: run again, it is told of what it took back."""
-    asked = [mark for mark in process.written.patches if mark.startswith(UNDO) and not mark.endswith("/")]
-    _mark(process, [f"{mark}/" for mark in asked])
+def mark_code_failed(process: DurableProcess) -> None:
+    """Record that the code failed after it compensated effects: their calls raise that when it runs again."""
+    marks = [mark for mark in process.written.patches if mark.startswith(UNDO) and not mark.endswith("/")]
+    _mark(process, [f"{mark}/" for mark in marks])
 
 
 def _mark(process: DurableProcess, marks: list[str]) -> None:
-    """As markers of changes, whose names have no slash: they say as well which way code goes that runs again."""
+    """Write the marks as patch markers, which also decide how code runs again; names of patches have no slash."""
     for mark in marks:
         if mark not in process.written.patches:
-            with suppress(LimitExceeded):  # what is owed is paid, whether there is room for the mark or not
+            with suppress(LimitExceeded):  # the compensations are made without the mark, too
                 process.send(b.PatchMarked(mark))
 
 
-async def _pay(process: DurableProcess, obligation: Obligation) -> None:
+async def _settle(process: DurableProcess, obligation: Obligation) -> None:
     effect = process.written.calls.get(obligation.key)
     if effect is not None and effect.status == "failed":
         await process.append(b.ObligationSettled(key=obligation.key, outcome="dropped"))
@@ -82,7 +82,7 @@ async def _pay(process: DurableProcess, obligation: Obligation) -> None:
     try:
         if effect is not None and effect.status != "succeeded":
             raise EffectUnknown(
-                "nobody can tell whether there is anything to take back",
+                "nobody can tell whether there is anything to compensate",
                 process_id=process.process_id, key=obligation.key, status=effect.status,
             )  # fmt: skip
         await _run(process, obligation)
@@ -94,33 +94,31 @@ async def _pay(process: DurableProcess, obligation: Obligation) -> None:
 
 
 async def _run(process: DurableProcess, obligation: Obligation) -> None:
-    told = load(obligation.arguments_json)
-    asked, output = load(told["asked"]), load(told["output"])
-    arguments, options = (asked["arguments"], asked["options"]) if isinstance(asked, dict) else (asked, {})
+    row = load(obligation.arguments_json)
+    given, output = load(row["asked"]), load(row["output"])
+    arguments, options = (given["arguments"], given["options"]) if isinstance(given, dict) else (given, {})
     connector = obligation.name.removeprefix(CONNECTOR) if obligation.name.startswith(CONNECTOR) else None
     key = f"{UNDO}{obligation.key}"
-    wanted = EffectRequest(
+    request = EffectRequest(
         name=obligation.name,
         call=None if connector else _callable(process, obligation),
         arguments=tuple(arguments),
         options=options,
-        arguments_json=told["asked"],
-        digest=text_digest(key, told["asked"]),
+        arguments_json=row["asked"],
+        digest=text_digest(key, row["asked"]),
         connector=connector,
         compensates=obligation.key,
         retry=COMPENSATION_RETRY,
-        handed={"output": output},
+        extra={"output": output},
     )
-    place = CallPlace(
-        key, 0, process.written.calls.get(key), process.matcher.main
-    )  # it stands aside: no order binds it
+    place = CallPlace(key, 0, process.written.calls.get(key), process.matcher.main)  # position 0: in no order
     with process.cancellation.compensating():
-        await EffectRun(process, place, wanted).through()
+        await EffectRun(process, place, request).run()
 
 
 def _callable(process: DurableProcess, obligation: Obligation) -> Callable[..., Any]:
-    """The function: the one this run's code named, else one of that name that code here has named before."""
-    found = process.effects.owed.get(obligation.key) or compensation_named(obligation.name)
+    """Return the function that this run's code named, else a registered one of that name."""
+    found = process.effects.compensations.get(obligation.key) or compensation_named(obligation.name)
     if callable(found):
         return found
     raise UnknownConnector(

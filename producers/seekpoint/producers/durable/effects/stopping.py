@@ -1,4 +1,4 @@
-"""Bring a cancelled process to its end: cancel its children, compensate its effects, stop."""
+"""Stop a cancelled process: cancel its children, compensate its effects."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["stop"]
 
 
 async def stop(process: DurableProcess) -> None:
-    """Bring a cancelled process to its end: stopping, its compensations, stopped. May be done again after a crash.
+    """Stop a cancelled process: stopping, its compensations, stopped. Safe to call again after a crash.
 
-    Raises ``ObligationStuck`` if something could not be taken back: the process is failed, and tries again when run.
+    Raises ``ObligationStuck`` if a compensation is stuck: the process is failed, and its next run tries again.
     """
     if process.cancellation.is_complete:
         return
@@ -33,8 +33,8 @@ async def stop(process: DurableProcess) -> None:
     _move(process, _TO_STOPPED)
 
 
-def _move(process: DurableProcess, ways: dict[Lifecycle, Lifecycle]) -> None:
-    to = ways.get(process.ahead_lifecycle)
+def _move(process: DurableProcess, transitions: dict[Lifecycle, Lifecycle]) -> None:
+    to = transitions.get(process.ahead_lifecycle)
     if to is not None:
         process.send(b.LifecycleChanged(to))
 

@@ -1,6 +1,6 @@
-"""What a rewind keeps beside the past: the effects that were made since. None of them may ever be fired again.
+"""Build the content of a rewind: the past content and the effects since then, which must not be called again.
 
-Those of turns that are over have left the state; the history still has them. So a rewind across turns reads it.
+The state has dropped the effects of earlier turns. So a rewind across turns reads them from the history.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ __all__ = ["content_to_rewind_to"]
 
 
 def content_to_rewind_to(reader: LogReader, process_id: str, past: State, now: State) -> b.Json:
-    """The content of ``past``, and the effects since then that ``now`` no longer has, without a place in the order.
+    """Return the content of ``past`` with the effects since then that ``now`` no longer has, without their positions.
 
     Blocks. Raises ``JournalGap`` where the history in between was trimmed.
     """
     content = past.content_json()
     if now.turn == past.turn:
-        return content  # all of them are still in the state, where the fold itself keeps them
-    told = orjson.loads(content)
+        return content  # the state still has all effects, and the fold keeps them
+    fields = orjson.loads(content)
     since = _effects_since(reader, process_id, past, now.offset + 1)
-    told["calls"] = {
+    fields["calls"] = {
         **{key: call_row(call) for key, call in since.items() if key not in now.calls},
-        **told.get("calls", {}),
+        **fields.get("calls", {}),
     }
-    return orjson.dumps(told, option=orjson.OPT_SORT_KEYS).decode()
+    return orjson.dumps(fields, option=orjson.OPT_SORT_KEYS).decode()
 
 
 def _effects_since(reader: LogReader, process_id: str, past: State, stop: int) -> dict[str, Call]:
