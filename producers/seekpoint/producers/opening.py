@@ -18,7 +18,7 @@ from seekpoint.producers.claims.heartbeater import Heartbeater
 from seekpoint.producers.durable.content.content_calls import error_entry
 from seekpoint.producers.durable.durable_process import DurableProcess
 from seekpoint.producers.durable.effects.stopping import stop
-from seekpoint.producers.durable.failures.origins import origin_again
+from seekpoint.producers.durable.failures.origins import failure_origin
 from seekpoint.producers.durable.failures.recorded_failures import unwrapped
 from seekpoint.producers.durable.replay.conduct import PLAIN, RunOptions
 from seekpoint.producers.durable.waits.shared_values import check_ownable
@@ -126,7 +126,7 @@ async def _ended(process: DurableProcess, error: BaseException | None) -> Obliga
             return owed
     elif error is not None and not isinstance(error, HandleLost | asyncio.CancelledError):
         settings = process.settings
-        where = origin_again(error, process.written.failure, settings)
+        where = failure_origin(error, process.written.failure, settings)
         await process.write(error_entry(process, error, traceback_of(error, settings), where))
     return None
 

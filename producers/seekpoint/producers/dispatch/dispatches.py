@@ -24,7 +24,7 @@ from seekpoint.producers.durable.effects.effect_resolution import (
     is_known_undone,
 )
 from seekpoint.producers.durable.effects.external_outcome import DISPATCHER
-from seekpoint.producers.durable.failures.recorded_failures import failure_text, undone
+from seekpoint.producers.durable.failures.recorded_failures import failure_text, mark_undone
 from seekpoint.producers.durable.steps.body_runner import run_body
 from seekpoint.producers.durable.steps.retries import Retry
 from seekpoint.schemas import bodies as b
@@ -253,7 +253,7 @@ class Dispatch:
         assert error is not None
         failure = failure_text(error, self.node.settings)
         if is_known_undone(by, self._at.end, self._at.answer):
-            failure = undone(failure)
+            failure = mark_undone(failure)
         return self._said("failed", "null", message_of(error, self.node.settings), failure)
 
     def _said(self, outcome: str, output: b.Json, reason: str | None, error: b.Json | None = None) -> b.EffectVerdict:

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from seekpoint.producers import register_failure
 from seekpoint.producers.durable.failures.recorded_failures import (
     failure_text,
-    remembered_failure,
-    same_failure,
-    says_undone,
-    undone,
+    failure_to_raise,
+    is_undone,
+    mark_undone,
+    recorded_failure,
 )
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import EffectFailed, Fenced, Refused, ReplayDivergence, StepFailed
@@ -61,9 +61,9 @@ def test_a_name_in_a_journal_imports_nothing(tmp_path: Path) -> None:
     """A module of that name lies on the path, and would end the program."""
     (tmp_path / "hostile.py").write_text("raise SystemExit(7)\nclass Error(Exception): pass\n")
     script = (
-        "import sys; from seekpoint.producers.durable.failures.recorded_failures import remembered_failure\n"
+        "import sys; from seekpoint.producers.durable.failures.recorded_failures import recorded_failure\n"
         "for name in ('hostile:Error', 'this:Error', 'hostile:', 'builtins:SystemExit', 'os:system'):\n"
-        '    made = remembered_failure(\'{"type":"\' + name + \'","message":"m","data":{"args":["exit 9"]}}\')\n'
+        '    made = recorded_failure(\'{"type":"\' + name + \'","message":"m","data":{"args":["exit 9"]}}\')\n'
         "    assert type(made).__name__ == 'StepFailed' and made.type == name, made\n"
         "assert not {'hostile', 'this'} & sys.modules.keys()\n"
     )
@@ -83,7 +83,7 @@ def test_a_name_in_a_journal_imports_nothing(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_what_is_not_registered_is_a_step_that_failed(name: str) -> None:
     """With the name as text. Builtin exceptions that no ``except Exception`` catches never leave a record."""
-    made = remembered_failure(recorded(name, args=["m"]), key="pay:1")
+    made = recorded_failure(recorded(name, args=["m"]), key="pay:1")
     assert type(made) is StepFailed
     assert (made.type, made.key, made.message) == (name, "pay:1", "m")
 
@@ -93,11 +93,11 @@ def test_a_registered_class_is_rebuilt_without_running_its_code() -> None:
     error = Careful("no", 7, code=3)
     text = failure_text(error, PLAIN)
     RAN.clear()
-    made = remembered_failure(text)
+    made = recorded_failure(text)
     assert isinstance(made, Careful)
     assert (made.args, made.code, str(made), RAN) == (("no", 7), 3, str(error), [])
     hostile = {"explain": "x", "with_traceback": "x", "add_note": "x", "__class__": "x", "args": "x", "code": 4}
-    made = remembered_failure(recorded(f"{__name__}:Careful", args=["no"], attributes=hostile))
+    made = recorded_failure(recorded(f"{__name__}:Careful", args=["no"], attributes=hostile))
     assert isinstance(made, Careful)
     assert (vars(made), made.explain(), made.args, RAN) == ({"code": 4}, "explained", ("no",), [])
 
@@ -106,14 +106,14 @@ def test_the_first_run_raises_what_a_replay_raises() -> None:
     """The same class: the registered one itself, and StepFailed for one that is not registered."""
     for error in (Careful("no"), Unregistered("no"), ValueError("no"), EffectFailed("no", key="k")):
         text = failure_text(error, PLAIN)
-        assert type(same_failure(error, text, PLAIN)) is type(remembered_failure(text))
+        assert type(failure_to_raise(error, text, PLAIN)) is type(recorded_failure(text))
 
 
 def test_an_attribute_in_a_record_hides_no_fact_of_an_error() -> None:
     """Facts and message are attributes too: what is shown is the error's own, and it can be shown."""
     data = {"facts": [["key", "k"]], "attributes": {"facts": 5, "message": 7}}
     kind = f"{EffectFailed.__module__}:EffectFailed"
-    made = remembered_failure(json.dumps({"type": kind, "message": "no", "data": data}))
+    made = recorded_failure(json.dumps({"type": kind, "message": "no", "data": data}))
     assert isinstance(made, EffectFailed)
     assert (made.message, made.facts) == ("no", {"key": "k"})
     assert str(made).startswith("no (key=k)")
@@ -159,8 +159,8 @@ def test_whatever_a_record_says_an_exception_is_made(more: dict[str, Any], kind:
     """Never a BaseException, never an error of our own making; and its word on what was undone can be read."""
     text = json.dumps({**more, "type": kind, "data": data})
     RAN.clear()
-    assert isinstance(remembered_failure(text, key="k"), Exception)
-    assert isinstance(remembered_failure(json.dumps(data), key="k"), Exception)
-    assert says_undone(text) is (more.get("undone") is True)
-    assert says_undone(undone(text))
+    assert isinstance(recorded_failure(text, key="k"), Exception)
+    assert isinstance(recorded_failure(json.dumps(data), key="k"), Exception)
+    assert is_undone(text) is (more.get("undone") is True)
+    assert is_undone(mark_undone(text))
     assert not RAN

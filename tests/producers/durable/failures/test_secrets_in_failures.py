@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from seekpoint.producers import Answer, Effect, Node, NotDone, Process, Reconciled, agent, register_failure
-from seekpoint.producers.durable.failures.recorded_failures import failure_text, remembered_failure
+from seekpoint.producers.durable.failures.recorded_failures import failure_text, recorded_failure
 from seekpoint.producers.testing import history_of
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
@@ -214,7 +214,7 @@ async def test_an_error_without_a_secret_is_raised_as_it_is() -> None:
 async def test_a_class_that_is_rebuilt_keeps_its_name() -> None:
     """Whatever the secret is: the name of known code is none. That of an unknown class may hold one."""
     text = failure_text(KeyError("Key"), Settings(kafka={"sasl.password": "Key"}))
-    assert isinstance(remembered_failure(text), KeyError)
+    assert isinstance(recorded_failure(text), KeyError)
     made = type(SECRET, (Exception,), {})
     assert SECRET not in failure_text(made("x"), Settings(kafka={"sasl.password": SECRET}))
 

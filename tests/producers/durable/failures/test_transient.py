@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seekpoint.producers.durable.failures.failed_calls import tagged
-from seekpoint.producers.durable.failures.transient import is_transient, retry_after_s, runs_on
+from seekpoint.producers.durable.failures.transient import is_transient, retry_after_s, still_running
 from seekpoint.producers.durable.steps.retries import TRANSIENT, Retry
 
 
@@ -140,7 +140,7 @@ def test_the_failure_of_a_call_inside_is_not_transient() -> None:
 
 def test_the_time_out_of_a_thread_that_runs_on_is_not_transient() -> None:
     """Another attempt would run beside it."""
-    assert not is_transient(runs_on(TimeoutError("late")))
+    assert not is_transient(still_running(TimeoutError("late")))
 
 
 class Silent(Exception):

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from seekpoint.producers import register_failure
 from seekpoint.producers.durable.failures.recorded_failures import (
     failure_text,
+    failure_to_raise,
     is_failure,
-    remembered_failure,
-    same_failure,
+    recorded_failure,
 )
 from seekpoint.producers.durable.replay.call_digest import arguments_text, text_digest
 from seekpoint.producers.durable.steps.agent import Agent, agent
@@ -155,7 +155,7 @@ class Strange(Exception):
 
 
 def again(error: Exception) -> Exception:
-    return remembered_failure(failure_text(error, PLAIN), key="a:1")
+    return recorded_failure(failure_text(error, PLAIN), key="a:1")
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_a_class_that_cannot_be_had_is_a_step_that_failed() -> None:
 @pytest.mark.parametrize("name", ["no.such.module:Error", "os:path", "builtins:KeyboardInterrupt", "", "nonsense"])
 def test_only_exceptions_are_made_of_a_text(name: str) -> None:
     """Whatever a journal says."""
-    made = remembered_failure(f'{{"type":"{name}","message":"m"}}')
+    made = recorded_failure(f'{{"type":"{name}","message":"m"}}')
     assert type(made) is StepFailed
 
 
@@ -210,8 +210,8 @@ def test_the_first_run_sees_what_a_replay_will_see() -> None:
         pass
 
     plain, local = ValueError("no"), Local("why")
-    assert same_failure(plain, failure_text(plain, PLAIN), PLAIN) is plain
-    told = same_failure(local, failure_text(local, PLAIN), PLAIN)
+    assert failure_to_raise(plain, failure_text(plain, PLAIN), PLAIN) is plain
+    told = failure_to_raise(local, failure_text(local, PLAIN), PLAIN)
     assert isinstance(told, StepFailed)
     assert told.__cause__ is local
 

@@ -151,14 +151,14 @@ async def _run(
 
 
 async def _advice(node: Node, process_id: str, error: Exception) -> str:
-    from seekpoint.producers.durable.failures.redrive import way_on
+    from seekpoint.producers.durable.failures.redrive import next_action
     from seekpoint.schemas.errors import SeekpointError
 
     try:
         state = (await node.recover(process_id)).state
     except SeekpointError:  # the user sees the error of the run
         return "run it again to resume"
-    return way_on(process_id, error, state.calls)
+    return next_action(process_id, error, state.calls)
 
 
 def _cancel_on_sigterm() -> None:

@@ -20,12 +20,12 @@ from seekpoint.producers.durable.effects.effect_resolution import Answer, Effect
 from seekpoint.producers.durable.failures.failed_calls import tagged
 from seekpoint.producers.durable.failures.recorded_failures import (
     failure_text,
+    failure_to_raise,
     is_failure,
-    remembered_failure,
-    same_failure,
-    says_undone,
+    is_undone,
+    mark_undone,
+    recorded_failure,
     scrubbed_failure,
-    undone,
 )
 from seekpoint.producers.durable.steps.body_runner import run_body
 from seekpoint.producers.durable.steps.retries import Retry
@@ -117,8 +117,8 @@ class EffectRun:
             return load(record.output or "null")
         facts = {"process_id": process.process_id, "key": self._place.key, "seq": record.seq}
         if error is None:
-            raise tagged(remembered_failure(record.error, **facts), self._place.key, remembered=record.error)
-        raise tagged(same_failure(error, record.error, process.settings, **facts), self._place.key)
+            raise tagged(recorded_failure(record.error, **facts), self._place.key, recorded=record.error)
+        raise tagged(failure_to_raise(error, record.error, process.settings, **facts), self._place.key)
 
     # --- the intent
     async def _intend(self) -> None:
@@ -334,7 +334,7 @@ class EffectRun:
     async def _settle(self, outcome: str, *, by: str, error: b.Json | None = None, **more: Any) -> None:
         """Write the outcome; before it, if the effect succeeded, the obligation to compensate it."""
         if outcome == EffectStatus.FAILED and error is not None and self._effect.is_known_undone(by):
-            error = undone(error)
+            error = mark_undone(error)
         body, process = self._settled(outcome, by=by, error=error, **more), self._process
         try:
             if outcome == EffectStatus.SUCCEEDED:
@@ -345,7 +345,7 @@ class EffectRun:
             await process.effects.report_outcome(body, self._effect.idempotency_key)
             raise
         self._effect.refresh()
-        if outcome == EffectStatus.FAILED and error is not None and says_undone(error):
+        if outcome == EffectStatus.FAILED and error is not None and is_undone(error):
             await self._release_key()
 
     async def _release_key(self) -> None:

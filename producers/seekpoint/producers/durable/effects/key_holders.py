@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from seekpoint.producers.durable.effects.business_keys import KeyHolder
 from seekpoint.producers.durable.effects.effect_history import effects_in
-from seekpoint.producers.durable.failures.recorded_failures import says_undone
+from seekpoint.producers.durable.failures.recorded_failures import is_undone
 from seekpoint.schemas.errors import JournalGap
 from seekpoint.schemas.state.calls import Call, turn_of
 
@@ -48,4 +48,4 @@ def _is_past(state: State, key: str) -> bool:
 
 def _is_undone(call: Call, holder: KeyHolder) -> bool:
     same = call.facts.get("idempotency_key") == holder.idempotency_key
-    return same and call.status == "failed" and call.error is not None and says_undone(call.error)
+    return same and call.status == "failed" and call.error is not None and is_undone(call.error)

@@ -1,4 +1,4 @@
-"""Which calls an exception is the failure of: each that is raised to an agent's code carries its call's key. Pure."""
+"""Find the calls that an exception is the failure of: a call tags each exception that it raises with its key. Pure."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.replay.scopes import Scope
     from seekpoint.schemas.state.calls import Call
 
-__all__ = ["failed_calls", "is_tagged", "remembered_as", "tagged", "unfollowed_calls"]
+__all__ = ["failed_calls", "is_tagged", "recorded_text", "tagged", "unfollowed_calls"]
 
 E = TypeVar("E", bound=BaseException)
 
 _KEY = "__seekpoint_key__"
-_ASKED = "__seekpoint_asked__"
-_REMEMBERED = "__seekpoint_remembered__"
+_POSITIONS = "__seekpoint_positions__"
+_RECORDED = "__seekpoint_recorded__"
 _DEPTH_MAX = 50
 
 
-def tagged(error: E, key: str, scope: Scope | None = None, *, remembered: str | None = None) -> E:
-    """``error``, which the call ``key`` of ``scope`` raises to the code, so that ``failed_calls`` finds it.
+def tagged(error: E, key: str, scope: Scope | None = None, *, recorded: str | None = None) -> E:
+    """Return ``error``, tagged as raised by the call ``key`` of ``scope``, for ``failed_calls``.
 
-    ``remembered`` is the recorded failure that the error was made of, where the call was not made.
+    ``recorded`` is the recorded failure that the error was rebuilt from, if the call was not made.
     """
     with suppress(Exception):  # a class that takes no attributes
         setattr(error, _KEY, key)
-        setattr(error, _ASKED, _asked_so_far(scope))
-        setattr(error, _REMEMBERED, remembered)
+        setattr(error, _POSITIONS, _positions(scope))
+        setattr(error, _RECORDED, recorded)
     return error
 
 
-def _asked_so_far(scope: Scope | None) -> dict[str, int]:
-    """How many calls ``scope`` and those around it have, by prefix."""
+def _positions(scope: Scope | None) -> dict[str, int]:
+    """Return how many calls ``scope`` and the scopes around it have so far, by prefix."""
     found: dict[str, int] = {}
     while scope is not None:
         if scope.prefix is not None:
@@ -44,33 +44,33 @@ def _asked_so_far(scope: Scope | None) -> dict[str, int]:
     return found
 
 
-def remembered_as(error: BaseException) -> str | None:
-    """Return the recorded failure that ``error`` was made of: its traceback does not lead to where that came from."""
-    found = getattr(error, _REMEMBERED, None)
+def recorded_text(error: BaseException) -> str | None:
+    """Return the recorded failure that ``error`` was rebuilt from: its own traceback does not show the origin."""
+    found = getattr(error, _RECORDED, None)
     return found if isinstance(found, str) else None
 
 
 def is_tagged(error: BaseException) -> bool:
-    """Whether ``error`` itself is what a call raised to the code, not one that the code raised from it."""
+    """Whether a call raised ``error`` itself to the code; False for an exception that the code raised from it."""
     return isinstance(getattr(error, _KEY, None), str)
 
 
 def failed_calls(error: BaseException | None) -> list[str]:
-    """The keys of the calls that ``error`` is the failure of: its own, its group's, else of what it was raised from."""
+    """Return the keys of the calls that ``error``, its group's members, or else its cause come from."""
     return list(dict.fromkeys(getattr(one, _KEY) for one in _tagged_in(error)))
 
 
 def unfollowed_calls(error: BaseException, calls: Mapping[str, Call]) -> list[str]:
-    """Those of them behind whose failure the code asked for nothing more, as far as ``calls`` remember.
+    """Return the ``failed_calls`` after whose failure the code has made no further call, as far as ``calls`` has them.
 
-    What it asked for may be what it did about the failure: code in which the call succeeds would not ask for it.
+    A further call may handle the failure: code in which the failed call succeeds would not make it.
     """
-    found = [one for one in _tagged_in(error) if not _is_followed(getattr(one, _ASKED, {}), calls)]
+    found = [one for one in _tagged_in(error) if not _is_followed(getattr(one, _POSITIONS, {}), calls)]
     return list(dict.fromkeys(getattr(one, _KEY) for one in found))
 
 
-def _is_followed(asked: Mapping[str, int], calls: Mapping[str, Call]) -> bool:
-    return any(call.position > asked.get(parent_scope(key), call.position) for key, call in calls.items())
+def _is_followed(positions: Mapping[str, int], calls: Mapping[str, Call]) -> bool:
+    return any(call.position > positions.get(parent_scope(key), call.position) for key, call in calls.items())
 
 
 def _tagged_in(error: BaseException | None, depth: int = 0) -> list[BaseException]:

@@ -1,7 +1,7 @@
-"""The exception classes that a recorded failure may be rebuilt as: builtins, Seekpoint's own, and registered ones.
+"""Look up the exception class of a recorded failure: a builtin, one of Seekpoint's own, or a registered one.
 
-A name in a journal or a capture is only looked up among these. It never leads to an import, and no constructor of a
-user's class runs on what was recorded: anybody who can write to the journal chose the name and the arguments.
+A name in a journal or a capture is looked up among these only. It never causes an import, and a user's constructor
+never runs on recorded arguments: anybody who can write to the journal may have chosen the name and the arguments.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ E = TypeVar("E", bound=type[Exception])
 
 _registered: dict[str, type[Exception]] = {}
 _NEVER = (HandleLost, ReplayDivergence)
-"""They speak of the present handle and the present code: no record says that of them."""
+"""Errors of the current handle and the current code, which a record cannot know."""
 
 
 def register_failure(kind: E) -> E:
@@ -55,7 +55,7 @@ def register_failure(kind: E) -> E:
 
 
 def class_name(kind: type[BaseException]) -> str:
-    """Return what a journal calls the class: ``module:qualname``.
+    """Return the name of the class in a journal: ``module:qualname``.
 
     >>> class_name(ValueError)
     'builtins:ValueError'
@@ -64,7 +64,7 @@ def class_name(kind: type[BaseException]) -> str:
 
 
 def class_named(name: str) -> type[Exception] | None:
-    """Return the class that a journal calls ``name``, if it is one that may be rebuilt."""
+    """Return the class of this name in a journal, if failures may be rebuilt as it."""
     module, _, path = name.partition(":")
     found: Any = _registered.get(name)
     if module == "builtins":
@@ -77,10 +77,10 @@ def class_named(name: str) -> type[Exception] | None:
 
 
 def rebuilt(kind: type[Exception], message: str, data: Mapping[str, Any]) -> Exception | None:
-    """Return an exception of ``kind`` with the recorded state; None where the record does not fit the class.
+    """Return an exception of ``kind`` with the recorded state; None if the record does not fit the class.
 
-    Only the constructor of the class's builtin base is called. Attributes go into ``__dict__``, past properties and
-    ``__setattr__``; none hides a method or an attribute that a builtin base defines.
+    Only the constructor of the class's builtin base is called. Attributes are written to ``__dict__``, without
+    properties and ``__setattr__``; none hides a method or an attribute that a builtin base defines.
     """
     base: Any = next(one for one in kind.__mro__ if vars(builtins).get(one.__name__) is one)
     arguments = data.get("args", (message,))
@@ -90,10 +90,10 @@ def rebuilt(kind: type[Exception], message: str, data: Mapping[str, Any]) -> Exc
         if isinstance(made, SeekpointError):
             facts = {str(name): value for name, value in data.get("facts", ())}
             SeekpointError.__init__(made, message, hint=facts.pop("hint", None) or data.get("hint"), **facts)
-            return made  # its attributes are its facts: whatever else a record names would hide them
+            return made  # its attributes are its facts: other recorded attributes would hide them
         attributes = data.get("attributes", {}).items()
         made.__dict__.update({name: value for name, value in attributes if _is_free(kind, base, name)})
-    except Exception:  # the record is damaged, or was never one of this class
+    except Exception:  # the record is damaged, or of another class
         return None
     return made
 

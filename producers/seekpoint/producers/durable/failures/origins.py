@@ -1,4 +1,4 @@
-"""Where an exception came from: the line of the user's own code, as one line of text."""
+"""Find the line of the user's own code that an exception came from."""
 
 from __future__ import annotations
 
@@ -8,25 +8,34 @@ import sysconfig
 from traceback import walk_tb
 from types import FrameType
 
-from seekpoint.producers.durable.failures.failed_calls import remembered_as
-from seekpoint.producers.durable.failures.recorded_failures import error_name, message_in
+from seekpoint.producers.durable.failures.failed_calls import recorded_text
+from seekpoint.producers.durable.failures.recorded_failures import error_name, recorded_message
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import SeekpointError, StepFailed
 from seekpoint.schemas.state.state_parts import Failure
 
-__all__ = ["origin_again", "origin_of"]
+__all__ = ["failure_origin"]
 
 _LINE_CHARACTERS_MAX = 200
 _MESSAGE_CHARACTERS_MAX = 1_000
-"""What a state keeps of a message."""
+"""The longest message that a state keeps."""
 
 
-def origin_of(error: BaseException) -> str | None:
+def failure_origin(error: BaseException, before: Failure | None, settings: Settings) -> str | None:
     """Return file, line, function and source line of the newest frame that is not a library's; None without a frame.
 
-    An exception that only libraries raised is where the newest of them raised it. A failure that stands for another
-    exception (``StepFailed``) is where that was raised.
+    Without such a frame, return the newest library's. For a ``StepFailed``, use the exception that caused it. For a
+    failure rebuilt from its record, return the origin that ``before`` has if that is the same failure.
     """
+    text = recorded_text(error)
+    if before is not None and text is not None and error_name(error, settings) == before.type:
+        message = recorded_message(text)[:_MESSAGE_CHARACTERS_MAX]
+        if before.message == message or (isinstance(error, SeekpointError) and before.message.startswith(message)):
+            return before.where  # a SeekpointError's recorded message continues with its facts
+    return _origin(error)
+
+
+def _origin(error: BaseException) -> str | None:
     if isinstance(error, StepFailed) and error.__cause__ is not None and error.__cause__.__traceback__ is not None:
         error = error.__cause__
     frames = [*walk_tb(error.__traceback__)]
@@ -36,18 +45,8 @@ def origin_of(error: BaseException) -> str | None:
     frame, line = (own or frames)[-1]
     name = frame.f_code.co_filename
     code = linecache.getline(name, line, frame.f_globals).strip()
-    told = f"{_shown(name)}:{line}, in {frame.f_code.co_qualname}"
-    return f"{told}: {code[:_LINE_CHARACTERS_MAX]}" if code else told
-
-
-def origin_again(error: BaseException, before: Failure | None, settings: Settings) -> str | None:
-    """Return the same; for a failure that is only remembered, what ``before`` has if that is the same failure."""
-    text = remembered_as(error)
-    if before is not None and text is not None and error_name(error, settings) == before.type:
-        said = message_in(text)[:_MESSAGE_CHARACTERS_MAX]
-        if before.message == said or (isinstance(error, SeekpointError) and before.message.startswith(said)):
-            return before.where  # the message of one of Seekpoint's has its facts behind it
-    return origin_of(error)
+    place = f"{_shown(name)}:{line}, in {frame.f_code.co_qualname}"
+    return f"{place}: {code[:_LINE_CHARACTERS_MAX]}" if code else place
 
 
 def _is_library(frame: FrameType) -> bool:
@@ -61,6 +60,6 @@ _STANDARD = sysconfig.get_path("stdlib") + os.sep
 
 
 def _shown(name: str) -> str:
-    """Cut the working directory off, below which the user's own code mostly lies."""
+    """Return the path relative to the working directory, if it is below that."""
     here = os.getcwd() + os.sep
     return name[len(here) :] if name.startswith(here) else name

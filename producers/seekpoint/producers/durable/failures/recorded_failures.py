@@ -1,10 +1,9 @@
-"""A failure as JSON, and the exception again: of the same class where that is builtin, Seekpoint's own or registered.
+"""Write a failure as JSON, and rebuild the exception from it.
 
-What is kept of an exception: its class as ``module:qualname``, its message, its arguments and attributes as far as JSON
-carries them exactly. An exception of Seekpoint's own keeps its facts and its hint. The failure of an effect also says
-whether for certain nothing was done. The secrets of the settings are masked in all of it.
-
-This is the one place where the journal's texts about exceptions are made.
+The JSON has the class as ``module:qualname``, the message, and those arguments and attributes that JSON carries
+exactly. An exception of Seekpoint's own keeps its facts and its hint. The failure of an effect also says whether
+certainly nothing was done. The secrets of the settings are masked. The exception is rebuilt as its own class if that is
+a builtin, Seekpoint's own, or registered.
 """
 
 from __future__ import annotations
@@ -36,31 +35,32 @@ from seekpoint.schemas.values.json_values import dump, load
 __all__ = [
     "error_name",
     "failure_text",
+    "failure_to_raise",
     "is_failure",
-    "message_in",
-    "remembered_failure",
-    "same_failure",
-    "says_undone",
+    "is_undone",
+    "mark_undone",
+    "recorded_failure",
+    "recorded_message",
     "scrubbed_failure",
-    "undone",
     "unwrapped",
 ]
 
 _NO_FAILURES = (HandleLost, ReplayDivergence, AppendTimeout, ConfirmTimeout, EffectUnknown, BudgetExceeded, Cancelled)
-"""The process is over, its code is wrong, or a person has to look: the call itself stays in doubt."""
+"""The process has ended, its code is wrong, or a person has to decide: the call itself stays in doubt."""
 _UNDONE = "undone"
 _DATA_CHARACTERS_MAX = 16_000
 
 
 def is_failure(error: Exception) -> bool:
-    """Whether ``error`` is what a call failed with, to be remembered; else the call stays in doubt."""
+    """Whether ``error`` is the failure of a call, to be recorded; else the call stays in doubt."""
     return not isinstance(unwrapped(error), _NO_FAILURES)
 
 
 def unwrapped(error: BaseException) -> BaseException:
-    """``error``; of a group (a task group makes one of whatever its tasks raise) what in it is no failure, if any is.
+    """Return ``error``, or the member of a group that is no failure of a call, if there is one.
 
-    The first that counts: that the process is over comes before that nobody can tell of an effect, and so on.
+    Of several such members, return the first by the order of ``_NO_FAILURES``: the end of the process comes before an
+    effect in doubt, and so on.
     """
     if not isinstance(error, BaseExceptionGroup):
         return error
@@ -79,10 +79,7 @@ def _members(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException
 def failure_text(
     error: BaseException, settings: Settings, limits: Limits = DEFAULT_LIMITS, *, retryable: bool = False
 ) -> Json:
-    """``{"type", "message", "data", "retryable"}`` as JSON text; whatever the exception holds, it fits an entry.
-
-    No secret of ``settings`` is in it.
-    """
+    """Return ``{"type", "message", "data", "retryable"}`` as JSON text that fits an entry, without the secrets."""
     return _dumped(_failure(error, settings, retryable), limits)
 
 
@@ -96,7 +93,7 @@ def _failure(error: BaseException, settings: Settings, retryable: bool) -> dict[
 
 
 def _type_name(name: str, settings: Settings) -> str:
-    """Return the name of a class; a class that can be made again is code, and no secret."""
+    """Return the name of a class, masked unless failures can be rebuilt as it."""
     return name if class_named(name) is not None else settings.scrub(name)
 
 
@@ -114,18 +111,18 @@ def scrubbed_failure(failure: Json, settings: Settings) -> Json:
     return _dumped({**scrubbed, "type": _type_name(str(found.get("type", "")), settings)})
 
 
-def undone(failure: Json) -> Json:
-    """The failure of an effect, with the word that for certain nothing was done."""
+def mark_undone(failure: Json) -> Json:
+    """Return the failure of an effect, marked that certainly nothing was done."""
     return _dumped({**_loaded(failure), _UNDONE: True})
 
 
-def says_undone(failure: Json) -> bool:
-    """Whether a failure carries that word."""
+def is_undone(failure: Json) -> bool:
+    """Whether the failure is marked that certainly nothing was done."""
     return _loaded(failure).get(_UNDONE) is True
 
 
 def _loaded(failure: Json) -> dict[str, Any]:
-    """Return the failure as a dict; empty for a text that is none: anybody may have written it."""
+    """Return the failure as a dict; empty if the text is not valid, since anybody may have written it."""
     try:
         found = load(failure)
     except UndecodableRecord:
@@ -133,10 +130,10 @@ def _loaded(failure: Json) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def remembered_failure(text: Json, **facts: Any) -> Exception:
-    """Return the exception of a recorded failure, new but of the same class; else ``StepFailed`` with its name.
+def recorded_failure(text: Json, **facts: Any) -> Exception:
+    """Return the exception of a recorded failure, of the same class if ``failure_classes`` allows that.
 
-    Only builtin, registered and Seekpoint's own classes are made (``failure_classes``), whatever the text says.
+    Else return ``StepFailed`` with the name of the class.
     """
     failure = _loaded(text)
     name, message, data = str(failure.get("type", "")), str(failure.get("message", "")), failure.get("data")
@@ -145,17 +142,18 @@ def remembered_failure(text: Json, **facts: Any) -> Exception:
     return made or StepFailed(message or name, type=name, **facts)
 
 
-def message_in(text: Json) -> str:
-    """Return what the exception of a recorded failure said; the one that is made of it may say less."""
+def recorded_message(text: Json) -> str:
+    """Return the message in a recorded failure; the rebuilt exception may have less of it."""
     return str(_loaded(text).get("message", ""))
 
 
-def same_failure(error: Exception, text: Json, settings: Settings, **facts: Any) -> Exception:
-    """Return ``error`` itself if a replay raises one of its class that says the same, else what a replay raises.
+def failure_to_raise(error: Exception, text: Json, settings: Settings, **facts: Any) -> Exception:
+    """Return ``error`` if a replay raises the same class, else the exception that a replay raises.
 
-    So both runs see the same. What a secret was taken out of does not bring it back as its cause.
+    So the code gets the same exception in both runs. An exception with a masked secret does not have ``error``, with
+    the secret, as its cause.
     """
-    again = remembered_failure(text, **facts)
+    again = recorded_failure(text, **facts)
     had_secret = _held_secret(error, settings)
     if type(again) is type(error) and not had_secret:
         return error
@@ -171,7 +169,7 @@ def _held_secret(error: Exception, settings: Settings) -> bool:
 
 
 def error_name(error: BaseException, settings: Settings) -> str:
-    """Return the class as Python shows it: ``module.Name``, and a builtin by its name alone."""
+    """Return the name of the class as Python shows it: ``module.Name``, or a builtin's name alone."""
     module, _, path = class_name(type(error)).partition(":")
     return settings.scrub(path if module == "builtins" else f"{module}.{path}")
 

@@ -1,9 +1,9 @@
-"""Failed calls that are made again: which of them a run may set aside, and what to do about one that failed.
+"""Redrive a failed process: choose the failed calls that its next run makes again.
 
-A failure answers the code as a result does, so a run that is repeated ends where it ended. An entry that sets failed
-calls aside makes of each what an attempt that is tried again leaves. What succeeded stays, and is never run again.
+A recorded failure answers the code as a result does, so a repeated run fails at the same call. An entry that sets
+failed calls aside lets the next run make them again. Recorded results stay.
 
-The entry that records the exception which ended a run has the keys of the calls whose failure it is.
+The entry that records the exception of a run has the keys of the calls that the exception comes from.
 """
 
 from __future__ import annotations
@@ -21,27 +21,26 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.durable_process import DurableProcess
     from seekpoint.schemas.state.calls import Call
 
-__all__ = ["set_aside", "way_on"]
+__all__ = ["next_action", "set_aside"]
 
 _MADE_AGAIN = frozenset({"step", "decision", "child"})
 
 
-async def set_aside(process: DurableProcess, asked: bool | Collection[str]) -> None:
-    """Set aside the failed calls that ended the last run, or those of the keys in ``asked``. Raises ``Refused``.
+async def set_aside(process: DurableProcess, keys_or_all: bool | Collection[str]) -> None:
+    """Set aside the failed calls that ended the last run, or those of the given keys. Raises ``Refused``.
 
-    Not those of a process whose effects were taken back, or are being: made again, its calls would end it as if those
-    effects stood.
+    Once a compensation has begun, no call is set aside: the calls would go on as if the effects were still in place.
     """
     calls = process.written.calls
-    if isinstance(asked, bool):
-        keys = [] if _is_taken_back(calls) else await _last_failed(process)
+    if isinstance(keys_or_all, bool):
+        keys = [] if _is_compensated(calls) else await _last_failed(process)
     else:
-        if _is_taken_back(calls):
+        if _is_compensated(calls):
             raise Refused(
-                "what the effects of the process did was taken back: no call of it is made again",
+                "the effects of the process were compensated: none of its calls is made again",
                 process_id=process.process_id, hint="start it anew as another process",
             )  # fmt: skip
-        keys = [asked] if isinstance(asked, str) else list(dict.fromkeys(asked))
+        keys = [keys_or_all] if isinstance(keys_or_all, str) else list(dict.fromkeys(keys_or_all))
         for key in keys:
             _check(process, key)
     if keys:
@@ -49,7 +48,7 @@ async def set_aside(process: DurableProcess, asked: bool | Collection[str]) -> N
 
 
 async def _last_failed(process: DurableProcess) -> list[str]:
-    """The calls that the last run ended with; none if a run that was cut off has gone on since."""
+    """Return the calls whose failure ended the last run; none if a later run has gone on and was cut off."""
     found = process.session.entries(process.process_id, kinds=[b.ErrorRecorded.KIND])
     written, ended = process.written, None
     async for one in found:
@@ -58,13 +57,13 @@ async def _last_failed(process: DurableProcess) -> list[str]:
             ended = one.entry.seq or 0, body.failed
     if ended is None or ended[1] is None:
         return []
-    counts = written.lineage.parent_id is None  # what a fork inherits has the seqs of its parent
+    counts = written.lineage.parent_id is None  # calls that a fork inherits have the seqs of its parent
     if counts and any(call.seq > ended[0] for call in written.calls.values()):
         return []
     return [key for key in load(ended[1]) if _has_failed(written.calls.get(key))]
 
 
-def _is_taken_back(calls: Mapping[str, Call]) -> bool:
+def _is_compensated(calls: Mapping[str, Call]) -> bool:
     """Whether a compensation was made, is under way, or is in doubt."""
     return any(key.startswith(UNDO) and call.status != "failed" for key, call in calls.items())
 
@@ -83,17 +82,17 @@ def _check(process: DurableProcess, key: str) -> None:
         )  # fmt: skip
 
 
-def way_on(process_id: str, error: BaseException, calls: Mapping[str, Call]) -> str:
-    """What to do about a run that ``error`` ended, in words that are true of what its process remembers."""
+def next_action(process_id: str, error: BaseException, calls: Mapping[str, Call]) -> str:
+    """Return what to do about a run that ``error`` ended, as a phrase for the command line."""
     keys = failed_calls(error)
     again = [key for key in unfollowed_calls(error, calls) if _has_failed(calls.get(key))]
-    if _is_taken_back(calls):
-        return "what its effects did was taken back, or was to be: start it anew as another process"
+    if _is_compensated(calls):
+        return "its effects were or are being compensated: start it anew as another process"
     if again:
         return f"{', '.join(again[:3])} stays failed until you run it with --retry-failed"
     if keys:
         return (
-            f"{keys[0]} stays failed, also with --retry-failed: change what the code does behind it, or go back to "
-            "before it with process.rewind(to_seq)"
+            f"{keys[0]} stays failed, also with --retry-failed: change the code after it, or go back to before it with "
+            "process.rewind(to_seq)"
         )
     return "that is recorded, run it again to resume"

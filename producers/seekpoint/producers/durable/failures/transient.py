@@ -1,5 +1,5 @@
-"""Which errors another attempt may well not meet, and how long a server asked to wait. Judged by what they are called
-and carry: no client is imported. Pure.
+"""Classify transient errors, and read how long a server asked to wait: by names and attributes, without importing any
+client. Pure.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from seekpoint.producers.durable.failures.failed_calls import is_tagged
 
-__all__ = ["is_transient", "retry_after_s", "runs_on"]
+__all__ = ["is_transient", "retry_after_s", "still_running"]
 
 _STATUSES: Final = frozenset({408, 425, 429})
 """Besides those from 500 on. Not 409: a conflict is mostly an answer."""
@@ -28,41 +28,41 @@ _CLASSES: Final = frozenset({
     "requests.Timeout", "socket.gaierror", "ssl.SSLEOFError", "ssl.SSLZeroReturnError", "urllib3.IncompleteRead",
     "urllib3.NewConnectionError", "urllib3.ProtocolError", "urllib3.TimeoutError",
 })  # fmt: skip
-"""Errors of a transport, their subclasses too: the package that defines the class, and its name."""
+"""Classes of transport errors, as package and name; their subclasses count too."""
 
-_RUNS_ON = "__seekpoint_runs_on__"
+_STILL_RUNNING = "__seekpoint_still_running__"
 
 
-def runs_on(error: TimeoutError) -> TimeoutError:
-    """Mark the time-out of a thread that cannot be stopped: another attempt would run beside the first."""
-    setattr(error, _RUNS_ON, True)
+def still_running(error: TimeoutError) -> TimeoutError:
+    """Mark the time-out of a thread that cannot be stopped: another attempt would run beside it."""
+    setattr(error, _STILL_RUNNING, True)
     return error
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether ``error`` is one of a connection, a time-out, or a server that is busy: of a group, each of them.
+    """Whether ``error``, or each member of a group, is a connection error, a time-out, or a busy server's answer.
 
-    The failure of a call inside the body is none: that call had its own attempts.
+    The failure of a call inside the step is not transient: that call had its own attempts.
     """
-    if is_tagged(error) or getattr(error, _RUNS_ON, False):
+    if is_tagged(error) or getattr(error, _STILL_RUNNING, False):
         return False
     if isinstance(error, BaseExceptionGroup):
         return all(map(is_transient, error.exceptions))
     status = _status(error)
     if status is not None:
         return status in _STATUSES or status >= 500
-    if isinstance(error, ConnectionError | TimeoutError) or _carried(error, "errno") in _ERRNOS:
+    if isinstance(error, ConnectionError | TimeoutError) or _attribute(error, "errno") in _ERRNOS:
         return True
-    reason = _carried(error, "reason")  # of an error of urllib's or urllib3's
+    reason = _attribute(error, "reason")  # of an error of urllib's or urllib3's
     if isinstance(reason, Exception):
         return is_transient(reason)
     return any(f"{kind.__module__.partition('.')[0]}.{kind.__name__}" in _CLASSES for kind in type(error).__mro__)
 
 
 def retry_after_s(error: BaseException) -> float:
-    """Return the seconds that the server asked to wait (``Retry-After``); 0 where it did not, or named a date."""
-    for holder in (error, _carried(error, "response")):
-        headers = _carried(holder, "headers")
+    """Return the seconds that the server asked to wait (``Retry-After``); 0 if it did not, or named a date."""
+    for holder in (error, _attribute(error, "response")):
+        headers = _attribute(holder, "headers")
         for name in ("retry-after", "Retry-After"):
             try:
                 seconds = float(headers.get(name))
@@ -74,18 +74,18 @@ def retry_after_s(error: BaseException) -> float:
 
 
 def _status(error: BaseException) -> int | None:
-    """The HTTP status that the error or its response carries, if it says that the request failed."""
-    for holder in (error, _carried(error, "response")):
+    """Return the HTTP status of the error or its response if that is 400 or above."""
+    for holder in (error, _attribute(error, "response")):
         for name in ("status_code", "status", "code"):
-            found = _carried(holder, name)
+            found = _attribute(holder, name)
             if isinstance(found, int) and 400 <= found < 600:
                 return int(found)
     return None
 
 
-def _carried(holder: Any, name: str) -> Any:
-    """An attribute of somebody else's object, whose properties may raise; None if there is none."""
+def _attribute(holder: Any, name: str) -> Any:
+    """Return an attribute of a client's object, whose properties may raise; None if there is none."""
     try:
         return getattr(holder, name, None)
-    except Exception:  # httpx raises RuntimeError where there is no request; it tells nothing then
+    except Exception:  # httpx raises RuntimeError if there is no request
         return None

@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from seekpoint.producers.durable.failures.recorded_failures import says_undone
+from seekpoint.producers.durable.failures.recorded_failures import is_undone
 from seekpoint.producers.durable.replay.completion_order import CompletionOrder
 from seekpoint.producers.durable.replay.scopes import (
     BRANCH,
@@ -263,7 +263,7 @@ class HistoryMatcher:
         while (record := scope.records.get(key)) is not None:
             alike = record.kind == kind and record.digest == digest
             is_final = record.status != "failed" or record.seq > below
-            if alike and (is_final or (record.kind == "effect" and not says_undone(record.error or "{}"))):
+            if alike and (is_final or (record.kind == "effect" and not is_undone(record.error or "{}"))):
                 self._take_if_known(key)
                 return CallPlace(key, record.position, record, scope)
             if kind == "effect" and not alike and _may_have_been_done(record):
@@ -468,7 +468,7 @@ _WORDS = {
 
 def _may_have_been_done(record: Call) -> bool:
     """Whether ``record`` is an effect that has, or may have, changed something outside."""
-    if record.kind != "effect" or (record.status == "failed" and says_undone(record.error or "{}")):
+    if record.kind != "effect" or (record.status == "failed" and is_undone(record.error or "{}")):
         return False
     return record.facts.get("semantics") != "observe_only"
 

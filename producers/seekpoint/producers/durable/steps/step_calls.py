@@ -20,9 +20,9 @@ from seekpoint.producers.durable.durable_process import DurableCalls, DurablePro
 from seekpoint.producers.durable.failures.failed_calls import tagged
 from seekpoint.producers.durable.failures.recorded_failures import (
     failure_text,
+    failure_to_raise,
     is_failure,
-    remembered_failure,
-    same_failure,
+    recorded_failure,
 )
 from seekpoint.producers.durable.failures.transient import retry_after_s
 from seekpoint.producers.durable.replay.call_digest import arguments_text, text_digest
@@ -128,8 +128,8 @@ async def answered(record: Call) -> Any:
 async def failed(record: Call, process_id: str, place: CallPlace) -> Any:
     """Raise what a call failed with."""
     text = record.error or "{}"
-    error = remembered_failure(text, process_id=process_id, key=place.key, seq=record.seq)
-    raise tagged(error, place.key, place.scope, remembered=text)
+    error = recorded_failure(text, process_id=process_id, key=place.key, seq=record.seq)
+    raise tagged(error, place.key, place.scope, recorded=text)
 
 
 class Work(NamedTuple):
@@ -277,7 +277,7 @@ class Attempts:
             await self._end("failed", began, error=text)
             process.matcher.ended(self.place)
             key, settings = self.place.key, process.settings
-            again = same_failure(error, text, settings, process_id=process.process_id, key=key)
+            again = failure_to_raise(error, text, settings, process_id=process.process_id, key=key)
             raise tagged(again, key, self.place.scope)
         wait_s = retry.wait_s(self.attempt, random.random(), retry_after_s(error))
         due_us = process.clock.now_us() + round(wait_s * 1_000_000)

@@ -17,9 +17,9 @@ from seekpoint.producers.durable.durable_process import DurableCalls, DurablePro
 from seekpoint.producers.durable.failures.failed_calls import tagged
 from seekpoint.producers.durable.failures.recorded_failures import (
     failure_text,
+    failure_to_raise,
     is_failure,
-    remembered_failure,
-    same_failure,
+    recorded_failure,
 )
 from seekpoint.producers.durable.replay.call_digest import text_digest
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
@@ -122,8 +122,8 @@ class Child:
             return load(end.text)
         facts = {"process_id": self._process.process_id, "key": self.key}
         if end.error is None:
-            raise tagged(remembered_failure(end.text, **facts), self.key, self._place.scope, remembered=end.text)
-        error = same_failure(end.error, end.text, self._process.settings, **facts)
+            raise tagged(recorded_failure(end.text, **facts), self.key, self._place.scope, recorded=end.text)
+        error = failure_to_raise(end.error, end.text, self._process.settings, **facts)
         raise tagged(error, self.key, self._place.scope)
 
     @property
@@ -181,4 +181,4 @@ async def _recorded(process: DurableProcess, place: CallPlace, record: Call) -> 
         return load(record.output or "null")
     facts = {"process_id": process.process_id, "key": place.key, "seq": record.seq}
     text = record.error or "{}"
-    raise tagged(remembered_failure(text, **facts), place.key, place.scope, remembered=text)
+    raise tagged(recorded_failure(text, **facts), place.key, place.scope, recorded=text)
