@@ -240,7 +240,7 @@ def test_a_reader_that_is_closed_asks_no_longer() -> None:
         raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
 
     with pytest.raises(JournalUnavailable, match="closed"):
-        reader._insist(ask)
+        reader._fetcher.ask_leader(ask)
     assert len(asked) == 1
 
 

@@ -40,7 +40,7 @@ def test_an_older_answer_that_comes_last_is_no_truncation(reader: KafkaReader, m
         assert reader.watermarks(0).high == 52
         return 51
 
-    monkeypatch.setattr(reader, "_watermarks", answering(overtaken, 52))
+    monkeypatch.setattr(reader._fetcher, "watermarks", answering(overtaken, 52))
     assert reader.watermarks(0).high == 51
 
 
@@ -53,7 +53,7 @@ def test_a_log_that_ends_below_what_was_known_is_truncated(
         assert reader.watermarks(0).high == 52
         return 50
 
-    monkeypatch.setattr(reader, "_watermarks", answering(overtaken, 52, 51))
+    monkeypatch.setattr(reader._fetcher, "watermarks", answering(overtaken, 52, 51))
     reader.watermarks(0)
     with pytest.raises(LogTruncated):
         reader.watermarks(0)

@@ -1,4 +1,4 @@
-"""Compacted topics on a real Kafka: the newest value of each key, read once and then kept up to date."""
+"""Compacted topics on a real Kafka as tables: the newest value of each key, read once and then updated."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class KafkaTable:
         self._partitions: int | None = None
 
     def put(self, key: bytes, value: bytes | None) -> None:
-        """Write, and wait for the acknowledgement. None deletes."""
-        self._reader.produce(self._topic, partition_of(key, self._count()), key, value)
+        """Write a value and wait for the acknowledgement. None deletes the key."""
+        self._reader.produce(self._topic, partition_of(key, self._partition_count()), key, value)
 
     def items(self) -> Mapping[bytes, bytes]:
-        """The newest value of each key, read to the end as of now. The first call reads the whole topic."""
+        """Return the newest value of each key, read to the present end. The first call reads the whole topic."""
         with self._lock:
-            for partition in range(self._count()):
+            for partition in range(self._partition_count()):
                 self._catch_up(partition)
             return dict(self._newest)
 
     def stream(self) -> Iterator[tuple[bytes, bytes]]:
-        """Each key with its newest value as of now, one by one. Reads the whole topic twice, and keeps no value."""
-        for partition in range(self._count()):
+        """Yield each key with its newest value. Reads the whole topic twice, and keeps no value in memory."""
+        for partition in range(self._partition_count()):
             low, high = self._reader.marks_of(self._topic, partition)
             newest: dict[bytes, int] = {}
             for record in self._records(partition, low, high):
@@ -52,7 +52,7 @@ class KafkaTable:
             for batch in self._reader.read_topic(self._topic, partition, low, high):
                 yield from batch.records
 
-    def _count(self) -> int:
+    def _partition_count(self) -> int:
         if self._partitions is None:
             manifest = self._reader.connect()
             self._partitions = manifest.partitions if self._name == "checkpoints" else 1
@@ -61,7 +61,7 @@ class KafkaTable:
     def _catch_up(self, partition: int) -> None:
         start = self._next.get(partition, 0)
         records, end = self._reader.read_newer(self._topic, partition, start)
-        if end < start:  # emptied or re-created by somebody: what we kept is not there any more
+        if end < start:  # the topic was emptied or re-created: its former values are gone
             self._newest.clear()
             self._next.clear()
             records, end = self._reader.read_newer(self._topic, partition, 0)
@@ -70,14 +70,14 @@ class KafkaTable:
 
 
 def newest_of(records: Iterable[Record]) -> dict[bytes, bytes]:
-    """The newest value of each key among ``records``."""
+    """Return the newest value of each key among ``records``."""
     newest: dict[bytes, bytes] = {}
     update(newest, records)
     return newest
 
 
 def update(newest: dict[bytes, bytes], records: Iterable[Record]) -> None:
-    """Bring ``newest`` up to date with ``records`` in place. A key without a value goes; what has no key is nothing."""
+    """Apply ``records`` to ``newest``, in place: no value removes the key; a record without a key is ignored."""
     for record in records:
         if record.key is None:
             continue

@@ -1,7 +1,7 @@
-"""The settings of a Faust app, from ours: where Kafka is, who we are there, and what guarantees need.
+"""The settings of a Faust app, made from ``Settings``: servers, credentials, and what the guarantees need.
 
-Faust's client is aiokafka: of librdkafka's settings those for TLS and for SASL by name and password carry over; others
-say nothing to it and stay with the clients that know them.
+Faust's client is aiokafka. Of librdkafka's settings those for TLS and for SASL by name and password carry over; the
+others do not exist there.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ __all__ = ["faust_config"]
 
 _RECORD_OVERHEAD_BYTES = 65_536
 _SESSION_MIN_S = 6.0
-"""What brokers accept at least, unless they were told otherwise (``group.min.session.timeout.ms``)."""
+"""The brokers' minimum, unless ``group.min.session.timeout.ms`` is set."""
 _REQUEST_TIMEOUT_S = 30.0
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 def faust_config(settings: Settings, limits: Limits) -> dict[str, Any]:
-    """The keyword settings of ``faust.App``, all but its id and its data folder.
+    """Return the keyword settings of ``faust.App``, all but its id and its data folder.
 
-    With a ``node_id`` the worker is a static member of the group: restarted, it goes on at once where it stopped.
+    With a ``node_id`` the worker is a static member of the group: after a restart it continues at once.
     """
     session_s = max(_SESSION_MIN_S, settings.owner_timeout_s)
     config: dict[str, Any] = {
@@ -41,7 +41,7 @@ def faust_config(settings: Settings, limits: Limits) -> dict[str, Any]:
         "broker_heartbeat_interval": min(settings.heartbeat_interval_s, session_s / 3),
         "broker_request_timeout": max(_REQUEST_TIMEOUT_S, session_s + 1),
         "broker_check_crcs": True,
-        # A group that is new starts with the oldest request: nobody has answered that one.
+        # A new group starts with the oldest request, because no member has answered it.
         "consumer_auto_offset_reset": "earliest",
         "consumer_max_fetch_size": limits.record_bytes + _RECORD_OVERHEAD_BYTES,
         "consumer_group_instance_id": settings.node_id,
@@ -62,13 +62,13 @@ def _servers(bootstrap_servers: str) -> list[str]:
 
 
 def _credentials(settings: Settings) -> CredentialsT | None:
-    """How to be let in; None where everybody is."""
+    """Return the credentials; None if the cluster asks for none."""
     given = {**settings.kafka, **settings.kafka_consumer}
     protocol = given.get("security.protocol", "plaintext").lower()
     if protocol == "plaintext":
         return None
     if protocol not in ("ssl", "sasl_plaintext", "sasl_ssl"):
-        raise InvalidSetting("security.protocol is none that Faust knows", setting="kafka security.protocol")
+        raise InvalidSetting("Faust does not support this security.protocol", setting="kafka security.protocol")
     from faust.auth import SASLCredentials, SSLCredentials
 
     context = _tls(given) if protocol.endswith("ssl") else None
@@ -77,7 +77,7 @@ def _credentials(settings: Settings) -> CredentialsT | None:
     mechanism = given.get("sasl.mechanism", given.get("sasl.mechanisms", "PLAIN")).upper()
     if mechanism not in _MECHANISMS:
         raise InvalidSetting(
-            f"the recovery service signs in by one of {', '.join(_MECHANISMS)}",
+            f"the recovery service supports the mechanisms {', '.join(_MECHANISMS)}",
             setting="kafka sasl.mechanism",
             value=mechanism,
         )

@@ -1,4 +1,4 @@
-"""The Kafka client: the only module of this root that imports it. What the others use of it is named here."""
+"""The Kafka client: the only module of this root that imports it. It lists the names that other modules use."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The projectors' consumer group: who reads which partition, what arrives, and the barrier before anything is read.
+"""The projectors' consumer group: assignment, records, and the barrier before a partition is read.
 
-Eager, on purpose: every rebalance takes all partitions away before the group goes on, so whoever had one has settled
-it, and a membership captured when partitions are assigned is that of all of them.
+The group rebalances eagerly: each rebalance revokes all partitions before the group goes on. So the former owner of a
+partition has finished its saves, and one membership, captured at the assignment, is that of all partitions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from seekpoint.consumers.kafka.kafka_client import Consumer, KafkaException, Message, TopicPartition
 from seekpoint.consumers.kafka.kafka_errors import END_OF_PARTITION, OUT_OF_RANGE, passes, translated
 from seekpoint.consumers.kafka.kafka_settings import LOGGED
-from seekpoint.consumers.kafka.messages import ascend, disorder, offset_of, records_of
+from seekpoint.consumers.kafka.messages import are_ascending, disorder_error, offset_of, records_of
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.log.log_ports import Record
@@ -39,24 +39,24 @@ _DEFAULTS: Mapping[str, Any] = {
 
 @dataclass(slots=True)
 class Fetched:
-    """What arrived of one partition, in order."""
+    """The records that one poll returned of one partition, in order."""
 
     partition: int
     records: list[Record] = field(default_factory=list)
     next_offset: int = -1
     leader_epoch: int = -1
-    """Of the newest record, where the client says it."""
+    """Of the newest record; -1 if the client does not report it."""
     is_lost: bool = False
-    """What was to be read next is not in the log: it says so once, and then nothing more."""
+    """Whether the next offset is not in the log. The client reports that once, and then nothing more."""
     damage: SeekpointError | None = None
-    """What comes next arrived damaged. The client reads on from anywhere: nothing that follows counts."""
+    """The error for a damaged record. The client goes on at some later offset, so ignore all that follows."""
 
 
 class KafkaGroup:
-    """A member of the group ``NAME.projector``. One thread's. Raises ``JournalUnavailable`` and ``JournalMismatch``.
+    """A member of the group ``NAME.projector``. For one thread. Raises ``JournalUnavailable`` and ``JournalMismatch``.
 
-    ``on_assigned`` gets the partitions, and the membership as of this moment; nothing is read of them before ``read``.
-    ``on_revoked`` has to settle everything before it returns; its argument says whether they are lost already.
+    ``on_assigned`` receives the partitions and the present membership; ``read`` starts to read them. ``on_revoked`` has
+    to finish all saves before it returns; its argument is whether the partitions are lost already.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class KafkaGroup:
         self._topic = settings.topic_name("journal")
         self._on_assigned = on_assigned
         self._on_revoked = on_revoked
-        with self._ours():
+        with self._translating_errors():
             mine = {"group.id": f"{settings.journal}.projector", "partition.assignment.strategy": "range"}
             self._consumer = Consumer(safe({**_DEFAULTS, **settings.consumer_config(), **mine, **LOGGED}))
             self._consumer.subscribe(
@@ -77,36 +77,36 @@ class KafkaGroup:
             )
 
     def poll(self, count: int, timeout_s: float) -> list[Fetched]:
-        """What has arrived, at most ``count`` records, by partition; nothing after ``timeout_s``. Calls back."""
-        with self._ours():
+        """Return at most ``count`` records, by partition; none after ``timeout_s``. May call both callbacks."""
+        with self._translating_errors():
             first = self._consumer.poll(timeout_s)
             messages = [] if first is None else [first, *self._consumer.consume(count - 1, 0)]
         found: dict[int, Fetched] = {}
         for partition, run in groupby(messages, Message.partition):
             if partition is None or partition < 0:
                 for event in run:
-                    self._event(event)
+                    self._raise_final(event)
             else:
                 self._add(found.setdefault(partition, Fetched(partition)), list(run))
         return list(found.values())
 
     def _add(self, one: Fetched, run: list[Message]) -> None:
-        """What came in one go of one partition: mostly nothing but records."""
-        said = [message for message in run if message.error() is not None]
-        if said:
+        """Add one run of messages, which are mostly records."""
+        events = [message for message in run if message.error() is not None]
+        if events:
             run = [message for message in run if message.error() is None]
         if run:
-            if not ascend(run):
-                one.damage = disorder(self._topic, one.partition, run)
+            if not are_ascending(run):
+                one.damage = disorder_error(self._topic, one.partition, run)
                 return
             one.records += records_of(one.partition, run)
             one.next_offset = one.records[-1].offset + 1
             epoch = run[-1].leader_epoch()
             one.leader_epoch = -1 if epoch is None else epoch
-        for message in said:
-            self._tell(one, message)
+        for message in events:
+            self._add_event(one, message)
 
-    def _tell(self, one: Fetched, message: Message) -> None:
+    def _add_event(self, one: Fetched, message: Message) -> None:
         error = message.error()
         assert error is not None
         if one.damage is not None:
@@ -119,9 +119,9 @@ class KafkaGroup:
         elif error.name() in OUT_OF_RANGE:
             one.is_lost = True
         else:
-            self._event(message)
+            self._raise_final(message)
 
-    def _event(self, message: Message) -> None:
+    def _raise_final(self, message: Message) -> None:
         error = message.error()
         if error is None or passes(error.name()):
             _logger.debug("%s", self._settings.scrub("" if error is None else error.str()))
@@ -129,12 +129,12 @@ class KafkaGroup:
         raise translated(error.name(), error.str(), self._settings)
 
     def read(self, positions: Mapping[int, int]) -> None:
-        """Read these partitions, and only these, from these offsets on."""
-        with self._ours():
+        """Read only these partitions, from these offsets on."""
+        with self._translating_errors():
             self._consumer.assign([TopicPartition(self._topic, *where) for where in positions.items()])
 
     def hints(self, partitions: Sequence[int]) -> dict[int, int] | None:
-        """The barrier: None while a former owner's transaction is undecided; else the hints it left, 0 for none."""
+        """Return the former owners' hints (0: none). The barrier: None while one of their transactions is undecided."""
         wanted = [TopicPartition(self._topic, partition) for partition in partitions]
         try:
             found = self._consumer.committed(wanted, timeout=_BARRIER_S)
@@ -148,18 +148,18 @@ class KafkaGroup:
         return {one.partition: _hint(one.metadata) for one in found}
 
     def membership(self) -> object:
-        """Member and generation as of now, for a transaction. What is sent with it must have been read after it."""
+        """Return the present member and generation, for a transaction of states that are read afterwards."""
         return self._consumer.consumer_group_metadata()
 
     def end(self, partition: int) -> int | None:
-        """Where the partition ends, as of the last fetch."""
-        with self._ours():
+        """Return the partition's end as of the last fetch; None if nothing was fetched."""
+        with self._translating_errors():
             known = self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), cached=True)
         return known[1] if known is not None and known[1] >= 0 else None
 
     def close(self) -> None:
         """Leave the group."""
-        with self._ours():
+        with self._translating_errors():
             self._consumer.close()
 
     def _assigned(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
@@ -175,7 +175,7 @@ class KafkaGroup:
         consumer.unassign()
 
     @contextlib.contextmanager
-    def _ours(self) -> Iterator[None]:
+    def _translating_errors(self) -> Iterator[None]:
         try:
             yield
         except KafkaException as exc:

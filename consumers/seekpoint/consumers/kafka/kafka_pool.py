@@ -1,7 +1,4 @@
-"""The clients of one reader: warm consumers, parked between jobs; an admin client; a producer of tables.
-
-borrowed() ──> a parked consumer (no group, read committed) ── assign, poll ──> unassigned, and parked again
-"""
+"""The clients of one reader: idle consumers that are already connected, an admin client, a producer of tables."""
 
 from __future__ import annotations
 
@@ -17,20 +14,20 @@ from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import JournalUnavailable
 from seekpoint.schemas.log.safe_reading import asking, safe
 
-__all__ = ["ENDS", "POINTS", "STRETCHES", "KafkaPool", "PooledClient"]
+__all__ = ["END_READS", "POINT_READS", "RANGE_READS", "KafkaPool", "PooledClient"]
 
-STRETCHES, POINTS, ENDS = "stretches", "points", "ends"
-"""What a consumer is for: much at a time, one record, or only where a partition ends with what is not committed."""
+RANGE_READS, POINT_READS, END_READS = "ranges", "points", "ends"
+"""What a consumer reads: many records at a time, one record, or only ends, uncommitted records included."""
 
 _POLL_S = 0.1
 _IDLE_CONSUMERS_MAX = 8
 
 
 class PooledClient(Consumer):
-    """A consumer, what it is for, and the topics it knows the leaders of."""
+    """A consumer without a group, its kind of reads, and the topics whose leaders it knows."""
 
     def __init__(self, config: dict[str, Any], kind: str) -> None:
-        if kind == ENDS:
+        if kind == END_READS:
             super().__init__(asking(config))
         else:
             super().__init__(safe(config))
@@ -43,50 +40,50 @@ class KafkaPool:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._idle: dict[str, list[PooledClient]] = {STRETCHES: [], POINTS: [], ENDS: []}
+        self._idle: dict[str, list[PooledClient]] = {RANGE_READS: [], POINT_READS: [], END_READS: []}
         self._lock = threading.Lock()
         self._admin: AdminClient | None = None
         self._producer: Producer | None = None
         self._closed = False
 
     def refuse_closed(self) -> None:
-        """Raise if it was closed."""
+        """Raise ``JournalUnavailable`` if the pool was closed."""
         if self._closed:
             raise JournalUnavailable("the reader was closed", journal=self._settings.journal, hint="connect again")
 
     @contextlib.contextmanager
-    def borrowed(self, kind: str = STRETCHES) -> Iterator[PooledClient]:
-        """A consumer for one job. After an error it is not trusted again."""
+    def borrowed(self, kind: str = RANGE_READS) -> Iterator[PooledClient]:
+        """Lend a consumer for one read. After an error it is closed and not used again."""
         with self._lock:
             self.refuse_closed()
             consumer = self._idle[kind].pop() if self._idle[kind] else None
         if consumer is None:
-            config = point_config(self._settings) if kind == POINTS else reader_config(self._settings)
-            with self.ours():
+            config = point_config(self._settings) if kind == POINT_READS else reader_config(self._settings)
+            with self.translating_errors():
                 consumer = PooledClient({**config, **LOGGED}, kind)
         try:
             yield consumer
-        except GeneratorExit:  # whoever reads had enough
-            self._park(consumer)
+        except GeneratorExit:  # the caller of a generator stopped reading
+            self._return(consumer)
             raise
         except BaseException:
             consumer.close()
             raise
-        self._park(consumer)
+        self._return(consumer)
 
-    def _park(self, consumer: PooledClient) -> None:
-        if consumer.kind != ENDS:
-            consumer.unassign()  # an idle assignment keeps a fetch under way that the next job would wait for
+    def _return(self, consumer: PooledClient) -> None:
+        if consumer.kind != END_READS:
+            consumer.unassign()  # an idle assignment keeps a fetch under way, and the next read would wait for it
         with self._lock:
-            parked = self._idle[consumer.kind]
-            kept = not self._closed and len(parked) < _IDLE_CONSUMERS_MAX
-            if kept:
-                parked.append(consumer)
-        if not kept:
+            idle = self._idle[consumer.kind]
+            has_room = not self._closed and len(idle) < _IDLE_CONSUMERS_MAX
+            if has_room:
+                idle.append(consumer)
+        if not has_room:
             consumer.close()
 
     def admin(self) -> AdminClient:
-        """The admin client."""
+        """Return the admin client."""
         with self._lock:
             self.refuse_closed()
             if self._admin is None:
@@ -94,28 +91,28 @@ class KafkaPool:
             return self._admin
 
     def produce(self, topic: str, partition: int, key: bytes, value: bytes | None) -> None:
-        """Write one record and wait for its acknowledgement: for tables only, never for entries."""
-        producer = self._writer()
+        """Write one record of a table and wait for its acknowledgement. Never use it for entries."""
+        producer = self._table_producer()
         outcome: list[KafkaError | None] = []
-        with self.ours(topic=topic):
+        with self.translating_errors(topic=topic):
             producer.produce(topic, value, key, partition, on_delivery=lambda error, _: outcome.append(error))
             while not outcome:  # message.timeout.ms ends the wait, or the close
                 self.refuse_closed()
-                producer.poll(_POLL_S)  # whoever polls delivers for all
+                producer.poll(_POLL_S)  # a poll serves the callbacks of all threads
             if outcome[0] is not None:
                 raise KafkaException(outcome[0])
 
-    def _writer(self) -> Producer:
+    def _table_producer(self) -> Producer:
         with self._lock:
             self.refuse_closed()
             if self._producer is None:
-                with self.ours():
+                with self.translating_errors():
                     self._producer = Producer({**writer_config(self._settings), **LOGGED})
             return self._producer
 
     @contextlib.contextmanager
-    def ours(self, **facts: Any) -> Iterator[None]:
-        """The client's errors as ours."""
+    def translating_errors(self, **facts: Any) -> Iterator[None]:
+        """Raise the Kafka client's errors as ``SeekpointError``, with ``facts``."""
         try:
             yield
         except KafkaException as exc:
@@ -125,12 +122,12 @@ class KafkaPool:
             raise translated("_TIMED_OUT", "no answer", self._settings, **facts) from exc
 
     def close(self) -> None:
-        """Give them up; a consumer that is borrowed is closed when it comes back. Idempotent."""
+        """Close the idle clients; a borrowed consumer is closed when it is returned. Idempotent."""
         with self._lock:
             self._closed = True
-            idle = [consumer for parked in self._idle.values() for consumer in parked]
-            for parked in self._idle.values():
-                parked.clear()
+            idle = [consumer for consumers in self._idle.values() for consumer in consumers]
+            for consumers in self._idle.values():
+                consumers.clear()
         for consumer in idle:
             consumer.close()
         self._admin = self._producer = None

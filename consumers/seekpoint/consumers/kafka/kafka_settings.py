@@ -1,4 +1,4 @@
-"""The librdkafka settings of readers, and of the writer of tables: good defaults, the user's, what guarantees need."""
+"""The librdkafka settings of readers and of the tables' producer: defaults, the user's settings, guarantees."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from seekpoint.schemas.config.settings import Settings
 __all__ = ["LOGGED", "point_config", "reader_config", "tail_config", "writer_config"]
 
 LOGGED: Mapping[str, Any] = {"logger": logging.getLogger("seekpoint.consumers.kafka.kafka_reader")}
-"""Where a client says what it has to say."""
+"""The logger of every client."""
 
 _FAST: Mapping[str, Any] = {
     # An empty fetch holds the connection: the next assignment waits for it.
@@ -24,28 +24,30 @@ _FAST: Mapping[str, Any] = {
 
 
 def reader_config(settings: Settings) -> dict[str, Any]:
-    """For a consumer that is assigned by hand and never joins a group."""
+    """Return the settings of a consumer that never joins a group."""
     return {**_FAST, **settings.consumer_config(), "group.id": f"{settings.journal}.reader"}
 
 
 def point_config(settings: Settings) -> dict[str, Any]:
-    """For a consumer of single records: a fetch brings little more than the one that is wanted, whatever its size."""
+    """Return the settings of a consumer of single records: a fetch returns little more than the requested one."""
     return {**reader_config(settings), "max.partition.fetch.bytes": 65_536}
 
 
 def tail_config(settings: Settings) -> dict[str, Any]:
-    """For the consumer that follows. It waits at the broker for what comes, but no longer than a new partition waits.
+    """Return the settings of the consumer of a tail.
 
-    What it fetches ahead of a busy event loop is bounded: 16 MiB for all partitions together.
+    A fetch waits at the broker for new records, but only 10 ms, so that a new partition need not wait longer. The
+    records fetched ahead of a busy event loop are bounded: 16 MiB for all partitions together.
     """
     bounded = {"fetch.wait.max.ms": 10, "queued.max.messages.kbytes": 16_384, "queued.min.messages": 10_000}
     return {**reader_config(settings), **bounded}
 
 
 def writer_config(settings: Settings) -> dict[str, Any]:
-    """For the writer of tables. Unlike with entries the newest value counts: a record may be written twice or given up.
+    """Return the settings of the tables' producer. Only the newest value counts, so a record may be written twice.
 
-    Not idempotent: that client asks for its id half a second after its start (500 ms a first write, against 5).
+    The producer is not idempotent: an idempotent one requests its id half a second after its start, so that the first
+    write takes 500 ms instead of 5.
     """
     return {
         **settings.producer_config(),

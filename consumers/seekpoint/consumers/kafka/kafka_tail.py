@@ -1,4 +1,4 @@
-"""The tail of a journal on Kafka: one consumer, assigned by hand, that follows the partitions a node works in."""
+"""The ``Tail`` of a journal on Kafka: one consumer that follows the partitions in which a node works."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 from seekpoint.consumers.kafka.kafka_client import Consumer, KafkaException, Message, TopicPartition
 from seekpoint.consumers.kafka.kafka_errors import END_OF_PARTITION, passes
 from seekpoint.consumers.kafka.kafka_settings import LOGGED, tail_config
-from seekpoint.consumers.kafka.messages import ascend, landmark_of, offset_of, record_of
+from seekpoint.consumers.kafka.messages import are_ascending, landmark_of, offset_of, record_of
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.log.log_ports import Record
 from seekpoint.schemas.log.safe_reading import safe
@@ -18,11 +18,11 @@ from seekpoint.schemas.log.tail import TailBatch
 __all__ = ["KafkaTail"]
 
 _BATCH_RECORDS = 1_000
-"""So many are looked at in one go by an event loop that others wait for."""
+"""One poll returns at most so many, because the event loop that handles them has other work."""
 
 
 class KafkaTail:
-    """A ``Tail``. Its consumer is made by the first ``begin``: one made before waits a second for its first job."""
+    """A ``Tail``. The first ``begin`` makes its consumer: one made earlier waits a second for its first assignment."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -31,23 +31,23 @@ class KafkaTail:
         self._positions: dict[int, int] = {}
 
     def begin(self, partition: int, position: int) -> None:
-        """Follow it from there."""
+        """Follow the partition from ``position`` on."""
         try:
             if self._consumer is None:
                 self._consumer = Consumer(safe({**tail_config(self._settings), **LOGGED}))
             self.end(partition)
             self._consumer.incremental_assign([TopicPartition(self._topic, partition, position)])
         except KafkaException:
-            position = -1  # the next poll says that it is broken
+            position = -1  # the next poll reports it as broken
         self._positions[partition] = position
 
     def end(self, partition: int) -> None:
-        """Follow it no more."""
+        """Stop following the partition."""
         if self._positions.pop(partition, -1) >= 0 and self._consumer is not None:
             self._consumer.incremental_unassign([TopicPartition(self._topic, partition)])
 
     def poll(self, timeout_s: float) -> list[TailBatch]:
-        """What has come; an error of a partition that the client does not get over by itself breaks it."""
+        """Return the records that have arrived. A partition whose error the client does not recover from is broken."""
         broken = [self._break(partition) for partition, position in list(self._positions.items()) if position < 0]
         if broken or self._consumer is None:
             time.sleep(0 if broken else timeout_s)
@@ -57,11 +57,11 @@ class KafkaTail:
             messages = [] if first is None else [first, *self._consumer.consume(_BATCH_RECORDS, 0)]
         except KafkaException:
             return [self._break(partition) for partition in list(self._positions)]
-        return self._stretches(messages)
+        return self._batches(messages)
 
-    def _stretches(self, messages: Sequence[Message]) -> list[TailBatch]:
+    def _batches(self, messages: Sequence[Message]) -> list[TailBatch]:
         found: dict[int, list[Message]] = {}
-        stretches = []
+        batches = []
         for message in messages:
             error = message.error()
             if error is None or error.name() == END_OF_PARTITION:
@@ -69,25 +69,25 @@ class KafkaTail:
             elif not passes(error.name()):
                 at = message.partition()
                 concerned = list(self._positions) if at is None or at < 0 else [at]
-                stretches += [self._break(partition) for partition in concerned if partition in self._positions]
-        for partition, those in found.items():
+                batches += [self._break(partition) for partition in concerned if partition in self._positions]
+        for partition, arrived in found.items():
             if partition in self._positions:
-                stretches += self._stretch(partition, those)
-        return stretches
+                batches += self._batch(partition, arrived)
+        return batches
 
-    def _stretch(self, partition: int, messages: list[Message]) -> list[TailBatch]:
-        """One stretch of them, if they lead on. An end of the partition may lie behind holes, but tells no more."""
+    def _batch(self, partition: int, messages: list[Message]) -> list[TailBatch]:
+        """Return the batch of ``messages`` if they advance the position. The partition may end with holes."""
         position = self._positions[partition]
         end = offset_of(messages[-1]) + (messages[-1].error() is None)
         if end <= position:
             return []
         records = [each for each in messages if each.error() is None and offset_of(each) >= position]
-        if not ascend(records):
+        if not are_ascending(records):
             return [self._break(partition)]
         self._positions[partition] = end
         first, last = (landmark_of(records[0]), landmark_of(records[-1])) if records else (None, None)
-        made = partial(_record, partition, records)
-        return [TailBatch(partition, [each.key() for each in records], made, end, first, last)]
+        record_at = partial(_record, partition, records)
+        return [TailBatch(partition, [each.key() for each in records], record_at, end, first, last)]
 
     def _break(self, partition: int) -> TailBatch:
         position = self._positions[partition]
@@ -96,7 +96,7 @@ class KafkaTail:
         return TailBatch(partition, (), partial(_record, partition, ()), max(position, 0), broken=True)
 
     def close(self) -> None:
-        """Give up the consumer."""
+        """Close the consumer."""
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None

@@ -1,4 +1,4 @@
-"""Whether the topics there are those of the journal's manifest: ids and partition count, asked beside the reading."""
+"""The comparison of the topics with the journal's manifest: ids and partition count."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from seekpoint.schemas.log.manifest import Manifest
 __all__ = ["KafkaTopics"]
 
 _CHECK_INTERVAL_S = 1.0
-_BESIDE_S = 1.0
+_ANSWER_TIMEOUT_S = 1.0
 
 
 class KafkaTopics:
-    """What the topics of one journal are, now."""
+    """Describes the topics of one journal, and compares them with its manifest."""
 
     def __init__(self, settings: Settings, pool: KafkaPool) -> None:
         self._settings = settings
@@ -30,20 +30,20 @@ class KafkaTopics:
         self._checked_at = 0.0
 
     def describe(self) -> Mapping[str, Any]:
-        """Ask what the topics are; the answers come beside whatever is done meanwhile."""
+        """Request a description of each topic. The answers arrive in the background."""
         self._checked_at = time.monotonic()
-        with self._pool.ours():
+        with self._pool.translating_errors():
             names = TopicCollection([self._settings.topic_name(topic) for topic in TOPICS])
             return self._pool.admin().describe_topics(names, request_timeout=self._settings.start_timeout_s)
 
     def describe_if_due(self) -> Mapping[str, Any] | None:
-        """The same, at most once a second."""
+        """Request the descriptions if the last request is more than a second old; else return None."""
         return self.describe() if time.monotonic() - self._checked_at > _CHECK_INTERVAL_S else None
 
     def found_id(self, topic: str) -> str | None:
-        """The id of one topic, whether the manifest names it or not; None where it is not there."""
+        """Return the id of a topic, also of one that the manifest does not name; None if there is no such topic."""
         timeout_s = self._settings.start_timeout_s
-        with self._pool.ours(topic=topic):
+        with self._pool.translating_errors(topic=topic):
             [asked] = self._pool.admin().describe_topics(TopicCollection([topic]), request_timeout=timeout_s).values()
             try:
                 return str(asked.result(timeout_s + 1).topic_id)
@@ -53,28 +53,28 @@ class KafkaTopics:
                 raise
 
     def compare(self, manifest: Manifest, described: Mapping[str, Any], timeout_s: float | None = None) -> None:
-        """Raise ``JournalMismatch`` if they are not, or no longer, the manifest's."""
+        """Raise ``JournalMismatch`` if the topics are not, or no longer, those of the manifest."""
         if timeout_s is None:
             timeout_s = self._settings.start_timeout_s + 1
         topics = {}
         for name, future in described.items():
-            with self._pool.ours(topic=name) if name in manifest.topic_ids else _unimportant():
+            with self._pool.translating_errors(topic=name) if name in manifest.topic_ids else _optional_topic():
                 topics[name] = future.result(timeout_s)
         journal = self._settings.topic_name("journal")
         if journal not in topics:
             raise translated("UNKNOWN_TOPIC_OR_PART", "", self._settings, topic=journal)
         manifest.check(len(topics[journal].partitions), {name: str(topic.topic_id) for name, topic in topics.items()})
 
-    def compare_beside(self, manifest: Manifest, described: Mapping[str, Any]) -> None:
-        """The comparison made beside a read that went well: only a real difference fails it."""
+    def compare_after_read(self, manifest: Manifest, described: Mapping[str, Any]) -> None:
+        """Compare after a read that succeeded: only a real difference raises, a missing answer does not."""
         if not all(future.done() for future in described.values()):
-            wait(described.values(), timeout=_BESIDE_S)
+            wait(described.values(), timeout=_ANSWER_TIMEOUT_S)
         try:
             self.compare(manifest, described, timeout_s=0.0)
         except JournalUnavailable:
             self._checked_at = 0.0  # the next read asks again
 
 
-def _unimportant() -> contextlib.AbstractContextManager[None]:
-    """For topics whose loss loses nothing: the manifest does not name them."""
+def _optional_topic() -> contextlib.AbstractContextManager[None]:
+    """Ignore a missing topic that the manifest does not name: no data is lost with it."""
     return contextlib.suppress(KafkaException, TimeoutError)

@@ -1,4 +1,4 @@
-"""Checkpoints written to a real Kafka: one transaction for all partitions, one transactional id a projector."""
+"""The ``CheckpointWriter`` of a real Kafka: one transaction for all partitions, one transactional id per projector."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["KafkaTransactions"]
 _logger = logging.getLogger("seekpoint.consumers.kafka.kafka_reader")
 
 _TIMEOUT_MS = 10_000
-"""So long may a dead projector's transaction hold up its successor; the broker looks every ten seconds besides."""
+"""A dead projector's transaction blocks its successor for this long. The broker checks every ten seconds."""
 
 _GUARANTEED: Mapping[str, Any] = {
     "enable.idempotence": True,
@@ -30,9 +30,10 @@ _GUARANTEED: Mapping[str, Any] = {
 
 
 class KafkaTransactions:
-    """A ``CheckpointWriter``. Connects when first used. After any time-out it begins anew under the same id.
+    """A ``CheckpointWriter``. Connects when first used.
 
-    A new producer of the same transactional id makes the broker decide what the former one left open.
+    After a time-out it makes a new producer with the same transactional id. The broker then commits or aborts the
+    transaction that the former producer left open.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -44,7 +45,7 @@ class KafkaTransactions:
         self._is_uncertain = False
 
     def commit(self, saves: Sequence[Save], membership: object) -> Positions:
-        """Write all of ``saves``, or nothing; where the checkpoints are."""
+        """Write all of ``saves`` or nothing; return the positions of the checkpoints. Raises ``CommitFailed``."""
         producer = self._ready()
         try:
             producer.begin_transaction()
@@ -56,7 +57,7 @@ class KafkaTransactions:
         return positions
 
     def write(self, producer: Producer, saves: Sequence[Save]) -> dict[int, dict[bytes, int]]:
-        """Hand over the records, and wait until they are in the log; nobody sees them yet."""
+        """Send the records and wait for their acknowledgement. Readers see them only after the commit."""
         positions: dict[int, dict[bytes, int]] = {save.partition: {} for save in saves}
 
         def delivered(error: KafkaError | None, message: Message) -> None:
@@ -73,7 +74,7 @@ class KafkaTransactions:
         return positions
 
     def send_offsets(self, producer: Producer, saves: Sequence[Save], membership: object) -> None:
-        """The broker compares ``membership`` with the group here, and not at the commit."""
+        """Send the offsets. The broker compares ``membership`` with the group now, and not at the commit."""
         offsets = [
             TopicPartition(self._journal, save.partition, save.next_offset, metadata=str(save.floor.since))
             for save in saves
@@ -81,12 +82,12 @@ class KafkaTransactions:
         producer.send_offsets_to_transaction(offsets, membership, _TIMEOUT_MS / 1000)
 
     def settle(self) -> None:
-        """What a former transaction left open is decided afterwards."""
+        """Commit or abort a transaction that this writer left open."""
         if self._is_uncertain:
             self._ready()
 
     def close(self) -> None:
-        """Give up the connection. Nothing is open: a commit ends what it began."""
+        """Close the connection. No transaction is open, because ``commit`` ends each one."""
         self._producer = None
 
     def _ready(self) -> Producer:
@@ -96,21 +97,21 @@ class KafkaTransactions:
                 producer = Producer({**config, "logger": _logger})
                 producer.init_transactions(self._settings.start_timeout_s)
             except KafkaException as exc:
-                raise CommitFailed("no transactions: " + self._said(exc), decided=not self._is_uncertain) from exc
+                raise CommitFailed("no transactions: " + self._text_of(exc), decided=not self._is_uncertain) from exc
             self._producer, self._is_uncertain = producer, False
         return self._producer
 
     def _failed(self, producer: Producer, exc: KafkaException | BufferError) -> CommitFailed:
-        """Abort, if the broker says that nothing but that is left to do; else nobody knows how it ended."""
+        """Abort the transaction if the broker demands it; otherwise its outcome is unknown."""
         error = exc.args[0] if isinstance(exc, KafkaException) else None
         if error is not None and error.txn_requires_abort():
             try:
                 producer.abort_transaction(_TIMEOUT_MS / 1000)
-                return CommitFailed(self._said(exc), decided=True)
-            except KafkaException as worse:
-                _logger.warning("a transaction could not be aborted: %s", self._said(worse))
+                return CommitFailed(self._text_of(exc), decided=True)
+            except KafkaException as abort_error:
+                _logger.warning("a transaction could not be aborted: %s", self._text_of(abort_error))
         self._producer, self._is_uncertain = None, True
-        return CommitFailed("nobody knows how a transaction ended: " + self._said(exc), decided=False)
+        return CommitFailed("the outcome of a transaction is unknown: " + self._text_of(exc), decided=False)
 
-    def _said(self, exc: BaseException) -> str:
+    def _text_of(self, exc: BaseException) -> str:
         return self._settings.scrub(str(exc))

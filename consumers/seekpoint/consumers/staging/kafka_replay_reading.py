@@ -9,7 +9,7 @@ from typing import Any
 from seekpoint.consumers.kafka.kafka_client import Consumer, TopicPartition
 from seekpoint.consumers.kafka.kafka_errors import END_OF_PARTITION, OUT_OF_RANGE, passes
 from seekpoint.consumers.kafka.kafka_settings import LOGGED
-from seekpoint.consumers.kafka.messages import disorder
+from seekpoint.consumers.kafka.messages import disorder_error
 from seekpoint.consumers.staging.kafka_replay_errors import TopicErrors
 from seekpoint.consumers.staging.replay_ports import OffsetRange
 from seekpoint.schemas.config.settings import Settings
@@ -66,7 +66,7 @@ class KafkaReading:
         for message in messages:
             partition, offset = message.partition(), message.offset()
             if newest.get(partition, -1) >= offset:
-                raise disorder(self._topic, partition, [message])
+                raise disorder_error(self._topic, partition, [message])
             newest[partition] = offset
         return newest
 
