@@ -17,9 +17,9 @@ from hypothesis import settings as hypothesis_settings
 from leftovers import nothing_left, watch_loops
 from seekpoint.compose import LocalCluster, create_topics
 from seekpoint.schemas.config.settings import TOPICS, Settings
-from sharing import OneHasKafka
 from stalls import AgainAfterStalls, Stalls
 from timeouts import Timeouts, interrupts_are_heard
+from xdist_scheduler import OneHasKafka
 
 # How long an example takes says how busy the machine is, not whether it holds.
 hypothesis_settings.register_profile("seekpoint", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 def test_all_but_the_local_cluster_works_without_posix() -> None:
     """Every module loads, the tutorial runs, files are written, services are told to stop, commands answer."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("SEEKPOINT_")}
-    program = ROOT / "tests" / "support" / "as_on_windows.py"
+    program = ROOT / "tests" / "support" / "console" / "as_on_windows.py"
     ran = subprocess.run(
         [sys.executable, str(program)], capture_output=True, text=True, env=environ, check=False, timeout=110
     )

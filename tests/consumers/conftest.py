@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kept_process import Kept
 from owners import Owner
 from projection_bench import Bench
 from seekpoint.schemas.log.memory_log import MemoryLog
+from stored_process import Kept
 
 
 @pytest.fixture

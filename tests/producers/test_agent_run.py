@@ -10,7 +10,7 @@ import pytest
 
 from cuts import bodies, of_kind
 from open_processes import durable_side
-from refunds import World, refunder
+from refund_agent import World, refunder
 from seekpoint.producers import Agent, Node, Process, agent
 from seekpoint.producers.log_session import NodeServices
 from seekpoint.schemas import MemoryLog

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from folding import refold
-from resting import at_rest
+from idle_tailers import at_rest
 from seekpoint.producers import Node, Process
 from seekpoint.schemas import MemoryLog, partition_of
 from seekpoint.schemas.errors import (

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from folding import refold
+from idle_tailers import at_rest
 from open_processes import durable_side
-from resting import at_rest
 from seekpoint.consumers import Recovery
 from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Checkpoint, Floor
 from seekpoint.consumers.checkpoints.memory_checkpoints import MemoryCheckpoints

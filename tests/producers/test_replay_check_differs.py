@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from open_processes import durable_side
-from rehearsed import Code, World, checked, history, made, ran, until
+from replay_checks import Code, World, checked, history, made, ran, until
 from seekpoint.producers import Node, Process
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rehearsed import Code, World, checked, everything, history, made, ran, until
+from replay_checks import Code, World, checked, everything, history, made, ran, until
 from seekpoint.producers import Node, Process, check_replay
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b

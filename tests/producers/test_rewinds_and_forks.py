@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from folding import refold
-from resting import at_rest
+from idle_tailers import at_rest
 from seekpoint.producers import Node
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.config.limits import Limits

@@ -11,7 +11,7 @@ from pathlib import Path
 CHECKOUT = Path(__file__).parents[2]
 CONFTEST = """
 import timeouts
-from sharing import OneHasKafka
+from xdist_scheduler import OneHasKafka
 
 timeouts.AGAIN_S = 1.0
 
@@ -64,7 +64,7 @@ def test_a_test_that_hangs_fails_by_name_and_the_others_are_run(tmp_path: Path) 
     """In a task, in the teardown of a test that had failed already, and where no Python code can be interrupted."""
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_hanging.py").write_text(TESTS)
-    support = os.pathsep.join([str(CHECKOUT / "tests/support"), os.environ.get("PYTHONPATH", "")])
+    support = os.pathsep.join([str(CHECKOUT / "tests/support/pytest_plugins"), os.environ.get("PYTHONPATH", "")])
     options = ["-n", "2", "--timeout", "1", "--asyncio-mode", "auto", "-o", "pythonpath=", str(tmp_path)]
     said = ran(*options, cwd=tmp_path, PYTHONPATH=support)
     assert "FAILED test_hanging.py::test_of_tasks - Failed: Timeout (>1.0 s)" in said, said

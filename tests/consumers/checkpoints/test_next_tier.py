@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from kept_process import KEY, Kept, begin
 from seekpoint.consumers import Tier
 from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Checkpoint, Floor
 from seekpoint.schemas.bodies import ContextUpdated
 from seekpoint.schemas.errors import JournalGap, NewerFormat, TierUnavailable, UnknownProcess
+from stored_process import KEY, Kept, begin
 
 
 def damaged_hash(kept: Kept) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from kept_on_kafka import save
+from kafka_checkpoints import save
 from raw_kafka import RawKafka
 from seekpoint.consumers import Recovery, Tier
 from seekpoint.consumers.checkpoints.trimming import Trim

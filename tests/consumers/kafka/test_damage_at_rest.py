@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kept_on_kafka import save
+from kafka_checkpoints import save
 from owners import Owner
 from raw_kafka import RawKafka
 from seekpoint.compose import LocalCluster, check_topics, create_topics

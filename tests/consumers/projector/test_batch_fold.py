@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from entry_examples import own
-from owned import after
+from owner_histories import after
 from seekpoint.consumers.projector.batch_fold import fold_batch
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b

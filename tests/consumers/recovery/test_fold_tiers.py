@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from histories import ACTIONS, PROCESS_IDS, Step, Written, expected_states, write_history
 from owners import Owner
-from projected import Projected
+from projected_log import Projected
 from seekpoint.consumers.recovery.points import Point
 from seekpoint.consumers.recovery.recoverer import Recoverer
 from seekpoint.consumers.recovery.tiers import Tier

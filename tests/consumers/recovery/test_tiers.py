@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from kept_process import Kept, begin
 from seekpoint.consumers import Tier
 from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY
 from seekpoint.consumers.checkpoints.checkpoint_index import CheckpointIndex
@@ -12,6 +11,7 @@ from seekpoint.consumers.recovery.points import Point
 from seekpoint.consumers.view.view_store import Pointer
 from seekpoint.schemas.bodies import LifecycleChanged
 from seekpoint.schemas.errors import JournalGap, TierUnavailable
+from stored_process import Kept, begin
 
 
 # --- the three recoveries ---------------------------------------------------------------------------------------------

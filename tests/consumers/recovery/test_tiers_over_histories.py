@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from histories import PROCESS_IDS, Step, expected_states, steps, write_history
-from projected import Projected
+from projected_log import Projected
 from seekpoint.consumers.recovery.points import Point
 from seekpoint.consumers.recovery.recoverer import Recoverer
 from seekpoint.consumers.recovery.recovery_report import is_known

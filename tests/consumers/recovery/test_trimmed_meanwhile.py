@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection, Iterator
 
 import pytest
 
-from kept_process import Kept, begin
 from seekpoint.consumers import Tier
 from seekpoint.consumers.recovery.absence_proof import prove_absence
 from seekpoint.consumers.recovery.process_history import history
 from seekpoint.consumers.recovery.verification import verify, verify_all
 from seekpoint.schemas.errors import JournalGap
 from seekpoint.schemas.log.log_ports import Batch
+from stored_process import Kept, begin
 
 
 def trimming(kept: Kept, monkeypatch: pytest.MonkeyPatch, reads: int = 1) -> Callable[[], bool]:

@@ -30,7 +30,7 @@ from seekpoint.schemas.values.clock import now_us
 
 pytestmark = pytest.mark.cluster
 
-PROGRAM = Path(__file__).parents[2] / "support" / "recovery_program.py"
+PROGRAM = Path(__file__).parents[2] / "support" / "recovery" / "recovery_program.py"
 CASES = ("case-1", "case-2", "case-3")
 _PATIENCE_S = 60.0
 """What only keeps a test from hanging: to start a worker, to have it answer."""

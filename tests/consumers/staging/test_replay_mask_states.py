@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from masked import CANARY, STATE_JSON, entry, rules, unfolded
+from masking_examples import CANARY, STATE_JSON, entry, rules, unfolded
 from seekpoint.consumers.staging.masks.mask_entries import EntryMasks
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.folds import Folded

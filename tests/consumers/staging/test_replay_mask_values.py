@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from masked import CANARY, KEY, entry, mask, rules, unfolded
+from masking_examples import CANARY, KEY, entry, mask, rules, unfolded
 from seekpoint.consumers.staging.masks.mask_entries import EntryMasks
 from seekpoint.consumers.staging.masks.mask_paths import Path
 from seekpoint.consumers.staging.masks.mask_values import DROPPED, Mask

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from masked import CANARY, CONTENT, EVERYTHING, KEY, STATE_JSON, entry, rules, unfolded, unkeyed
+from masking_examples import CANARY, CONTENT, EVERYTHING, KEY, STATE_JSON, entry, rules, unfolded, unkeyed
 from seekpoint.consumers.staging.copy.headers import HeaderRules
 from seekpoint.consumers.staging.copy.memory_topic import StoredMessage
 from seekpoint.consumers.staging.copy.selection import Selection

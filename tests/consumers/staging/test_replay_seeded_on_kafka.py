@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from kept_on_kafka import save
+from kafka_checkpoints import save
 from raw_kafka import RawKafka
 from seekpoint.compose import create_topics
 from seekpoint.consumers import Recovery

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cuts import bodies
-from refunds import World, refunder
+from refund_agent import World, refunder
 from seekpoint.producers import Agent, Node, Process, agent
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.errors import AgentMismatch, ReplayDivergence

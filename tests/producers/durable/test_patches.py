@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from counted import Counted, twice
-from desks import desk, place, remembered
+from counted_steps import Counted, twice
+from history_matchers import desk, place, remembered
 from seekpoint.producers import Node, Process
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from counted import Counted, Declined, failing, twice
+from counted_steps import Counted, Declined, failing, twice
 from cuts import of_kind, until
 from seekpoint.producers import Node, Process, Retry, VirtualClock, step
 from seekpoint.schemas import MemoryLog

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from counted import Counted, Declined, failing, twice
+from counted_steps import Counted, Declined, failing, twice
 from cuts import of_kind
 from open_processes import durable_side
 from seekpoint.producers import Node, Process, Retry

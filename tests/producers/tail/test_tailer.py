@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from folding import refold
-from resting import at_rest
+from idle_tailers import at_rest
 from seekpoint.consumers import Recovery, Tier
 from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Checkpoint, Floor
 from seekpoint.consumers.checkpoints.memory_checkpoints import MemoryCheckpoints

@@ -15,7 +15,7 @@ from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.errors import UndecodableRecord
 from seekpoint.schemas.wire.codec import Codec, encode
-from wire import DECODE_SECONDS_MAX, ENDLESS, HEADER, decode_or_none, wire_long
+from wire_examples import DECODE_SECONDS_MAX, ENDLESS, HEADER, decode_or_none, wire_long
 
 DECODE_BYTES_MAX = 64 * 1_048_576
 

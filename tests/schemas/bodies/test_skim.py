@@ -11,7 +11,7 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.wire.codec import Codec, encode
-from wire import decode_or_none
+from wire_examples import decode_or_none
 
 OWNED = st.builds(
     Entry,

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from loaded import GROUPS, load, make
 from seekpoint.schemas.config.client_options import REFUSED, ClientOptions
 from seekpoint.schemas.config.setting_sources import variable
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import InvalidSetting
+from settings_examples import GROUPS, load, make
 
 REFUSALS = [(group, name) for group in GROUPS for name in REFUSED[group]]
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from loaded import GROUPS, SECRETS, load
 from seekpoint.schemas.config.secrets import is_secret
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import InvalidSetting
+from settings_examples import GROUPS, SECRETS, load
 
 
 class TestSecrets:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from loaded import load, make
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import InvalidSetting
+from settings_examples import load, make
 
 
 class TestSources:

@@ -18,11 +18,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loaded import GROUPS, SECRETS, load, make
 from seekpoint.schemas.config.client_options import REFUSED
 from seekpoint.schemas.config.setting_sources import variable
 from seekpoint.schemas.config.settings import TOPICS, Settings
 from seekpoint.schemas.errors import InvalidName, InvalidSetting
+from settings_examples import GROUPS, SECRETS, load, make
 
 DOCS = Path(__file__).parents[3] / "docs" / "settings.md"
 

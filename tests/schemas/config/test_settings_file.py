@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from loaded import load
 from seekpoint.schemas import Settings
 from seekpoint.schemas.config.cluster_profiles import load_clusters
 from seekpoint.schemas.errors import InvalidSetting
+from settings_examples import load
 
 Write = Callable[[str], Path]
 

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from entry_examples import an_id, external, own
-from owned import after, fits, folded
+from owner_histories import after, fits, folded
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.state.process_state import State
 

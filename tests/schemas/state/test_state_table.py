@@ -10,7 +10,7 @@ from types import MappingProxyType, ModuleType
 
 import pytest
 
-from masked import mask
+from masking_examples import mask
 from seekpoint.consumers.staging.masks import mask_states
 from seekpoint.schemas.state import process_state as shipped
 from seekpoint.schemas.state.conversation import Conversation

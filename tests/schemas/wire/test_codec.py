@@ -19,7 +19,7 @@ from seekpoint.schemas.errors import InvalidName, UndecodableRecord, Unserializa
 from seekpoint.schemas.wire.avro_primitives import get_long, get_stamp, put_long
 from seekpoint.schemas.wire.codec import SCHEMA_FINGERPRINT, Codec, encode
 from seekpoint.schemas.wire.schema_resolution import plain
-from wire import HEADER, ORACLE, WHOLE, as_fastavro, by_fastavro
+from wire_examples import HEADER, ORACLE, WHOLE, as_fastavro, by_fastavro
 
 
 @given(any_entry())

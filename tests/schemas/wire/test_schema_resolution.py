@@ -20,7 +20,7 @@ from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.errors import JournalMismatch, JournalUnavailable, NewerFormat
 from seekpoint.schemas.wire.codec import Codec, encode, schema_json
 from seekpoint.schemas.wire.schema_resolution import plain
-from wire import DECODE_SECONDS_MAX, ENDLESS, as_fastavro, by_fastavro, decode_or_none, wire_long
+from wire_examples import DECODE_SECONDS_MAX, ENDLESS, as_fastavro, by_fastavro, decode_or_none, wire_long
 
 
 def changed(change: Callable[[dict[str, Any]], None]) -> tuple[bytes, dict[str, Any]]:

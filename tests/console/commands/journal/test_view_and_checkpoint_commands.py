@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kept_on_kafka import project, save
+from kafka_checkpoints import project, save
 from raw_kafka import RawKafka
 from seekpoint.producers import Node
 from seekpoint.schemas import partition_of

@@ -9,7 +9,7 @@ import pytest
 
 from open_processes import durable_side
 from outside_ledger import Ledger
-from refunds import World, refunder
+from refund_agent import World, refunder
 from seekpoint.producers import Node, Process, agent
 from seekpoint.producers.dispatch.dispatcher import Dispatcher
 from seekpoint.producers.durable.effects.connectors import Connector, Connectors

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from counted import Counted, Declined
+from counted_steps import Counted, Declined
 from cuts import of_kind
 from open_processes import durable_side
 from seekpoint.producers import Effect, Node, NotDone, Process, Retry, agent, check_replay

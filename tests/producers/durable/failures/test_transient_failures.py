@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from counted import Counted, failing
+from counted_steps import Counted, failing
 from cuts import of_kind, until
 from outside_ledger import Ledger
 from seekpoint.producers import Effect, Node, Process, Retry, VirtualClock, agent

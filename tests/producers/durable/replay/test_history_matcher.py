@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from desks import desk, place, remembered
+from history_matchers import desk, place, remembered
 from seekpoint.schemas.errors import InvalidName, Refused, ReplayDivergence
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from counted import Counted
+from counted_steps import Counted
 from cuts import of_kind
-from desks import desk, place, remembered
+from history_matchers import desk, place, remembered
 from seekpoint.producers import Node, Process
 from seekpoint.producers.durable.replay.history_matcher import Difference
 from seekpoint.schemas import MemoryLog

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from desks import desk, place, remembered
+from history_matchers import desk, place, remembered
 from seekpoint.producers.durable.replay.history_matcher import CallPlace, HistoryMatcher
 from seekpoint.schemas.errors import Refused, ReplayDivergence
 from seekpoint.schemas.state.calls import Call

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cuts import bodies
-from refunds import World
+from refund_agent import World
 from seekpoint.producers import Node, Process, agent
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from counted import Counted, twice
+from counted_steps import Counted, twice
 from cuts import bodies, of_kind
 from seekpoint.producers import Node, Process, Retry, step
 from seekpoint.schemas import MemoryLog

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from counted import Counted
+from counted_steps import Counted
 from cuts import of_kind, until
 from seekpoint.producers import Node, Process
 from seekpoint.schemas import MemoryLog

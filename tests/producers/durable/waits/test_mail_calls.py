@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cuts import bodies, of_kind, until
+from mail_agents import Crash, crashing, reader
 from open_processes import durable_side, session_of
-from readers import Crash, crashing, reader
 from seekpoint.producers import Node, Process, VirtualClock, agent
 from seekpoint.producers.durable.replay.call_records import asked
 from seekpoint.producers.testing import history_of

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cuts import of_kind, until
-from readers import Crash, crashing, reader
+from mail_agents import Crash, crashing, reader
 from seekpoint.producers import Agent, Node, Process, agent, check_replay
 from seekpoint.producers.importing import import_process
 from seekpoint.producers.testing import assert_replays, history_of

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from cuts import cut_after, cuts, of_kind, on_node, until
+from mail_agents import reader
 from open_processes import handle_of
-from readers import reader
 from seekpoint.producers import Node, Process, VirtualClock, agent
 from seekpoint.producers.testing import When, assert_replays, crash_at, history_of
 from seekpoint.producers.writer.handle import HandleStatus

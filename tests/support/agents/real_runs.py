@@ -12,7 +12,7 @@ from seekpoint.producers import Node
 
 __all__ = ["NO_RUNS", "RUNS", "journal_run", "load_runs"]
 
-RUNS = Path(__file__).resolve().parents[3] / "shared" / "data" / "agent-runs.jsonl.gz"
+RUNS = Path(__file__).resolve().parents[4] / "shared" / "data" / "agent-runs.jsonl.gz"
 NO_RUNS = "the real agent runs lie beside the checkout, and are not here"
 
 
