@@ -44,7 +44,11 @@ def interrupt_main(ready: threading.Event) -> threading.Thread:
         assert ready.wait(60)
         while threading.main_thread().is_alive() and not main_waits():
             time.sleep(0.01)
-        signal.pthread_kill(main, signal.SIGINT)
+        waiting = sys._current_frames().get(main)
+        # A signal that comes right before the thread blocks does not wake it: CPython looks for signals before that.
+        while waiting is not None and sys._current_frames().get(main) is waiting:
+            signal.pthread_kill(main, signal.SIGINT)
+            time.sleep(0.5)
 
     thread = threading.Thread(target=strike, daemon=True)
     thread.start()
