@@ -98,7 +98,7 @@ def measure(what: str, servers: str, count: int, target: str) -> dict[str, float
     with Replay.connect("prod/source", f"staging/{target}", plan, clusters=clusters) as replay:
         before, peak = memory_mib(), [0.0]
         began = time.perf_counter()
-        report = replay.run(lambda flow, stretches: peak.append(max(peak.pop(), memory_mib())))
+        report = replay.run(lambda stats, ranges: peak.append(max(peak.pop(), memory_mib())))
         whole = count / (time.perf_counter() - began)
     assert report.checked
     assert report.sent == count

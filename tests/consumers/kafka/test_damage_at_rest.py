@@ -19,7 +19,7 @@ from seekpoint.console.demo.journal_reading import read_journal
 from seekpoint.consumers import Recovery, Tier
 from seekpoint.consumers.kafka.kafka_reader import KafkaReader
 from seekpoint.consumers.projector.projector import Projector
-from seekpoint.consumers.staging.copy.whole import whole
+from seekpoint.consumers.staging.copy.full_read import read_to_end
 from seekpoint.consumers.staging.kafka_replay import KafkaTopic
 from seekpoint.consumers.staging.replay_ports import OffsetRange
 from seekpoint.consumers.view.redis_view import RedisView
@@ -160,7 +160,7 @@ def test_a_replay_copies_nothing_damaged(damaged: Settings) -> None:
     """It stops with the error; staging never holds the changed amount."""
     topic = KafkaTopic(Cluster(name="prod", settings=damaged), damaged.topic_name("journal"))
     with pytest.raises(LogDamaged) as caught:
-        for messages in whole(topic.read([OffsetRange(0, 0, 5)]), 10, JournalUnavailable("silent")):
+        for messages in read_to_end(topic.read([OffsetRange(0, 0, 5)]), 10, JournalUnavailable("silent")):
             assert [each for each in messages if each.offset() >= DAMAGED_AT] == []
     assert caught.value.facts["partition"] == 0
 

@@ -70,9 +70,9 @@ def test_what_others_write_meanwhile_is_not_counted() -> None:
     target = staging()
     target.append(0, b"k", b"before")
     source, other = filled(), list[int]()
-    Replay(source, target).run(lambda flow, stretches: other.append(target.append(1, b"other", b"meanwhile")))
+    Replay(source, target).run(lambda stats, ranges: other.append(target.append(1, b"other", b"meanwhile")))
     assert other
-    assert len([record for record in target.records() if Origin.of(record.headers())]) == 40
+    assert len([record for record in target.records() if Origin.from_headers(record.headers())]) == 40
 
 
 def test_the_offset_map_says_where_each_record_went(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_the_offset_map_says_where_each_record_went(tmp_path: Path) -> None:
     }
     expected = {}
     for record in target.records():
-        origin = Origin.of(record.headers())
+        origin = Origin.from_headers(record.headers())
         if origin is not None:
             expected[origin.partition, origin.offset] = record.partition(), record.offset()
     assert unfolded == expected

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+import seekpoint.consumers.staging.copy.ack_windows as windows
 import seekpoint.consumers.staging.copy.copier as copying
-import seekpoint.consumers.staging.copy.generations as generations
 import seekpoint.consumers.staging.copy.merge as merge
 from seekpoint.consumers.staging.control import Control
 from seekpoint.consumers.staging.copy.copier import Copier
@@ -38,10 +38,10 @@ class LateSender(MemorySender):
 
 
 def copier(source: MemoryTopic, sender: Any, on_settled: Any, **more: Any) -> Copier:
-    stretches = [OffsetRange(partition, mark.low, mark.high) for partition, mark in source.marks().items()]
+    ranges = [OffsetRange(partition, mark.low, mark.high) for partition, mark in source.watermarks().items()]
     return Copier(
-        stretches,
-        source.read(stretches),
+        ranges,
+        source.read(ranges),
         sender,
         Partitioner(True, 2),
         Provenance("job", "a/t", "b/t"),
@@ -61,7 +61,7 @@ def topic(records: int) -> MemoryTopic:
 @pytest.mark.parametrize("polls", [1, 2, 3, 7, 30])
 def test_what_is_settled_was_acknowledged(polls: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """At every moment; positions and sums belong together; and at the end everything is."""
-    monkeypatch.setattr(generations, "_GENERATION_RECORDS", 2)
+    monkeypatch.setattr(windows, "_WINDOW_RECORDS", 2)
     monkeypatch.setattr(copying, "_BATCH_RECORDS", 4)
     source, target = topic(60), MemoryTopic(2)
     sender = LateSender(target, polls)
@@ -105,35 +105,35 @@ def test_a_source_that_falls_silent_is_given_up() -> None:
         def unfinished(self) -> frozenset[int]:
             return frozenset({0})
 
-    source.read = lambda stretches: Silent()  # type: ignore[method-assign, assignment, return-value]
-    with pytest.raises(JournalUnavailable, match="brought nothing"):
+    source.read = lambda ranges: Silent()  # type: ignore[method-assign, assignment, return-value]
+    with pytest.raises(JournalUnavailable, match="no record came"):
         copier(source, MemorySender(MemoryTopic(2)), lambda now: None, silence_max_s=0.05).run()
 
 
 class Halting:
     """A reading that brings something only every third time."""
 
-    def __init__(self, reading: Any) -> None:
-        self._reading = reading
+    def __init__(self, reader: Any) -> None:
+        self._reader = reader
         self._taken = 0
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._reading, name)
+        return getattr(self._reader, name)
 
     def take(self, records_max: int, timeout_s: float) -> Any:
         self._taken += 1
-        return self._reading.take(records_max, timeout_s) if self._taken % 3 == 0 else []
+        return self._reader.take(records_max, timeout_s) if self._taken % 3 == 0 else []
 
 
 def halting(source: MemoryTopic) -> MemoryTopic:
     read = source.read
-    source.read = lambda stretches: Halting(read(stretches))  # type: ignore[method-assign, assignment, return-value]
+    source.read = lambda ranges: Halting(read(ranges))  # type: ignore[method-assign, assignment, return-value]
     return source
 
 
 def test_a_source_that_is_held_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slow replay asks for nothing as long as enough waits to be due."""
-    monkeypatch.setattr(merge, "FULL_RECORDS", 40)
+    monkeypatch.setattr(merge, "QUEUE_RECORDS_MAX", 40)
     monkeypatch.setattr(copying, "_BATCH_RECORDS", 80)
     source, target = topic(160), MemoryTopic(2)
     assert copier(source, MemorySender(target), lambda now: None, pace=Pace(rate=80), silence_max_s=0.3).run()

@@ -16,7 +16,7 @@ import pytest
 from replay_topics import filled, staging
 from seekpoint.consumers.staging.capture.capture_file import CaptureFile
 from seekpoint.consumers.staging.capture.capture_target import CaptureTarget
-from seekpoint.consumers.staging.capture.files import NewFile, beside
+from seekpoint.consumers.staging.capture.new_file import NewFile, part_path
 from seekpoint.consumers.staging.copy.memory_topic import MemoryTopic
 from seekpoint.consumers.staging.replay_ports import ReplayTarget
 from seekpoint.consumers.staging.staging_replay import Replay
@@ -31,7 +31,10 @@ def test_of_two_captures_into_one_file_the_second_is_refused(tmp_path: Path, ove
 
     def meanwhile(*_: object) -> None:
         target = CaptureTarget(file, source.facts(), overwrite=overwrite)
-        with Replay(filled(3), target) as second, pytest.raises(ReplayRefused, match="another is writing") as caught:
+        with (
+            Replay(filled(3), target) as second,
+            pytest.raises(ReplayRefused, match="another process is writing") as caught,
+        ):
             second.run()
         refused.append(caught.value)
 
@@ -47,7 +50,7 @@ def test_a_capture_that_became_whole_meanwhile_is_not_replaced(tmp_path: Path) -
     source, file = filled(), tmp_path / "run.spk"
     late = Replay(filled(3), CaptureTarget(file, source.facts()))
     Replay(source, CaptureTarget(file, source.facts())).run()
-    with late, pytest.raises(ReplayRefused, match="there is a file of this name"):
+    with late, pytest.raises(ReplayRefused, match="the file exists"):
         late.run()
     assert len(list(CaptureFile(file).rows())) == 40
     assert list(tmp_path.iterdir()) == [file]
@@ -67,7 +70,7 @@ def test_what_a_killed_capture_left_is_in_nobodys_way(tmp_path: Path) -> None:
     """The next one begins there anew: nothing has to be removed first."""
     source, file = filled(), tmp_path / "run.spk"
     killed = subprocess.run([sys.executable, "-c", KILLED, str(file)], check=False, timeout=240)
-    assert (killed.returncode, list(tmp_path.iterdir())) == (-9, [beside(file)])
+    assert (killed.returncode, list(tmp_path.iterdir())) == (-9, [part_path(file)])
     with Replay(source, CaptureTarget(file, source.facts())) as replay:
         assert replay.run().checked
     assert len(list(CaptureFile(file).rows())) == 40
@@ -137,7 +140,7 @@ def test_a_system_without_locks_is_a_refusal_that_says_so(tmp_path: Path, monkey
         raise OSError(errno.ENOLCK, "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    with pytest.raises(ReplayRefused, match="the progress file cannot be kept: No locks available"):
+    with pytest.raises(ReplayRefused, match="the progress file cannot be locked: No locks available"):
         Replay(filled(), staging(), progress=tmp_path / "job").run()
     with pytest.raises(ReplayRefused, match="the offset map cannot be written: No locks available"):
         Replay(filled(), staging(), offset_map=tmp_path / "map").run()
@@ -148,7 +151,7 @@ def test_an_offset_map_that_is_there_is_not_replaced_unless_asked(tmp_path: Path
     """As with captures; a dry run says so too, and never touches it."""
     source, target, file = filled(), staging(), tmp_path / "map"
     file.write_text("of another replay")
-    with pytest.raises(ReplayRefused, match="there is a file of this name") as caught:
+    with pytest.raises(ReplayRefused, match="the file exists") as caught:
         Replay(source, target, offset_map=file)
     assert (caught.value.path, "--overwrite" in caught.value.hint) == (str(file), True)
     with Replay(source, target, offset_map=file, overwrite=True) as replay:
@@ -165,7 +168,7 @@ def test_an_offset_map_is_refused_before_anything_is_sent(tmp_path: Path) -> Non
     assert caught.value.path == str(tmp_path / "nowhere" / "map")
 
     def meanwhile(*_: object) -> None:
-        with pytest.raises(ReplayRefused, match="another is writing"):
+        with pytest.raises(ReplayRefused, match="another process is writing"):
             Replay(filled(), target, offset_map=file).run()
 
     Replay(filled(), staging(), offset_map=file).run(meanwhile)
@@ -187,7 +190,7 @@ def test_there_is_no_map_of_a_replay_that_is_not_whole(tmp_path: Path) -> None:
     with pytest.raises(ReplayMismatch):
         again(Losing(topic)).run()  # type: ignore[arg-type]  # the rest of it is the topic's
     assert not file.exists()
-    assert not beside(file).exists()
+    assert not part_path(file).exists()
     assert again(topic).run().checked
     assert file.exists()
 
@@ -201,16 +204,16 @@ class Losing:
     def __getattr__(self, name: str) -> object:
         return getattr(self._topic, name)
 
-    def marks(self) -> object:
-        marks = self._topic.marks()
-        return {at: mark._replace(high=max(mark.low, mark.high - 1)) for at, mark in marks.items()}
+    def watermarks(self) -> object:
+        watermarks = self._topic.watermarks()
+        return {at: mark._replace(high=max(mark.low, mark.high - 1)) for at, mark in watermarks.items()}
 
 
 def test_with_an_offset_map_a_replay_into_a_topic_may_overwrite(tmp_path: Path) -> None:
     """The map. Without one there is nothing to overwrite: a topic is never emptied."""
     file = tmp_path / "run.spk"
     Replay(filled(), CaptureTarget(file, filled().facts())).run()
-    with pytest.raises(ReplayRefused, match="never a topic"):
+    with pytest.raises(ReplayRefused, match="never topics"):
         Replay.connect(str(file), "staging/t", clusters={}, overwrite=True)
     with pytest.raises(InvalidSetting, match="no cluster staging"):
         Replay.connect(str(file), "staging/t", clusters={}, overwrite=True, offset_map=tmp_path / "map")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from seekpoint.consumers.staging.copy.headers import HeaderRules, Origin, Provenance
 from seekpoint.consumers.staging.copy.memory_topic import MemoryTopic
-from seekpoint.consumers.staging.copy.partitioning import Partitioner, Partitions, choose
+from seekpoint.consumers.staging.copy.partitioning import Partitioner, Partitions, choose_partitioner
 from seekpoint.consumers.staging.staging_replay import Replay
 from seekpoint.schemas.errors import ReplayRefused
 from seekpoint.schemas.log.partition import partition_of
@@ -27,8 +27,8 @@ def test_traces_and_replicators_marks_are_left_behind() -> None:
         ("seekpoint-replay-job", b"old"),
         ("b", b""),
     ]
-    assert HeaderRules().kept(headers) == [("a", b"1"), ("a", None), ("b", b"")]
-    assert HeaderRules(strip=()).kept(headers)[1][0] == "traceparent"
+    assert HeaderRules().filtered(headers) == [("a", b"1"), ("a", None), ("b", b"")]
+    assert HeaderRules(strip=()).filtered(headers)[1][0] == "traceparent"
 
 
 @given(
@@ -47,13 +47,13 @@ def test_an_origin_is_read_as_it_was_written(partition: int, offset: int, stamp:
         ("seekpoint-replay-timestamp", b"%d" % stamp),
         ("seekpoint-replay-path", ",".join(path).encode()),
     ]
-    assert Origin.of(headers) == Origin("job-1", "prod/orders", partition, offset, stamp, tuple(path), False)
+    assert Origin.from_headers(headers) == Origin("job-1", "prod/orders", partition, offset, stamp, tuple(path), False)
 
 
 @pytest.mark.parametrize("headers", [None, [], [("a", b"1")], [("seekpoint-replay-job", b"x")]])
 def test_headers_of_nobody_are_no_origin(headers: list[tuple[str, bytes]] | None) -> None:
     """Also those that only look like ours."""
-    assert Origin.of(headers) is None
+    assert Origin.from_headers(headers) is None
 
 
 def chained(*topics: MemoryTopic) -> None:
@@ -79,7 +79,7 @@ def test_a_chain_that_is_no_circle_is_replayed() -> None:
     a.append(0, b"k", b"v", 5, [("mine", b"1")])
     chained(a, b, c)
     [record] = c.records()
-    origin = Origin.of(record.headers())
+    origin = Origin.from_headers(record.headers())
     assert origin is not None
     assert (origin.path, origin.source) == (("k/a",), "k/b")
     assert (record.headers() or [])[0] == ("mine", b"1")
@@ -87,17 +87,17 @@ def test_a_chain_that_is_no_circle_is_replayed() -> None:
 
 def test_partitions_are_kept_where_both_have_equally_many() -> None:
     """Else the key decides, as it does for any other writer."""
-    assert choose(Partitions.AUTO, 4, 4, keys_change=False, is_journal=True).keeps
-    assert not choose(Partitions.AUTO, 4, 8, keys_change=False, is_journal=True).keeps
-    assert not choose(Partitions.AUTO, 4, 4, keys_change=True, is_journal=True).keeps
+    assert choose_partitioner(Partitions.AUTO, 4, 4, keys_change=False, is_journal=True).keeps_partitions
+    assert not choose_partitioner(Partitions.AUTO, 4, 8, keys_change=False, is_journal=True).keeps_partitions
+    assert not choose_partitioner(Partitions.AUTO, 4, 4, keys_change=True, is_journal=True).keeps_partitions
     for wrong in ({"target": 3, "keys_change": False}, {"target": 4, "keys_change": True}):
         with pytest.raises(ReplayRefused):
-            choose(Partitions.KEEP, 4, is_journal=False, **wrong)  # type: ignore[arg-type]
+            choose_partitioner(Partitions.KEEP, 4, is_journal=False, **wrong)  # type: ignore[arg-type]
 
 
 @given(st.binary(min_size=1, max_size=20), st.integers(1, 9), st.integers(2, 9), st.integers(0, 8))
 def test_what_lay_wrong_in_a_journal_lies_wrong_again(key: bytes, source: int, target: int, partition: int) -> None:
     """An entry in a foreign partition is poison: laid by its key alone it would suddenly count."""
     partition %= source
-    laid = Partitioner(False, target, home_of=source).of(key, partition, key)
+    laid = Partitioner(False, target, journal_partitions=source).partition_for(key, partition, key)
     assert (laid == partition_of(key, target)) == (partition == partition_of(key, source))

@@ -19,7 +19,7 @@ from seekpoint.consumers.staging.copy.headers import Origin
 from seekpoint.consumers.staging.copy.memory_topic import MemoryTopic
 from seekpoint.consumers.staging.copy.pace import Pace
 from seekpoint.consumers.staging.copy.selection import Selection
-from seekpoint.consumers.staging.copy.transform import renamed
+from seekpoint.consumers.staging.copy.transform import with_prefix
 from seekpoint.consumers.staging.masks.mask_rules import MaskRules
 from seekpoint.consumers.staging.replay_plan import Plan
 from seekpoint.consumers.staging.replay_report import ReplayReport
@@ -39,7 +39,7 @@ def test_a_copy_is_the_original() -> None:
     assert_equal(source, target)
     assert (report.replayed, report.sent, report.read, report.checked, report.complete) == (40, 40, 40, True, True)
     for before, after in zip(source.records(), target.records(), strict=True):
-        origin = Origin.of(after.headers())
+        origin = Origin.from_headers(after.headers())
         assert origin is not None
         expected = ("job-1", "prod/memory.journal", before.partition(), before.offset(), before.timestamp()[1])
         assert origin[:5] == expected
@@ -56,13 +56,13 @@ def test_another_number_of_partitions_lays_records_by_their_keys() -> None:
     source, target = filled(partitions=4), staging(3)
     Replay(source, target).run()
     for record in target.records():
-        origin = Origin.of(record.headers())
+        origin = Origin.from_headers(record.headers())
         assert origin is not None
         key = record.key()
         assert record.partition() == (origin.partition % 3 if key is None else partition_of(key, 3))
     for partition in range(4):
         sent = [seen(each)[1:] for each in source.records(partition)]
-        found = [(Origin.of(each.headers()), seen(each)[1:]) for each in target.records()]
+        found = [(Origin.from_headers(each.headers()), seen(each)[1:]) for each in target.records()]
         of_it = sorted((o.offset, s) for o, s in found if o is not None and o.partition == partition)
         assert [record for _, record in of_it] == sent
 
@@ -180,7 +180,7 @@ def test_what_is_written_meanwhile_is_not_replayed() -> None:
     """The ends are those of the start: a replay of a live topic ends."""
     source, target = filled(), staging()
     replay = Replay(source, target)
-    replay.run(lambda flow, stretches: None if len(source.records()) > 100 else fill_more(source))
+    replay.run(lambda stats, ranges: None if len(source.records()) > 100 else fill_more(source))
     assert len(source.records()) > 40
     assert len(target.records()) == 40
 
@@ -236,8 +236,8 @@ def test_a_prefix_is_put_before_children_too_and_a_shared_value_stays_one() -> N
     """So a replayed parent finds its replayed child, and a shared value is folded."""
     made = Entry(new_id(), "shared:prices", None, 0, None, None, 5, None, None, None, b.SharedSet("prices", -1, "1"))
     spawned = made._replace(process_id="case-1", body=b.ChildSpawned("a", 1, "n", "d", "case-1-child"))
-    assert renamed(made, "re-").process_id == "shared:re-prices"
-    child = renamed(spawned, "re-").body
+    assert with_prefix(made, "re-").process_id == "shared:re-prices"
+    child = with_prefix(spawned, "re-").body
     assert isinstance(child, b.ChildSpawned)
     assert child.child_id == "re-case-1-child"
 

@@ -188,8 +188,8 @@ def test_process_ids_become_pseudonyms_as_a_whole_or_stop() -> None:
 
 # --- fail-closed
 def treat(masks: MaskRules, value: bytes | None, key: bytes | None = b"case-17", headers: Any = None) -> Any:
-    treatment = Transform(Selection(), HeaderRules(), Codec(), masks=masks)
-    return treatment.of(StoredMessage(0, 9, key, value, 1, headers)), treatment.counts
+    transform = Transform(Selection(), HeaderRules(), Codec(), masks=masks)
+    return transform.apply(StoredMessage(0, 9, key, value, 1, headers)), transform.counts
 
 
 def test_a_kind_nobody_thought_of_stops_or_is_dropped() -> None:
@@ -225,21 +225,23 @@ def test_headers_are_dropped_while_values_are_masked() -> None:
     """Unless they are named."""
     value = encode(entry(b.Custom()))
     headers = [("tenant", b"acme"), ("email", CANARY.encode())]
-    treated, _ = treat(rules({"kinds": ["custom"], "do": "redact"}, keep_headers=["tenant"]), value, headers=headers)
-    assert treated.headers == [("tenant", b"acme")]
+    transformed, _ = treat(
+        rules({"kinds": ["custom"], "do": "redact"}, keep_headers=["tenant"]), value, headers=headers
+    )
+    assert transformed.headers == [("tenant", b"acme")]
 
 
 def test_a_topic_of_plain_json_is_masked_by_rules_without_kinds() -> None:
     """Its key as well; what is no JSON stops."""
     masks = rules({"path": "value.email", "do": "redact"}, {"path": "process_id", "do": "hash"})
-    treated, _ = treat(masks, b'{"email":"x","n":1}', key=b"customer-1")
-    assert json.loads(treated.value) == {"email": "***", "n": 1}
-    assert treated.key not in (b"customer-1", None)
+    transformed, _ = treat(masks, b'{"email":"x","n":1}', key=b"customer-1")
+    assert json.loads(transformed.value) == {"email": "***", "n": 1}
+    assert transformed.key not in (b"customer-1", None)
     assert treat(masks, None)[0].value is None
     with pytest.raises(ReplayRefused):
         treat(masks, b"no JSON")
     with pytest.raises(UndecodableRecord):
-        Codec().decode(treated.value)
+        Codec().decode(transformed.value)
 
 
 @pytest.mark.parametrize(

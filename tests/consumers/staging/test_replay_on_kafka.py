@@ -70,12 +70,12 @@ def test_seeks_by_time_are_those_of_the_twin(world: StagingWorld) -> None:
     asked = sorted({0, 1, NOW_MS + 10**9, *(stamp + more for stamp in STAMPS for more in (-1, 0, 1))})
     for partition in (0, 1):
         assert [real.offset_at(partition, at) for at in asked] == [twin.offset_at(partition, at) for at in asked]
-    assert real.marks() == twin.marks()
+    assert real.watermarks() == twin.watermarks()
 
 
 @pytest.mark.long
 def test_seeks_into_compacted_gaps_end_where_they_should(world: StagingWorld) -> None:
-    """Offsets without records, at the beginning, within and at the end of a stretch: it ends, and tells of them."""
+    """Offsets without records, at the beginning, within and at the end of a range: it ends, and tells of them."""
     compacting = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
     topic, target = world.topic(1, compacting), world.topic(1)
     world.write(topic, [(0, b"k", b"%d" % number, START_MS + number, None) for number in range(6)])
@@ -111,7 +111,7 @@ def test_aborted_records_are_not_replayed(world: StagingWorld) -> None:
         elif ends == "abort":
             producer.abort_transaction(20)
     source = KafkaTopic(world.cluster("prod"), topic)
-    until(lambda: source.marks()[0].high == 4, 120)  # the marks come a moment after the decisions
+    until(lambda: source.watermarks()[0].high == 4, 120)  # the marks come a moment after the decisions
     report = replay(world, topic, target).run()
     assert [row[3] for row in world.read(target, committed=False)] == [b"a"]
     assert report.missing_offsets == 3  # the mark of a, b and its mark
@@ -218,7 +218,7 @@ def test_killed_at_random_moments_it_ends_as_if_it_never_was(
     assert report["replayed"] == 40_000
     found = world.read(target)
     assert len(found) == 40_000
-    origins = [Origin.of(row[5]) for row in found]
+    origins = [Origin.from_headers(row[5]) for row in found]
     assert len({(origin.partition, origin.offset) for origin in origins if origin is not None}) == 40_000
     again = world.run(*arguments)
     assert again.returncode == 4
@@ -230,7 +230,7 @@ def has_come(topic: KafkaTopic, wanted: int, process: subprocess.Popen[bytes]) -
 
 
 def arrived(topic: KafkaTopic) -> int:
-    return sum(mark.high for mark in topic.marks().values())
+    return sum(mark.high for mark in topic.watermarks().values())
 
 
 @pytest.mark.long

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seekpoint.consumers.staging.copy.merge import FULL_RECORDS, Merge
+from seekpoint.consumers.staging.copy.merge import QUEUE_RECORDS_MAX, TimestampMerge
 from seekpoint.consumers.staging.copy.pace import Lateness, Pace, Schedule
 from seekpoint.schemas.errors import InvalidSetting
 
@@ -73,9 +73,9 @@ records = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 50)), max_size=60
 @given(records)
 def test_a_merge_keeps_each_partitions_order_and_goes_by_time(given_records: list[tuple[int, int]]) -> None:
     """What comes out never goes back in time by more than a partition's own disorder, and nothing is lost."""
-    merge = Merge(range(4))
+    merge = TimestampMerge(range(4))
     for number, (partition, stamp) in enumerate(given_records):
-        merge.offer(partition, stamp, (partition, number, stamp))
+        merge.add(partition, stamp, (partition, number, stamp))
     for partition in range(4):
         merge.finish(partition)
     out = []
@@ -95,10 +95,10 @@ def test_a_merge_keeps_each_partitions_order_and_goes_by_time(given_records: lis
 
 def test_a_merge_waits_for_the_partition_that_may_be_earlier() -> None:
     """Until it brought something, or is finished."""
-    merge = Merge([0, 1])
-    merge.offer(0, 100, "late")
+    merge = TimestampMerge([0, 1])
+    merge.add(0, 100, "late")
     assert merge.next() is None
-    merge.offer(1, 50, "early")
+    merge.add(1, 50, "early")
     assert merge.next() == "early"
     assert merge.next() is None
     merge.finish(1)
@@ -107,12 +107,12 @@ def test_a_merge_waits_for_the_partition_that_may_be_earlier() -> None:
 
 def test_a_merge_says_when_it_is_full_and_when_hungry() -> None:
     """Between the two it leaves everything as it is."""
-    merge = Merge([0])
-    for number in range(FULL_RECORDS):
+    merge = TimestampMerge([0])
+    for number in range(QUEUE_RECORDS_MAX):
         assert not merge.is_full(0)
-        merge.offer(0, number, number)
+        merge.add(0, number, number)
     assert merge.is_full(0)
-    assert not merge.is_hungry(0)
-    for _ in range(FULL_RECORDS // 2):
+    assert not merge.has_room(0)
+    for _ in range(QUEUE_RECORDS_MAX // 2):
         merge.next()
-    assert merge.is_hungry(0)
+    assert merge.has_room(0)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from seekpoint.consumers.staging.copy.memory_topic import StoredMessage
-from seekpoint.consumers.staging.copy.predicate import NAMES, Predicate
+from seekpoint.consumers.staging.copy.predicate import VARIABLES, Predicate
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry, new_id
 from seekpoint.schemas.errors import InvalidSetting
@@ -40,8 +40,8 @@ RECORD = StoredMessage(
 def test_a_predicate_asks_for_all_a_record_has(expression: str, expected: bool) -> None:
     """Coordinates, time, headers, JSON, and what an entry says."""
     predicate = Predicate(expression)
-    assert predicate.holds(RECORD, ENTRY) is expected
-    assert predicate.unanswered == 0
+    assert predicate.matches(RECORD, ENTRY) is expected
+    assert predicate.not_evaluated == 0
 
 
 @pytest.mark.parametrize(
@@ -58,22 +58,22 @@ def test_a_record_that_cannot_be_asked_is_not_selected_and_counted(expression: s
     """With the first reason, so that a wrong question is noticed."""
     predicate = Predicate(expression)
     external = ENTRY._replace(seq=None, body=b.ContextCleared())
-    assert not predicate.holds(StoredMessage(0, 0, b"k", b"no JSON", 0), external)
-    assert predicate.unanswered == 1
-    assert predicate.first_problem
+    assert not predicate.matches(StoredMessage(0, 0, b"k", b"no JSON", 0), external)
+    assert predicate.not_evaluated == 1
+    assert predicate.first_error
 
 
 def test_a_hostile_pattern_costs_no_time() -> None:
     """Regular expressions are linear here: this one takes others for ever."""
     entry = ENTRY._replace(body=b.MessageSaid("user", "a" * 5_000 + "!"))
-    assert not Predicate('body.content.matches("^(a+)+$")').holds(RECORD, entry)
+    assert not Predicate('body.content.matches("^(a+)+$")').matches(RECORD, entry)
 
 
 def test_only_entries_are_decoded_for_who_asks_about_them() -> None:
     """The rest is asked without."""
     assert not Predicate("size > 1").needs_entry
     assert Predicate('kind == "x"').needs_entry
-    assert set(NAMES) >= {"key", "headers", "value", "body"}
+    assert set(VARIABLES) >= {"key", "headers", "value", "body"}
 
 
 def test_a_missing_library_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

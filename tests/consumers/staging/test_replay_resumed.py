@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import seekpoint.consumers.staging.copy.ack_windows as windows
 import seekpoint.consumers.staging.copy.copier as copying
-import seekpoint.consumers.staging.copy.generations as generations
 from replay_topics import filled, seen, staging
 from seekpoint.consumers.staging.copy.memory_topic import MemoryTopic
 from seekpoint.consumers.staging.copy.pace import Pace
@@ -19,8 +19,8 @@ from seekpoint.schemas.errors import ReplayRefused
 
 
 @pytest.fixture(params=[3, 200_000], ids=["settled often", "never settled"])
-def generation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(generations, "_GENERATION_RECORDS", request.param)
+def window(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(windows, "_WINDOW_RECORDS", request.param)
     monkeypatch.setattr(copying, "_BATCH_RECORDS", 4)
     return int(request.param)
 
@@ -36,9 +36,7 @@ PLANS = {
 
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("crash", [0, 1, 2, 7, 12, 13, 29, 39, 40])
-def test_a_replay_that_died_goes_on_without_loss_or_double(
-    generation: int, plan: str, crash: int, tmp_path: Path
-) -> None:
+def test_a_replay_that_died_goes_on_without_loss_or_double(window: int, plan: str, crash: int, tmp_path: Path) -> None:
     """Wherever it died; twice; the result is the one of a replay that never did, record for record."""
     asked, partitions = PLANS[plan]
     oracle, target, file = staging(partitions), staging(partitions), tmp_path / "progress.json"
@@ -64,7 +62,7 @@ def test_a_replay_that_died_goes_on_without_loss_or_double(
 
 def test_what_settled_is_not_read_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The second run starts where the first one's notes end, not at the beginning."""
-    monkeypatch.setattr(generations, "_GENERATION_RECORDS", 3)
+    monkeypatch.setattr(windows, "_WINDOW_RECORDS", 3)
     monkeypatch.setattr(copying, "_BATCH_RECORDS", 4)
     target, file = staging(), tmp_path / "progress.json"
     target.crash_after(30)
@@ -98,7 +96,7 @@ def test_a_progress_file_of_something_else_is_refused(tmp_path: Path) -> None:
         Replay(filled(), MemoryTopic(4, cluster_id="elsewhere"), progress=file).run()
     assert Replay(filled(), target, Plan(pace=Pace(rate=1e6)), progress=file, settle_s=0).run().checked
     file.write_text("junk")
-    with pytest.raises(ReplayRefused, match="none of ours"):
+    with pytest.raises(ReplayRefused, match="not a progress file"):
         Replay(filled(), target, progress=file).run()
 
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seekpoint.consumers.staging.copy.memory_topic import MemoryTopic
-from seekpoint.consumers.staging.copy.selection import Gap, Selection, parse_offsets, stretches_of
-from seekpoint.consumers.staging.places import RecordLocation
+from seekpoint.consumers.staging.copy.selection import Gap, Selection, parse_offsets, ranges_of
+from seekpoint.consumers.staging.record_location import RecordLocation
 from seekpoint.consumers.staging.replay_ports import OffsetRange
 from seekpoint.schemas.errors import InvalidName, InvalidSetting
 
@@ -22,7 +22,7 @@ def topic(*stamps: int) -> MemoryTopic:
 
 
 def read(made: MemoryTopic, **wanted: object) -> tuple[list[OffsetRange], list[Gap]]:
-    return stretches_of(Selection(**wanted), made.marks(), made.offset_at)  # type: ignore[arg-type]
+    return ranges_of(Selection(**wanted), made.watermarks(), made.offset_at)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -47,8 +47,8 @@ def test_a_time_range_is_found_at_its_edges(
     since: int | None, until: int | None, expected: tuple[int, int] | None
 ) -> None:
     """Since is inclusive, until exclusive; records of one time are all in or all out."""
-    stretches, gaps = read(topic(10, 20, 20, 20, 30), since_ms=since, until_ms=until)
-    assert stretches == ([] if expected is None else [OffsetRange(0, *expected)])
+    ranges, gaps = read(topic(10, 20, 20, 20, 30), since_ms=since, until_ms=until)
+    assert ranges == ([] if expected is None else [OffsetRange(0, *expected)])
     assert gaps == []
 
 
@@ -84,8 +84,8 @@ def test_offsets_that_are_not_there_are_a_gap(
     """Trimmed, or not yet written: what is there is read, and what is not is told."""
     made = topic(1, 2, 3, 4, 5)
     made.trim(0, 2)
-    stretches, gaps = read(made, offsets={0: ends})
-    assert stretches == ([] if expected is None else [OffsetRange(0, *expected)])
+    ranges, gaps = read(made, offsets={0: ends})
+    assert ranges == ([] if expected is None else [OffsetRange(0, *expected)])
     assert [(each.start, each.stop) for each in gaps] == ([] if gap is None else [gap])
 
 
@@ -93,8 +93,8 @@ def test_a_trimmed_beginning_is_told_where_a_time_leads_to_it() -> None:
     """Nobody knows whether what is gone belonged to the range."""
     made = topic(1, 2, 3)
     made.trim(0, 2)
-    stretches, [gap] = read(made, since_ms=1)
-    assert stretches == [OffsetRange(0, 2, 3)]
+    ranges, [gap] = read(made, since_ms=1)
+    assert ranges == [OffsetRange(0, 2, 3)]
     assert (gap.start, gap.stop) == (0, 2)
     assert "may have been removed" in gap.why
 
@@ -112,9 +112,11 @@ def test_partitions_that_are_not_named_are_left_out() -> None:
     made = MemoryTopic(3)
     for partition in range(3):
         made.append(partition, b"k", b"v")
-    assert stretches_of(Selection(offsets={1: (None, None)}), made.marks(), made.offset_at)[0] == [OffsetRange(1, 0, 1)]
+    assert ranges_of(Selection(offsets={1: (None, None)}), made.watermarks(), made.offset_at)[0] == [
+        OffsetRange(1, 0, 1)
+    ]
     with pytest.raises(InvalidSetting, match="no such partition"):
-        stretches_of(Selection(offsets={3: (None, None)}), made.marks(), made.offset_at)
+        ranges_of(Selection(offsets={3: (None, None)}), made.watermarks(), made.offset_at)
 
 
 @given(st.lists(st.integers(0, 20), max_size=12), st.integers(-1, 22), st.integers(-1, 22), st.integers(0, 12))
@@ -127,8 +129,8 @@ def test_a_range_is_what_a_plain_reading_of_the_rule_gives(
     left = [(offset, stamp) for offset, stamp in enumerate(stamps) if offset >= trimmed]
     first = next((offset for offset, stamp in left if stamp >= since), len(stamps))
     end = next((offset for offset, stamp in left if stamp >= until), len(stamps))
-    stretches, _ = read(made, since_ms=since, until_ms=until)
-    assert stretches == ([OffsetRange(0, first, end)] if first < end else [])
+    ranges, _ = read(made, since_ms=since, until_ms=until)
+    assert ranges == ([OffsetRange(0, first, end)] if first < end else [])
 
 
 @pytest.mark.parametrize("text", ["", "3", "3:", "a:1-2", "1:2-3-4", "-1:2", "1:-2-", ":1"])

@@ -107,7 +107,7 @@ async def told_to_stop() -> None:
 
 def files() -> None:
     """A file that becomes whole, a lock, a file that is replaced."""
-    from seekpoint.consumers.staging.capture.files import NewFile
+    from seekpoint.consumers.staging.capture.new_file import NewFile
     from seekpoint.schemas.config.private_files import (
         free_lock,
         open_private,

@@ -21,6 +21,7 @@ from seekpoint.schemas.wire.codec import Codec
 
 __all__ = [
     "BatchListener",
+    "EntryFormat",
     "EntrySource",
     "PoisonHandler",
     "ScanStats",
@@ -38,8 +39,8 @@ BatchListener = Callable[[Batch], object]
 """Receives each batch before its entries are folded."""
 
 
-class EntrySource(Protocol):
-    """The part of ``LogReader`` that a scan uses."""
+class EntryFormat(Protocol):
+    """The part of ``LogReader`` that decoding uses."""
 
     @property
     def partitions(self) -> int:
@@ -48,6 +49,10 @@ class EntrySource(Protocol):
     @property
     def codec(self) -> Codec:
         """The decoder of the journal's entries."""
+
+
+class EntrySource(EntryFormat, Protocol):
+    """The part of ``LogReader`` that a scan uses."""
 
     @property
     def limits(self) -> Limits:
@@ -112,7 +117,7 @@ def scan_all(
 
 
 def entries_of(
-    records: Iterable[Record], source: EntrySource, on_poison: PoisonHandler = ignore_poison
+    records: Iterable[Record], source: EntryFormat, on_poison: PoisonHandler = ignore_poison
 ) -> Iterator[tuple[Record, Entry]]:
     """Decode ``records`` one by one, and pass poison to ``on_poison``. Raises ``NewerFormat``, and what it raises."""
     codec, partitions = source.codec, source.partitions

@@ -1,4 +1,4 @@
-"""Staging replay: a topic's records into a staging topic or a file; masked, slowed down, renamed, or as they are.
+"""Staging replay: copy the records of a topic to a staging topic or a file, unchanged or masked, renamed and paced.
 
 >>> from seekpoint.consumers.staging import MemoryTopic, Plan, Replay, Selection
 """

@@ -1,4 +1,4 @@
-"""Who runs a replay, and who stops it: from any thread."""
+"""Pause, resume and stop a running replay from any thread."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Control"]
 
 
 class Control:
-    """Pause, resume and stop, from any thread."""
+    """The pause and stop flags of one replay. Thread-safe."""
 
     def __init__(self) -> None:
         self._go = threading.Event()
@@ -16,19 +16,19 @@ class Control:
         self.is_stopped = False
 
     def pause(self) -> None:
-        """Send nothing more until ``resume``; what was sent is still acknowledged."""
+        """Send no more records until ``resume``. Records already sent are still acknowledged."""
         self._go.clear()
 
     def resume(self) -> None:
-        """Go on; what is due moves by as long as it was paused."""
+        """Continue. The due times of a paced replay move by the length of the pause."""
         self._go.set()
 
     def stop(self) -> None:
-        """End after what was sent is acknowledged. The replay can be resumed from its progress file."""
+        """End once all sent records are acknowledged. The progress file allows to resume the replay."""
         self.is_stopped = True
         self._go.set()
 
     @property
     def is_paused(self) -> bool:
-        """Whether it waits for ``resume``."""
+        """Whether the replay waits for ``resume``."""
         return not self._go.is_set()

@@ -1,4 +1,4 @@
-"""Errors of the Kafka client that a replay meets, as ours: with the cluster by its profile's name."""
+"""Translate the Kafka client's errors of one topic into Seekpoint's, which name the cluster by its profile."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ __all__ = ["TopicErrors"]
 
 
 class TopicErrors:
-    """Of the clients of one topic."""
+    """The error translation for the clients of one topic."""
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self._cluster = cluster
         self._topic = topic
 
-    def of(self, error: Any, **facts: Any) -> SeekpointError:
-        """A client's error as ours, without secrets."""
+    def translate(self, error: Any, **facts: Any) -> SeekpointError:
+        """Return Seekpoint's error for a client's, without secrets."""
         found = translated(error.name(), error.str(), self._cluster.settings, topic=self._topic, **facts)
         found.facts.pop("journal", None)
         found.facts["cluster"] = self._cluster.name
         return found
 
     @contextmanager
-    def ours(self) -> Iterator[None]:
-        """What the client raises within is raised as ours."""
+    def translated(self) -> Iterator[None]:
+        """Raise Seekpoint's error for each error that the client raises within."""
         try:
             yield
         except KafkaException as exc:
-            raise self.of(exc.args[0]) from exc
+            raise self.translate(exc.args[0]) from exc
         except TimeoutError as exc:
             raise JournalUnavailable("Kafka does not answer", cluster=self._cluster.name, topic=self._topic) from exc

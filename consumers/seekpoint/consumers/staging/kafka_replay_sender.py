@@ -1,4 +1,4 @@
-"""The target of a replay on a real Kafka, written: one idempotent producer that never lets a record expire."""
+"""The sender of a replay on Kafka: one idempotent producer whose records never expire."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ __all__ = ["KafkaSender"]
 _logger = logging.getLogger("seekpoint.consumers.kafka.kafka_reader")
 _logger.addFilter(lambda record: "enable.gapless.guarantee" not in record.getMessage())
 
-_WRITER: Mapping[str, Any] = {
+_REQUIRED: Mapping[str, Any] = {
     "enable.idempotence": True,
-    "enable.gapless.guarantee": True,  # a lane without a gap is what a resumed replay rests on
+    "enable.gapless.guarantee": True,  # a resumed replay relies on it, see delivered_records
     "acks": "all",
     "message.timeout.ms": 0,
-    "message.max.bytes": 16_777_216,  # the topic holds the limit
+    "message.max.bytes": 16_777_216,  # the topic has the limit
     "queue.buffering.max.messages": 20_000,
     "queue.buffering.max.kbytes": 16_384,
     "allow.auto.create.topics": False,
     "logger": _logger,
 }
-_WRITES: Mapping[str, Any] = {"batch.size": 524_288}
+_DEFAULTS: Mapping[str, Any] = {"batch.size": 524_288}
 
 
 class KafkaSender:
-    """A ``Sender``: one idempotent producer that never lets a record expire."""
+    """A ``Sender`` with one idempotent producer."""
 
     def __init__(self, topic: str, settings: Settings, errors: TopicErrors, *, linger_ms: float) -> None:
         self._topic = topic
         self._errors = errors
-        with errors.ours():
-            config = {**_WRITES, **settings.producer_config(), "linger.ms": linger_ms, **_WRITER}
+        with errors.translated():
+            config = {**_DEFAULTS, **settings.producer_config(), "linger.ms": linger_ms, **_REQUIRED}
             self._producer = Producer(config)
 
     def produce(
@@ -51,9 +51,9 @@ class KafkaSender:
         timestamp: int,
         headers: Any,
     ) -> None:
-        """Hand it to the client. Raises ``BufferError`` if its queue is full."""
+        """Pass one record to the client. Raises ``BufferError`` if its queue is full."""
         try:
-            # By position, which is quicker: topic, value, key, partition, callback, its other name, time, headers.
+            # Positional arguments are faster: topic, value, key, partition, callback, on_delivery, timestamp, headers.
             self._producer.produce(
                 self._topic, value, key, partition, on_delivery, None, timestamp if timestamp > 0 else 0, headers
             )
@@ -61,31 +61,31 @@ class KafkaSender:
             raise self.refusal(exc.args[0]) from exc
 
     def poll(self, timeout_s: float) -> None:
-        """Tell of deliveries."""
+        """Call ``on_delivery`` of delivered records."""
         try:
             self._producer.poll(timeout_s)
         except KafkaException as exc:  # a fatal error is raised here too
             raise self.refusal(exc.args[0]) from exc
 
     def flush(self, timeout_s: float) -> int:
-        """Wait for deliveries."""
+        """Wait for deliveries; return how many records are not delivered."""
         try:
             return self._producer.flush(timeout_s)
         except KafkaException as exc:
             raise self.refusal(exc.args[0]) from exc
 
     def refusal(self, error: Any) -> SeekpointError:
-        """A client's error as ours."""
+        """Return Seekpoint's error for the client's."""
         if error.name() == "INVALID_TIMESTAMP":
             return ReplayRefused(
                 "the target refuses the time of a record (message.timestamp.before.max.ms, .after.max.ms)",
                 topic=self._topic,
                 hint="raise that setting of the target",
             )
-        return self._errors.of(error)
+        return self._errors.translate(error)
 
     def close(self) -> None:
-        """Drop what is not delivered, at once."""
+        """Drop the records that are not delivered, at once."""
         with contextlib.suppress(KafkaException):
             self._producer.purge(in_queue=True, in_flight=True, blocking=False)
             self._producer.poll(0)

@@ -1,4 +1,4 @@
-"""The audit of a replay: who, what, when, how. Kept in the target's cluster, never in the source's."""
+"""The audit entries of a replay: who replayed what, when and how. They are stored in the target's cluster only."""
 
 from __future__ import annotations
 
@@ -13,28 +13,29 @@ from seekpoint.consumers.staging.replay_run import ReplayRun
 __all__ = ["audit_entry"]
 
 
-def audit_entry(trip: ReplayRun, names: tuple[str, str], what: str, report: ReplayReport | None) -> tuple[bytes, bytes]:
-    """Its key and value: that a job was started, resumed, stopped or finished, and with which result."""
+def audit_entry(run: ReplayRun, names: tuple[str, str], event: str, report: ReplayReport | None) -> tuple[bytes, bytes]:
+    """Return the key and value of an audit entry. ``event`` is started, resumed, stopped or finished."""
+    source, target = run.source_facts, run.target_facts
     entry = {
-        "what": what,
+        "what": event,
         "at_ms": time.time_ns() // 1_000_000,
-        "by": _who(),
-        "job": trip.progress.job,
-        "source": {"name": names[0], "cluster_id": trip.facts.cluster_id, "topic": trip.facts.topic},
-        "target": {"name": names[1], "cluster_id": trip.to.cluster_id, "topic": trip.to.topic},
-        "plan": trip.plan.told(),
-        "stretches": [list(each) for each in trip.stretches],
-        "report": None if report is None else _told(trip.plan, report),
+        "by": _user_and_host(),
+        "job": run.progress.job,
+        "source": {"name": names[0], "cluster_id": source.cluster_id, "topic": source.topic},
+        "target": {"name": names[1], "cluster_id": target.cluster_id, "topic": target.topic},
+        "plan": run.plan.to_audit_dict(),
+        "ranges": [list(each) for each in run.ranges],
+        "report": None if report is None else _report_facts(run.plan, report),
     }
-    return f"{trip.progress.job}.{what}".encode(), json.dumps(entry).encode()
+    return f"{run.progress.job}.{event}".encode(), json.dumps(entry).encode()
 
 
-def _told(plan: Plan, report: ReplayReport) -> dict[str, Any]:
-    """A note may say what is in a record."""
+def _report_facts(plan: Plan, report: ReplayReport) -> dict[str, Any]:
+    """Leave out the notes of a masked replay: a note may quote a record."""
     return report.to_dict() if plan.masks is None else {**report.to_dict(), "notes": []}
 
 
-def _who() -> str:
+def _user_and_host() -> str:
     import getpass
     import socket
 

@@ -1,4 +1,4 @@
-"""What a replay is asked to do: plain data."""
+"""The plan of a replay: what it selects, changes and how fast it sends, as plain data."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ __all__ = ["Plan"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is asked for. Raises ``ReplayRefused`` or ``InvalidSetting`` for what cannot be."""
+    """The options of a replay. Raises ``ReplayRefused`` or ``InvalidSetting`` for options that are not possible."""
 
     selection: Selection = field(default_factory=Selection)
     pace: Pace = field(default_factory=Pace)
     partitions: Partitions = Partitions.AUTO
     prefix: str = ""
-    """Put before the id of each process, in key and entry."""
+    """The text before the id of each process, in key and entry."""
     masks: MaskRules | None = None
     seeded: bool = False
-    """Each process starts from its state at the start of the range."""
+    """Whether each process starts from its state at the start of the range."""
     strip_headers: tuple[str, ...] = STRIPPED
 
     def __post_init__(self) -> None:
@@ -38,11 +38,11 @@ class Plan:
 
     @property
     def is_plain(self) -> bool:
-        """Whether every record goes as it is."""
+        """Whether every record of the ranges is copied unchanged."""
         return self.selection.is_whole and not self.prefix and self.masks is None
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data: equal plans do the same. Of masks only a digest, of their key nothing."""
+        """Return plain data, equal for equal plans. It has a digest of the masks, and nothing of their key."""
         return {
             "selection": self.selection.to_dict(),
             "pace": self.pace.to_dict(),
@@ -53,17 +53,17 @@ class Plan:
             "strip_headers": list(self.strip_headers),
         }
 
-    def told(self) -> dict[str, Any]:
-        """The same for those who read the target: where values are masked, without what the selection names."""
-        told = self.to_dict()
+    def to_audit_dict(self) -> dict[str, Any]:
+        """Return plain data for the target's audit. While values are masked, it hides what the selection names."""
+        facts = self.to_dict()
         if self.masks is not None:
-            asked = told["selection"]
-            hidden = {name: len(asked[name]) for name in ("processes", "actors", "headers") if asked[name]}
-            where = None if asked["where"] is None else "not told: values are masked"
-            told["selection"] = {**asked, **hidden, "where": where}
-        return told
+            selection = facts["selection"]
+            hidden = {name: len(selection[name]) for name in ("processes", "actors", "headers") if selection[name]}
+            where = None if selection["where"] is None else "hidden: values are masked"
+            facts["selection"] = {**selection, **hidden, "where": where}
+        return facts
 
     def digest(self, source: str, target: str) -> str:
-        """Names this plan between these places; the pace may be another when it is resumed."""
+        """Return an id of this plan for these locations. It ignores the pace, which may differ in a resumed replay."""
         data = {**self.to_dict(), "pace": None, "source": source, "target": target}
         return blake2b(json.dumps(data, sort_keys=True).encode(), digest_size=6).hexdigest()

@@ -1,6 +1,6 @@
-"""What a replay needs of the world: a topic to read, a topic to write. Kafka, a file and memory bring it.
+"""The ports of a replay: a topic to read and a topic to write. Kafka, capture files and memory implement them.
 
-Calls block. Messages look like the Kafka client's own, so that a plain copy makes no object beside them.
+Calls block. Messages have the methods of the Kafka client's own, so a plain copy creates no object per record.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = [
     "Headers",
     "OffsetRange",
     "OnDelivery",
-    "Reading",
+    "RangeReader",
     "ReplayMessage",
     "ReplaySource",
     "ReplayTarget",
@@ -27,7 +27,7 @@ __all__ = [
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 OnDelivery: TypeAlias = Callable[[Any, Any], None]
-"""Told of each record that was sent: an error, or None and it is in the log."""
+"""Receives the delivery report of each record: an error (None: the record is in the log), and the message."""
 
 
 class OffsetRange(NamedTuple):
@@ -39,78 +39,78 @@ class OffsetRange(NamedTuple):
 
 
 class ReplayMessage(Protocol):
-    """One record, as the Kafka client hands it out."""
+    """One record, with the methods of the Kafka client's message."""
 
     def partition(self) -> int:
-        """Its partition."""
+        """Return the partition."""
 
     def offset(self) -> int:
-        """Its offset."""
+        """Return the offset."""
 
     def key(self) -> bytes | None:
-        """Its key."""
+        """Return the key."""
 
     def value(self) -> bytes | None:
-        """Its value; None is a tombstone."""
+        """Return the value; None for a tombstone."""
 
     def timestamp(self) -> tuple[int, int]:
-        """A kind (1: when it was made, 2: when it was appended), and milliseconds since 1970."""
+        """Return the kind of time (1: creation, 2: append) and milliseconds since 1970."""
 
     def headers(self) -> Headers | None:
-        """Its headers in order; None if it has none."""
+        """Return the headers in order; None if there are none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayTopicFacts:
-    """What a topic is."""
+    """The ids, the partition count and the settings of a topic."""
 
     cluster_id: str
     topic: str
     topic_id: str
     partitions: int
     config: Mapping[str, str] = field(default_factory=dict)
-    """The topic's settings, as Kafka has them."""
+    """The topic's settings, with Kafka's names."""
 
 
-class Reading(Protocol):
-    """Stretches that are being read. One thread's."""
+class RangeReader(Protocol):
+    """A reader of offset ranges, one per partition. Belongs to one thread."""
 
     def take(self, records_max: int, timeout_s: float) -> Sequence[Any]:
         """Return some of the records (``ReplayMessage``) of the ranges, in order by partition; none if none came."""
 
     def unfinished(self) -> frozenset[int]:
-        """The partitions whose stretch was not read to its end."""
+        """Return the partitions whose range was not read to its end."""
 
-    def hold(self, partition: int) -> None:
-        """Bring nothing of this partition until it is released."""
+    def pause(self, partition: int) -> None:
+        """Return no records of this partition until ``resume``."""
 
-    def release(self, partition: int) -> None:
-        """Go on where it was held."""
+    def resume(self, partition: int) -> None:
+        """Continue with a paused partition."""
 
     def close(self) -> None:
-        """Give up the connection."""
+        """Close the connection."""
 
 
 class ReplaySource(Protocol):
     """A topic that is read."""
 
     def facts(self) -> ReplayTopicFacts:
-        """What it is. Raises ``ReplayRefused`` if it is not there."""
+        """Return the facts of the topic. Raises ``ReplayRefused`` if there is no such topic."""
 
-    def marks(self) -> Mapping[int, Watermarks]:
-        """First and next offset of each partition; below any open transaction."""
+    def watermarks(self) -> Mapping[int, Watermarks]:
+        """Return the first and the next offset of each partition, below any open transaction."""
 
     def offset_at(self, partition: int, timestamp_ms: int) -> int | None:
-        """The first offset whose record is not older; None if there is none."""
+        """Return the first offset whose record is not older; None if there is none."""
 
-    def read(self, stretches: Sequence[OffsetRange]) -> Reading:
-        """Read these, in no group, committing nothing."""
+    def read(self, ranges: Sequence[OffsetRange]) -> RangeReader:
+        """Read these ranges, without joining a group or committing offsets."""
 
     def schemas(self) -> Mapping[bytes, bytes]:
-        """What lies in the schemas topic beside a journal's topic; empty if it is no journal."""
+        """Return the records of the journal's schemas topic; empty if the topic is no journal."""
 
     def close(self) -> None:
-        """Give up connections; idempotent."""
+        """Close connections; idempotent."""
 
 
 class Sender(Protocol):
@@ -125,29 +125,29 @@ class Sender(Protocol):
         timestamp: int,
         headers: Any,
     ) -> None:
-        """Send one record. Raises ``BufferError`` if the queue is full: ``poll``, and try again."""
+        """Send one record. Raises ``BufferError`` if the queue is full: ``poll``, then try again."""
 
     def poll(self, timeout_s: float) -> None:
-        """Tell of deliveries; waits at most so long for one."""
+        """Call ``on_delivery`` of delivered records; wait at most ``timeout_s`` for one."""
 
     def refusal(self, error: Any) -> SeekpointError:
-        """What a delivery's error means."""
+        """Return Seekpoint's error for the error of a delivery."""
 
     def flush(self, timeout_s: float) -> int:
-        """Wait until all is delivered; how many still are not."""
+        """Wait until all records are delivered; return how many are not."""
 
     def close(self) -> None:
-        """Drop what is not delivered."""
+        """Drop the records that are not delivered."""
 
 
 class ReplayTarget(ReplaySource, Protocol):
-    """A topic that is written; and read, to see what arrived."""
+    """A topic that is written, and read back for the comparison."""
 
     def sender(self, *, linger_ms: float) -> Sender:
-        """A producer."""
+        """Return a producer."""
 
     def put_schemas(self, records: Mapping[bytes, bytes]) -> None:
-        """Write into the schemas topic beside it, and wait."""
+        """Write records to the journal's schemas topic, and wait until they are acknowledged."""
 
     def audit(self, key: bytes, value: bytes) -> None:
-        """Keep an audit entry for ever, and wait until it is kept."""
+        """Write an audit entry, and wait until it is acknowledged."""

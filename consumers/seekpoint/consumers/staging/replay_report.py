@@ -1,4 +1,4 @@
-"""What a replay did, or would do: plain data."""
+"""The report of a replay, as plain data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["ReplayReport", "Sample", "estimate", "not_foldable", "notes_of"]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One record before and after masking, for a dry run. Holds what is not masked: for people's eyes only."""
+    """One record of a dry run before and after masking. It holds unmasked values: only show it, never store it."""
 
     partition: int
     offset: int
@@ -35,36 +35,36 @@ class ReplayReport:
     target: str
     dry_run: bool
     complete: bool
-    """False: it was stopped. The same command goes on."""
+    """Whether all records were copied. If not, the same command resumes the replay."""
     checked: bool
-    """Whether the target was read back, and holds what was sent: records, bytes and sums of each partition."""
+    """Whether the target was read back and holds what was sent: records, bytes and checksum of each partition."""
     read: int
     """Records read from the source."""
     replayed: int
-    """Records that belong into the target: seeded entries, and those of earlier runs of this job too."""
+    """Records that belong into the target, including seeded entries and the records of earlier runs of this job."""
     sent: int
-    """Records sent by this run; each was acknowledged."""
+    """Records that this run sent; each was acknowledged."""
     already_there: int
-    """Records an earlier run of this job had sent without keeping a note of it."""
+    """Records that an earlier run of this job sent after it last saved its progress."""
     seeded: int
-    """Of those, entries that carry a state."""
+    """Seeded entries; they are part of ``replayed``."""
     bytes: int
-    """Of keys and values of what was replayed."""
+    """Bytes of the keys and values of the replayed records."""
     left_out: Mapping[str, int]
-    """Why records that were selected were not sent, or not treated."""
+    """By reason: selected records that were not sent, or sent without a change that the plan asks for."""
     gaps: tuple[Gap, ...]
-    """What was asked for and is not in the source."""
+    """Selected offsets that the source does not have."""
     missing_offsets: int
-    """Offsets without a record: compacted, aborted, or marks of transactions. The first of them are in ``gaps``."""
+    """Offsets without a record: compacted, aborted, or transaction markers. The first of them are in ``gaps``."""
     restamped: int
-    """Records that got the present time, for theirs was 0."""
+    """Records that got the current time because their own was 0."""
     not_foldable: tuple[str, ...]
-    """Why states folded from the target differ from the source's; empty: they do not."""
+    """Reasons why states folded from the target differ from the source's; empty if they do not."""
     lateness: Mapping[str, float]
     duration_s: float
-    """Of the copy: without planning and comparing."""
+    """Seconds of the copy, without planning and comparison."""
     estimate_s: float | None = None
-    """For a dry run: how long the replay will take."""
+    """For a dry run: the expected seconds of the replay."""
     by_partition: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     """Records and bytes by partition of the target."""
     samples: tuple[Sample, ...] = ()
@@ -73,11 +73,11 @@ class ReplayReport:
 
     @property
     def records_per_s(self) -> float:
-        """How many records this run sent a second."""
+        """Return the records that this run sent per second."""
         return self.sent / self.duration_s if self.duration_s > 0 else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, for JSON."""
+        """Return plain data for JSON."""
         data = asdict(self)
         data["gaps"] = [gap._asdict() for gap in self.gaps]
         data["by_partition"] = {
@@ -87,32 +87,32 @@ class ReplayReport:
         return {**data, "records_per_s": round(self.records_per_s, 1)}
 
 
-def not_foldable(plan: Plan, stretches: Sequence[OffsetRange], left_out: Mapping[str, int]) -> tuple[str, ...]:
-    """Why states folded from the target differ from the source's."""
+def not_foldable(plan: Plan, ranges: Sequence[OffsetRange], left_out: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the reasons why states folded from the target differ from the source's."""
     reasons = []
     if not plan.selection.keeps_histories:
         reasons.append("entries were selected one by one (kinds, actors, headers, predicate)")
-    if not plan.seeded and any(stretch.start > 0 for stretch in stretches):
+    if not plan.seeded and any(each.start > 0 for each in ranges):
         reasons.append("the range does not start at the log's beginning, and processes were not seeded")
     if any(why.startswith("dropped") for why in left_out):
         reasons.append("records were dropped by a mask's policy")
     return tuple(reasons)
 
 
-def estimate(plan: Plan, flow: CopyStats, took: float) -> float:
-    """Seconds that a replay will take. Unpaced: twice as long as reading alone took, which is what a copy costs."""
+def estimate(plan: Plan, stats: CopyStats, took: float) -> float:
+    """Estimate the seconds of a replay. An unpaced copy takes about twice as long as reading alone."""
     if plan.pace.rate is not None:
-        return round(flow.tallies.records / plan.pace.rate, 1)
-    if plan.pace.speed is not None and flow.first_ms is not None and flow.last_ms is not None:
-        return round((flow.last_ms - flow.first_ms) / 1000 / plan.pace.speed, 1)
+        return round(stats.tallies.records / plan.pace.rate, 1)
+    if plan.pace.speed is not None and stats.first_ms is not None and stats.last_ms is not None:
+        return round((stats.last_ms - stats.first_ms) / 1000 / plan.pace.speed, 1)
     return round(2 * took, 1)
 
 
-def notes_of(plan: Plan, flow: CopyStats, predicate: Predicate | None, *, complete: bool) -> tuple[str, ...]:
-    """What the numbers do not say."""
+def notes_of(plan: Plan, stats: CopyStats, predicate: Predicate | None, *, complete: bool) -> tuple[str, ...]:
+    """Return remarks for people that the figures do not contain."""
     notes = []
-    if complete and not flow.tallies.records and plan.selection != Selection():
-        notes.append("nothing was selected: no record in the source is what was asked for")
-    if predicate is not None and predicate.unanswered:
-        notes.append(f"{predicate.unanswered} records could not be asked: {predicate.first_problem}")
+    if complete and not stats.tallies.records and plan.selection != Selection():
+        notes.append("nothing was selected: no record of the source matches")
+    if predicate is not None and predicate.not_evaluated:
+        notes.append(f"the expression failed for {predicate.not_evaluated} records: {predicate.first_error}")
     return tuple(notes)

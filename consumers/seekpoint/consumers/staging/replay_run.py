@@ -1,4 +1,4 @@
-"""One run of a replay before it copies: what is refused, what is read, how it is laid out, what a former run left."""
+"""One run of a replay: it checks the target, finds the offset ranges, and builds the parts that copy them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 from seekpoint.consumers.staging.capture.capture_target import CaptureTarget
 from seekpoint.consumers.staging.copy.copier import Copier
 from seekpoint.consumers.staging.copy.headers import HeaderRules, Provenance
-from seekpoint.consumers.staging.copy.partitioning import Partitioner, choose
-from seekpoint.consumers.staging.copy.seeding import Seeds
-from seekpoint.consumers.staging.copy.selection import Gap, stretches_of
+from seekpoint.consumers.staging.copy.partitioning import Partitioner, choose_partitioner
+from seekpoint.consumers.staging.copy.seeding import Seeder
+from seekpoint.consumers.staging.copy.selection import Gap, ranges_of
 from seekpoint.consumers.staging.copy.source_codec import codec_of
 from seekpoint.consumers.staging.copy.transform import Transform, Transformed
 from seekpoint.consumers.staging.replay_plan import Plan
-from seekpoint.consumers.staging.replay_ports import OffsetRange, Reading, ReplaySource, ReplayTarget, Sender
+from seekpoint.consumers.staging.replay_ports import OffsetRange, RangeReader, ReplaySource, ReplayTarget, Sender
 from seekpoint.consumers.staging.resume.progress_file import ReplayProgress
-from seekpoint.consumers.staging.safety import name_of, refuse_target, refuse_timestamps
+from seekpoint.consumers.staging.target_checks import check_target, check_timestamps, qualified_name
 from seekpoint.schemas.errors import ReplayRefused
 from seekpoint.schemas.log.manifest import MANIFEST_KEY
 from seekpoint.schemas.wire.codec import Codec
@@ -26,7 +26,7 @@ __all__ = ["ReplayRun"]
 
 
 class ReplayRun:
-    """One run's facts: both topics, what is read, how it is laid out. Raises ``ReplayRefused`` for what is not safe."""
+    """The facts of one run: both topics, the ranges, the progress. Raises ``ReplayRefused`` if it would not be safe."""
 
     def __init__(
         self,
@@ -38,68 +38,75 @@ class ReplayRun:
         target_name: str,
         is_staging: bool,
         silence_max_s: float,
-        known: ReplayProgress | None = None,
+        saved: ReplayProgress | None = None,
     ) -> None:
         self._source = source
         self._target = target
         self.plan = plan
         self._silence_max_s = silence_max_s
-        self.facts, self.to = source.facts(), target.facts()
-        refuse_target(self.facts, self.to, is_staging=is_staging, cluster=target_name.partition("/")[0])
+        self.source_facts, self.target_facts = source.facts(), target.facts()
+        check_target(self.source_facts, self.target_facts, is_staging=is_staging, cluster=target_name.partition("/")[0])
         self._schemas = source.schemas()
         self.is_journal = MANIFEST_KEY in self._schemas
-        self.partitioner: Partitioner = choose(
+        self.partitioner: Partitioner = choose_partitioner(
             plan.partitions,
-            self.facts.partitions,
-            self.to.partitions,
+            self.source_facts.partitions,
+            self.target_facts.partitions,
             keys_change=bool(plan.prefix) or plan.masks is not None,
             is_journal=self.is_journal,
         )
         if isinstance(target, CaptureTarget):
-            target.renumbers = not self.partitioner.keeps
+            target.renumbers = not self.partitioner.keeps_partitions
         self.headers = HeaderRules(plan.strip_headers)
-        self.progress = self._fresh(job) if known is None else self._same(known)
-        self.stretches = self.progress.stretches
+        self.progress = self._new_progress(job) if saved is None else self._checked(saved)
+        self.ranges = self.progress.ranges
         self.gaps = [Gap(*gap) for gap in self.progress.gaps]
-        self.provenance = Provenance(self.progress.job, name_of(self.facts), name_of(self.to))
-        refuse_timestamps(self.to, *_times(source, self.stretches), time.time_ns() // 1_000_000)
+        names = qualified_name(self.source_facts), qualified_name(self.target_facts)
+        self.provenance = Provenance(self.progress.job, *names)
+        check_timestamps(self.target_facts, *_timestamps(source, self.ranges), time.time_ns() // 1_000_000)
 
-    def _fresh(self, job: str) -> ReplayProgress:
-        source = self._source
-        stretches, gaps = stretches_of(self.plan.selection, source.marks(), source.offset_at)
+    def _topics(self) -> tuple[str, str]:
+        """Name source and target so that a topic that was created again has another name."""
+        source, target = self.source_facts, self.target_facts
+        return f"{qualified_name(source)} {source.topic_id}", f"{qualified_name(target)} {target.topic_id}"
+
+    def _new_progress(self, job: str) -> ReplayProgress:
+        source, target = self._topics()
+        ranges, gaps = ranges_of(self.plan.selection, self._source.watermarks(), self._source.offset_at)
         return ReplayProgress(
             job=job,
             plan=self.plan.to_dict(),
-            source=f"{name_of(self.facts)} {self.facts.topic_id}",
-            target=f"{name_of(self.to)} {self.to.topic_id}",
-            stretches=stretches,
+            source=source,
+            target=target,
+            ranges=ranges,
             gaps=[list(gap) for gap in gaps],
-            target_start={partition: mark.high for partition, mark in self._target.marks().items()},
+            target_start={partition: mark.high for partition, mark in self._target.watermarks().items()},
         )
 
-    def _same(self, known: ReplayProgress) -> ReplayProgress:
-        """The progress of a former run, if it is of the same plan and the same topics."""
-        found = (f"{name_of(self.facts)} {self.facts.topic_id}", f"{name_of(self.to)} {self.to.topic_id}")
-        if (known.source, known.target) != found:
+    def _checked(self, saved: ReplayProgress) -> ReplayProgress:
+        """Return the saved progress. Raises ``ReplayRefused`` if its plan or its topics are others."""
+        found = self._topics()
+        if (saved.source, saved.target) != found:
             raise ReplayRefused(
-                "the progress file is of other topics, or one of them was made anew",
-                expected=f"{known.source} into {known.target}",
+                "the progress file belongs to other topics, or one of them was created again",
+                expected=f"{saved.source} into {saved.target}",
                 found=" into ".join(found),
-                hint="remove the progress file to start anew",
+                hint="remove the progress file to start over",
             )
         plan = {**self.plan.to_dict(), "pace": None}
-        if {**known.plan, "pace": None} != plan:
+        if {**saved.plan, "pace": None} != plan:
             raise ReplayRefused(
-                "the progress file is of another plan", hint="give the same options again, or remove it to start anew"
+                "the progress file belongs to another plan",
+                hint="give the same options again, or remove it to start over",
             )
-        return known
+        return saved
 
     def codec(self) -> Codec:
-        """Decodes the source's entries."""
+        """Return a decoder of the source's entries."""
         return codec_of(self._schemas, self._source.schemas)
 
-    def treatment(self, on_masked: Callable[[Any, Transformed], None] | None) -> Transform | None:
-        """What is done with each record; None: nothing."""
+    def transform(self, on_masked: Callable[[Any, Transformed], None] | None) -> Transform | None:
+        """Return what selects and changes the records; None if all are copied unchanged."""
         plan = self.plan
         if plan.is_plain:
             return None
@@ -107,47 +114,45 @@ class ReplayRun:
             plan.selection, self.headers, self.codec(), masks=plan.masks, prefix=plan.prefix, on_masked=on_masked
         )
 
-    def seeds(self, treatment: Transform | None) -> Seeds:
-        """The states that processes start from. Raises ``ReplayRefused`` if the source is no journal."""
+    def seeder(self, transform: Transform | None) -> Seeder:
+        """Return what sends the states that processes start from. Raises ``ReplayRefused`` if there is no journal."""
         codec = self.codec()
         if not self.is_journal:
-            raise ReplayRefused("only processes of a journal can be seeded", topic=self.facts.topic)
-        return Seeds(
+            raise ReplayRefused("only processes of a journal can be seeded", topic=self.source_facts.topic)
+        return Seeder(
             source=self._source,
             codec=codec,
-            treatment=treatment or Transform(self.plan.selection, self.headers, codec),
+            transform=transform or Transform(self.plan.selection, self.headers, codec),
             partitioner=self.partitioner,
             provenance=self.provenance,
-            stretches=self.stretches,
+            ranges=self.ranges,
             processes=self.plan.selection.processes,
-            partitions=self.facts.partitions,
+            partitions=self.source_facts.partitions,
             silence_max_s=self._silence_max_s,
         )
 
-    def copier(self, stretches: Sequence[OffsetRange], reading: Reading, sender: Sender, **more: Any) -> Copier:
-        """What copies these stretches as this run lays them out; further keywords are its constructor's."""
-        laid = self.partitioner, self.provenance
-        return Copier(
-            stretches, reading, sender, *laid, headers=self.headers, silence_max_s=self._silence_max_s, **more
-        )
+    def copier(self, ranges: Sequence[OffsetRange], reader: RangeReader, sender: Sender, **more: Any) -> Copier:
+        """Return the copier of these ranges. Further keywords are its constructor's."""
+        parts = self.partitioner, self.provenance
+        return Copier(ranges, reader, sender, *parts, headers=self.headers, silence_max_s=self._silence_max_s, **more)
 
 
-def _times(source: ReplaySource, stretches: Sequence[OffsetRange]) -> tuple[int | None, int | None]:
-    """The times of the first and the last record of the stretches, as far as a quick look tells."""
+def _timestamps(source: ReplaySource, ranges: Sequence[OffsetRange]) -> tuple[int | None, int | None]:
+    """Return the oldest and newest time among the first and last records of the ranges, read within seconds."""
     stamps: list[int] = []
     for first in (True, False):
-        wanted = stretches if first else [each._replace(start=each.stop - 1) for each in stretches]
-        reading = source.read(wanted)
+        wanted = ranges if first else [each._replace(start=each.stop - 1) for each in ranges]
+        reader = source.read(wanted)
         seen: set[int] = set()
         deadline = time.monotonic() + 5.0
         try:
-            while seen < reading.unfinished() | seen and time.monotonic() < deadline:
-                for message in reading.take(1, 0.1):
+            while seen < reader.unfinished() | seen and time.monotonic() < deadline:
+                for message in reader.take(1, 0.1):
                     seen.add(message.partition())
                     stamps.append(message.timestamp()[1])
                 if seen >= {each.partition for each in wanted}:
                     break
         finally:
-            reading.close()
+            reader.close()
     real = [stamp for stamp in stamps if stamp > 0]
     return (min(real), max(real)) if real else (None, None)

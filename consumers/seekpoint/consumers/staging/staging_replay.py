@@ -1,8 +1,8 @@
-"""The replay: a topic's records into a staging topic (or a file), exactly, safely, at any speed.
+"""The replay of a topic into a staging topic or a file.
 
-    plan ── refuse ── resume? ── seed ── copy, generation by generation ── read back ── compare ── audit
+    plan ── check ── resume? ── seed ── copy ── read back ── compare ── audit
 
-The source is assigned by hand, read committed, and nothing is ever written to its cluster.
+The source is read without a consumer group, committed records only. Nothing is written to its cluster.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from seekpoint.consumers.staging.capture.capture_target import CaptureTarget
 from seekpoint.consumers.staging.control import Control
 from seekpoint.consumers.staging.copy.comparison import OffsetMap, read_back
 from seekpoint.consumers.staging.copy.copy_stats import CopyStats, Settled
-from seekpoint.consumers.staging.copy.dry_run_samples import Samples
-from seekpoint.consumers.staging.copy.senders import Nowhere
+from seekpoint.consumers.staging.copy.dry_run_samples import DryRunSamples
+from seekpoint.consumers.staging.copy.full_read import end_offsets, read_between
+from seekpoint.consumers.staging.copy.senders import DryRunSender
 from seekpoint.consumers.staging.copy.tallies import compare
 from seekpoint.consumers.staging.copy.transform import Transform
-from seekpoint.consumers.staging.copy.whole import whole
-from seekpoint.consumers.staging.places import RecordLocation
+from seekpoint.consumers.staging.record_location import RecordLocation
 from seekpoint.consumers.staging.replay_audit import audit_entry
 from seekpoint.consumers.staging.replay_plan import Plan
 from seekpoint.consumers.staging.replay_ports import OffsetRange, ReplaySource, ReplayTarget
 from seekpoint.consumers.staging.replay_report import ReplayReport, estimate, not_foldable, notes_of
 from seekpoint.consumers.staging.replay_run import ReplayRun
+from seekpoint.consumers.staging.resume.delivered_records import DeliveredRecords, wait_for_stable_ends
 from seekpoint.consumers.staging.resume.progress_file import ProgressFile, ReplayProgress
-from seekpoint.consumers.staging.resume.resumption import Delivered, stand_still
 from seekpoint.schemas.config.cluster_profiles import Cluster, load_clusters
 from seekpoint.schemas.errors import JournalMismatch, JournalUnavailable, ReplayRefused
 from seekpoint.schemas.log.manifest import MANIFEST_KEY
@@ -46,9 +46,9 @@ _PACED_LINGER_MS, _FAST_LINGER_MS = 0.5, 20.0
 class Replay:
     """One replay from one source into one target. Blocks: under asyncio, ``await asyncio.to_thread(replay.run)``.
 
-    ``pause``, ``resume`` and ``stop`` may be called from any thread. With a ``progress`` file a replay that was
-    stopped, or died, goes on when it is made again with the same plan and ``run`` again. An ``offset_map`` that is
-    there already is ``ReplayRefused``, unless ``overwrite``; the new one appears when source and target were compared.
+    Any thread may call ``pause``, ``resume`` and ``stop``. With a ``progress`` file, a replay that was stopped or
+    killed continues when it is created with the same plan and ``run`` again. An existing ``offset_map`` raises
+    ``ReplayRefused``, unless ``overwrite``; the new one appears once source and target were found equal.
 
     >>> from seekpoint.consumers.staging.copy.memory_topic import MemoryTopic
     >>> source, target = MemoryTopic(2, cluster_id="prod"), MemoryTopic(2, cluster_id="staging")
@@ -81,7 +81,7 @@ class Replay:
         self._names = names
         self._is_staging = is_staging
         self._job = job or f"replay-{uuid4().hex[:12]}"
-        resumable = progress is not None and not isinstance(target, CaptureTarget)  # a file is begun anew
+        resumable = progress is not None and not isinstance(target, CaptureTarget)  # a file is written from its start
         self._file = ProgressFile(Path(progress) if progress is not None and resumable else None)
         self._map = OffsetMap(None if offset_map is None else Path(offset_map), overwrite=overwrite)
         self._settle_s = settle_s
@@ -99,57 +99,53 @@ class Replay:
         overwrite: bool = False,
         **more: Any,
     ) -> Replay:
-        """A replay between ``CLUSTER/TOPIC`` (or ``FILE.spk``) and another one, by the profiles of ``seekpoint.toml``.
+        """Connect two of ``CLUSTER/TOPIC`` or ``FILE.spk``, by the profiles of ``seekpoint.toml`` or in ``clusters``.
 
-        ``clusters`` are used instead of those. Further keywords are the constructor's. Raises ``InvalidSetting`` for a
-        cluster without a profile, ``ReplayRefused`` for a file that is there already, unless ``overwrite``, and for a
-        topic to be overwritten.
+        Further keywords are the constructor's. Raises ``InvalidSetting`` for a cluster without a profile, and
+        ``ReplayRefused`` for an existing file without ``overwrite`` or a topic with it.
         """
-        from seekpoint.consumers.staging.kafka_replay import (  # Kafka's client, for who replays on it
-            open_source,
-            open_target,
-        )
+        # Late, so that replays between other topics do not load Kafka's client.
+        from seekpoint.consumers.staging.kafka_replay import open_source, open_target
 
         if overwrite and offset_map is None and RecordLocation.parse(target).file is None:
-            raise ReplayRefused(
-                "only a file is overwritten, never a topic", target=target, hint="leave --overwrite out"
-            )
+            raise ReplayRefused("--overwrite replaces files, never topics", target=target, hint="leave --overwrite out")
         clusters = load_clusters() if clusters is None else clusters
-        opened = open_source(source, clusters)
-        to, is_staging = open_target(target, opened, clusters, overwrite=overwrite)
+        source_topic = open_source(source, clusters)
+        target_topic, is_staging = open_target(target, source_topic, clusters, overwrite=overwrite)
         more |= {"offset_map": offset_map, "overwrite": overwrite}
-        return cls(opened, to, plan, names=(source, target), is_staging=is_staging, **more)
+        return cls(source_topic, target_topic, plan, names=(source, target), is_staging=is_staging, **more)
 
-    # --- what can be done -----------------------------------------------------------------------------------------
-    def dry_run(self, on_progress: OnProgress = lambda flow, stretches: None) -> ReplayReport:
-        """Read, select and mask everything, and write nothing. Raises what ``run`` would refuse."""
-        trip = self._trip()
-        samples = Samples(trip.codec())
+    def dry_run(self, on_progress: OnProgress = lambda stats, ranges: None) -> ReplayReport:
+        """Read, select and mask everything, and write nothing. Raises ``ReplayRefused`` where ``run`` would."""
+        run = self._new_run()
+        samples = DryRunSamples(run.codec())
         began = time.monotonic()
-        flow = CopyStats()
-        treatment = trip.treatment(samples.keep)
-        reading = self._source.read(trip.stretches)
+        stats = CopyStats()
+        transform = run.transform(samples.add)
+        reader = self._source.read(run.ranges)
         try:
-            copier = trip.copier(
-                trip.stretches,
-                reading,
-                Nowhere(),
-                treatment=treatment,
+            copier = run.copier(
+                run.ranges,
+                reader,
+                DryRunSender(),
+                transform=transform,
                 control=self.control,
-                flow=flow,
-                on_progress=lambda flow: on_progress(flow, trip.stretches),
+                stats=stats,
+                on_progress=lambda stats: on_progress(stats, run.ranges),
             )
             if self.plan.seeded:
-                trip.seeds(treatment).send(Nowhere(), flow, None)
+                run.seeder(transform).send(DryRunSender(), stats, None)
             complete = copier.run()
         finally:
-            reading.close()
+            reader.close()
         took = time.monotonic() - began
-        return self._report(trip, flow, treatment, took, complete=complete, samples=samples)
+        return self._report(run, stats, transform, took, complete=complete, samples=samples)
 
-    def run(self, on_progress: OnProgress = lambda flow, stretches: None) -> ReplayReport:
-        """Replay, compare, and report. Raises ``ReplayRefused`` before anything was written, ``ReplayMismatch`` if the
-        target does not hold what was sent, ``JournalUnavailable`` if a cluster does not answer (run it again).
+    def run(self, on_progress: OnProgress = lambda stats, ranges: None) -> ReplayReport:
+        """Replay, compare, and report.
+
+        Raises ``ReplayRefused`` before anything is written, ``ReplayMismatch`` if the target does not hold what was
+        sent, and ``JournalUnavailable`` if a cluster does not answer (run it again).
         """
         try:
             return self._run(on_progress)
@@ -158,19 +154,19 @@ class Replay:
             self._file.close()
 
     def pause(self) -> None:
-        """Send nothing more until ``resume``."""
+        """Send no more records until ``resume``."""
         self.control.pause()
 
     def resume(self) -> None:
-        """Go on after ``pause``."""
+        """Continue after ``pause``."""
         self.control.resume()
 
     def stop(self) -> None:
-        """End soon, in order: what was sent is acknowledged and noted. ``run`` returns an incomplete report."""
+        """Stop after all sent records are acknowledged and saved. ``run`` then returns an incomplete report."""
         self.control.stop()
 
     def close(self) -> None:
-        """Give up connections; idempotent."""
+        """Close connections; idempotent."""
         self._source.close()
         self._target.close()
 
@@ -180,8 +176,7 @@ class Replay:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # --- how ------------------------------------------------------------------------------------------------------
-    def _trip(self, known: ReplayProgress | None = None) -> ReplayRun:
+    def _new_run(self, saved: ReplayProgress | None = None) -> ReplayRun:
         return ReplayRun(
             self._source,
             self._target,
@@ -190,31 +185,29 @@ class Replay:
             target_name=self._names[1],
             is_staging=self._is_staging,
             silence_max_s=self._silence_max_s,
-            known=known,
+            saved=saved,
         )
 
     def _run(self, on_progress: OnProgress) -> ReplayReport:
-        known = self._file.load()
-        trip = self._trip(known)
-        progress = trip.progress
+        saved = self._file.load()
+        run = self._new_run(saved)
+        progress = run.progress
         if progress.done:
             raise ReplayRefused(
                 "this replay was done before",
                 job=progress.job,
                 path=str(self._file.path),
-                hint="remove the progress file to replay the same again",
+                hint="remove the progress file to repeat the replay",
             )
         self._map.begin()
         self._file.save(progress)
         self._put_schemas()
-        self._audit(trip, "started" if known is None else "resumed")
-        flow = CopyStats(tallies=progress.tallies.copy(), positions=dict(progress.settled))
-        for name, count in progress.counters.items():
-            setattr(flow, name, count)
-        delivered = None if known is None else self._delivered(progress)
-        treatment = trip.treatment(None)
+        self._audit(run, "started" if saved is None else "resumed")
+        stats = CopyStats.resumed(progress.tallies, progress.settled, progress.counters)
+        delivered = None if saved is None else self._delivered(progress)
+        transform = run.transform(None)
         began = time.monotonic()
-        complete = progress.copied or self._copy(trip, flow, treatment, delivered, on_progress)
+        complete = progress.copied or self._copy(run, stats, transform, delivered, on_progress)
         took = time.monotonic() - began
         if complete:
             progress.copied = True
@@ -224,129 +217,125 @@ class Replay:
             self._map.finish()
             progress.done = True
             self._file.save(progress)
-        report = self._report(trip, flow, treatment, took, complete=complete)
-        self._audit(trip, "finished" if complete else "stopped", report)
+        report = self._report(run, stats, transform, took, complete=complete)
+        self._audit(run, "finished" if complete else "stopped", report)
         return report
 
     def _copy(
         self,
-        trip: ReplayRun,
-        flow: CopyStats,
-        treatment: Transform | None,
-        delivered: Delivered | None,
+        run: ReplayRun,
+        stats: CopyStats,
+        transform: Transform | None,
+        delivered: DeliveredRecords | None,
         on_progress: OnProgress,
     ) -> bool:
-        progress = trip.progress
+        progress = run.progress
         sender = self._target.sender(linger_ms=_PACED_LINGER_MS if self.plan.pace.is_paced else _FAST_LINGER_MS)
-        rest = (each._replace(start=flow.positions.get(each.partition, each.start)) for each in trip.stretches)
+        rest = (each._replace(start=stats.positions.get(each.partition, each.start)) for each in run.ranges)
         left = [each for each in rest if each.start < each.stop]
-        reading = self._source.read(left)
+        reader = self._source.read(left)
 
-        known = dict(progress.tail or progress.target_start)
+        last_tail = dict(progress.tail or progress.target_start)
 
         def tail() -> dict[int, int]:
-            """Where the target ends; while it cannot say, where it did: reading too much of it is no harm."""
-            nonlocal known
+            """Return the target's end offsets, or the last known ones: a lower offset only costs a longer read."""
+            nonlocal last_tail
             with contextlib.suppress(JournalUnavailable):
-                known = self._ends()
-            return known
+                last_tail = end_offsets(self._target)
+            return last_tail
 
-        def settled(now: Settled) -> None:
-            progress.settled, progress.tallies, progress.counters = now.offsets, now.tallies, now.counters
-            progress.tail = now.tail
+        def save(settled: Settled) -> None:
+            progress.settled, progress.tail = settled.offsets, settled.tail
+            progress.tallies, progress.counters = settled.tallies, settled.counters
             self._file.save(progress)
 
         try:
             if self.plan.seeded and not progress.seeded:
-                trip.seeds(treatment).send(sender, flow, delivered)
-                progress.seeded, progress.tallies, progress.counters = True, flow.tallies.copy(), flow.counters()
+                run.seeder(transform).send(sender, stats, delivered)
+                progress.seeded, progress.tallies, progress.counters = True, stats.tallies.copy(), stats.counters()
                 self._file.save(progress)
-            copier = trip.copier(
+            copier = run.copier(
                 left,
-                reading,
+                reader,
                 sender,
-                treatment=treatment,
+                transform=transform,
                 pace=self.plan.pace,
                 control=self.control,
                 delivered=delivered,
-                flow=flow,
+                stats=stats,
                 tail=tail if self._file.path is not None else dict,
-                on_settled=settled,
-                on_progress=lambda flow: on_progress(flow, trip.stretches),
+                on_settled=save,
+                on_progress=lambda stats: on_progress(stats, run.ranges),
             )
             complete = copier.run()
-            progress.tallies = flow.tallies.copy()
+            progress.tallies = stats.tallies.copy()
             return complete
         finally:
-            reading.close()
+            reader.close()
             sender.close()
 
-    def _ends(self) -> dict[int, int]:
-        return {partition: mark.high for partition, mark in self._target.marks().items()}
-
-    def _delivered(self, progress: ReplayProgress) -> Delivered:
-        """What the former run left in the target beyond what it noted."""
-        delivered = Delivered(progress.job)
-        ends = stand_still(self._ends, lambda: time.sleep(self._settle_s))
+    def _delivered(self, progress: ReplayProgress) -> DeliveredRecords:
+        """Find the records that the former run delivered after it last saved its progress."""
+        delivered = DeliveredRecords(progress.job)
+        ends = wait_for_stable_ends(lambda: end_offsets(self._target), lambda: time.sleep(self._settle_s))
         starts = {**progress.target_start, **progress.tail}
-        stretches = [OffsetRange(p, starts.get(p, 0), end) for p, end in sorted(ends.items()) if starts.get(p, 0) < end]
-        silent = JournalMismatch("the target cannot be read", topic=self._names[1])
-        for messages in whole(self._target.read(stretches), self._silence_max_s, silent):
+        timeout = JournalMismatch("the target cannot be read", topic=self._names[1])
+        for messages in read_between(self._target, starts, ends, self._silence_max_s, timeout):
             delivered.add(messages)
         return delivered
 
     def _put_schemas(self) -> None:
-        """Entries are byte for byte the source's, so the target must know the schemas they were written with."""
-        ours, theirs = self._source.schemas(), self._target.schemas()
-        if MANIFEST_KEY not in ours:
+        """Write the writer schemas that the target lacks, because entries are copied byte for byte."""
+        records, known = self._source.schemas(), self._target.schemas()
+        if MANIFEST_KEY not in records:
             return
         if isinstance(self._target, CaptureTarget):
-            self._target.put_schemas(ours)
-        elif MANIFEST_KEY in theirs:
-            missing = {key: value for key, value in ours.items() if key != MANIFEST_KEY and key not in theirs}
+            self._target.put_schemas(records)
+        elif MANIFEST_KEY in known:
+            missing = {key: value for key, value in records.items() if key != MANIFEST_KEY and key not in known}
             if missing:
                 self._target.put_schemas(missing)
 
-    def _audit(self, trip: ReplayRun, what: str, report: ReplayReport | None = None) -> None:
-        self._target.audit(*audit_entry(trip, self._names, what, report))
+    def _audit(self, run: ReplayRun, event: str, report: ReplayReport | None = None) -> None:
+        self._target.audit(*audit_entry(run, self._names, event, report))
 
     def _report(
         self,
-        trip: ReplayRun,
-        flow: CopyStats,
-        treatment: Transform | None,
+        run: ReplayRun,
+        stats: CopyStats,
+        transform: Transform | None,
         took: float,
         *,
         complete: bool,
-        samples: Samples | None = None,
+        samples: DryRunSamples | None = None,
     ) -> ReplayReport:
-        """``samples``: of a dry run."""
+        """Make the report; of a dry run if there are ``samples``."""
         dry_run = samples is not None
-        left_out = {} if treatment is None else dict(treatment.counts)
-        predicate = None if treatment is None else treatment.predicate
+        left_out = {} if transform is None else dict(transform.counts)
+        predicate = None if transform is None else transform.predicate
         return ReplayReport(
-            job=trip.progress.job,
+            job=run.progress.job,
             source=self._names[0],
             target=self._names[1],
             dry_run=dry_run,
             complete=complete,
             checked=complete and not dry_run,
-            read=flow.read,
-            replayed=flow.tallies.records,
-            sent=0 if dry_run else flow.sent,
-            already_there=flow.already_there,
-            seeded=flow.seeded,
-            bytes=flow.tallies.bytes,
+            read=stats.read,
+            replayed=stats.tallies.records,
+            sent=0 if dry_run else stats.sent,
+            already_there=stats.already_there,
+            seeded=stats.seeded,
+            bytes=stats.tallies.bytes,
             left_out=left_out,
-            gaps=(*trip.gaps, *flow.holes),
-            missing_offsets=flow.missing_offsets,
-            restamped=flow.restamped,
-            not_foldable=not_foldable(self.plan, trip.stretches, left_out),
-            lateness=flow.lateness.to_dict(),
+            gaps=(*run.gaps, *stats.gaps),
+            missing_offsets=stats.missing_offsets,
+            restamped=stats.restamped,
+            not_foldable=not_foldable(self.plan, run.ranges, left_out),
+            lateness=stats.lateness.to_dict(),
             duration_s=round(took, 3),
-            estimate_s=estimate(self.plan, flow, took) if dry_run else None,
-            by_partition={at: (tally[0], tally[1]) for at, tally in sorted(flow.tallies.by_partition.items())},
-            samples=() if samples is None else samples.kept,
+            estimate_s=estimate(self.plan, stats, took) if dry_run else None,
+            by_partition={at: (tally[0], tally[1]) for at, tally in sorted(stats.tallies.by_partition.items())},
+            samples=() if samples is None else samples.samples,
             offset_map=None if dry_run or self._map.path is None else str(self._map.path),
-            notes=notes_of(self.plan, flow, predicate, complete=complete),
+            notes=notes_of(self.plan, stats, predicate, complete=complete),
         )

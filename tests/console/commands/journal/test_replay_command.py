@@ -41,7 +41,7 @@ def test_from_a_topic_into_a_file_and_into_staging(world: StagingWorld) -> None:
     assert captured.stdout.split()[:3] == ["partition", "records", "bytes"]
     assert "states will differ" in captured.stderr
     here = world.run("replay", "--from", f"prod/{topic}", "--into", file, "--json")
-    assert (here.returncode, "there is a file of this name" in here.stderr) == (4, True)
+    assert (here.returncode, "the file exists" in here.stderr) == (4, True)
     once_more = world.run("replay", "--from", f"prod/{topic}", "--into", file, *chosen, "--overwrite", "--json")
     assert json.loads(once_more.stdout)["replayed"] == 20
     assert (

@@ -106,7 +106,7 @@ def test_a_file_that_is_there_is_only_replaced_if_asked(seekpoint: Shell, log: M
     for arguments, file in ((("p", "p.spk"), "p.spk"), (("--dataset", "d.jsonl", "p"), "d.jsonl")):
         Path(file).write_bytes(b"kept")
         refused = seekpoint("export", *arguments)
-        assert (refused.code, "there is a file of this name" in refused.err) == (4, True)
+        assert (refused.code, "the file exists" in refused.err) == (4, True)
         assert "--overwrite" in refused.err
         assert Path(file).read_bytes() == b"kept"
         assert seekpoint("export", *arguments, "--overwrite").code == 0

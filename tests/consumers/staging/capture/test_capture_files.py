@@ -113,7 +113,11 @@ BOMBS = [compressed, many_nulls, many_headers, long_block, many_rows, many_parti
 @pytest.mark.parametrize("bomb", BOMBS)
 @pytest.mark.parametrize(
     "read",
-    [lambda path: CaptureFile(path).marks(), lambda path: ProcessFile(path), lambda path: [*CaptureFile(path).rows()]],
+    [
+        lambda path: CaptureFile(path).watermarks(),
+        lambda path: ProcessFile(path),
+        lambda path: [*CaptureFile(path).rows()],
+    ],
     ids=["replay", "import", "rows"],
 )
 def test_a_small_file_never_takes_much_memory(
@@ -147,7 +151,7 @@ def test_rows_of_another_schema_are_refused(tmp_path: Path) -> None:
     first, offset, second, source_offset, *rest = SCHEMA["fields"]
     path = tmp_path / "x.capture"
     path.write_bytes(written([row()], schema={**SCHEMA, "fields": [first, source_offset, second, offset, *rest]}))
-    with pytest.raises(ReplayRefused, match="no capture"):
+    with pytest.raises(ReplayRefused, match="not a capture"):
         CaptureFile(path)
 
 
@@ -163,8 +167,8 @@ def test_a_capture_of_any_tool_is_read_as_fastavro_reads_it(tmp_path: Path) -> N
     capture = CaptureFile(path)
     with path.open("rb") as file:
         assert [*capture.rows()] == [*fastavro.reader(file)] == rows
-    marks = capture.marks()
-    assert [(mark.low, mark.high) for mark in marks.values()] == [(0, 2**62 + 1), (2**62 + 1, 2**62 + 2)]
+    watermarks = capture.watermarks()
+    assert [(mark.low, mark.high) for mark in watermarks.values()] == [(0, 2**62 + 1), (2**62 + 1, 2**62 + 2)]
     assert (capture.offset_at(0, 100), capture.offset_at(1, 1 << 62), capture.offset_at(7, 0)) == (100, 2**62 + 1, None)
 
 
@@ -180,7 +184,7 @@ def test_a_damaged_capture_is_refused_or_read(tmp_path: Path, at: int, put: byte
     try:
         capture = CaptureFile(path)
         assert len([*capture.rows()]) <= 20
-        capture.marks()
+        capture.watermarks()
         capture.schemas()
         capture.facts()
     except ReplayRefused as exc:
@@ -194,7 +198,7 @@ def test_what_could_not_be_read_back_is_not_captured(tmp_path: Path) -> None:
     )
     sender = target.sender(linger_ms=0)
     origin = Origin("job", "c/t", 0, 7, 5).headers()
-    with pytest.raises(ReplayRefused, match="larger than a capture takes"):
+    with pytest.raises(ReplayRefused, match="too large for a capture"):
         sender.produce(b"\0" * (32 * 1_048_576 + 1), b"k", 0, lambda *_: None, 5, origin)
     sender.produce(b"\0" * (32 * 1_048_576), b"k", 0, lambda *_: None, 5, origin)
     sender.finish()

@@ -209,7 +209,7 @@ def _progress_path(plan: Plan, source: str, into: str) -> Path | None:
 
     if into.endswith(".spk"):
         return None
-    from seekpoint.consumers.staging.capture.files import writing
+    from seekpoint.consumers.staging.capture.new_file import writing
     from seekpoint.schemas.config.private_files import private_directory
 
     file = home() / f"replay-{plan.digest(source, into)}.json"
@@ -247,14 +247,14 @@ class _ReplayProgress:
         self._bar: ReadingProgress | None = None
         self._done = 0
 
-    def show(self, flow: Any, stretches: Any) -> None:
+    def show(self, stats: Any, ranges: Any) -> None:
         """Update the bar."""
         if self._bar is None:
             self._bar = ReadingProgress(
-                self._what, sum(each.stop - each.start for each in stretches), "records"
+                self._what, sum(each.stop - each.start for each in ranges), "records"
             ).__enter__()
-        done = sum(max(0, flow.positions.get(each.partition, each.start) - each.start) for each in stretches)
-        self._bar.describe(self._what + (f", {flow.behind_s:.1f} s late" if flow.behind_s >= 0.1 else ""))
+        done = sum(max(0, stats.positions.get(each.partition, each.start) - each.start) for each in ranges)
+        self._bar.describe(self._what + (f", {stats.behind_s:.1f} s late" if stats.behind_s >= 0.1 else ""))
         self._bar.advance(done - self._done)
         self._done = done
 

@@ -64,7 +64,7 @@ def _dataset(target: CommandTarget, file: Path, process_ids: list[str] | None, o
     """Write the data set to a temporary file that takes its name once it is complete."""
     import orjson
 
-    from seekpoint.consumers.staging.capture.files import NewFile
+    from seekpoint.consumers.staging.capture.new_file import NewFile
 
     rows = _all_decisions(target) if process_ids is None else _decisions_of(target, process_ids)
     count, new = 0, NewFile("the data set", file, overwrite=overwrite)

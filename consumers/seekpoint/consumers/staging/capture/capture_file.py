@@ -1,7 +1,6 @@
-"""Records in a file: an Avro object container that any Avro tool opens, with each record's coordinates.
+"""A capture: an Avro object container with records and their coordinates, as the source of a replay.
 
-A capture is a source like a topic is; ``capture_target`` writes it. What it was captured from, and what was selected
-and masked, stands in the container's metadata.
+Any Avro tool opens it. ``capture_target`` writes it. The container's metadata names the captured topic and the plan.
 """
 
 from __future__ import annotations
@@ -9,70 +8,84 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from seekpoint.consumers.staging.capture.capture_rows import read_header, read_rows
 from seekpoint.consumers.staging.copy.memory_topic import StoredMessage
+from seekpoint.consumers.staging.copy.source_codec import codec_of
 from seekpoint.consumers.staging.replay_ports import OffsetRange, ReplayTopicFacts
 from seekpoint.schemas.errors import ReplayRefused
 from seekpoint.schemas.log.log_ports import Watermarks
+from seekpoint.schemas.wire.codec import Codec
 
-__all__ = ["META", "CaptureFile", "CaptureReading", "kept"]
+__all__ = ["META", "CaptureFile", "CaptureRangeReader", "message_of"]
 
 META = "seekpoint.capture"
-"""The metadata's name."""
+"""The key of the capture's metadata in the container."""
 _PARTITIONS_MAX = 100_000
-_NONE: tuple[array[int], array[int]] = array("q"), array("q")
+_NO_RECORDS: tuple[array[int], array[int]] = array("q"), array("q")
 
 
 class CaptureFile:
-    """A capture, read. Raises ``ReplayRefused`` if the file is none, or is cut off."""
+    """A ``ReplaySource``. Raises ``ReplayRefused`` if the file is not a complete capture."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._meta = self._read_meta()
         self._index: dict[int, tuple[array[int], array[int]]] | None = None
-        """By partition: the offsets and the time stamps, 16 bytes a record."""
+        """By partition: the offsets and the timestamps, 16 bytes per record."""
 
     def facts(self) -> ReplayTopicFacts:
-        """What it was captured from."""
+        """Return the facts of the captured topic."""
         meta = self._meta
         return ReplayTopicFacts(
             cluster_id=meta["cluster_id"], topic=meta["topic"], topic_id=meta["topic_id"], partitions=meta["partitions"]
         )
 
-    def marks(self) -> dict[int, Watermarks]:
-        """First and next offset of what is in it; a partition that has nothing in it begins and ends at 0."""
+    def watermarks(self) -> dict[int, Watermarks]:
+        """Return the first and next offset of each partition; 0 and 0 for a partition without records."""
         index = self._indexed()
         found = {}
         for partition in range(self._meta["partitions"]):
-            offsets, _ = index.get(partition, _NONE)
+            offsets, _ = index.get(partition, _NO_RECORDS)
             found[partition] = Watermarks(offsets[0], offsets[-1] + 1) if offsets else Watermarks(0, 0)
         return found
 
     def offset_at(self, partition: int, timestamp_ms: int) -> int | None:
-        """The first offset whose record is not older."""
-        places = zip(*self._indexed().get(partition, _NONE), strict=True)
-        return next((offset for offset, stamp in places if stamp >= timestamp_ms), None)
+        """Return the first offset whose record is not older; None if there is none."""
+        records = zip(*self._indexed().get(partition, _NO_RECORDS), strict=True)
+        return next((offset for offset, stamp in records if stamp >= timestamp_ms), None)
 
-    def read(self, stretches: Sequence[OffsetRange]) -> CaptureReading:
-        """Read it from its beginning to its end."""
-        return CaptureReading(self._records(), stretches)
+    def read(self, ranges: Sequence[OffsetRange]) -> CaptureRangeReader:
+        """Read these ranges, in the order of the file."""
+        return CaptureRangeReader(map(message_of, self.rows()), ranges)
 
     def schemas(self) -> dict[bytes, bytes]:
-        """The schemas topic that lay beside the journal."""
+        """Return the records of the journal's schemas topic."""
         found: dict[bytes, bytes] = self._meta["schemas"]
         return dict(found)
 
     @property
     def meta(self) -> Mapping[str, Any]:
-        """What was written when it was captured."""
+        """Return the metadata, with the plan of the capture."""
         return self._meta
 
+    @property
+    def partitions(self) -> int:
+        """Return the number of partitions."""
+        found: int = self._meta["partitions"]
+        return found
+
+    @cached_property
+    def codec(self) -> Codec:
+        """Return a decoder of the entries."""
+        return codec_of(self.schemas())
+
     def close(self) -> None:
-        """Nothing stays open."""
+        """Do nothing: no file stays open."""
 
     def _read_meta(self) -> dict[str, Any]:
         try:
@@ -84,14 +97,11 @@ class CaptureFile:
             raise
         except OSError as exc:
             raise ReplayRefused(f"the capture cannot be read: {exc.strerror}", path=str(self.path)) from exc
-        except Exception as exc:  # whatever bytes that are none lead to
-            raise ReplayRefused("the file is no capture", path=str(self.path)) from exc
-
-    def _records(self) -> Iterator[StoredMessage]:
-        return map(kept, self.rows())
+        except Exception as exc:  # bytes of another kind raise any error
+            raise ReplayRefused("the file is not a capture", path=str(self.path)) from exc
 
     def rows(self) -> Iterator[Any]:
-        """The records as they are written."""
+        """Yield the rows of the file."""
         with self.path.open("rb") as file:
             try:
                 yield from read_rows(file)
@@ -110,65 +120,65 @@ class CaptureFile:
 
 
 def _checked(meta: dict[str, Any]) -> dict[str, Any]:
-    """The metadata with its schemas as bytes. Raises whatever metadata of another form leads to."""
+    """Return the metadata with its schemas as bytes. Raises any error for metadata of another form."""
     partitions = int(meta["partitions"])
     if not 1 <= partitions <= _PARTITIONS_MAX:
-        raise ValueError("more partitions than a topic has")
+        raise ValueError("more partitions than a topic can have")
     schemas = {bytes.fromhex(key): bytes.fromhex(value) for key, value in meta["schemas"].items()}
     texts = {name: str(meta[name]) for name in ("cluster_id", "topic", "topic_id")}
     return {**meta, **texts, "partitions": partitions, "schemas": schemas}
 
 
-def kept(record: Any) -> StoredMessage:
-    """A row of the file as the record it was."""
-    headers = [(header["name"], header["value"]) for header in record["headers"]]
-    place = record["partition"], record["offset"]
-    return StoredMessage(*place, record["key"], record["value"], record["timestamp_ms"], headers or None)
+def message_of(row: Any) -> StoredMessage:
+    """Return a row of the file as a message."""
+    headers = [(header["name"], header["value"]) for header in row["headers"]]
+    position = row["partition"], row["offset"]
+    return StoredMessage(*position, row["key"], row["value"], row["timestamp_ms"], headers or None)
 
 
-class CaptureReading:
-    """A ``Reading`` of a file: its records as they come, those of a held partition kept back."""
+class CaptureRangeReader:
+    """A ``RangeReader`` of a file. It buffers the records of paused partitions that it reads past."""
 
-    def __init__(self, records: Iterator[StoredMessage], stretches: Sequence[OffsetRange]) -> None:
+    def __init__(self, records: Iterator[StoredMessage], ranges: Sequence[OffsetRange]) -> None:
         self._records = records
-        self._wanted = {each.partition: each for each in stretches}
-        self._held: set[int] = set()
-        self._back: list[StoredMessage] = []
+        self._wanted = {each.partition: each for each in ranges}
+        self._paused: set[int] = set()
+        self._buffered: list[StoredMessage] = []
         self._ended = False
 
     def take(self, records_max: int, timeout_s: float) -> list[StoredMessage]:
-        """The next ones; none while all are held, so that a slow replay does not keep the whole file."""
-        if self._wanted.keys() <= self._held:
+        """Return the next records; none while all partitions are paused, so that it never buffers the whole file."""
+        if self._wanted.keys() <= self._paused:
             return []
         found = list(islice(self._records, records_max))
         self._ended = len(found) < records_max
         wanted = [each for each in found if self._is_wanted(each)]
-        if not self._held and not self._back:
+        if not self._paused and not self._buffered:
             return wanted
-        both = self._back + wanted
-        self._back = [each for each in both if each.partition() in self._held]
-        return [each for each in both if each.partition() not in self._held]
+        both = self._buffered + wanted
+        self._buffered = [each for each in both if each.partition() in self._paused]
+        return [each for each in both if each.partition() not in self._paused]
 
     def unfinished(self) -> frozenset[int]:
-        """All, until the file ends: it is not sorted by partition."""
+        """Return all partitions until the file ends, because it is not sorted by partition."""
         if not self._ended:
             return frozenset(self._wanted)
-        return frozenset(each.partition() for each in self._back)
+        return frozenset(each.partition() for each in self._buffered)
 
-    def hold(self, partition: int) -> None:
-        """Keep its records back."""
-        self._held.add(partition)
+    def pause(self, partition: int) -> None:
+        """Pause a partition."""
+        self._paused.add(partition)
 
-    def release(self, partition: int) -> None:
-        """Bring them."""
-        self._held.discard(partition)
+    def resume(self, partition: int) -> None:
+        """Resume a partition."""
+        self._paused.discard(partition)
 
     def close(self) -> None:
-        """Give the file up."""
+        """Close the file."""
         close = getattr(self._records, "close", None)
         if close is not None:
             close()
 
     def _is_wanted(self, record: StoredMessage) -> bool:
-        stretch = self._wanted.get(record.partition())
-        return stretch is not None and stretch.start <= record.offset() < stretch.stop
+        offset_range = self._wanted.get(record.partition())
+        return offset_range is not None and offset_range.start <= record.offset() < offset_range.stop

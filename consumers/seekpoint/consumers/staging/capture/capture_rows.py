@@ -1,7 +1,7 @@
-"""The rows of a capture, from its Avro object container. A file may be anybody's: every length is checked first.
+"""Read the rows of a capture. The file may come from anybody, so each length is checked before it is used.
 
-Only what Seekpoint writes is read: the schema of a capture, in blocks that are not compressed. So a file never takes
-much more memory than its largest record, and never more than the bounds below allow.
+Only the schema of a capture is read, in uncompressed blocks. So reading takes little more memory than the largest
+record, and never more than the bounds below.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SCHEMA: dict[str, Any] = {
     "type": "record",
     "name": "Captured",
     "namespace": "seekpoint",
-    "doc": "One record of a Kafka topic, and where it lay.",
+    "doc": "One record of a Kafka topic, with its coordinates.",
     "fields": [
         {"name": "partition", "type": "int"},
         {"name": "offset", "type": "long"},
@@ -44,9 +44,9 @@ SCHEMA: dict[str, Any] = {
 }
 
 RECORD_BYTES_MAX = 32 * 1_048_576
-"""What a record's value takes at most, in a capture."""
+"""The largest value of a record in a capture."""
 _BLOCK_BYTES_MAX = 2 * RECORD_BYTES_MAX
-"""A block is written once it has 16 kB: it is hardly larger than its last record."""
+"""A block is written once it has 16 kB, so it is hardly larger than its last record."""
 _META_BYTES_MAX = 16 * 1_048_576
 _HEADERS_MAX = 100_000
 _MAGIC = b"Obj\x01"
@@ -56,29 +56,31 @@ _LONG_BYTES_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a container says before its first block."""
+    """The header of a container."""
 
     meta: Mapping[str, bytes]
     sync: bytes
 
 
 def read_header(file: BinaryIO) -> Header:
-    """Read the header. Raises ``ValueError`` or ``IndexError`` for a file that is no capture, ``ReplayRefused`` for one
-    whose blocks are compressed."""
+    """Read the header.
+
+    Raises ``ValueError`` or ``IndexError`` if the file is not a capture, ``ReplayRefused`` if it is compressed.
+    """
     if file.read(len(_MAGIC)) != _MAGIC:
-        raise ValueError("it is no Avro object container")
+        raise ValueError("not an Avro object container")
     meta: dict[str, bytes] = {}
     left = _META_BYTES_MAX
-    while count := _long(file):
+    while count := _read_long(file):
         if count < 0:
-            _long(file)  # the size of the block, for readers that skip it
+            _read_long(file)  # the size of the block, for readers that skip it
         for _ in range(abs(count)):
-            name, value = _bytes(file, left), _bytes(file, left)
+            name, value = _read_bytes(file, left), _read_bytes(file, left)
             left -= len(name) + len(value) + 2
             meta[name.decode()] = value
     _check_codec(meta)
     _check_schema(meta)
-    return Header(meta, _exactly(file, _SYNC_BYTES))
+    return Header(meta, _read_exactly(file, _SYNC_BYTES))
 
 
 def read_rows(file: BinaryIO) -> Iterator[dict[str, Any]]:
@@ -86,15 +88,15 @@ def read_rows(file: BinaryIO) -> Iterator[dict[str, Any]]:
     sync = read_header(file).sync
     while (start := file.read(1)) != b"":
         file.seek(-len(start), 1)
-        count, size = _long(file), _long(file)
+        count, size = _read_long(file), _read_long(file)
         if not 0 <= size <= _BLOCK_BYTES_MAX:
-            raise ValueError("a block is larger than any that is written")
-        data, at = _exactly(file, size), 0
+            raise ValueError("a block is larger than Seekpoint writes")
+        data, at = _read_exactly(file, size), 0
         for _ in range(count):
             row, at = _row(data, at)
             yield row
-        if at != size or _exactly(file, _SYNC_BYTES) != sync:
-            raise ValueError("a block does not end where it says")
+        if at != size or _read_exactly(file, _SYNC_BYTES) != sync:
+            raise ValueError("a block does not have the size in its header")
 
 
 def _check_codec(meta: Mapping[str, bytes]) -> None:
@@ -102,15 +104,15 @@ def _check_codec(meta: Mapping[str, bytes]) -> None:
     if codec != b"null":
         raise ReplayRefused(
             "the blocks of the capture are compressed", codec=codec.decode(errors="replace")[:40],
-            hint="write it anew without compression (Avro's codec null); compress the whole file to store it",
+            hint="write it again without compression (Avro's codec null); compress the whole file to store it",
         )  # fmt: skip
 
 
 def _check_schema(meta: Mapping[str, bytes]) -> None:
-    from fastavro.schema import to_parsing_canonical_form  # 35 ms, for who has captures only
+    from fastavro.schema import to_parsing_canonical_form  # late: the import takes 35 ms
 
     if to_parsing_canonical_form(json.loads(meta["avro.schema"])) != to_parsing_canonical_form(SCHEMA):
-        raise ValueError("its rows are not those of a capture")
+        raise ValueError("the schema is not that of a capture")
 
 
 def _row(data: bytes, at: int) -> tuple[dict[str, Any], int]:
@@ -132,12 +134,12 @@ def _row(data: bytes, at: int) -> tuple[dict[str, Any], int]:
 
 
 def _add_headers(data: bytes, at: int, headers: list[dict[str, Any]]) -> int:
-    """One block of the array; where the next one begins."""
+    """Read one block of the array; return the position of the next one."""
     count, at = get_long(data, at)
     if count < 0:
         _, at = get_long(data, at)
     if len(headers) + abs(count) > _HEADERS_MAX:
-        raise ValueError("a record has more headers than any that is read")
+        raise ValueError("a record has too many headers")
     for _ in range(abs(count)):
         name, at = get_text(data, at)
         value, at = _optional(data, at)
@@ -157,25 +159,25 @@ def _optional(data: bytes, at: int) -> tuple[bytes | None, int]:
     return data[at:end], end
 
 
-def _long(file: BinaryIO) -> int:
-    """A number: bytes are read up to the one that ends it."""
+def _read_long(file: BinaryIO) -> int:
+    """Read a number, byte by byte up to its last one."""
     data = b""
     while len(data) < _LONG_BYTES_MAX:
-        byte = _exactly(file, 1)
+        byte = _read_exactly(file, 1)
         data += byte
         if byte < b"\x80":
             break
     return get_long(data, 0)[0]
 
 
-def _bytes(file: BinaryIO, limit: int) -> bytes:
-    size = _long(file)
+def _read_bytes(file: BinaryIO, limit: int) -> bytes:
+    size = _read_long(file)
     if not 0 <= size <= limit:
-        raise ValueError("the header is larger than any that is written")
-    return _exactly(file, size)
+        raise ValueError("the header is larger than Seekpoint writes")
+    return _read_exactly(file, size)
 
 
-def _exactly(file: BinaryIO, size: int) -> bytes:
+def _read_exactly(file: BinaryIO, size: int) -> bytes:
     data = file.read(size)
     if len(data) != size:
         raise ValueError("the file is cut off")

@@ -1,7 +1,4 @@
-"""The writer of a capture: a target like a topic is. The records keep their own coordinates.
-
-The file is written beside its name, and gets the name when it is whole.
-"""
+"""The writer of a capture, as the target of a replay. The records keep their coordinates."""
 
 from __future__ import annotations
 
@@ -10,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from seekpoint.consumers.staging.capture.capture_file import META, CaptureFile, CaptureReading, kept
+from seekpoint.consumers.staging.capture.capture_file import META, CaptureFile, CaptureRangeReader, message_of
 from seekpoint.consumers.staging.capture.capture_rows import RECORD_BYTES_MAX, SCHEMA
-from seekpoint.consumers.staging.capture.files import NewFile, refuse_existing
-from seekpoint.consumers.staging.copy.headers import Origin, without_ours
+from seekpoint.consumers.staging.capture.new_file import NewFile, refuse_existing
+from seekpoint.consumers.staging.copy.headers import Origin, without_replay_headers
 from seekpoint.consumers.staging.copy.memory_topic import StoredMessage
-from seekpoint.consumers.staging.copy.senders import PromptSender
+from seekpoint.consumers.staging.copy.senders import ImmediateSender
 from seekpoint.consumers.staging.replay_ports import OffsetRange, OnDelivery, ReplayTopicFacts
 from seekpoint.schemas.errors import ReplayRefused
 from seekpoint.schemas.log.log_ports import Watermarks
@@ -26,10 +23,10 @@ _SYNC_RECORDS = 500
 
 
 class CaptureTarget:
-    """A capture, written. The records keep their own coordinates; provenance goes into the metadata.
+    """A ``ReplayTarget``. The records keep their coordinates; the metadata names their origin.
 
-    Raises ``ReplayRefused`` for a file that is there already: it may be the only copy of an incident. ``overwrite``
-    replaces it, once the new one is whole. So does ``sender`` while another writes the file.
+    Raises ``ReplayRefused`` for an existing file, because it may be the only copy of an incident. ``overwrite``
+    replaces it, once the new one is complete. ``sender`` raises it too while another process writes the file.
     """
 
     def __init__(self, path: str | Path, source: ReplayTopicFacts, *, overwrite: bool = False) -> None:
@@ -38,13 +35,13 @@ class CaptureTarget:
         refuse_existing(self.path, overwrite=overwrite)
         self._source = source
         self.renumbers = False
-        """Whether keys change: then records lie in other partitions, and get offsets anew there."""
+        """Whether records change their partitions, and so get new offsets."""
         self._schemas: dict[bytes, bytes] = {}
         self._audit: dict[str, Any] = {}
         self._sender: CaptureSender | None = None
 
     def facts(self) -> ReplayTopicFacts:
-        """It takes any number of partitions: those of the source."""
+        """Return the facts of the file, which has as many partitions as the source."""
         return ReplayTopicFacts(
             cluster_id=f"file:{self.path.resolve()}",
             topic=self.path.name,
@@ -52,42 +49,42 @@ class CaptureTarget:
             partitions=self._source.partitions,
         )
 
-    def marks(self) -> dict[int, Watermarks]:
-        """It begins empty, and anew each time."""
+    def watermarks(self) -> dict[int, Watermarks]:
+        """Return 0 and 0 for each partition, because the file is always written from its start."""
         return {partition: Watermarks(0, 0) for partition in range(self._source.partitions)}
 
     def offset_at(self, partition: int, timestamp_ms: int) -> int | None:
-        """There is none yet."""
+        """Return None."""
         return None
 
     def schemas(self) -> dict[bytes, bytes]:
-        """Those it was given."""
+        """Return the schemas for the metadata."""
         return dict(self._schemas)
 
     def put_schemas(self, records: Mapping[bytes, bytes]) -> None:
-        """Keep them for the metadata."""
+        """Add schemas for the metadata."""
         self._schemas.update(records)
 
     def audit(self, key: bytes, value: bytes) -> None:
-        """Keep it for the metadata: what was known when the capture began."""
+        """Keep the first entry for the metadata; the file has no place for later ones."""
         if self._sender is None:
             self._audit = json.loads(value)
 
     def sender(self, *, linger_ms: float) -> CaptureSender:
-        """The writer of the file."""
+        """Return the writer of the file."""
         self._sender = CaptureSender(self.path, self._meta(), renumbers=self.renumbers, overwrite=self._overwrite)
         return self._sender
 
-    def read(self, stretches: Sequence[OffsetRange]) -> CaptureReading:
-        """What was written, to be compared: the file as it will be read."""
+    def read(self, ranges: Sequence[OffsetRange]) -> CaptureRangeReader:
+        """Complete the file, and read all of it for the comparison."""
         if self._sender is not None:
             self._sender.finish()
         capture = CaptureFile(self.path)
-        whole = [OffsetRange(partition, 0, mark.high) for partition, mark in capture.marks().items()]
-        return CaptureReading(_with_origins(capture, str(self._audit.get("job", ""))), whole)
+        everything = [OffsetRange(partition, 0, mark.high) for partition, mark in capture.watermarks().items()]
+        return CaptureRangeReader(_with_origins(capture, str(self._audit.get("job", ""))), everything)
 
     def close(self) -> None:
-        """Drop what is not whole."""
+        """Remove an incomplete file."""
         if self._sender is not None:
             self._sender.abandon()
 
@@ -98,19 +95,19 @@ class CaptureTarget:
 
 
 def _with_origins(capture: CaptureFile, job: str) -> Iterator[StoredMessage]:
-    """The records of a capture with the headers that a comparison looks for."""
+    """Yield the records with the origin headers that the comparison needs."""
     facts = capture.facts()
     for row in capture.rows():
-        each = kept(row)
+        each = message_of(row)
         stamp = each.timestamp()[1]
-        place = row["source_partition"], row["source_offset"]
-        origin = Origin(job, f"{facts.cluster_id}/{facts.topic}", *place, stamp)
+        position = row["source_partition"], row["source_offset"]
+        origin = Origin(job, f"{facts.cluster_id}/{facts.topic}", *position, stamp)
         headers = [*(each.headers() or ()), *origin.headers()]
         yield StoredMessage(each.partition(), each.offset(), each.key(), each.value(), stamp, headers)
 
 
-class CaptureSender(PromptSender):
-    """A ``Sender`` into a file, which gets its name when it is read back, and is dropped with its target else."""
+class CaptureSender(ImmediateSender):
+    """A ``Sender`` to a file, which gets its name in ``finish``, or is removed in ``abandon``."""
 
     def __init__(self, path: Path, meta: Mapping[str, Any], *, renumbers: bool, overwrite: bool) -> None:
         super().__init__()
@@ -129,42 +126,49 @@ class CaptureSender(PromptSender):
         timestamp: int,
         headers: Any,
     ) -> None:
-        """One record, at the place it had. Raises ``ReplayRefused`` for one that could not be read back."""
-        origin = Origin.of(headers)
-        assert origin is not None  # a replay puts it on every record
-        others = [{"name": name, "value": text} for name, text in without_ours(headers)]
+        """Write one record with its coordinates. Raises ``ReplayRefused`` if it is too large to be read back."""
+        origin = Origin.from_headers(headers)
+        assert origin is not None  # a replay adds it to every record
+        headers_left = [{"name": name, "value": text} for name, text in without_replay_headers(headers)]
         if len(value or b"") > RECORD_BYTES_MAX:
             raise ReplayRefused(
-                "a record is larger than a capture takes", partition=origin.partition, offset=origin.offset,
+                "a record is too large for a capture", partition=origin.partition, offset=origin.offset,
                 bytes=len(value or b""), limit=RECORD_BYTES_MAX,
             )  # fmt: skip
-        place = {"source_partition": origin.partition, "source_offset": origin.offset, "timestamp_ms": timestamp}
+        position = {"source_partition": origin.partition, "source_offset": origin.offset, "timestamp_ms": timestamp}
         offset = origin.offset
         if self._next is not None:
             offset = self._next.get(partition, 0)
             self._next[partition] = offset + 1
-        row = {**place, "partition": partition, "offset": offset, "key": key, "value": value, "headers": others}
+        row = {
+            **position,
+            "partition": partition,
+            "offset": offset,
+            "key": key,
+            "value": value,
+            "headers": headers_left,
+        }
         self._rows.append(row)
         self._deliveries.append(on_delivery)
         if len(self._rows) >= _SYNC_RECORDS:
             self._write_rows()
 
     def poll(self, timeout_s: float) -> None:
-        """Tell of what was handed to the system."""
+        """Write the rows, then call ``on_delivery`` of their records."""
         self._write_rows()
         super().poll(timeout_s)
 
     def finish(self) -> None:
-        """All is there: give it its name."""
+        """Complete the file and give it its name."""
         self._write_rows()
         self._file.finish()
 
     def abandon(self) -> None:
-        """Remove what did not become whole."""
+        """Remove an incomplete file."""
         self._file.abandon()
 
     def _write_rows(self) -> None:
-        """A container of its own the first time; more blocks of it later."""
+        """Write a container the first time, then append blocks to it."""
         import fastavro
 
         out = self._file.out
@@ -175,4 +179,4 @@ class CaptureSender(PromptSender):
             if out.tell() == 0:
                 fastavro.writer(out, SCHEMA, rows, metadata=self._meta)
             else:
-                fastavro.writer(out, SCHEMA, rows)  # appends blocks: the file is open for reading too
+                fastavro.writer(out, SCHEMA, rows)  # appends, because the file is open for reading too

@@ -1,1 +1,1 @@
-"""The copy loop of a replay: read, select, transform, pace, send, count."""
+"""The copy of a replay: read, select, transform, pace, send, count and compare records."""

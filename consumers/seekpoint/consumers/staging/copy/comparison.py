@@ -1,14 +1,14 @@
-"""The end of a replay: the target is read back, counted, compared; and the offset map is written."""
+"""The end of a replay: read the target back for the comparison, and write the offset map."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 
-from seekpoint.consumers.staging.capture.files import NewFile, refuse_existing, unwritable
-from seekpoint.consumers.staging.copy.tallies import Arrivals, Run
-from seekpoint.consumers.staging.copy.whole import whole
-from seekpoint.consumers.staging.replay_ports import OffsetRange, ReplaySource
+from seekpoint.consumers.staging.capture.new_file import NewFile, refuse_existing, write_error
+from seekpoint.consumers.staging.copy.full_read import end_offsets, read_between
+from seekpoint.consumers.staging.copy.tallies import Arrivals, MappedRange
+from seekpoint.consumers.staging.replay_ports import ReplaySource
 from seekpoint.schemas.errors import ReplayMismatch
 
 __all__ = ["OffsetMap", "read_back"]
@@ -18,10 +18,11 @@ _SILENCE_MAX_S = 60.0
 
 
 class OffsetMap:
-    """A text file, a line a run: source partition, first offset, target partition, first offset, records.
+    """A text file with one line per ``MappedRange``.
 
-    Within a run both offsets go up by one. ``None`` as path: no map. Raises ``ReplayRefused`` for a file that is there
-    already, unless ``overwrite`` replaces it, once the new one is whole.
+    Each line has the source partition, its first offset, the target partition, its first offset and the number of
+    records. Both offsets rise by one within a range. Without a ``path`` nothing is written. Raises ``ReplayRefused``
+    for an existing file, unless ``overwrite`` replaces it once the new one is complete.
     """
 
     def __init__(self, path: Path | None, *, overwrite: bool = False) -> None:
@@ -32,24 +33,24 @@ class OffsetMap:
             refuse_existing(path, overwrite=overwrite)
 
     def begin(self) -> None:
-        """Take the file. Raises ``ReplayRefused`` if another has it, or if it cannot be written."""
+        """Open the file. Raises ``ReplayRefused`` if it cannot be written, or if another process writes it."""
         if self.path is not None:
             self._file = NewFile(_MAP, self.path, overwrite=self._overwrite)
             self._write("source_partition\tsource_offset\ttarget_partition\ttarget_offset\trecords\n")
 
-    def add(self, run: Run) -> None:
-        """One more run."""
+    def add(self, mapped: MappedRange) -> None:
+        """Write one line."""
         if self._file is not None:
-            place = f"{run.partition}\t{run.offset}\t{run.target_partition}\t{run.target_offset}"
-            self._write(f"{place}\t{run.count}\n")
+            source, target = (mapped.partition, mapped.offset), (mapped.target_partition, mapped.target_offset)
+            self._write("\t".join(map(str, (*source, *target, mapped.count))) + "\n")
 
     def finish(self) -> None:
-        """The map is whole."""
+        """Give the complete file its name."""
         if self._file is not None:
             self._file.finish()
 
     def close(self) -> None:
-        """Drop what is not whole."""
+        """Remove an incomplete file."""
         if self._file is not None:
             self._file.abandon()
 
@@ -58,16 +59,14 @@ class OffsetMap:
         try:
             self._file.out.write(text.encode())
         except OSError as exc:
-            raise unwritable(_MAP, self._file.path, exc) from exc
+            raise write_error(_MAP, self._file.path, exc) from exc
 
 
 def read_back(target: ReplaySource, start: Mapping[int, int], job: str, offset_map: OffsetMap) -> Arrivals:
-    """What ``job`` left in the target from ``start`` on; ``offset_map`` is told where each record is."""
+    """Count the records of ``job`` in the target from ``start`` on, and write their offsets to ``offset_map``."""
     arrivals = Arrivals(job, offset_map.add)
-    ends = {partition: mark.high for partition, mark in target.marks().items()}
-    stretches = [OffsetRange(p, start.get(p, 0), end) for p, end in sorted(ends.items()) if start.get(p, 0) < end]
-    silent = ReplayMismatch("the target cannot be read back: it brought nothing for a minute")
-    for messages in whole(target.read(stretches), _SILENCE_MAX_S, silent):
+    timeout = ReplayMismatch("the target cannot be read back: no record came for a minute")
+    for messages in read_between(target, start, end_offsets(target), _SILENCE_MAX_S, timeout):
         for message in messages:
             arrivals.add(message)
     arrivals.finish()

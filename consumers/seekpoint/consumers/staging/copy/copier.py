@@ -1,4 +1,4 @@
-"""The copy loop: what is read is treated, waits until it is due, is sent, and is counted once it is acknowledged."""
+"""The copy loop: read records, transform them, wait until each is due, send it, and wait for acknowledgements."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 from zlib import crc32
 
 from seekpoint.consumers.staging.control import Control
+from seekpoint.consumers.staging.copy.ack_windows import AckWindows
 from seekpoint.consumers.staging.copy.copy_stats import CopyStats, Settled
-from seekpoint.consumers.staging.copy.generations import Generations
 from seekpoint.consumers.staging.copy.headers import OFFSET, TIMESTAMP, HeaderRules, Provenance
-from seekpoint.consumers.staging.copy.merge import Feed
+from seekpoint.consumers.staging.copy.merge import MergedReader
 from seekpoint.consumers.staging.copy.pace import Pace, Schedule
 from seekpoint.consumers.staging.copy.partitioning import Partitioner
 from seekpoint.consumers.staging.copy.tallies import MASK, NO_KEY, NO_VALUE, record_sum
 from seekpoint.consumers.staging.copy.transform import Transform
-from seekpoint.consumers.staging.replay_ports import OffsetRange, Reading, Sender
-from seekpoint.consumers.staging.resume.resumption import Delivered
+from seekpoint.consumers.staging.replay_ports import OffsetRange, RangeReader, Sender
+from seekpoint.consumers.staging.resume.delivered_records import DeliveredRecords
 from seekpoint.schemas.errors import JournalUnavailable
 
 __all__ = ["Copier"]
@@ -25,221 +25,225 @@ __all__ = ["Copier"]
 _BATCH_RECORDS = 1_000
 _TAKE_S = 0.1
 _SLICE_S = 0.05
-_SHOW_S = 0.2
-_LOOK_S = 0.02
-"""How often a paced copy looks for what came in meanwhile."""
+_PROGRESS_S = 0.2
+_READ_EVERY_S = 0.02
+"""How often a paced copy reads while the next record is not due."""
 _WAIT_FULL_S = 0.01
 
 
 class Copier:
-    """Copies stretches. Blocks; one thread's. ``on_settled`` is told what to keep, ``on_progress`` each generation."""
+    """The copy of offset ranges. Blocks; belongs to one thread.
+
+    ``on_settled`` receives each settled point, ``on_progress`` the figures several times a second.
+    """
 
     def __init__(
         self,
-        stretches: Sequence[OffsetRange],
-        reading: Reading,
+        ranges: Sequence[OffsetRange],
+        reader: RangeReader,
         sender: Sender,
         partitioner: Partitioner,
         provenance: Provenance,
         *,
         headers: HeaderRules,
-        treatment: Transform | None = None,
+        transform: Transform | None = None,
         pace: Pace | None = None,
         control: Control | None = None,
-        delivered: Delivered | None = None,
-        flow: CopyStats | None = None,
+        delivered: DeliveredRecords | None = None,
+        stats: CopyStats | None = None,
         tail: Callable[[], Mapping[int, int]] = dict,
         on_settled: Callable[[Settled], None] = lambda settled: None,
-        on_progress: Callable[[CopyStats], None] = lambda flow: None,
+        on_progress: Callable[[CopyStats], None] = lambda stats: None,
         silence_max_s: float = 60.0,
     ) -> None:
-        self._stops = {each.partition: each.stop for each in stretches}
-        self._reading = reading
+        self._stops = {each.partition: each.stop for each in ranges}
+        self._reader = reader
         self._sender = sender
         self._partitioner = partitioner
         self._provenance = provenance
         self._headers = headers
-        self._treatment = treatment
+        self._transform = transform
         self._pace = pace or Pace()
         self._control = control or Control()
         self._delivered = delivered
-        self.flow = flow or CopyStats()
-        for each in stretches:
-            self.flow.positions.setdefault(each.partition, each.start)
-        self._generations = Generations(self.flow, tail, on_settled)
+        self.stats = stats or CopyStats()
+        for each in ranges:
+            self.stats.positions.setdefault(each.partition, each.start)
+        self._windows = AckWindows(self.stats, tail, on_settled)
         self._on_progress = on_progress
         self._silence_max_s = silence_max_s
         self._schedule = Schedule(self._pace)
-        self._shown_at = 0.0
+        self._progress_at = 0.0
         self._constants = {p: (provenance.job_header, provenance.source_header(p)) for p in self._stops}
 
     def run(self) -> bool:
-        """Copy everything; whether it came to the end (False: it was stopped). Raises what ends it."""
-        copied = self._merged() if self._pace.is_paced else self._straight()
-        if copied:
-            self._close_holes()
+        """Copy everything; return False if the replay was stopped before the end."""
+        complete = self._copy_paced() if self._pace.is_paced else self._copy_unpaced()
+        if complete:
+            self._add_final_gaps()
         self._drain()
         self._settle()
-        return copied
+        return complete
 
-    # --- two orders -----------------------------------------------------------------------------------------------
-    def _straight(self) -> bool:
-        """As it comes: in order within each partition."""
-        heard = time.monotonic()
+    # --- reading --------------------------------------------------------------------------------------------------
+    def _copy_unpaced(self) -> bool:
+        """Send records as they arrive, in order within each partition."""
+        last_read_at = time.monotonic()
         while not self._control.is_stopped:
             if self._wait_if_paused():
-                heard = time.monotonic()
+                last_read_at = time.monotonic()
             messages = self._take(_TAKE_S)
             self._send_all(messages)
             self._between_batches()
-            if not self._reading.unfinished():
+            if not self._reader.unfinished():
                 return True
-            heard = self._heard(messages, heard)
+            last_read_at = self._check_silence(messages, last_read_at)
         return False
 
-    def _merged(self) -> bool:
-        """When each is due, by time over all partitions. What is not due yet is read beside the waiting.
+    def _copy_paced(self) -> bool:
+        """Send each record when it is due, by time over all partitions. Read the next ones while waiting.
 
-        Silent is only a source that brings nothing while nothing is sent: one that is held has no need to.
+        The time in which records are sent does not count as silence of the source: its partitions may be paused.
         """
-        feed = Feed(self._reading, self._stops)
-        heard, next_look = time.monotonic(), 0.0
+        merged = MergedReader(self._reader, self._stops)
+        last_read_at, next_read_at = time.monotonic(), 0.0
         while not self._control.is_stopped:
-            message = feed.merge.next() if time.monotonic() < next_look else None
+            message = merged.merge.next() if time.monotonic() < next_read_at else None
             if message is not None:
                 self._send_paced(message)
-                heard = time.monotonic()
+                last_read_at = time.monotonic()
                 continue
-            messages = self._take(0.0 if feed.merge.has_next() else _SLICE_S)
-            feed.put(messages)
-            heard = self._heard(messages, heard)
-            next_look = time.monotonic() + _LOOK_S
+            messages = self._take(0.0 if merged.merge.has_next() else _SLICE_S)
+            merged.add(messages)
+            last_read_at = self._check_silence(messages, last_read_at)
+            next_read_at = time.monotonic() + _READ_EVERY_S
             self._between_batches()
             if self._wait_if_paused():
-                heard = time.monotonic()
-            if feed.is_done():
+                last_read_at = time.monotonic()
+            if merged.is_done():
                 return True
         return False
 
     def _take(self, timeout_s: float) -> Sequence[Any]:
-        messages = self._reading.take(_BATCH_RECORDS, timeout_s)
+        messages = self._reader.take(_BATCH_RECORDS, timeout_s)
         self._note_times(messages)
         return messages
 
-    def _heard(self, messages: Sequence[Any], heard: float) -> float:
-        """When the source last brought something. Raises if that is too long ago."""
+    def _check_silence(self, messages: Sequence[Any], last_read_at: float) -> float:
+        """Return the time of the last record. Raises ``JournalUnavailable`` if that is too long ago."""
         now = time.monotonic()
-        if messages or not self._reading.unfinished():
+        if messages or not self._reader.unfinished():
             return now
-        if now - heard > self._silence_max_s:
+        if now - last_read_at > self._silence_max_s:
             raise JournalUnavailable(
-                f"the source brought nothing for {now - heard:.0f} s", hint="run the same command again: it goes on"
+                f"no record came from the source for {now - last_read_at:.0f} s",
+                hint="run the same command again: it continues",
             )
-        return heard
+        return last_read_at
 
     def _note_times(self, messages: Sequence[Any]) -> None:
-        """Roughly: of the ends of a batch."""
-        flow = self.flow
+        """Keep the first and last time, from the first and last record of each batch."""
+        stats = self.stats
         for message in (*messages[:1], *messages[-1:]):
             stamp = message.timestamp()[1]
-            flow.first_ms = stamp if flow.first_ms is None else min(stamp, flow.first_ms)
-            flow.last_ms = stamp if flow.last_ms is None else max(stamp, flow.last_ms)
+            stats.first_ms = stamp if stats.first_ms is None else min(stamp, stats.first_ms)
+            stats.last_ms = stamp if stats.last_ms is None else max(stamp, stats.last_ms)
 
     # --- sending --------------------------------------------------------------------------------------------------
     def _send_all(self, messages: Sequence[Any]) -> None:
-        """The fast way: no value is decoded, no object made that the client does not need."""
-        self.flow.read += len(messages)
-        plain = self._treatment is None and self._partitioner.keeps and self._delivered is None
+        """Send a batch. The plain path decodes no value and creates no object that the client does not need."""
+        self.stats.read += len(messages)
+        plain = self._transform is None and self._partitioner.keeps_partitions and self._delivered is None
         send = self._send_plain if plain else self._send_one
         for message in messages:
             send(message)
 
     def _send_plain(self, message: Any) -> None:
-        """A record as it is, into its own partition."""
-        flow, partition, offset = self.flow, message.partition(), message.offset()
-        if offset != flow.positions[partition]:
-            flow.hole(partition, offset)
-        flow.positions[partition] = offset + 1
-        key, value, stamp, found = message.key(), message.value(), message.timestamp()[1], message.headers()
+        """Send a record unchanged to the partition of the same number."""
+        stats, partition, offset = self.stats, message.partition(), message.offset()
+        if offset != stats.positions[partition]:
+            stats.add_gap(partition, offset)
+        stats.positions[partition] = offset + 1
+        key, value, stamp, old_headers = message.key(), message.value(), message.timestamp()[1], message.headers()
         origin = (
             *self._constants[partition],
             (OFFSET, b"%d" % offset),
             (TIMESTAMP, b"%d" % stamp),
         )
-        tally = flow.tallies.of(partition)
+        tally = stats.tallies.of_partition(partition)
         tally[0] += 1
-        if found is None:
-            start = (offset * 0x9E3779B1 ^ stamp) & MASK  # record_sum, written out: a call costs a tenth of all
+        if old_headers is None:
+            start = (offset * 0x9E3779B1 ^ stamp) & MASK  # record_sum, inlined: a call would cost a tenth of the copy
             start = start ^ NO_KEY if key is None else crc32(key, start)
             tally[2] += start ^ NO_VALUE if value is None else crc32(value, start)
             headers: list[Any] = list(origin)
         else:
-            kept = self._headers.kept(found)
-            tally[2] += record_sum(offset, key, value, stamp, kept)
-            headers = [*kept, *origin, *self._provenance.path_headers(found, partition, offset)]
+            headers = self._headers.filtered(old_headers)
+            tally[2] += record_sum(offset, key, value, stamp, headers)
+            headers = [*headers, *origin, *self._provenance.path_headers(old_headers, partition, offset)]
         tally[1] += (0 if key is None else len(key)) + (0 if value is None else len(value))
         if stamp <= 0:
-            flow.restamped += 1
+            stats.restamped += 1
         self._produce(value, key, partition, stamp, headers)
 
     def _send_one(self, message: Any) -> None:
-        """A record that is selected, treated, laid elsewhere, or there already."""
-        flow, partition, offset = self.flow, message.partition(), message.offset()
-        if offset != flow.positions[partition]:
-            flow.hole(partition, offset)
-        flow.positions[partition] = offset + 1
-        old_key, found = message.key(), message.headers() or ()
-        if self._treatment is None:
-            key, value, kept = old_key, message.value(), self._headers.kept(found)
+        """Transform a record, choose its partition, and send it unless it was delivered before."""
+        stats, partition, offset = self.stats, message.partition(), message.offset()
+        if offset != stats.positions[partition]:
+            stats.add_gap(partition, offset)
+        stats.positions[partition] = offset + 1
+        old_key, old_headers = message.key(), message.headers() or ()
+        if self._transform is None:
+            key, value, headers = old_key, message.value(), self._headers.filtered(old_headers)
         else:
-            treated = self._treatment.of(message)
-            if treated is None:
+            transformed = self._transform.apply(message)
+            if transformed is None:
                 return
-            key, value, kept = treated
-        to = self._partitioner.of(key, partition, old_key)
+            key, value, headers = transformed
+        target_partition = self._partitioner.partition_for(key, partition, old_key)
         stamp = message.timestamp()[1]
-        tally = flow.tallies.of(to)
+        tally = stats.tallies.of_partition(target_partition)
         tally[0] += 1
         tally[1] += (0 if key is None else len(key)) + (0 if value is None else len(value))
-        tally[2] += record_sum(offset, key, value, stamp, kept)
+        tally[2] += record_sum(offset, key, value, stamp, headers)
         if stamp <= 0:
-            flow.restamped += 1
-        if self._delivered is not None and self._delivered.has(partition, to, offset):
-            flow.already_there += 1
+            stats.restamped += 1
+        if self._delivered is not None and self._delivered.has(partition, target_partition, offset):
+            stats.already_there += 1
             return
         origin = (*self._constants[partition], (OFFSET, b"%d" % offset), (TIMESTAMP, b"%d" % stamp))
-        more = self._provenance.path_headers(found, partition, offset) if found else ()
-        self._produce(value, key, to, stamp, [*kept, *origin, *more])
+        path = self._provenance.path_headers(old_headers, partition, offset) if old_headers else ()
+        self._produce(value, key, target_partition, stamp, [*headers, *origin, *path])
 
     def _produce(self, value: Any, key: Any, partition: int, stamp: int, headers: list[Any]) -> None:
-        generation = self._generations.current
-        generation.left += 1
-        self.flow.sent += 1
+        window = self._windows.current
+        window.unacknowledged += 1
+        self.stats.sent += 1
         while True:
             try:
-                self._sender.produce(value, key, partition, generation.told, stamp, headers)
+                self._sender.produce(value, key, partition, window.on_delivery, stamp, headers)
                 return
             except BufferError:
                 self._check()
                 self._sender.poll(_WAIT_FULL_S)
 
     def _send_paced(self, message: Any) -> None:
-        """When it is due."""
-        flow = self.flow
+        """Send a record when it is due."""
+        stats = self.stats
         due = self._schedule.due(time.monotonic(), message.timestamp()[1])
         if not self._wait_until(due):
             return
         late = time.monotonic() - due
-        before = flow.sent
-        flow.read += 1
+        before = stats.sent
+        stats.read += 1
         self._send_one(message)
-        if flow.sent > before:
-            flow.lateness.add(late)
-            flow.behind_s = max(0.0, late)
+        if stats.sent > before:
+            stats.lateness.add(late)
+            stats.behind_s = max(0.0, late)
         self._between_batches()
 
     def _wait_until(self, due: float) -> bool:
-        """Whether it is due now; False if the replay was stopped first."""
+        """Wait; return False if the replay was stopped first."""
         while True:
             paused_s = self._wait_if_paused()
             due += paused_s
@@ -252,7 +256,7 @@ class Copier:
             self._between_batches()
 
     def _wait_if_paused(self) -> float:
-        """Wait for ``resume``; how long that took. What is due moves by it."""
+        """Wait for ``resume``; return the seconds of the pause. Due times move by them."""
         if not self._control.is_paused:
             return 0.0
         began = time.monotonic()
@@ -268,41 +272,41 @@ class Copier:
         self._sender.poll(0)
         self._check()
         now = time.monotonic()
-        if now - self._shown_at >= _SHOW_S:
-            self._shown_at = now
-            self._on_progress(self.flow)
-        if self._generations.is_over():
+        if now - self._progress_at >= _PROGRESS_S:
+            self._progress_at = now
+            self._on_progress(self.stats)
+        if self._windows.is_over():
             self._settle()
 
     def _settle(self) -> None:
-        self._generations.settle()
-        self._on_progress(self.flow)
+        self._windows.settle()
+        self._on_progress(self.stats)
 
     def _drain(self) -> None:
-        """Wait until all is acknowledged: as long as Kafka needs, while it answers at all."""
-        waited_from, before = time.monotonic(), -1
-        while self._generations.left:
+        """Wait until all records are acknowledged, as long as acknowledgements arrive at all."""
+        last_ack_at, before = time.monotonic(), -1
+        while self._windows.unacknowledged:
             self._sender.flush(_SLICE_S * 4)
             self._check()
-            left = self._generations.left
+            left = self._windows.unacknowledged
             if left != before:
-                waited_from, before = time.monotonic(), left
-            elif time.monotonic() - waited_from > self._silence_max_s:
+                last_ack_at, before = time.monotonic(), left
+            elif time.monotonic() - last_ack_at > self._silence_max_s:
                 raise JournalUnavailable(
                     "the target acknowledged nothing for a long time",
                     unacknowledged=left,
-                    hint="run the same command again: it goes on",
+                    hint="run the same command again: it continues",
                 )
 
     def _check(self) -> None:
-        """Raise if a record was refused: nothing after it counts as sent."""
-        if self._generations.failure is not None:
-            raise self._sender.refusal(self._generations.failure)
+        """Raise the error of the first record that could not be delivered."""
+        if self._windows.failure is not None:
+            raise self._sender.refusal(self._windows.failure)
 
-    def _close_holes(self) -> None:
-        """Stretches whose last offsets have no record."""
-        flow = self.flow
+    def _add_final_gaps(self) -> None:
+        """Count the missing records at the end of each range."""
+        stats = self.stats
         for partition, stop in self._stops.items():
-            if flow.positions[partition] < stop:
-                flow.hole(partition, stop)
-                flow.positions[partition] = stop
+            if stats.positions[partition] < stop:
+                stats.add_gap(partition, stop)
+                stats.positions[partition] = stop

@@ -1,4 +1,4 @@
-"""Samples of a dry run: records before and after masking, as people read them."""
+"""Samples of a dry run: records before and after masking, as text for people."""
 
 from __future__ import annotations
 
@@ -12,43 +12,42 @@ from seekpoint.consumers.staging.replay_report import Sample
 from seekpoint.schemas.errors import NewerFormat, UndecodableRecord
 from seekpoint.schemas.wire.codec import Codec
 
-__all__ = ["Samples"]
+__all__ = ["DryRunSamples"]
 
 _SAMPLES_MAX = 10
 _CHARS_MAX = 2_000
 
 
-class Samples:
-    """Keeps the first records that masking changed. They hold what is not masked: for people's eyes only."""
+class DryRunSamples:
+    """The first records that masking changed. They hold unmasked values: only show them, never store them."""
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
-        self._kept: list[Sample] = []
+        self._samples: list[Sample] = []
 
     @property
-    def kept(self) -> tuple[Sample, ...]:
-        """What was kept."""
-        return tuple(self._kept)
+    def samples(self) -> tuple[Sample, ...]:
+        """Return the samples."""
+        return tuple(self._samples)
 
-    def keep(self, message: Any, treated: Transformed) -> None:
-        """Keep this one, if it was changed and there are not enough."""
-        if len(self._kept) < _SAMPLES_MAX and (message.key(), message.value()) != (treated.key, treated.value):
-            before = self._shown(message.key(), message.value())
-            after = self._shown(treated.key, treated.value)
+    def add(self, message: Any, transformed: Transformed) -> None:
+        """Add a record if it was changed and more samples are needed."""
+        if len(self._samples) < _SAMPLES_MAX and (message.key(), message.value()) != transformed[:2]:
+            before = self._rendered(message.key(), message.value())
+            after = self._rendered(transformed.key, transformed.value)
             if before != after:
-                self._kept.append(Sample(message.partition(), message.offset(), before, after))
+                self._samples.append(Sample(message.partition(), message.offset(), before, after))
 
-    def _shown(self, key: bytes | None, value: bytes | None) -> str:
-        """An entry as JSON; all else as the text it is, behind its key."""
+    def _rendered(self, key: bytes | None, value: bytes | None) -> str:
+        """Return an entry as JSON, and any other record as key and value."""
         if value is not None:
             try:
                 entry = self._codec.decode(value)
             except (UndecodableRecord, NewerFormat):
                 pass
             else:
-                body = {
-                    name: said for name, said in asdict(entry.body).items() if not isinstance(said, bytes | NoneType)
-                }
+                fields = asdict(entry.body).items()
+                body = {name: value for name, value in fields if not isinstance(value, bytes | NoneType)}
                 facts = {"process_id": entry.process_id, "kind": entry.kind, "actor": entry.actor, "body": body}
                 return json.dumps(facts, ensure_ascii=False, default=str)[:_CHARS_MAX]
         return f"{_text(key)} {_text(value)}"[:_CHARS_MAX]

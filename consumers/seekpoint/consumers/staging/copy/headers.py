@@ -1,4 +1,4 @@
-"""Headers on the way: what is left behind, what says where a record came from, the guard against going in circles."""
+"""The headers of replayed records: which are dropped, which name the origin, and the check against loops."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ __all__ = [
     "HeaderRules",
     "Origin",
     "Provenance",
-    "without_ours",
+    "without_replay_headers",
 ]
 
-_OURS = "seekpoint-replay-"
-JOB = f"{_OURS}job"
-SOURCE = f"{_OURS}source"
-"""``CLUSTER_ID/TOPIC/PARTITION`` the record was read from."""
-OFFSET = f"{_OURS}offset"
-TIMESTAMP = f"{_OURS}timestamp"
-PATH = f"{_OURS}path"
-"""Of a record that had been replayed before: the topics it came through, the oldest first, with commas."""
-SEEDED = f"{_OURS}seeded"
-"""On an entry that no source has: it carries a process's state at the start of the range."""
+_REPLAY_PREFIX = "seekpoint-replay-"
+JOB = f"{_REPLAY_PREFIX}job"
+SOURCE = f"{_REPLAY_PREFIX}source"
+"""The ``CLUSTER_ID/TOPIC/PARTITION`` that the record was read from."""
+OFFSET = f"{_REPLAY_PREFIX}offset"
+TIMESTAMP = f"{_REPLAY_PREFIX}timestamp"
+PATH = f"{_REPLAY_PREFIX}path"
+"""The topics of earlier replays of the record, oldest first, separated by commas."""
+SEEDED = f"{_REPLAY_PREFIX}seeded"
+"""Marks an entry that the source does not have: it holds a process's state at the start of the range."""
 
 STRIPPED = (
     *("traceparent", "tracestate", "baggage", "b3", "x-b3-*", "uber-trace-id", "uberctx-*", "sw8*", "x-datadog-*"),
@@ -55,40 +55,40 @@ STRIPPED = (
         "kafka_correlationId",
     ),
 )
-"""Left behind by default: a copied trace joins two systems in one, a replicator's mark stops the next replicator."""
+"""Headers dropped by default: a copied trace would join two systems, a replicator's mark would stop the next one."""
 
 
 class HeaderRules:
-    """Which headers stay. ``strip`` are patterns (``x-b3-*``); a replay's own are always replaced."""
+    """The choice of headers to copy. ``strip`` are patterns (``x-b3-*``). A replay always replaces its own headers."""
 
     def __init__(self, strip: Sequence[str] = STRIPPED, keep_only: Sequence[str] | None = None) -> None:
         self._strip = tuple(pattern.lower() for pattern in strip)
         self._keep_only = None if keep_only is None else tuple(pattern.lower() for pattern in keep_only)
-        self.stays = lru_cache(maxsize=1_024)(self._stays)
+        self._keeps = lru_cache(maxsize=1_024)(self._matches)
 
-    def _stays(self, name: str) -> bool:
+    def _matches(self, name: str) -> bool:
         lower = name.lower()
-        if lower.startswith(_OURS) or any(fnmatchcase(lower, pattern) for pattern in self._strip):
+        if lower.startswith(_REPLAY_PREFIX) or any(fnmatchcase(lower, pattern) for pattern in self._strip):
             return False
         return self._keep_only is None or any(fnmatchcase(lower, pattern) for pattern in self._keep_only)
 
-    def kept(self, headers: Headers) -> list[tuple[str, bytes | None]]:
-        """Those that stay, in order."""
-        stays = self.stays
-        return [header for header in headers if stays(header[0])]
+    def filtered(self, headers: Headers) -> list[tuple[str, bytes | None]]:
+        """Return the headers to copy, in order."""
+        keeps = self._keeps
+        return [header for header in headers if keeps(header[0])]
 
 
-def without_ours(headers: Headers) -> list[tuple[str, bytes | None]]:
-    """What a record had before a replay added to it."""
-    return [header for header in headers if not header[0].startswith(_OURS)]
+def without_replay_headers(headers: Headers) -> list[tuple[str, bytes | None]]:
+    """Return the headers that no replay added."""
+    return [header for header in headers if not header[0].startswith(_REPLAY_PREFIX)]
 
 
 class Origin(NamedTuple):
-    """Where a replayed record came from, as its headers say."""
+    """The origin of a replayed record, as its headers name it."""
 
     job: str
     source: str
-    """``CLUSTER_ID/TOPIC``."""
+    """The ``CLUSTER_ID/TOPIC``."""
     partition: int
     offset: int
     timestamp_ms: int
@@ -96,37 +96,37 @@ class Origin(NamedTuple):
     seeded: bool = False
 
     def headers(self) -> list[tuple[str, bytes]]:
-        """What a record of no replay before it gets."""
+        """Return the headers of a record that was not replayed before."""
         source = f"{self.source}/{self.partition}"
-        told = {JOB: self.job, SOURCE: source, OFFSET: str(self.offset), TIMESTAMP: str(self.timestamp_ms)}
-        return [(name, text.encode()) for name, text in told.items()]
+        headers = {JOB: self.job, SOURCE: source, OFFSET: str(self.offset), TIMESTAMP: str(self.timestamp_ms)}
+        return [(name, text.encode()) for name, text in headers.items()]
 
     @classmethod
-    def of(cls, headers: Headers | None) -> Origin | None:
-        """None if no replay brought the record, or if the headers are nobody's."""
+    def from_headers(cls, headers: Headers | None) -> Origin | None:
+        """Parse headers. Return None if no replay wrote them, or if they are invalid."""
         if not headers:
             return None
-        ours = {name: value or b"" for name, value in headers if name.startswith(_OURS)}
-        if JOB not in ours:
+        found = {name: value or b"" for name, value in headers if name.startswith(_REPLAY_PREFIX)}
+        if JOB not in found:
             return None
         try:
-            source, _, partition = ours[SOURCE].decode().rpartition("/")
-            path = ours.get(PATH, b"").decode()
+            source, _, partition = found[SOURCE].decode().rpartition("/")
+            path = found.get(PATH, b"").decode()
             return cls(
-                ours[JOB].decode(),
+                found[JOB].decode(),
                 source,
                 int(partition),
-                int(ours[OFFSET]),
-                int(ours[TIMESTAMP]),
+                int(found[OFFSET]),
+                int(found[TIMESTAMP]),
                 tuple(filter(None, path.split(","))),
-                SEEDED in ours,
+                SEEDED in found,
             )
         except (KeyError, ValueError):
             return None
 
 
 class Provenance:
-    """What a replay writes on each record, and refuses to read."""
+    """The origin headers that a replay writes, and the loops that it refuses."""
 
     def __init__(self, job: str, source: str, target: str) -> None:
         """``source`` and ``target`` are ``CLUSTER_ID/TOPIC``."""
@@ -136,22 +136,25 @@ class Provenance:
         self.job_header = (JOB, job.encode())
 
     def source_header(self, partition: int) -> tuple[str, bytes]:
-        """The same for all records of a partition."""
+        """Return the source header, which all records of a partition share."""
         return SOURCE, f"{self._source}/{partition}".encode()
 
     def path_headers(self, headers: Headers, partition: int, offset: int) -> list[tuple[str, bytes]]:
-        """What is added if the record was replayed before. ``ReplayRefused`` if it came from the target."""
-        origin = Origin.of(headers)
+        """Return the path header of a record that was replayed before.
+
+        Raises ``ReplayRefused`` if the record came from the target.
+        """
+        origin = Origin.from_headers(headers)
         if origin is None:
             return []
         path = (*origin.path, origin.source)
         if self._target in path:
             raise ReplayRefused(
-                "a record came from the very topic it would be replayed into: a loop",
+                "a record came from the target of this replay: a loop",
                 source=self._source,
                 partition=partition,
                 offset=offset,
                 job=origin.job,
-                hint="replay from the topic the records were first written to, or select others",
+                hint="replay from the topic to which the records were first written, or select other records",
             )
         return [(PATH, ",".join(path).encode())]

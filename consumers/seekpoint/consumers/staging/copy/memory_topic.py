@@ -1,4 +1,4 @@
-"""The twin of a Kafka topic for replays, in memory: public, complete, with named faults."""
+"""A topic in memory for replays, with faults that tests can name."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from seekpoint.consumers.staging.copy.senders import PromptSender
+from seekpoint.consumers.staging.copy.senders import ImmediateSender
 from seekpoint.consumers.staging.replay_ports import Headers, OffsetRange, OnDelivery, ReplayTopicFacts
 from seekpoint.schemas.log.log_ports import Watermarks
 
 __all__ = ["MemoryTopic", "StoredMessage"]
 
 
-class _PausedMessages(NamedTuple):
+class _StoredFields(NamedTuple):
     partition: int
     offset: int
     key: bytes | None
@@ -24,9 +24,9 @@ class _PausedMessages(NamedTuple):
 
 
 class StoredMessage:
-    """One record, with the methods of a client's message."""
+    """One record, with the methods of the Kafka client's message."""
 
-    __slots__ = ("_held",)
+    __slots__ = ("_fields",)
 
     def __init__(
         self,
@@ -37,36 +37,36 @@ class StoredMessage:
         timestamp_ms: int,
         headers: Headers | None = None,
     ) -> None:
-        self._held = _PausedMessages(
+        self._fields = _StoredFields(
             partition, offset, key, value, timestamp_ms, None if headers is None else tuple(headers)
         )
 
     def partition(self) -> int:
-        """Its partition."""
-        return self._held.partition
+        """Return the partition."""
+        return self._fields.partition
 
     def offset(self) -> int:
-        """Its offset."""
-        return self._held.offset
+        """Return the offset."""
+        return self._fields.offset
 
     def key(self) -> bytes | None:
-        """Its key."""
-        return self._held.key
+        """Return the key."""
+        return self._fields.key
 
     def value(self) -> bytes | None:
-        """Its value."""
-        return self._held.value
+        """Return the value."""
+        return self._fields.value
 
     def timestamp(self) -> tuple[int, int]:
-        """1 (when it was made), and milliseconds."""
-        return 1, self._held.timestamp_ms
+        """Return 1 (creation time), and milliseconds since 1970."""
+        return 1, self._fields.timestamp_ms
 
     def headers(self) -> list[tuple[str, bytes | None]] | None:
-        """Its headers; None if it has none."""
-        return list(self._held.headers) if self._held.headers else None
+        """Return the headers; None if there are none."""
+        return list(self._fields.headers) if self._fields.headers else None
 
     def __repr__(self) -> str:
-        return f"Kept{tuple(self._held)}"
+        return f"StoredMessage{tuple(self._fields)}"
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class _TopicPartition:
 
 
 class MemoryTopic:
-    """A source and a target. Faults: ``compact``, ``trim``, ``crash_after``, ``lose``, ``alter``."""
+    """A source and a target. Faults: ``compact``, ``trim``, ``crash_after``, ``alter``."""
 
     def __init__(
         self,
@@ -100,42 +100,42 @@ class MemoryTopic:
         self._parts = {partition: _TopicPartition() for partition in range(partitions)}
         self._left: int | None = None
 
-    # --- as a topic
+    # --- ReplaySource and ReplayTarget
     def facts(self) -> ReplayTopicFacts:
-        """What it is."""
+        """Return the facts of the topic."""
         return self._facts
 
-    def marks(self) -> dict[int, Watermarks]:
-        """First and next offsets."""
+    def watermarks(self) -> dict[int, Watermarks]:
+        """Return the first and next offsets."""
         return {partition: Watermarks(part.low, part.high) for partition, part in self._parts.items()}
 
     def offset_at(self, partition: int, timestamp_ms: int) -> int | None:
-        """The first offset whose record is not older."""
+        """Return the first offset whose record is not older; None if there is none."""
         records = self._parts[partition].records
         return next((each.offset() for each in records if each.timestamp()[1] >= timestamp_ms), None)
 
-    def read(self, stretches: Sequence[OffsetRange]) -> MemoryReading:
-        """Read these stretches."""
-        return MemoryReading({each.partition: self._between(each) for each in stretches})
+    def read(self, ranges: Sequence[OffsetRange]) -> MemoryRangeReader:
+        """Read these ranges."""
+        return MemoryRangeReader({each.partition: self._between(each) for each in ranges})
 
     def schemas(self) -> dict[bytes, bytes]:
-        """What was put beside it."""
+        """Return the records of the schemas topic."""
         return dict(self.schema_records)
 
     def sender(self, *, linger_ms: float) -> MemorySender:
-        """A producer."""
+        """Return a producer."""
         return MemorySender(self)
 
     def put_schemas(self, records: Mapping[bytes, bytes]) -> None:
-        """Keep them beside it."""
+        """Add records to the schemas topic."""
         self.schema_records.update(records)
 
     def audit(self, key: bytes, value: bytes) -> None:
-        """Keep an audit entry."""
+        """Store an audit entry."""
         self.audits.append((key, value))
 
     def close(self) -> None:
-        """Nothing to give up."""
+        """Do nothing."""
 
     # --- for tests and tutorials
     def append(
@@ -146,19 +146,19 @@ class MemoryTopic:
         timestamp_ms: int = 1_000,
         headers: Headers | None = None,
     ) -> int:
-        """Append one record; its offset."""
+        """Append one record; return its offset."""
         part = self._parts[partition]
         part.records.append(StoredMessage(partition, part.high, key, value, timestamp_ms, headers))
         part.high += 1
         return part.high - 1
 
     def records(self, partition: int | None = None) -> list[StoredMessage]:
-        """All there are, by partition."""
+        """Return all records, by partition."""
         wanted = self._parts if partition is None else (partition,)
         return [record for at in wanted for record in self._parts[at].records]
 
     def trim(self, partition: int, offset: int) -> None:
-        """Remove what lies below ``offset``, as retention does."""
+        """Remove the records below ``offset``, as retention does."""
         part = self._parts[partition]
         part.records = [each for each in part.records if each.offset() >= offset]
         part.low = offset
@@ -169,60 +169,60 @@ class MemoryTopic:
         part.records = [each for each in part.records if each.offset() not in gone]
 
     def crash_after(self, records: int | None) -> None:
-        """Whoever sends more than so many dies of ``KeyboardInterrupt``; what was sent before has arrived."""
+        """Raise ``KeyboardInterrupt`` in a sender after so many more records; those are in the topic."""
         self._left = records
 
     def alter(self, partition: int, offset: int, change: Callable[[StoredMessage], StoredMessage | None]) -> None:
-        """Replace a record, or lose it (None)."""
+        """Replace a record, or remove it if ``change`` returns None."""
         part = self._parts[partition]
         changed = [(each, change(each) if each.offset() == offset else each) for each in part.records]
         part.records = [after for _, after in changed if after is not None]
 
-    def _between(self, stretch: OffsetRange) -> deque[StoredMessage]:
-        records = self._parts[stretch.partition].records
-        return deque(each for each in records if stretch.start <= each.offset() < stretch.stop)
+    def _between(self, offset_range: OffsetRange) -> deque[StoredMessage]:
+        records = self._parts[offset_range.partition].records
+        return deque(each for each in records if offset_range.start <= each.offset() < offset_range.stop)
 
     def _take(self, *record: Any) -> None:
         if self._left is not None:
             if self._left == 0:
-                raise KeyboardInterrupt("the fault that was asked for")
+                raise KeyboardInterrupt("crash_after")
             self._left -= 1
         self.append(*record)
 
 
-class MemoryReading:
-    """A ``Reading``."""
+class MemoryRangeReader:
+    """A ``RangeReader`` in memory."""
 
     def __init__(self, waiting: dict[int, deque[StoredMessage]]) -> None:
         self._waiting = waiting
-        self._held: set[int] = set()
+        self._paused: set[int] = set()
 
     def take(self, records_max: int, timeout_s: float) -> list[StoredMessage]:
-        """Some records of each partition that is not held."""
+        """Return some records of each partition that is not paused."""
         taken: list[StoredMessage] = []
         for partition, waiting in self._waiting.items():
-            if partition not in self._held:
+            if partition not in self._paused:
                 taken += [waiting.popleft() for _ in range(min(len(waiting), max(1, records_max // 4)))]
         return taken
 
     def unfinished(self) -> frozenset[int]:
-        """Those with something left."""
+        """Return the partitions with records that were not read."""
         return frozenset(partition for partition, waiting in self._waiting.items() if waiting)
 
-    def hold(self, partition: int) -> None:
-        """Bring nothing of it."""
-        self._held.add(partition)
+    def pause(self, partition: int) -> None:
+        """Pause a partition."""
+        self._paused.add(partition)
 
-    def release(self, partition: int) -> None:
-        """Go on with it."""
-        self._held.discard(partition)
+    def resume(self, partition: int) -> None:
+        """Resume a partition."""
+        self._paused.discard(partition)
 
     def close(self) -> None:
-        """Nothing to give up."""
+        """Do nothing."""
 
 
-class MemorySender(PromptSender):
-    """A ``Sender``: what is sent has arrived, and is told of at the next poll."""
+class MemorySender(ImmediateSender):
+    """A ``Sender`` whose records are in the topic at once, and are reported at the next poll."""
 
     def __init__(self, topic: MemoryTopic) -> None:
         super().__init__()
@@ -237,7 +237,7 @@ class MemorySender(PromptSender):
         timestamp: int,
         headers: Any,
     ) -> None:
-        """Append."""
+        """Append a record. Raises ``BufferError`` if ``queue_max`` records are not reported."""
         if len(self._deliveries) >= self._topic.queue_max:
             raise BufferError("the queue is full")
         self._topic._take(partition, key, value, timestamp, list(headers))

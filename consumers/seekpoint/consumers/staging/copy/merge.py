@@ -1,6 +1,6 @@
-"""Several partitions in the order of their timestamps, without one that waits holding up another.
+"""Merge partitions by timestamp, with bounded queues.
 
-Within a partition the order never changes: a record with a smaller timestamp than one before it counts as that one.
+The order within a partition never changes: a record that is older than one before it gets that one's time.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
-from seekpoint.consumers.staging.replay_ports import Reading
+from seekpoint.consumers.staging.replay_ports import RangeReader
 
-__all__ = ["FULL_RECORDS", "Feed", "Merge"]
+__all__ = ["QUEUE_RECORDS_MAX", "MergedReader", "TimestampMerge"]
 
-FULL_RECORDS = 1_000
-"""A partition that waits with so many brings no more until half of them are gone."""
+QUEUE_RECORDS_MAX = 1_000
+"""A partition with so many queued records is paused until half of them are taken."""
 
 
-class Merge:
-    """Records by partition go in, records by time come out."""
+class TimestampMerge:
+    """A merge of partitions by timestamp."""
 
     def __init__(self, partitions: Iterable[int]) -> None:
         self._waiting: dict[int, deque[tuple[int, Any]]] = {partition: deque() for partition in partitions}
@@ -28,8 +28,8 @@ class Merge:
         self._finished: set[int] = set()
         self._empty = set(self._waiting)
 
-    def offer(self, partition: int, timestamp_ms: int, record: Any) -> None:
-        """The next record of ``partition``."""
+    def add(self, partition: int, timestamp_ms: int, record: Any) -> None:
+        """Add the next record of ``partition``."""
         newest = max(timestamp_ms, self._newest.get(partition, timestamp_ms))
         self._newest[partition] = newest
         waiting = self._waiting[partition]
@@ -39,16 +39,16 @@ class Merge:
         waiting.append((newest, record))
 
     def finish(self, partition: int) -> None:
-        """Nothing more comes of ``partition``."""
+        """End ``partition``: it gets no more records."""
         self._finished.add(partition)
         self._empty.discard(partition)
 
     def has_next(self) -> bool:
-        """Whether it is known which record is next: each partition that may bring a smaller one brought one."""
+        """Return whether the next record is known: each unfinished partition has a queued record."""
         return bool(self._heads) and not self._empty
 
     def next(self) -> Any | None:
-        """The record with the smallest timestamp; None if that is not known yet."""
+        """Remove and return the record with the smallest timestamp; None if it is not known yet."""
         if not self.has_next():
             return None
         _, partition = heappop(self._heads)
@@ -61,40 +61,40 @@ class Merge:
         return record
 
     def is_full(self, partition: int) -> bool:
-        """Whether ``partition`` should bring no more for now."""
-        return len(self._waiting[partition]) >= FULL_RECORDS
+        """Return whether ``partition`` should be paused."""
+        return len(self._waiting[partition]) >= QUEUE_RECORDS_MAX
 
-    def is_hungry(self, partition: int) -> bool:
-        """Whether ``partition`` should bring more again."""
-        return len(self._waiting[partition]) <= FULL_RECORDS // 2
+    def has_room(self, partition: int) -> bool:
+        """Return whether ``partition`` may be resumed."""
+        return len(self._waiting[partition]) <= QUEUE_RECORDS_MAX // 2
 
 
-class Feed:
-    """A merge, and the reading that it is fed from: partitions with much that waits are held."""
+class MergedReader:
+    """A merge and its reader, which pauses partitions whose queues are full."""
 
-    def __init__(self, reading: Reading, partitions: Iterable[int]) -> None:
-        self.merge = Merge(partitions)
-        self._reading = reading
+    def __init__(self, reader: RangeReader, partitions: Iterable[int]) -> None:
+        self.merge = TimestampMerge(partitions)
+        self._reader = reader
         self._partitions = frozenset(partitions)
-        self._held: set[int] = set()
+        self._paused: set[int] = set()
         self._finished: set[int] = set()
 
-    def put(self, messages: Sequence[Any]) -> None:
-        """What came."""
+    def add(self, messages: Sequence[Any]) -> None:
+        """Add records that were read, then pause and resume partitions."""
         for message in messages:
-            self.merge.offer(message.partition(), message.timestamp()[1], message)
-        unfinished = self._reading.unfinished()
+            self.merge.add(message.partition(), message.timestamp()[1], message)
+        unfinished = self._reader.unfinished()
         for partition in self._partitions - unfinished - self._finished:
             self._finished.add(partition)
             self.merge.finish(partition)
-        for partition in [one for one in self._held if self.merge.is_hungry(one)]:
-            self._held.discard(partition)
-            self._reading.release(partition)
-        for partition in unfinished - self._held:
+        for partition in [one for one in self._paused if self.merge.has_room(one)]:
+            self._paused.discard(partition)
+            self._reader.resume(partition)
+        for partition in unfinished - self._paused:
             if self.merge.is_full(partition):
-                self._held.add(partition)
-                self._reading.hold(partition)
+                self._paused.add(partition)
+                self._reader.pause(partition)
 
     def is_done(self) -> bool:
-        """Whether nothing waits and nothing more comes."""
+        """Return whether all records were read and taken."""
         return self._finished == self._partitions and not self.merge.has_next()

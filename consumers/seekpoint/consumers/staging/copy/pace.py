@@ -1,6 +1,6 @@
-"""When a record is due: at its original distance from the first one, at a fixed rate, or at once.
+"""The pace of a replay: original timing times a speed, a fixed rate, or as fast as possible.
 
-Every due time is counted from one anchor, so nothing drifts: a late record makes no later one late.
+All due times count from one anchor, so they do not drift: a late record does not delay later ones.
 """
 
 from __future__ import annotations
@@ -20,10 +20,7 @@ _SMALLEST_S = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """At most one of the two; neither: as fast as it goes.
-
-    ``speed`` 1 is the original timing, 2 twice as fast; ``rate`` is records a second.
-    """
+    """A speed (1 is the original timing, 2 twice as fast), a rate in records per second, or neither: no limit."""
 
     speed: float | None = None
     rate: float | None = None
@@ -37,16 +34,16 @@ class Pace:
 
     @property
     def is_paced(self) -> bool:
-        """Whether anything ever waits."""
+        """Whether records wait until they are due."""
         return self.speed is not None or self.rate is not None
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return plain data."""
         return {"speed": self.speed, "rate": self.rate}
 
 
 class Schedule:
-    """Due times, in seconds of the clock that ``start`` was told.
+    """The due times of records, in seconds of the caller's clock.
 
     >>> schedule = Schedule(Pace(speed=2.0))
     >>> [schedule.due(10.0, stamp) for stamp in (5_000, 6_000, 4_000, 9_000)]
@@ -60,7 +57,7 @@ class Schedule:
         self._count = 0
 
     def due(self, now: float, timestamp_ms: int) -> float:
-        """When the next record is due; the first one is the anchor. One that is older than others goes with them."""
+        """Return when the next record is due; the first is the anchor. No record is due before an earlier one."""
         if self._anchor is None:
             self._anchor, self._first_ms, self._newest_ms = now, timestamp_ms, timestamp_ms
         if self._pace.rate is not None:
@@ -73,13 +70,13 @@ class Schedule:
         return self._anchor + (self._newest_ms - self._first_ms) / 1000 / self._pace.speed
 
     def shift(self, seconds: float) -> None:
-        """Everything that is not sent is due so much later: the replay was paused."""
+        """Move the due times of all later records, after a pause."""
         if self._anchor is not None:
             self._anchor += seconds
 
 
 class Lateness:
-    """How late records went out: a histogram of constant size, exact to two percent."""
+    """A histogram of how late records were sent, of constant size and exact to two percent."""
 
     def __init__(self) -> None:
         self._buckets: dict[int, int] = {}
@@ -87,7 +84,7 @@ class Lateness:
         self.max_s = 0.0
 
     def add(self, late_s: float) -> None:
-        """One record was sent so late; early is on time."""
+        """Add one record; a negative lateness counts as 0."""
         late_s = max(late_s, 0.0)
         self.count += 1
         self.max_s = max(self.max_s, late_s)
@@ -95,7 +92,7 @@ class Lateness:
         self._buckets[bucket] = self._buckets.get(bucket, 0) + 1
 
     def percentile(self, percent: float) -> float:
-        """Seconds that so many of a hundred do not exceed; 0 if nothing was sent."""
+        """Return the lateness in seconds that ``percent`` of the records do not exceed; 0 without records."""
         wanted, seen = math.ceil(self.count * percent / 100), 0
         for bucket, count in sorted(self._buckets.items()):
             seen += count
@@ -104,6 +101,6 @@ class Lateness:
         return 0.0
 
     def to_dict(self) -> dict[str, float]:
-        """Milliseconds: half of the records, 99 of 100, and all are not later than."""
+        """Return median, 99th percentile and maximum in milliseconds."""
         figures = {"p50_ms": self.percentile(50), "p99_ms": self.percentile(99), "max_ms": self.max_s}
         return {name: round(value * 1000, 3) for name, value in figures.items()}

@@ -1,4 +1,4 @@
-"""Which partition of the target a record goes to: its own, or the one that its key has there."""
+"""Choose the partition of the target for each record: the same number, or by key."""
 
 from __future__ import annotations
 
@@ -7,55 +7,59 @@ from enum import StrEnum
 from seekpoint.schemas.errors import ReplayRefused
 from seekpoint.schemas.log.partition import partition_of
 
-__all__ = ["Partitioner", "Partitions", "choose"]
+__all__ = ["Partitioner", "Partitions", "choose_partitioner"]
 
 
 class Partitions(StrEnum):
-    """What becomes of partitions."""
+    """How records are assigned to the target's partitions."""
 
     AUTO = "auto"
-    """Kept where both topics have equally many and keys stay as they are; else by key."""
+    """``KEEP`` where both topics have equally many partitions and keys do not change, else ``BY_KEY``."""
     KEEP = "keep"
     BY_KEY = "by-key"
 
 
 class Partitioner:
-    """``keeps``: a record stays in its partition. Else murmur2 of its key; one without a key by its partition.
+    """The choice of a partition: the same number (``keeps_partitions``), else murmur2 of the key.
 
-    ``home_of`` is the number of partitions of a source in which only a key's own partition counts (a journal): what
-    lay in a wrong one there is laid into a wrong one here too, or the fold would take for an entry what was none.
+    A record without a key goes by its partition number. ``journal_partitions`` is the number of partitions of a
+    source that is a journal: a record in a wrong partition goes to a wrong partition again, so that it does not
+    become an entry.
     """
 
-    def __init__(self, keeps: bool, partitions: int, home_of: int | None = None) -> None:
-        self.keeps = keeps
+    def __init__(self, keeps_partitions: bool, partitions: int, journal_partitions: int | None = None) -> None:
+        self.keeps_partitions = keeps_partitions
         self.partitions = partitions
-        self._home_of = home_of
+        self._journal_partitions = journal_partitions
 
-    def of(self, key: bytes | None, partition: int, old_key: bytes | None = None) -> int:
-        """The target's partition of a record with ``key``, from ``partition``, where its key was ``old_key``."""
-        if self.keeps:
+    def partition_for(self, key: bytes | None, partition: int, old_key: bytes | None = None) -> int:
+        """Return the target's partition for ``key``; in the source it was ``old_key`` in ``partition``."""
+        if self.keeps_partitions:
             return partition
         if key is None:
             return partition % self.partitions
         home = partition_of(key, self.partitions)
-        if self._home_of is None or old_key is None or partition_of(old_key, self._home_of) == partition:
+        partitions = self._journal_partitions
+        if partitions is None or old_key is None or partition_of(old_key, partitions) == partition:
             return home
         return (home + 1) % self.partitions
 
 
-def choose(wish: Partitions, source: int, target: int, *, keys_change: bool, is_journal: bool) -> Partitioner:
-    """How a topic of ``source`` partitions is laid into one of ``target``. Raises ``ReplayRefused``."""
-    home_of = source if is_journal else None
-    if wish is Partitions.KEEP and target < source:
+def choose_partitioner(
+    requested: Partitions, source: int, target: int, *, keys_change: bool, is_journal: bool
+) -> Partitioner:
+    """Return the partitioner for these numbers of partitions. Raises ``ReplayRefused`` if ``KEEP`` is not possible."""
+    journal_partitions = source if is_journal else None
+    if requested is Partitions.KEEP and target < source:
         raise ReplayRefused(
             "the target has fewer partitions than the source", source_partitions=source, target_partitions=target,
-            hint="let records go where their keys lead: --partitions by-key",
+            hint="assign records by key: --partitions by-key",
         )  # fmt: skip
-    if wish is Partitions.KEEP and keys_change:
+    if requested is Partitions.KEEP and keys_change:
         raise ReplayRefused(
-            "records whose keys change cannot keep their partition: nobody would find the process there",
+            "records whose keys change cannot keep their partition: readers would not find the process",
             hint="leave --partitions out",
         )
-    if wish is Partitions.AUTO:
-        return Partitioner(source == target and not keys_change, target, home_of)
-    return Partitioner(wish is Partitions.KEEP, target, home_of)
+    if requested is Partitions.AUTO:
+        return Partitioner(source == target and not keys_change, target, journal_partitions)
+    return Partitioner(requested is Partitions.KEEP, target, journal_partitions)

@@ -1,11 +1,11 @@
-"""A predicate on records, in CEL: https://cel.dev. A language without loops, files, network or side effects.
+"""A predicate on records in CEL (https://cel.dev), a language without loops, files, network or side effects.
 
     kind == "message_said" && body.role == "user" && size > 1000
     process_id.startsWith("case-") && timestamp >= timestamp("2026-01-31T08:00:00Z")
     has(value.customer) && value.customer.tier == "gold"
 
-It is checked against the names below when the replay is planned. A record it cannot be asked about (``body.role`` of an
-entry without a role) is not selected, and counted.
+The expression is checked against ``VARIABLES`` before the replay starts. A record for which it fails (``body.role`` of
+an entry without a role) is not selected, and counted.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import Any
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.errors import InvalidSetting
 
-__all__ = ["NAMES", "Predicate"]
+__all__ = ["VARIABLES", "Predicate"]
 
-NAMES: Mapping[str, str] = {
+VARIABLES: Mapping[str, str] = {
     "key": "string",
     "partition": "int",
     "offset": "int",
@@ -39,36 +39,36 @@ NAMES: Mapping[str, str] = {
     "epoch": "int",
     "body": "map<string, dyn>",
 }
-"""What an expression can name, and its type. ``value`` is the record's JSON; the names after it are an entry's."""
+"""The variables of an expression and their types. ``value`` is the record's JSON; those after it describe an entry."""
 
-_OF_ENTRIES = re.compile(r"\b(?:is_entry|process_id|kind|actor|seq|epoch|body)\b")
+_ENTRY_VARIABLES = re.compile(r"\b(?:is_entry|process_id|kind|actor|seq|epoch|body)\b")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Predicate:
-    """Asks records. Raises ``InvalidSetting`` for an expression that is none, or where the library is missing."""
+    """A compiled expression. Raises ``InvalidSetting`` if it is invalid, or if the library is missing."""
 
     def __init__(self, expression: str) -> None:
         self.expression = expression
-        self.needs_entry = _OF_ENTRIES.search(expression) is not None
+        self.needs_entry = _ENTRY_VARIABLES.search(expression) is not None
         self._needs_value = re.search(r"\bvalue\b", expression) is not None
         self._program = _compiled(expression)
-        self.unanswered = 0
-        """Records it could not be asked about."""
-        self.first_problem: str | None = None
+        self.not_evaluated = 0
+        """Records for which the expression failed."""
+        self.first_error: str | None = None
 
-    def holds(self, message: Any, entry: Entry | None) -> bool:
-        """Whether the expression is true of the record."""
+    def matches(self, message: Any, entry: Entry | None) -> bool:
+        """Return whether the expression is true for the record."""
         try:
             answer = self._program.eval(data=self._facts(message, entry))
         except (RuntimeError, TypeError, ValueError, OverflowError) as exc:
-            return self._unanswered(str(exc))
+            return self._failed(str(exc))
         value = answer.value()
-        return value if type(value) is bool else self._unanswered(str(value))
+        return value if type(value) is bool else self._failed(str(value))
 
-    def _unanswered(self, problem: str) -> bool:
-        self.unanswered += 1
-        self.first_problem = self.first_problem or problem[:200]
+    def _failed(self, error: str) -> bool:
+        self.not_evaluated += 1
+        self.first_error = self.first_error or error[:200]
         return False
 
     def _facts(self, message: Any, entry: Entry | None) -> dict[str, Any]:
@@ -88,8 +88,8 @@ class Predicate:
 
 def _entry_facts(entry: Entry | None) -> dict[str, Any]:
     if entry is None:
-        none: dict[str, Any] = {"process_id": "", "kind": "", "actor": "", "seq": None, "epoch": 0, "body": {}}
-        return {"is_entry": False, **none}
+        empty: dict[str, Any] = {"process_id": "", "kind": "", "actor": "", "seq": None, "epoch": 0, "body": {}}
+        return {"is_entry": False, **empty}
     return {
         "is_entry": True,
         "process_id": entry.process_id,
@@ -102,7 +102,7 @@ def _entry_facts(entry: Entry | None) -> dict[str, Any]:
 
 
 def _plain(value: Any, declared: str) -> Any:
-    """A field as CEL sees it: JSON texts as what they say."""
+    """Return a field for CEL; parse JSON texts."""
     if isinstance(value, Mapping):
         return {name: _plain(text, declared) for name, text in value.items()}
     if isinstance(value, str) and "Json" in declared:
@@ -119,7 +119,7 @@ def _json(text: str | bytes | None) -> Any:
 
 def _compiled(expression: str) -> Any:
     try:
-        from cel_expr_python import cel  # late: nobody else needs it
+        from cel_expr_python import cel  # late: only predicates need it
     except ImportError as exc:
         raise InvalidSetting(
             "a predicate needs the package cel-expr-python", setting="where", hint="pip install 'seekpoint[replay]'"
@@ -134,11 +134,11 @@ def _compiled(expression: str) -> Any:
         "map<string, dyn>": cel.Type.Map(cel.Type.STRING, cel.Type.DYN),
     }
     try:
-        program = cel.NewEnv(variables={name: kinds[kind] for name, kind in NAMES.items()}).compile(expression)
+        program = cel.NewEnv(variables={name: kinds[kind] for name, kind in VARIABLES.items()}).compile(expression)
     except RuntimeError as exc:
         reason = " ".join(str(exc).removeprefix("INVALID_ARGUMENT: ").split())[:300]
-        hint = f"it can name {', '.join(NAMES)}; see docs/replay.md"
-        raise InvalidSetting(f"the predicate is no CEL: {reason}", setting="where", hint=hint) from exc
+        hint = f"its variables are {', '.join(VARIABLES)}; see docs/replay.md"
+        raise InvalidSetting(f"the predicate is not valid CEL: {reason}", setting="where", hint=hint) from exc
     if program.return_type() not in (cel.Type.BOOL, cel.Type.DYN):
-        raise InvalidSetting("the predicate must be true or false of a record", setting="where", found=expression[:200])
+        raise InvalidSetting("the predicate must return true or false", setting="where", found=expression[:200])
     return program

@@ -1,8 +1,8 @@
-"""Which records are replayed: stretches of offsets first, then what each record must be.
+"""The selection of records: ranges of offsets first, then conditions on each record.
 
-A time range is taken **as the log lies**: from the first record that is not older than its beginning up to the first
-that is not older than its end. What lies between belongs to it whatever its own timestamp says, so that a slice has no
-hole in the history of a process.
+A time range begins at the first record that is not older than its start, and ends before the first that is not older
+than its end. All records between them belong to it, whatever their timestamps are, so the range cuts no gap into the
+history of a process.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import InvalidSetting
 from seekpoint.schemas.log.log_ports import Watermarks
 
-__all__ = ["Gap", "Selection", "parse_offsets", "stretches_of"]
+__all__ = ["Gap", "Selection", "parse_offsets", "ranges_of"]
 
 
 class Gap(NamedTuple):
-    """Offsets that were asked for and are not there."""
+    """Selected offsets that the source does not have."""
 
     partition: int
     start: int
@@ -31,10 +31,10 @@ class Gap(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What is replayed; by default everything there is when the replay starts.
+    """The records to replay; by default all that exist when the replay starts.
 
-    Times are milliseconds since 1970: ``since_ms`` inclusive, ``until_ms`` exclusive. ``offsets`` names partitions,
-    with first and last offset, inclusive, None for an open end; partitions it does not name are left out.
+    Times are milliseconds since 1970: ``since_ms`` inclusive, ``until_ms`` exclusive. ``offsets`` maps partitions to
+    their first and last offset, inclusive, None for an open end; it leaves out other partitions.
     """
 
     since_ms: int | None = None
@@ -44,22 +44,22 @@ class Selection:
     kinds: frozenset[str] = frozenset()
     actors: frozenset[str] = frozenset()
     headers: Mapping[str, str | None] = field(default_factory=dict)
-    """Header names and the text each must have; None: whatever it is."""
+    """Names of headers and the text that each must have; None for any text."""
     where: str | None = None
-    """A predicate in CEL; see ``predicate``."""
+    """A predicate in CEL; see the module ``predicate``."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether each record of the stretches is meant."""
+        """Whether each record of the ranges is selected."""
         return self.processes is None and self.keeps_histories
 
     @property
     def keeps_histories(self) -> bool:
-        """Whether of a process all entries or none are meant: only such a replay can be folded."""
+        """Whether all entries of a process or none are selected. Only such a replay can be folded."""
         return not (self.kinds or self.actors or self.headers or self.where)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return plain data."""
         return {
             "since_ms": self.since_ms,
             "until_ms": self.until_ms,
@@ -73,7 +73,7 @@ class Selection:
 
 
 def parse_offsets(text: str) -> tuple[int, tuple[int | None, int | None]]:
-    """``PARTITION:FIRST-LAST``, both inclusive, either left out. Raises ``InvalidSetting``.
+    """Parse ``PARTITION:FIRST-LAST``, both inclusive and optional. Raises ``InvalidSetting``.
 
     >>> parse_offsets("3:100-199"), parse_offsets("0:7-"), parse_offsets("0:7")
     ((3, (100, 199)), (0, (7, None)), (0, (7, 7)))
@@ -89,27 +89,27 @@ def parse_offsets(text: str) -> tuple[int, tuple[int | None, int | None]]:
     return int(partition), (int(first) if first else None, int(last) if last else None)
 
 
-def stretches_of(
-    selection: Selection, marks: Mapping[int, Watermarks], offset_at: Callable[[int, int], int | None]
+def ranges_of(
+    selection: Selection, watermarks: Mapping[int, Watermarks], offset_at: Callable[[int, int], int | None]
 ) -> tuple[list[OffsetRange], list[Gap]]:
-    """What is read of each partition, none of it beyond ``marks``; and what was asked for and is not there.
+    """Return the range to read of each partition, within ``watermarks``, and the selected offsets that do not exist.
 
     Raises ``InvalidSetting`` for a partition that does not exist.
     """
-    unknown = selection.offsets.keys() - marks.keys()
+    unknown = selection.offsets.keys() - watermarks.keys()
     if unknown:
-        raise InvalidSetting("the source has no such partition", partition=min(unknown), partitions=len(marks))
-    stretches: list[OffsetRange] = []
+        raise InvalidSetting("the source has no such partition", partition=min(unknown), partitions=len(watermarks))
+    ranges: list[OffsetRange] = []
     gaps: list[Gap] = []
-    for partition, mark in sorted(marks.items()):
+    for partition, mark in sorted(watermarks.items()):
         if not selection.offsets or partition in selection.offsets:
-            stretch = _stretch(selection, partition, mark, offset_at, gaps)
-            if stretch.start < stretch.stop:
-                stretches.append(stretch)
-    return stretches, gaps
+            offset_range = _range_of(selection, partition, mark, offset_at, gaps)
+            if offset_range.start < offset_range.stop:
+                ranges.append(offset_range)
+    return ranges, gaps
 
 
-def _stretch(
+def _range_of(
     selection: Selection,
     partition: int,
     mark: Watermarks,

@@ -1,4 +1,4 @@
-"""Senders whose records have arrived once they are sent: what those of memory and of files share, and a dry run's."""
+"""Senders that deliver a record at once: the base of the memory and file senders, and the dry run's sender."""
 
 from __future__ import annotations
 
@@ -8,42 +8,42 @@ from typing import Any
 from seekpoint.consumers.staging.replay_ports import OnDelivery
 from seekpoint.schemas.errors import JournalUnavailable, SeekpointError
 
-__all__ = ["Nowhere", "PromptSender"]
+__all__ = ["DryRunSender", "ImmediateSender"]
 
 
-class PromptSender:
-    """What a ``Sender`` has beside ``produce``, where nothing is ever under way. One thread's."""
+class ImmediateSender:
+    """The methods of a ``Sender`` other than ``produce``, where no record is ever in flight. Belongs to one thread."""
 
     def __init__(self) -> None:
         self._deliveries: list[OnDelivery] = []
-        """Of what was sent since the last poll."""
+        """The callbacks of records that were sent since the last poll."""
 
     def poll(self, timeout_s: float) -> None:
-        """Tell of what was sent; where nothing was, wait as long as asked."""
-        told, self._deliveries = self._deliveries, []
-        for each in told:
-            each(None, None)
-        if not told and timeout_s > 0:
+        """Call ``on_delivery`` of sent records; if there are none, wait ``timeout_s``."""
+        deliveries, self._deliveries = self._deliveries, []
+        for on_delivery in deliveries:
+            on_delivery(None, None)
+        if not deliveries and timeout_s > 0:
             time.sleep(timeout_s)
 
     def refusal(self, error: Any) -> SeekpointError:
-        """Nothing is ever refused here."""
+        """Return an error, although this sender refuses no record."""
         return JournalUnavailable(f"a record was refused: {error}")
 
     def flush(self, timeout_s: float) -> int:
-        """Tell of all."""
+        """Call ``on_delivery`` of all records."""
         self.poll(0)
         return 0
 
     def close(self) -> None:
-        """Nothing to drop."""
+        """Do nothing."""
 
 
-class Nowhere(PromptSender):
-    """The sender of a dry run."""
+class DryRunSender(ImmediateSender):
+    """The sender of a dry run, which writes nothing."""
 
     def produce(
         self, value: Any, key: Any, partition: int, on_delivery: OnDelivery, timestamp: int, headers: Any
     ) -> None:
-        """It would have arrived."""
+        """Report the record as delivered."""
         on_delivery(None, None)

@@ -1,4 +1,4 @@
-"""The codec of what was journaled elsewhere: made of what lies in the schemas topic beside it."""
+"""The decoder of a source's entries, made from the records of its schemas topic."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from seekpoint.schemas.wire.codec import Codec
 __all__ = ["codec_of"]
 
 
-def codec_of(records: Mapping[bytes, bytes], again: Callable[[], Mapping[bytes, bytes]] | None = None) -> Codec:
-    """With its manifest's limits and writers' schemas; ``again`` reads the topic anew, for one that is not there."""
+def codec_of(records: Mapping[bytes, bytes], reload: Callable[[], Mapping[bytes, bytes]] | None = None) -> Codec:
+    """Return a decoder with the manifest's limits. ``reload`` reads the topic again for a missing schema."""
     limits = Manifest.from_bytes(records[MANIFEST_KEY]).limits if MANIFEST_KEY in records else DEFAULT_LIMITS
-    return Codec(limits, writer_schemas(records), None if again is None else lambda: newest_schemas(again()))
+    return Codec(limits, writer_schemas(records), None if reload is None else lambda: newest_schemas(reload()))

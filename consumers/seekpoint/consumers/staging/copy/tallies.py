@@ -1,7 +1,7 @@
-"""What was sent and what arrived, counted and summed up by partition of the target; and where each record came to lie.
+"""Counts and checksums of sent and of arrived records, by partition of the target, and the offset map.
 
-The sum takes in key, value, timestamp and headers of each record, and the offset it has in the source. It does not
-depend on the order in which partitions were interleaved.
+The checksum covers key, value, timestamp and headers of each record, and its offset in the source. It does not depend
+on the order in which partitions were interleaved.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
 
-from seekpoint.consumers.staging.copy.headers import JOB, OFFSET, TIMESTAMP, Origin, without_ours
+from seekpoint.consumers.staging.copy.headers import JOB, OFFSET, TIMESTAMP, Origin, without_replay_headers
 from seekpoint.consumers.staging.replay_ports import Headers
 from seekpoint.schemas.errors import ReplayMismatch
 
-__all__ = ["MASK", "NO_KEY", "NO_VALUE", "Arrivals", "Run", "Tallies", "compare", "record_sum"]
+__all__ = ["MASK", "NO_KEY", "NO_VALUE", "Arrivals", "MappedRange", "Tallies", "compare", "record_sum"]
 
 MASK = 0xFFFFFFFF
 NO_KEY, NO_VALUE = 0x9E3779B9, 0x7F4A7C15
-"""What ``record_sum`` is made with."""
+"""Constants of ``record_sum``."""
 
 Tally = list[int]
-"""Records, bytes of keys and values, sum."""
+"""Records, bytes of keys and values, checksum."""
 
 
 def record_sum(offset: int, key: bytes | None, value: bytes | None, timestamp_ms: int, headers: Headers) -> int:
-    """A CRC-32 of the whole record, of its offset in the source too. None and empty differ."""
+    """Return a CRC-32 of the record and its offset in the source. None and empty differ."""
     start = (offset * 0x9E3779B1 ^ timestamp_ms) & MASK
     start = start ^ NO_KEY if key is None else crc32(key, start)
     start = start ^ NO_VALUE if value is None else crc32(value, start)
@@ -37,42 +37,42 @@ def record_sum(offset: int, key: bytes | None, value: bytes | None, timestamp_ms
 
 
 class Tallies:
-    """Tallies by partition of the target."""
+    """The tally of each partition of the target."""
 
     def __init__(self, tallies: Mapping[int, Sequence[int]] | None = None) -> None:
         self.by_partition: dict[int, Tally] = {at: list(tally) for at, tally in (tallies or {}).items()}
 
-    def of(self, partition: int) -> Tally:
-        """The tally of a partition, to be added to."""
+    def of_partition(self, partition: int) -> Tally:
+        """Return the tally of a partition, for adding to it."""
         return self.by_partition.setdefault(partition, [0, 0, 0])
 
     def copy(self) -> Tallies:
-        """As of now."""
+        """Return a copy."""
         return Tallies(self.by_partition)
 
     @property
     def records(self) -> int:
-        """All of them."""
+        """Return the records of all partitions."""
         return sum(tally[0] for tally in self.by_partition.values())
 
     @property
     def bytes(self) -> int:
-        """Of all keys and values."""
+        """Return the bytes of all keys and values."""
         return sum(tally[1] for tally in self.by_partition.values())
 
     def to_dict(self) -> dict[str, list[int]]:
-        """As plain data."""
+        """Return plain data."""
         return {str(at): tally.copy() for at, tally in sorted(self.by_partition.items())}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Sequence[int]]) -> Tallies:
-        """What ``to_dict`` gave."""
+        """Return the tallies that ``to_dict`` wrote."""
         return cls({int(at): tally for at, tally in data.items()})
 
 
 @dataclass(slots=True)
-class Run:
-    """Records of one source partition that lie beside each other in the target as they did in the source."""
+class MappedRange:
+    """Consecutive records of one source partition that are consecutive in the target too."""
 
     partition: int
     offset: int
@@ -80,31 +80,31 @@ class Run:
     target_offset: int
     count: int = 1
 
-    def takes(self, partition: int, offset: int, target_partition: int, target_offset: int) -> bool:
-        """Whether the record goes on with this run; it is added then."""
-        goes_on = (
+    def extend(self, partition: int, offset: int, target_partition: int, target_offset: int) -> bool:
+        """Add the record if it is the next one of this range; return whether it is."""
+        is_next = (
             partition == self.partition
             and target_partition == self.target_partition
             and offset == self.offset + self.count
             and target_offset == self.target_offset + self.count
         )
-        self.count += goes_on
-        return goes_on
+        self.count += is_next
+        return is_next
 
 
 @dataclass(slots=True)
 class Arrivals:
-    """What a job left in the target, as it is read back."""
+    """The records of a job in the target, while it is read back."""
 
     job: str
-    on_run: Callable[[Run], None] = lambda run: None
-    """Told of each run of the offset map."""
+    on_range: Callable[[MappedRange], None] = lambda mapped: None
+    """Receives each complete range of the offset map."""
     tallies: Tallies = field(default_factory=Tallies)
     seeded: int = 0
     disorder: list[str] = field(default_factory=list)
-    """The first places where a source's records are not in its order, or one is twice there."""
+    """The first records that are not in the order of the source, or are there twice."""
     _newest: dict[tuple[int, int], int] = field(default_factory=dict)
-    _runs: dict[int, Run] = field(default_factory=dict)
+    _open_ranges: dict[int, MappedRange] = field(default_factory=dict)
     _partitions: dict[bytes, int] = field(default_factory=dict)
     _job_header: tuple[str, bytes] = field(init=False)
 
@@ -112,7 +112,7 @@ class Arrivals:
         self._job_header = (JOB, self.job.encode())
 
     def add(self, message: Any) -> None:
-        """Count one record of the target, if it is the job's. Most have our four headers last."""
+        """Count one record of the target, if the job sent it. Most records have the four replay headers last."""
         headers = message.headers()
         if headers is None:
             return
@@ -124,45 +124,45 @@ class Arrivals:
                 partition = self._partitions[source] = int(source.rpartition(b"/")[2])
             self._count(message, headers[:-4] if len(headers) > 4 else (), partition, offset, stamp, False)
             return
-        origin = Origin.of(headers)
+        origin = Origin.from_headers(headers)
         if origin is not None and origin.job == self.job:
-            self._count(message, without_ours(headers), *origin[2:5], origin.seeded)
+            self._count(message, without_replay_headers(headers), *origin[2:5], origin.seeded)
 
-    def _count(self, message: Any, kept: Headers, source: int, offset: int, stamp: int, seeded: bool) -> None:
+    def _count(self, message: Any, headers: Headers, source: int, offset: int, stamp: int, seeded: bool) -> None:
         key, value, partition = message.key(), message.value(), message.partition()
-        tally = self.tallies.by_partition.get(partition) or self.tallies.of(partition)
+        tally = self.tallies.by_partition.get(partition) or self.tallies.of_partition(partition)
         tally[0] += 1
         tally[1] += (0 if key is None else len(key)) + (0 if value is None else len(value))
-        # A time that Kafka's client cannot carry (0) was stamped anew; its header still says it.
+        # The client replaced a time of 0 by the current time; the header still has the original.
         found = message.timestamp()[1] if stamp > 0 else stamp
-        tally[2] += record_sum(offset, key, value, found, kept)
+        tally[2] += record_sum(offset, key, value, found, headers)
         if seeded:
             self.seeded += 1
         else:
-            self._place(source, offset, partition, message.offset())
+            self._map(source, offset, partition, message.offset())
 
-    def _place(self, source: int, source_offset: int, partition: int, offset: int) -> None:
-        lane = (source, partition)
-        if source_offset <= self._newest.get(lane, -1) and len(self.disorder) < 10:
-            self.disorder.append(f"{source}:{source_offset} again or too late at {partition}:{offset}")
-        self._newest[lane] = source_offset
-        run = self._runs.get(partition)
-        if run is None or not run.takes(source, source_offset, partition, offset):
-            if run is not None:
-                self.on_run(run)
-            self._runs[partition] = Run(source, source_offset, partition, offset)
+    def _map(self, source: int, source_offset: int, partition: int, offset: int) -> None:
+        pair = (source, partition)
+        if source_offset <= self._newest.get(pair, -1) and len(self.disorder) < 10:
+            self.disorder.append(f"{source}:{source_offset} twice or out of order at {partition}:{offset}")
+        self._newest[pair] = source_offset
+        mapped = self._open_ranges.get(partition)
+        if mapped is None or not mapped.extend(source, source_offset, partition, offset):
+            if mapped is not None:
+                self.on_range(mapped)
+            self._open_ranges[partition] = MappedRange(source, source_offset, partition, offset)
 
     def finish(self) -> None:
-        """Nothing more comes: tell of the last runs."""
-        for run in self._runs.values():
-            self.on_run(run)
-        self._runs = {}
+        """Pass on the last ranges."""
+        for mapped in self._open_ranges.values():
+            self.on_range(mapped)
+        self._open_ranges = {}
 
 
 def compare(sent: Tallies, arrived: Arrivals) -> None:
-    """Raise ``ReplayMismatch`` with the first partition whose records, bytes or sum differ, or whose order does."""
+    """Raise ``ReplayMismatch`` for the first partition whose records, bytes, checksum or order differ."""
     for partition in sorted(sent.by_partition.keys() | arrived.tallies.by_partition.keys()):
-        expected, found = sent.of(partition), arrived.tallies.of(partition)
+        expected, found = sent.of_partition(partition), arrived.tallies.of_partition(partition)
         if expected != found:
             what = "counts" if expected[0] != found[0] else "checksums"
             raise ReplayMismatch(

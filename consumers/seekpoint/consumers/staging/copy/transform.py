@@ -1,4 +1,4 @@
-"""What becomes of one record on its way: selected or not, masked, renamed. Pure; a plain copy does without it."""
+"""The transformation of one record: select, mask and rename. Pure; a plain copy does not use it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from seekpoint.schemas.errors import InvalidName, ReplayRefused, UndecodableReco
 from seekpoint.schemas.folding.fold import SHARED_PREFIX
 from seekpoint.schemas.wire.codec import Codec, encode
 
-__all__ = ["Transform", "Transformed", "check_prefix", "renamed"]
+__all__ = ["Transform", "Transformed", "check_prefix", "with_prefix"]
 
 
 class Transformed(NamedTuple):
-    """What is sent instead."""
+    """The record to send."""
 
     key: bytes | None
     value: bytes | None
@@ -30,8 +30,8 @@ class Transformed(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Lazy:
-    """The entry of a record, decoded once, when it is asked for."""
+class _LazyEntry:
+    """The entry of a record, decoded once, on first use."""
 
     message: Any
     codec: Codec
@@ -39,7 +39,7 @@ class _Lazy:
     found: Entry | None = None
 
     def get(self) -> Entry | None:
-        """None if the record is no entry. Raises ``NewerFormat``."""
+        """Return the entry; None if the record is not one. Raises ``NewerFormat``."""
         if not self.done:
             self.done = True
             try:
@@ -52,7 +52,7 @@ class _Lazy:
 
 
 class Transform:
-    """Applies a selection, mask rules and a prefix. Counts what it leaves out, and why."""
+    """A selection, mask rules and a prefix. Counts the records that it leaves out, by reason."""
 
     def __init__(
         self,
@@ -73,52 +73,52 @@ class Transform:
         self._on_masked = on_masked
         self._predicate = None if selection.where is None else Predicate(selection.where)
         self._keys = None if selection.processes is None else {one.encode() for one in selection.processes}
-        self._asks_entry = bool(selection.kinds or selection.actors)
+        self._needs_entry = bool(selection.kinds or selection.actors)
 
     @property
     def predicate(self) -> Predicate | None:
-        """The predicate, with what it could not be asked about."""
+        """The predicate, with the records for which it failed."""
         return self._predicate
 
-    def of(self, message: Any) -> Transformed | None:
-        """What is sent for ``message``; None if nothing is. Raises ``ReplayRefused`` where a policy says stop."""
-        lazy = _Lazy(message, self._codec)
-        if not self._is_selected(message, lazy):
+    def apply(self, message: Any) -> Transformed | None:
+        """Return the record to send; None to send none. Raises ``ReplayRefused`` if a mask's policy is to stop."""
+        entry = _LazyEntry(message, self._codec)
+        if not self._is_selected(message, entry):
             return None
-        changed = self._changed(message, lazy)
+        changed = self._changed(message, entry)
         if changed is None:
             return None
-        treated = Transformed(*changed, self._headers.kept(message.headers() or ()))
+        transformed = Transformed(*changed, self._headers.filtered(message.headers() or ()))
         if self._on_masked is not None:
-            self._on_masked(message, treated)
-        return treated
+            self._on_masked(message, transformed)
+        return transformed
 
-    def entry(self, entry: Entry) -> Entry | None:
-        """The same for an entry that no record carries. None if a policy drops it."""
+    def apply_to_entry(self, entry: Entry) -> Entry | None:
+        """Mask and rename an entry that no record contains; return None if a policy drops it."""
         masked = entry if self._masking is None else self._masking.entry(entry)
-        return None if masked is None else self._renamed(masked)
+        return None if masked is None else self._with_prefix(masked)
 
     # --- selecting
-    def _is_selected(self, message: Any, lazy: _Lazy) -> bool:
+    def _is_selected(self, message: Any, lazy: _LazyEntry) -> bool:
         selection = self._selection
         if self._keys is not None and message.key() not in self._keys:
             return False
         if selection.headers and not self._has_headers(message.headers() or ()):
             return False
-        if self._asks_entry:
+        if self._needs_entry:
             entry = lazy.get()
-            if entry is None or not self._is_asked_for(entry):
+            if entry is None or not self._matches(entry):
                 return False
         if self._predicate is None:
             return True
-        return self._predicate.holds(message, lazy.get() if self._predicate.needs_entry else None)
+        return self._predicate.matches(message, lazy.get() if self._predicate.needs_entry else None)
 
     def _has_headers(self, headers: Any) -> bool:
         found = {name: (text or b"").decode(errors="replace") for name, text in headers}
         wanted = self._selection.headers.items()
         return all(name in found and text in (None, found[name]) for name, text in wanted)
 
-    def _is_asked_for(self, entry: Entry) -> bool:
+    def _matches(self, entry: Entry) -> bool:
         kinds, actors = self._selection.kinds, self._selection.actors
         own = entry.body.kind if isinstance(entry.body, b.Custom) else entry.kind
         if kinds and entry.kind not in kinds and own not in kinds:
@@ -126,24 +126,24 @@ class Transform:
         return not actors or entry.actor in actors
 
     # --- masking and renaming
-    def _changed(self, message: Any, lazy: _Lazy) -> tuple[bytes | None, bytes | None] | None:
+    def _changed(self, message: Any, lazy: _LazyEntry) -> tuple[bytes | None, bytes | None] | None:
         if self._masking is not None:
-            return self._masking.of(message, lazy.get, self._renamed, self._prefix)
+            return self._masking.of(message, lazy.get, self._with_prefix, self._prefix)
         if not self._prefix:
             return message.key(), message.value()
         entry = lazy.get()
-        if entry is None:  # what is no entry is nobody's: it stays as it is
+        if entry is None:
             self.counts["not renamed: no entry"] += 1
             return message.key(), message.value()
-        entry = self._renamed(entry)
+        entry = self._with_prefix(entry)
         return entry.process_id.encode(), encode(entry)
 
-    def _renamed(self, entry: Entry) -> Entry:
-        return renamed(entry, self._prefix) if self._prefix else entry
+    def _with_prefix(self, entry: Entry) -> Entry:
+        return with_prefix(entry, self._prefix) if self._prefix else entry
 
 
-def renamed(entry: Entry, prefix: str) -> Entry:
-    """The entry as one of the process with ``prefix`` before its id; so its parent, and its child."""
+def with_prefix(entry: Entry, prefix: str) -> Entry:
+    """Return the entry with ``prefix`` before the ids of its process, parent and child."""
     body = entry.body
     if isinstance(body, b.Forked):
         body = replace(body, parent_id=prefix + body.parent_id)
@@ -153,14 +153,14 @@ def renamed(entry: Entry, prefix: str) -> Entry:
 
 
 def _prefixed(process_id: str, prefix: str) -> str:
-    """A shared value stays one: it is known by what its id begins with."""
+    """Put the prefix after ``shared:``, so that a shared value remains one."""
     shared = SHARED_PREFIX if process_id.startswith(SHARED_PREFIX) else ""
     return shared + prefix + process_id[len(shared) :]
 
 
 def check_prefix(prefix: str) -> None:
-    """Raise ``ReplayRefused`` for a prefix that no process id may have."""
+    """Raise ``ReplayRefused`` for a prefix that process ids cannot have."""
     try:
         process_key(prefix + "x")
     except InvalidName as exc:
-        raise ReplayRefused(f"no prefix of process ids: {exc.message}", prefix=prefix[:100]) from exc
+        raise ReplayRefused(f"not a valid prefix of process ids: {exc.message}", prefix=prefix[:100]) from exc

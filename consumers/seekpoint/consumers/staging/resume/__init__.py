@@ -1,1 +1,1 @@
-"""Resume a replay after a crash: the progress file and what already arrived."""
+"""Resume a replay after a crash: the progress file and the records that were delivered."""

@@ -1,9 +1,9 @@
-"""What a replay needs to go on after a crash, in one file that is replaced as a whole.
+"""The progress of a replay, in one file that is replaced atomically.
 
-    settled   offsets of the source below which everything was acknowledged
+    settled   offsets of the source below which all records are acknowledged
     tail      offsets of the target from which on there may be records that are not settled
 
-Whoever goes on reads the target from ``tail``, learns which records of which partition arrived, and sends the others.
+A resumed replay reads the target from ``tail``, learns which records were delivered, and sends the others.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seekpoint.consumers.staging.capture.files import writing
+from seekpoint.consumers.staging.capture.new_file import writing
 from seekpoint.consumers.staging.copy.tallies import Tallies
 from seekpoint.consumers.staging.replay_ports import OffsetRange
 from seekpoint.schemas.config.private_files import open_private, private_directory, take_lock, write_private
@@ -28,35 +28,35 @@ _VERSION = 1
 
 @dataclass(slots=True, kw_only=True)
 class ReplayProgress:
-    """How far a job is."""
+    """The saved progress of a job."""
 
     job: str
     plan: Mapping[str, Any]
     source: str
-    """Cluster id, topic and topic id: another topic's offsets mean nothing here."""
+    """Cluster id, topic and topic id, because offsets of another topic mean nothing here."""
     target: str
-    stretches: list[OffsetRange]
+    ranges: list[OffsetRange]
     gaps: list[list[Any]] = field(default_factory=list)
     target_start: dict[int, int]
-    """Where the target ended before the job began."""
+    """The end offsets of the target before the job began."""
     settled: dict[int, int] = field(default_factory=dict)
     tail: dict[int, int] = field(default_factory=dict)
     tallies: Tallies = field(default_factory=Tallies)
     counters: dict[str, int] = field(default_factory=dict)
     seeded: bool = False
-    """Whether all seeded entries were acknowledged, or none was asked for."""
+    """Whether all seeded entries were acknowledged."""
     copied: bool = False
     """Whether all records were acknowledged."""
     done: bool = False
-    """Whether source and target were compared, and are equal."""
+    """Whether source and target were compared and are equal."""
 
     def to_json(self) -> str:
-        """As JSON."""
+        """Return JSON."""
         data = {
             "version": _VERSION,
             **{name: getattr(self, name) for name in ("job", "plan", "source", "target", "gaps", "counters")},
             **{name: getattr(self, name) for name in ("seeded", "copied", "done")},
-            "stretches": [list(stretch) for stretch in self.stretches],
+            "ranges": [list(each) for each in self.ranges],
             **{name: _texts(getattr(self, name)) for name in ("target_start", "settled", "tail")},
             "tallies": self.tallies.to_dict(),
         }
@@ -64,14 +64,14 @@ class ReplayProgress:
 
     @classmethod
     def from_json(cls, text: str) -> ReplayProgress:
-        """What ``to_json`` gave. Raises ``ValueError``, ``KeyError`` or ``TypeError`` if it is none."""
+        """Parse what ``to_json`` returned. Raises ``ValueError``, ``KeyError`` or ``TypeError`` for other text."""
         data = json.loads(text)
         if data["version"] != _VERSION:
-            raise ValueError("another version's")
+            raise ValueError("another version")
         return cls(
             **{name: data[name] for name in ("job", "plan", "source", "target", "gaps", "counters")},
             **{name: data[name] for name in ("seeded", "copied", "done")},
-            stretches=[OffsetRange(*map(int, stretch)) for stretch in data["stretches"]],
+            ranges=[OffsetRange(*map(int, each)) for each in data["ranges"]],
             target_start=_numbers(data["target_start"]),
             settled=_numbers(data["settled"]),
             tail=_numbers(data["tail"]),
@@ -80,17 +80,17 @@ class ReplayProgress:
 
 
 class ProgressFile:
-    """The file of one job, held by one process at a time. ``None`` as path: nothing is kept."""
+    """The progress file of one job, locked by one process at a time. Without a ``path`` nothing is saved."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
         self._lock: int | None = None
 
     def load(self) -> ReplayProgress | None:
-        """Take the file, and give what is in it; None if there is none yet. Raises ``ReplayRefused``."""
+        """Lock the file and return its progress; None if it does not exist. Raises ``ReplayRefused``."""
         if self.path is None:
             return None
-        self._take()
+        self._acquire()
         try:
             return ReplayProgress.from_json(self.path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -98,24 +98,24 @@ class ProgressFile:
         except OSError as exc:
             raise ReplayRefused(f"the progress file cannot be read: {exc.strerror}", path=str(self.path)) from exc
         except (ValueError, KeyError, TypeError, AttributeError) as exc:
-            hint = "remove it to start anew, or name another: --progress"
-            raise ReplayRefused("the progress file is none of ours", path=str(self.path), hint=hint) from exc
+            hint = "remove it to start over, or name another: --progress"
+            raise ReplayRefused("the file is not a progress file", path=str(self.path), hint=hint) from exc
 
     def save(self, progress: ReplayProgress) -> None:
-        """Replace what the file says: a crash leaves the former or the new one."""
+        """Replace the file atomically."""
         if self.path is None:
             return
         with writing("the progress file", self.path):
             write_private(self.path, progress.to_json(), sync=True)
 
     def close(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
-    def _take(self) -> None:
-        """By a file beside it, since it is replaced itself."""
+    def _acquire(self) -> None:
+        """Lock a second file, because the progress file itself is replaced."""
         assert self.path is not None
         if self._lock is not None:
             return
@@ -126,10 +126,10 @@ class ProgressFile:
             taken = take_lock(self._lock)
         except OSError as exc:
             self.close()
-            raise ReplayRefused(f"the progress file cannot be kept: {exc.strerror}", path=str(self.path)) from exc
+            raise ReplayRefused(f"the progress file cannot be locked: {exc.strerror}", path=str(self.path)) from exc
         if not taken:
             self.close()
-            hint = "let it end, or stop it; this one can go on then"
+            hint = "let it end, or stop it and run the same command again"
             raise ReplayRefused("this replay is running already", path=str(self.path), hint=hint)
 
 

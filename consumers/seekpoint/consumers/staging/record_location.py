@@ -1,4 +1,4 @@
-"""Where records come from and go to: ``CLUSTER/TOPIC``, or a file of captured records."""
+"""The locations of records: ``CLUSTER/TOPIC``, or a capture file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CAPTURE_SUFFIX = ".spk"
 
 @dataclass(frozen=True, slots=True)
 class RecordLocation:
-    """One end of a replay. Either ``cluster`` and ``topic`` are texts, or ``file`` is.
+    """The source or the target of a replay: either ``cluster`` and ``topic`` are set, or ``file`` is.
 
     >>> RecordLocation.parse("prod/fleet.journal")
     RecordLocation(cluster='prod', topic='fleet.journal', file=None)
@@ -26,7 +26,7 @@ class RecordLocation:
 
     @classmethod
     def parse(cls, text: str) -> RecordLocation:
-        """What ``text`` names. Raises ``InvalidName`` if it is neither form."""
+        """Parse ``CLUSTER/TOPIC`` or ``FILE.spk``. Raises ``InvalidName`` for any other text."""
         if text.endswith(CAPTURE_SUFFIX):
             return cls(file=text)
         cluster, slash, topic = text.partition("/")

@@ -1,4 +1,4 @@
-"""The source of a replay on a real Kafka, read: one consumer in no group, assigned by hand, that commits nothing."""
+"""The reader of a replay on Kafka: one consumer with assigned partitions that joins no group and commits nothing."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import JournalGap
 from seekpoint.schemas.log.safe_reading import safe
 
-__all__ = ["KafkaReading"]
+__all__ = ["KafkaRangeReader"]
 
 _logger = logging.getLogger("seekpoint.consumers.kafka.kafka_reader")
 
-_READS: Mapping[str, Any] = {
-    # What waits in the client: so much memory a replay takes, whatever the topic's size.
+_CONFIG: Mapping[str, Any] = {
+    # Bounds of the client's queue, and so of the memory of a replay.
     "queued.max.messages.kbytes": 8_192,
     "queued.min.messages": 10_000,
     "fetch.max.bytes": 4_194_304,
@@ -30,28 +30,28 @@ _READS: Mapping[str, Any] = {
 }
 
 
-class KafkaReading:
-    """A ``Reading``: one consumer, assigned by hand."""
+class KafkaRangeReader:
+    """A ``RangeReader`` with one consumer."""
 
-    def __init__(self, topic: str, settings: Settings, errors: TopicErrors, stretches: Sequence[OffsetRange]) -> None:
+    def __init__(self, topic: str, settings: Settings, errors: TopicErrors, ranges: Sequence[OffsetRange]) -> None:
         self._topic = topic
         self._errors = errors
-        self._stops = {each.partition: each.stop for each in stretches}
+        self._stops = {each.partition: each.stop for each in ranges}
         self._open = set(self._stops)
-        with errors.ours():
-            mine = {"group.id": "seekpoint-replay"}  # never joined; the client insists on a name
-            self._consumer = Consumer(safe({**_READS, **settings.consumer_config(), **mine, **LOGGED}))
-            self._consumer.assign([TopicPartition(topic, each.partition, each.start) for each in stretches])
+        with errors.translated():
+            group = {"group.id": "seekpoint-replay"}  # never joined, but the client requires a name
+            self._consumer = Consumer(safe({**_CONFIG, **settings.consumer_config(), **group, **LOGGED}))
+            self._consumer.assign([TopicPartition(topic, each.partition, each.start) for each in ranges])
 
     def take(self, records_max: int, timeout_s: float) -> list[Any]:
-        """What came. Raises ``JournalGap`` if the source was trimmed meanwhile."""
+        """Return the records that arrived. Raises ``JournalGap`` if the source was trimmed meanwhile."""
         if not self._open:
             return []
-        with self._errors.ours():
-            messages: list[Any] = self._consumer.consume(records_max, timeout_s)  # its types say None where none is
+        with self._errors.translated():
+            messages: list[Any] = self._consumer.consume(records_max, timeout_s)
         good = [message for message in messages if message.error() is None]
         if len(good) < len(messages):
-            self._settle([message for message in messages if message.error() is not None])
+            self._handle_events([message for message in messages if message.error() is not None])
         newest = self._newest(good)
         ended = [partition for partition, offset in newest.items() if offset >= self._stops[partition] - 1]
         if ended:
@@ -61,7 +61,7 @@ class KafkaReading:
         return good
 
     def _newest(self, messages: Sequence[Any]) -> dict[int, int]:
-        """The last offset of each partition. Raises ``LogDamaged`` where they do not rise."""
+        """Return the last offset of each partition. Raises ``LogDamaged`` where offsets do not rise."""
         newest: dict[int, int] = {}
         for message in messages:
             partition, offset = message.partition(), message.offset()
@@ -71,24 +71,24 @@ class KafkaReading:
         return newest
 
     def unfinished(self) -> frozenset[int]:
-        """Those whose stretch was not read to its end."""
+        """Return the partitions whose range was not read to its end."""
         return frozenset(self._open)
 
-    def hold(self, partition: int) -> None:
-        """Pause it."""
+    def pause(self, partition: int) -> None:
+        """Pause a partition."""
         if partition in self._open:
             self._consumer.pause([TopicPartition(self._topic, partition)])
 
-    def release(self, partition: int) -> None:
-        """Resume it."""
+    def resume(self, partition: int) -> None:
+        """Resume a partition."""
         if partition in self._open:
             self._consumer.resume([TopicPartition(self._topic, partition)])
 
     def close(self) -> None:
-        """Give the consumer up."""
+        """Close the consumer."""
         self._consumer.close()
 
-    def _settle(self, events: Sequence[Any]) -> None:
+    def _handle_events(self, events: Sequence[Any]) -> None:
         for event in events:
             error, partition = event.error(), event.partition()
             name = error.name()
@@ -97,18 +97,18 @@ class KafkaReading:
                     self._end([partition])
             elif name in OUT_OF_RANGE:
                 raise JournalGap(
-                    "the source no longer has what is to be read: it was trimmed meanwhile",
+                    "the source was trimmed while it was read: some of the records are gone",
                     topic=self._topic,
                     partition=partition,
-                    hint="run the same replay from the offsets that are left",
+                    hint="run the same replay from the remaining offsets",
                 )
             elif not passes(name):
-                raise self._errors.of(error, partition=partition, offset=event.offset())
+                raise self._errors.translate(error, partition=partition, offset=event.offset())
             else:
                 _logger.debug("%s[%s]: %s", self._topic, partition, name)
 
     def _end(self, partitions: Sequence[int]) -> None:
-        """Nothing more is wanted of these."""
+        """Stop reading these partitions."""
         ended = [partition for partition in partitions if partition in self._open]
         self._open.difference_update(ended)
         if ended:

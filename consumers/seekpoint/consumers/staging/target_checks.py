@@ -1,28 +1,28 @@
-"""What a replay refuses before it writes anything: facts in, ``ReplayRefused`` or nothing out."""
+"""The checks of a replay's target before anything is written."""
 
 from __future__ import annotations
 
 from seekpoint.consumers.staging.replay_ports import ReplayTopicFacts
 from seekpoint.schemas.errors import ReplayRefused
 
-__all__ = ["name_of", "refuse_target", "refuse_timestamps"]
+__all__ = ["check_target", "check_timestamps", "qualified_name"]
 
-_NEVER = -1
+_UNLIMITED = -1
 
 
-def name_of(facts: ReplayTopicFacts) -> str:
-    """A topic's name that holds everywhere: ``CLUSTER_ID/TOPIC``."""
+def qualified_name(facts: ReplayTopicFacts) -> str:
+    """Return ``CLUSTER_ID/TOPIC``, which does not depend on the names of cluster profiles."""
     return f"{facts.cluster_id}/{facts.topic}"
 
 
-def refuse_target(source: ReplayTopicFacts, target: ReplayTopicFacts, *, is_staging: bool, cluster: str) -> None:
-    """A target nobody marked as one, or the source itself, or one that would stamp its own times."""
+def check_target(source: ReplayTopicFacts, target: ReplayTopicFacts, *, is_staging: bool, cluster: str) -> None:
+    """Raise ``ReplayRefused`` for a target that is not staging, is the source, or sets its own times."""
     if not is_staging:
         raise ReplayRefused(
             "the target's cluster is not marked as staging",
             cluster=cluster,
             topic=target.topic,
-            hint=f"if it is one, say so in seekpoint.toml: [clusters.{cluster}] staging = true",
+            hint=f"if it is a staging cluster, set it in seekpoint.toml: [clusters.{cluster}] staging = true",
         )
     if (source.cluster_id, source.topic_id) == (target.cluster_id, target.topic_id):
         raise ReplayRefused(
@@ -36,15 +36,15 @@ def refuse_target(source: ReplayTopicFacts, target: ReplayTopicFacts, *, is_stag
         )
 
 
-def refuse_timestamps(target: ReplayTopicFacts, oldest_ms: int | None, newest_ms: int | None, now_ms: int) -> None:
-    """A target that would refuse records of these times, or remove them at once."""
+def check_timestamps(target: ReplayTopicFacts, oldest_ms: int | None, newest_ms: int | None, now_ms: int) -> None:
+    """Raise ``ReplayRefused`` for a target that would refuse records of these times, or delete them at once."""
     if oldest_ms is None or newest_ms is None:
         return
     config = target.config
-    retention = int(config.get("retention.ms", _NEVER))
+    retention = int(config.get("retention.ms", _UNLIMITED))
     if "delete" in config.get("cleanup.policy", "delete") and retention >= 0 and oldest_ms < now_ms - retention:
         raise ReplayRefused(
-            "the target would remove the oldest records at once: they are older than its retention",
+            "the target would delete the oldest records at once: they are older than its retention",
             topic=target.topic,
             oldest_ms=oldest_ms,
             retention_ms=retention,
