@@ -14,8 +14,9 @@ from seekpoint.consumers.recovery.recovery_report import LastCheckpoint
 from seekpoint.producers.durable.effects.rewind_content import content_to_rewind_to
 from seekpoint.producers.durable.session import Acknowledged, Journal
 from seekpoint.producers.writer.confirmer import Confirmer
-from seekpoint.producers.writer.handle import Cause, Handle, HandleStatus
+from seekpoint.producers.writer.handle import Handle
 from seekpoint.producers.writer.outbox import Outbox
+from seekpoint.producers.writer.pending import Cause
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import new_id
 from seekpoint.schemas.errors import CheckpointTimeout, HandleLost, SeekpointError
@@ -138,7 +139,7 @@ class LogSession:
     @property
     def is_open(self) -> bool:
         """False once the process was released, finished, fenced or given up."""
-        return self._handle.status is not HandleStatus.CLOSED
+        return self._handle.is_open
 
     def check(self) -> None:
         """Raise what ended the process for this node (``Fenced``, ``AppendTimeout``, ...), if anything did."""
@@ -224,7 +225,7 @@ class LogSession:
 
         Calls still under way raise ``HandleClosed``: their entries may be in the log, or get there.
         """
-        self._handle.let_go()
+        self._handle.discard()
         self._on_let_go(self._handle)
 
     # --- the log's past

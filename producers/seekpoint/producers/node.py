@@ -34,10 +34,11 @@ from seekpoint.producers.writer.clocks import Clock, SystemClock
 from seekpoint.producers.writer.closing import Closing
 from seekpoint.producers.writer.confirmer import Confirmer
 from seekpoint.producers.writer.externals import Externals
-from seekpoint.producers.writer.handle import Cause, Handle, HandleStatus
+from seekpoint.producers.writer.handle import Handle
 from seekpoint.producers.writer.healing import Healer
 from seekpoint.producers.writer.identity import Identity
 from seekpoint.producers.writer.outbox import Outbox
+from seekpoint.producers.writer.pending import Cause, HandleStatus
 from seekpoint.schemas.bodies import Body, EffectVerdict
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import HandleClosed, ProcessFinished, Refused, SeekpointError
@@ -449,7 +450,7 @@ class Node:
     def _on_failing(self) -> None:
         for handle in self._open_handles():
             if handle.pending:
-                handle.status = HandleStatus.HEALING
+                handle.begin_healing()
 
     async def _on_retired(self, reason: SeekpointError) -> None:
         for handle in self._open_handles():

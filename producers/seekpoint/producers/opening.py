@@ -27,9 +27,10 @@ from seekpoint.producers.process import Process, ProcessNode, durable_side
 from seekpoint.producers.tail.partition_tail import PartitionTail
 from seekpoint.producers.tail.tailer import Tailer
 from seekpoint.producers.writer.confirmer import Confirmer
-from seekpoint.producers.writer.handle import Cause, Handle, HandleStatus
+from seekpoint.producers.writer.handle import Handle
 from seekpoint.producers.writer.identity import Identity
 from seekpoint.producers.writer.outbox import Outbox
+from seekpoint.producers.writer.pending import Cause, HandleStatus
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry, new_id
 from seekpoint.schemas.config.error_texts import traceback_of

@@ -6,7 +6,9 @@ import asyncio
 
 import pytest
 
-from seekpoint.producers.writer.handle import Cause, Handle, HandleStatus, Pending
+from seekpoint.producers.writer.handle import Handle
+from seekpoint.producers.writer.identity import Identity
+from seekpoint.producers.writer.pending import Cause, HandleStatus, Pending
 from seekpoint.schemas import Entry, MemoryLog, bodies, encode, fold, new_id, new_state, partition_of
 from seekpoint.schemas.errors import Fenced, JournalUnavailable, LogTruncated, ProcessDegraded
 from seekpoint.schemas.log.log_ports import Record
@@ -189,14 +191,13 @@ async def test_an_acknowledged_entry_that_is_gone_is_a_truncated_log(bench: Benc
         bench.handle.absorb(bench.records(), bench.high + 1)
 
 
+def claim_again(bench: Bench) -> None:
+    bench.append(bench.handle.healing_claim(Identity("node", "boot")))
+
+
 async def heal(bench: Bench) -> list[Pending]:
-    abandon = bench.handle.begin_healing()
-    claim = bodies.Claim(
-        bench.handle.epoch, "node", "boot", old_claim_id=bench.handle.claim_id, abandon_from_seq=abandon
-    )
-    entry = Entry(new_id(), "p", None, 0, None, None, 0, None, None, None, claim)
-    bench.handle.healing_claims.add(entry.id)
-    bench.append(entry)
+    bench.handle.begin_healing()
+    claim_again(bench)
     bench.confirm()
     return bench.handle.heal()
 
@@ -276,12 +277,9 @@ async def test_what_lands_late_after_healing_changes_nothing(bench: Bench) -> No
 async def test_a_foreign_claim_before_the_healing_one_fences(bench: Bench) -> None:
     """O5: somebody came between; the handle is over."""
     pending = bench.send(1)
-    abandon = bench.handle.begin_healing()
+    bench.handle.begin_healing()
     bench.append_claim(1)
-    mine = bodies.Claim(1, "node", "boot", old_claim_id=bench.handle.claim_id, abandon_from_seq=abandon)
-    entry = Entry(new_id(), "p", None, 0, None, None, 0, None, None, None, mine)
-    bench.handle.healing_claims.add(entry.id)
-    bench.append(entry)
+    claim_again(bench)
     bench.confirm()
     assert isinstance(bench.futures[pending].exception(), Fenced)
 
@@ -289,12 +287,9 @@ async def test_a_foreign_claim_before_the_healing_one_fences(bench: Bench) -> No
 async def test_an_earlier_healing_claim_that_landed_after_all_is_taken(bench: Bench) -> None:
     """Two healing claims, the first unanswered but in the log: the fold names it owner, and the handle goes on."""
     pending = bench.send(1)
-    abandon = bench.handle.begin_healing()
+    bench.handle.begin_healing()
     for _ in range(2):
-        mine = bodies.Claim(1, "node", "boot", old_claim_id=bench.handle.claim_id, abandon_from_seq=abandon)
-        entry = Entry(new_id(), "p", None, 0, None, None, 0, None, None, None, mine)
-        bench.handle.healing_claims.add(entry.id)
-        bench.append(entry)
+        claim_again(bench)
     bench.confirm()
     assert bench.handle.heal() == [pending]
     assert bench.handle.epoch == 2

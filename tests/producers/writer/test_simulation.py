@@ -17,7 +17,7 @@ import pytest
 from agents import Found, decode, fold_by_checker
 from open_processes import handle_of
 from seekpoint.producers import Node, Process
-from seekpoint.producers.writer.handle import HandleStatus
+from seekpoint.producers.writer.pending import HandleStatus
 from seekpoint.schemas import MemoryLog, fold, new_state
 from seekpoint.schemas.errors import Fenced, JournalUnavailable, SeekpointError
 from seekpoint.schemas.log.log_ports import Batch, Delivery, Outgoing

@@ -1,8 +1,8 @@
-"""The owner's side of one process: what was sent, what was acknowledged, what is confirmed. Pure: no I/O, no clock.
+"""The owner's side of one process: the entries that were sent, acknowledged and confirmed. Pure: no I/O, no clock.
 
-    base   the confirmed fold: everything of the partition below ``position``, as any reader sees it
-    acked  own entries acknowledged since, in order
-    ahead  base + acked + what is on its way: what the next entry is checked against
+    base   the confirmed fold of everything in the partition below ``position``, as any reader computes it
+    acked  own entries acknowledged since, in log order
+    ahead  base + acked + pending entries; the next entry is checked against it
 
 A handle is used from one event loop only.
 """
@@ -12,13 +12,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable
-from enum import Enum
 from typing import Any
 
 from seekpoint.consumers.log_reading.scan import entry_of
+from seekpoint.producers.writer.identity import Identity
+from seekpoint.producers.writer.pending import Cause, HandleStatus, Pending
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.bodies.entry import Entry, process_key
-from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.bodies.entry import Entry, new_id, process_key
 from seekpoint.schemas.errors import (
     Fenced,
     HandleClosed,
@@ -39,59 +39,20 @@ from seekpoint.schemas.state.process_budget import Budget
 from seekpoint.schemas.state.process_state import Draft, MailItem, State
 from seekpoint.schemas.wire.codec import encode, encode_within, is_entry
 
-__all__ = ["Handle", "HandleStatus", "Pending"]
-
+__all__ = ["Handle"]
 
 ATTEMPTS_MAX = 3
-"""How often one entry is sent, healing in between, while the broker refuses it."""
+"""How often one entry is sent while the broker refuses it; the handle heals in between."""
 
 _COUNTED = frozenset({Verdict.APPLIED, Verdict.MISFIT})
 """The verdicts by which an owner's entry takes its seq."""
 
 _REFUSALS = {"state_limit": LimitExceeded, "illegal_call": IllegalCall}
-"""What a misfit is to who asked for it; any other is an ``IllegalTransition``."""
-
-
-class HandleStatus(Enum):
-    """What a handle may do."""
-
-    OPEN = "appends"
-    HEALING = "keeps what it is given until it has claimed again"
-    CLOSED = "nothing more"
-
-
-@dataclass(slots=True, eq=False)
-class Pending:
-    """An entry that was handed over and is not yet acknowledged."""
-
-    handle: Handle
-    seq: int
-    entry: Entry
-    value: bytes
-    future: asyncio.Future[int] | None
-    offset: int | None = None
-    shipment: object = None
-    """What it left in: the outbox's."""
-    attempts: int = 1
-    failure: SeekpointError | None = None
-    """What its last attempt failed with, if it failed."""
-
-    def tell(self, offset: int) -> None:
-        """Its agent hears that it is in the log. The future is not kept: thousands wait here to be confirmed."""
-        future, self.future = self.future, None
-        if future is not None and not future.done():
-            future.set_result(offset)
-
-    def fail(self, error: SeekpointError) -> None:
-        """Its agent hears why it may not be in the log."""
-        future, self.future = self.future, None
-        if future is not None and not future.done():
-            future.set_exception(error)
-            future.exception()  # a start entry nobody awaits must not warn at its end
+"""The error that each kind of misfit raises; any other kind raises ``IllegalTransition``."""
 
 
 class Handle:
-    """One open process. ``state`` is what its agent sees: the confirmed fold plus its own acknowledged entries."""
+    """One open process. Its agent sees ``state``: the confirmed fold plus its own acknowledged entries."""
 
     def __init__(self, process_id: str, state: State, position: int, reader: LogReader) -> None:
         assert state.owner is not None
@@ -108,22 +69,22 @@ class Handle:
         self.last_offset = state.offset
         self.mail_changed = asyncio.Event()
         self.ending = False
-        """A release or a finish was sent: nothing may follow it."""
+        """Whether a release or a finish was sent: no entry may follow it."""
         self.ended = False
-        """The release or finish is confirmed; whoever claims afterwards fences nobody."""
+        """Whether the release or finish is confirmed; a later claim fences nobody."""
         self.healing_claims: set[bytes] = set()
         self._reader = reader
         self.limits = reader.limits
         self._base = state.thaw()
         self._ahead = state.thaw()
         self._acked: dict[int, Entry] = {}
-        self._told: Draft | None = None
+        self._acknowledged_draft: Draft | None = None
         self._snapshot: State | None = None
 
     # --- what the agent sees
     @property
     def state(self) -> State:
-        """Confirmed plus acknowledged, frozen."""
+        """The confirmed fold plus the acknowledged entries, frozen."""
         if self._snapshot is None:
             if self.pending:
                 self._snapshot = self._acknowledged().snapshot()
@@ -134,28 +95,28 @@ class Handle:
 
     @property
     def mail(self) -> list[MailItem]:
-        """What waits in the mailbox, oldest first, without what is being received already: each is taken once."""
+        """The items in the mailbox, oldest first, without those that a pending entry receives: each is taken once."""
         return list(self._ahead.mailbox.values())
 
     def _acknowledged(self) -> Draft:
-        """The state without what is on its way; kept, so that the next call folds only what came since."""
-        if self._told is None:
-            self._told = self._base.snapshot().thaw()
+        """Return the state without the pending entries. The draft is cached: the next call folds only newer entries."""
+        if self._acknowledged_draft is None:
+            self._acknowledged_draft = self._base.snapshot().thaw()
         fresh: list[tuple[int, Entry]] = []
         for offset in reversed(self._acked):
-            if offset <= self._told.offset:
+            if offset <= self._acknowledged_draft.offset:
                 break
             fresh.append((offset, self._acked[offset]))
         for offset, entry in reversed(fresh):
-            advance(self._told, offset, entry, self.limits)
-        return self._told
+            advance(self._acknowledged_draft, offset, entry, self.limits)
+        return self._acknowledged_draft
 
     def has_room(self, width: int) -> bool:
-        """Whether the state, with all that was sent, takes ``width`` bytes more."""
+        """Return whether the state, with all entries that were sent, has room for ``width`` bytes more."""
         return self._ahead.content_bytes + width <= self.limits.state_bytes
 
     def times_forgotten(self, key: str) -> int:
-        """How often a rewind forgot the call ``key``: asked at each call, so without a snapshot."""
+        """Return how often a rewind forgot the call ``key``. Takes no snapshot: each call asks."""
         return times_forgotten(self._ahead.forgotten, key)
 
     @property
@@ -165,12 +126,12 @@ class Handle:
 
     @property
     def ahead_budget(self) -> Budget | None:
-        """The budget as the next entry finds it: with everything that is reserved for calls on their way."""
+        """The budget that the next entry is checked against, with all reservations of calls under way."""
         return self._ahead.budget
 
     @property
     def acknowledged_seq(self) -> int:
-        """The last seq that was acknowledged with all below it."""
+        """The highest seq that was acknowledged together with all lower ones."""
         return self.pending[0].seq - 1 if self.pending else self._ahead.seq
 
     @property
@@ -184,12 +145,12 @@ class Handle:
     ) -> Pending:
         """Check ``body`` against everything sent so far, give it its seq, encode it.
 
-        Raises ``IllegalTransition``, ``IllegalCall`` or ``LimitExceeded`` (nothing changed), or why the handle is
-        closed.
+        Raises ``IllegalTransition``, ``IllegalCall`` or ``LimitExceeded`` (nothing changes then), or the error that
+        closed the handle.
         """
         self.check_open()
         seq = self._ahead.seq + 1
-        # What never changes about an entry is checked by its size first: an oversized one must not touch the state.
+        # The size is checked first: an oversized entry must not change the state.
         entry = Entry(
             entry_id, self.process_id, seq, self.epoch, self.claim_id, self.last_offset, ts, cause.actor,
             cause.caused_by, cause.correlation_id, body,
@@ -204,11 +165,11 @@ class Handle:
 
     @property
     def is_open(self) -> bool:
-        """Whether anything may be sent or confirmed yet."""
+        """False once nothing more may be sent or confirmed."""
         return self.status is not HandleStatus.CLOSED
 
     def check_open(self) -> None:
-        """Raise why nothing more may be sent."""
+        """Raise the reason why nothing more may be sent, if there is one."""
         if self.status is HandleStatus.CLOSED:
             raise self.error or HandleClosed("the process was released by this handle", process_id=self.process_id)
         if self.ending:
@@ -218,9 +179,9 @@ class Handle:
         reason, detail = misfit
         return _REFUSALS.get(reason, IllegalTransition)(detail, process_id=self.process_id, seq=self._ahead.seq)
 
-    # --- acknowledgements (O3: told only when all lower seqs were)
+    # --- acknowledgements (O3: the agent learns of one only after those of all lower seqs)
     def acknowledge(self, pending: Pending, offset: int) -> None:
-        """``pending`` is in the log at ``offset``; tell the agent of it and of what waited behind it."""
+        """Note that ``pending`` is in the log at ``offset``; resolve it, and those that waited behind it."""
         pending.offset = offset
         while self.pending and self.pending[0].offset is not None:
             done = self.pending.popleft()
@@ -228,14 +189,14 @@ class Handle:
             self._acked[done.offset] = done.entry
             self.last_offset = done.offset
             self._snapshot = None
-            done.tell(done.offset)
+            done.resolve(done.offset)
 
     # --- confirmation (O4)
     def absorb(self, records: Iterable[Record], position: int) -> None:
         """Fold the partition's records of this process in [self.position, ``position``) into the confirmed state.
 
         Afterwards either every own acknowledged entry below ``position`` is confirmed, or the handle is fenced
-        (``status`` CLOSED). Raises ``LogTruncated`` if an acknowledged entry is not where it was acknowledged.
+        (``status`` CLOSED). Raises ``LogTruncated`` if an acknowledged entry is not at its offset.
         """
         foreign = False
         for record in records:
@@ -258,9 +219,9 @@ class Handle:
         self.ended = self.ended or (verdict is Verdict.APPLIED and isinstance(entry.body, b.Released | b.Finished))
 
     def _absorb_other(self, record: Record) -> bool:
-        """An entry that is not one of the acknowledged: external, a former owner's, poison, or an own one on its way.
+        """Fold a record that is no acknowledged entry: external, a former owner's, poison, or a pending own one.
 
-        Whether the own entries have to be laid anew on what it changed.
+        Return whether the own entries have to be folded again onto the confirmed state.
         """
         if self.pending and record.value == self.pending[0].value:
             entry = self.pending[0].entry  # read back before its acknowledgement came
@@ -268,18 +229,18 @@ class Handle:
             try:
                 entry = entry_of(record, self._reader.codec, self._reader.partitions)
             except UndecodableRecord:
-                return False  # the reader that projects the partition makes a dead letter of it
+                return False  # the projector of the partition makes a dead letter of it
         verdict = advance(self._base, record.offset, entry, self.limits)
         return not (verdict in _COUNTED and self._landed(verdict, entry, record.offset))
 
     def _landed(self, verdict: Verdict, entry: Entry, offset: int) -> bool:
-        """Whether ``entry`` is the next own one on its way: that it was read says what an acknowledgement would."""
+        """Return whether ``entry`` is the next pending one; acknowledge it then, as it was read from the log."""
         pending = self.pending[0] if self.pending else None
         if pending is None or pending.entry.id != entry.id or entry.claim_id != self.claim_id:
             return False
         self._note_end(verdict, entry)
         if self.status is HandleStatus.HEALING and isinstance(entry.body, b.Released):
-            pending.offset = offset  # the healing claim may come behind it: then it has to be said again
+            pending.offset = offset  # the healing claim may land behind the release, which is then sent again
         else:
             self.acknowledge(pending, offset)
         return True
@@ -290,7 +251,7 @@ class Handle:
         if owns:
             self._check_applied(below)
         if below:
-            self._told = None  # it may not have folded them yet, and they are about to be forgotten
+            self._acknowledged_draft = None  # it may lack these entries, which are dropped below
         for offset in below:
             del self._acked[offset]
         if not owns:
@@ -299,7 +260,7 @@ class Handle:
             self._rebuild()
 
     def _check_applied(self, below: list[int]) -> None:
-        """What was acknowledged below the position must be applied: the owner has not changed."""
+        """Raise unless every acknowledged entry below the position is applied: the owner has not changed."""
         seq = self._acked[below[-1]].seq if below else None
         if seq is None or seq <= self._base.seq:
             return
@@ -317,26 +278,41 @@ class Handle:
         )  # fmt: skip
 
     def _rebuild(self) -> None:
-        """Externals came in between: lay the own entries anew on the confirmed state."""
+        """Fold the own entries again onto the confirmed state, which other entries have changed."""
         self._ahead = self._base.snapshot().thaw()
         for offset, entry in self._acked.items():
             advance(self._ahead, offset, entry, self.limits)
         for pending in self.pending:
             try_own(self._ahead, pending.seq, pending.entry.body, self.limits)
-        self._snapshot = self._told = None
+        self._snapshot = self._acknowledged_draft = None
         self.mail_changed.set()
 
     # --- healing (O5)
-    def begin_healing(self) -> int:
-        """Keep what is given from now on. The first seq never acknowledged: what the new claim abandons from."""
+    def begin_healing(self) -> None:
+        """Keep the entries that are handed over from now on, until the process is claimed again."""
         self.status = HandleStatus.HEALING
-        return self.acknowledged_seq + 1
+
+    def healing_claim(self, identity: Identity) -> Entry:
+        """Return a new claim on the process by the node ``identity``. The fold accepts it if no other claim came first.
+
+        It abandons what was never acknowledged, so that a gap there does not degrade the process.
+        """
+        claim = b.Claim(
+            expected_epoch=self.epoch,
+            node_id=identity.node_id,
+            boot_id=identity.boot_id,
+            old_claim_id=self.claim_id,
+            abandon_from_seq=self.acknowledged_seq + 1,
+        )
+        claim_id = new_id()
+        self.healing_claims.add(claim_id)
+        return Entry(claim_id, self.process_id, None, 0, None, self.last_offset, 0, None, None, None, claim)
 
     def heal(self) -> list[Pending]:
-        """``absorb`` has read through the healing claim: what is to be sent again, renumbered under the new epoch.
+        """Return the entries to send again, renumbered under the new epoch, once ``absorb`` has read the healing claim.
 
-        What landed after all was acknowledged when it was read. Raises ``ProcessDegraded`` if the claim was refused,
-        ``LogTruncated`` if less landed than was acknowledged.
+        Entries that landed after all were acknowledged when they were read. Raises ``ProcessDegraded`` if the claim
+        was refused, ``LogTruncated`` if fewer entries landed than were acknowledged.
         """
         owner, landed = self._base.owner, self._base.seq
         if self.ended and owner not in self.healing_claims:
@@ -361,7 +337,7 @@ class Handle:
         return again
 
     def _already_over(self) -> list[Pending]:
-        """The release or finish landed before the healing claim: nothing is left to heal."""
+        """Acknowledge the release or finish, which landed before the healing claim: nothing is left to heal."""
         self.status = HandleStatus.OPEN
         for pending in list(self.pending):
             assert pending.offset is not None
@@ -370,7 +346,7 @@ class Handle:
 
     def _renumber(self, pending: Pending, seq: int) -> None:
         if pending.attempts >= ATTEMPTS_MAX and pending.failure is not None:
-            raise pending.failure  # the broker refuses this very entry: claiming again would not help
+            raise pending.failure  # the broker refuses this very entry: another claim would not help
         pending.attempts += 1
         pending.seq = seq
         pending.entry = pending.entry._replace(seq=seq, epoch=self.epoch, claim_id=self.claim_id)
@@ -379,13 +355,13 @@ class Handle:
 
     # --- the end
     def fail(self, error: SeekpointError) -> None:
-        """Close for ``error``; everyone who waits gets it."""
+        """Close for ``error``, and raise it in every caller that waits."""
         self.close(error)
         while self.pending:
             self.pending.popleft().fail(error)
 
-    def let_go(self) -> None:
-        """Nobody looks after it any more: whoever still waits is told now, or would wait for ever."""
+    def discard(self) -> None:
+        """Close the handle without a release. Callers that still wait get ``HandleClosed``."""
         if self.pending:
             self.fail(
                 HandleClosed(
@@ -396,16 +372,7 @@ class Handle:
         self.close()
 
     def close(self, error: SeekpointError | None = None) -> None:
-        """Nothing more is sent. ``error`` is what later calls raise."""
+        """Send nothing more. Later calls raise ``error``."""
         self.status = HandleStatus.CLOSED
         self.error = self.error or error
         self.mail_changed.set()
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """Who and what led to an entry."""
-
-    actor: str | None = None
-    caused_by: bytes | None = None
-    correlation_id: str | None = None

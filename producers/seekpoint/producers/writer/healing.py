@@ -11,11 +11,10 @@ import asyncio
 import logging
 
 from seekpoint.producers.writer.confirmer import Confirmer
-from seekpoint.producers.writer.handle import Handle, HandleStatus
+from seekpoint.producers.writer.handle import Handle
 from seekpoint.producers.writer.identity import Identity
 from seekpoint.producers.writer.outbox import Outbox
-from seekpoint.schemas import bodies as b
-from seekpoint.schemas.bodies.entry import Entry, new_id
+from seekpoint.producers.writer.pending import HandleStatus
 from seekpoint.schemas.config.error_texts import error_line, traceback_of
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import AppendTimeout, ConfirmTimeout, Retryable, SeekpointError
@@ -73,18 +72,9 @@ class Healer:
             )
 
     async def _claim_again(self, handle: Handle) -> bool:
-        claim_id = new_id()
-        handle.healing_claims.add(claim_id)
-        claim = b.Claim(
-            expected_epoch=handle.epoch,
-            node_id=self._identity.node_id,
-            boot_id=self._identity.boot_id,
-            old_claim_id=handle.claim_id,
-            abandon_from_seq=handle.acknowledged_seq + 1,
-        )
-        entry = Entry(claim_id, handle.process_id, None, 0, None, handle.last_offset, 0, None, None, None, claim)
+        claim = handle.healing_claim(self._identity)
         try:
-            offset = await self._outbox.push_external(handle.partition, handle.key, encode(entry))
+            offset = await self._outbox.push_external(handle.partition, handle.key, encode(claim))
             await self._confirmer.through(handle, offset + 1)
         except ConfirmTimeout:
             return False

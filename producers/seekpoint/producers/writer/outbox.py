@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass
 
-from seekpoint.producers.writer.handle import HandleStatus, Pending
+from seekpoint.producers.writer.pending import HandleStatus, Pending
 from seekpoint.schemas.config.error_texts import error_line, traceback_of
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import AppendTimeout, HandleClosed, JournalUnavailable, SeekpointError

@@ -12,7 +12,7 @@ from mail_agents import reader
 from open_processes import handle_of
 from seekpoint.producers import Node, Process, VirtualClock, agent
 from seekpoint.producers.testing import When, assert_replays, crash_at, history_of
-from seekpoint.producers.writer.handle import HandleStatus
+from seekpoint.producers.writer.pending import HandleStatus
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import Fenced
