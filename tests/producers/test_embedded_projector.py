@@ -14,6 +14,7 @@ from own_valkey import OwnValkey, own_valkey
 from seekpoint.consumers import Tier, View
 from seekpoint.producers import Node
 from seekpoint.producers.embedded_projector import EmbeddedProjector
+from seekpoint.producers.process import durable_side
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import InvalidSetting, JournalUnavailable, NewerFormat, ViewRefused
 
@@ -101,7 +102,7 @@ async def test_a_node_projects_beside_its_processes(journal: Settings, server: O
                     if viewed.state.offset >= last:
                         break
             assert (await node.recover("case-1", tier=Tier.VIEW)).state.context == {"a": 2}
-            process.let_go()
+            durable_side(process).abandon()
         assert node.projector_failure is None
     assert "seekpoint-projector" not in {thread.name for thread in threading.enumerate()}
     async with Node.connect(settings) as other:

@@ -14,6 +14,7 @@ import pytest
 from agents import Agent, agents, check, until
 from seekpoint.compose import LocalCluster, create_topics
 from seekpoint.producers import Node, Process
+from seekpoint.producers.process import durable_side
 from seekpoint.schemas import Settings
 from seekpoint.schemas.errors import (
     AppendTimeout,
@@ -116,7 +117,7 @@ async def run_races(settings: Settings, rounds: int, node_count: int) -> None:
                     await process.record("work", f"{index}-{process.state.epoch}")
                     await process.release()
                 except Fenced:
-                    process.let_go()
+                    durable_side(process).abandon()
     finally:
         for node in nodes:
             await node.close()
@@ -186,7 +187,7 @@ async def test_kafka_down_fails_typed_and_a_reopened_process_resumes(cluster: Lo
             assert time.monotonic() - began < 15
             with pytest.raises((AppendTimeout, HandleClosed)):
                 await process.record("work", "after")
-            process.let_go()
+            durable_side(process).abandon()
         finally:
             broker.resume()
         again = await opened(node)

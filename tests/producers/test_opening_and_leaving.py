@@ -11,6 +11,7 @@ import pytest
 from folding import refold
 from idle_tailers import at_rest
 from seekpoint.producers import Node, Process
+from seekpoint.producers.process import durable_side
 from seekpoint.schemas import MemoryLog, partition_of
 from seekpoint.schemas.errors import (
     AlreadyOpen,
@@ -54,10 +55,10 @@ async def test_a_handle_that_is_over_does_not_keep_its_process_from_being_opened
             await process.confirm()
         again = await node.open("p")
         await again.update("a", 2)
-        process.let_go()
+        durable_side(process).abandon()
         with pytest.raises(AlreadyOpen):
             await node.open("p")
-        again.let_go()
+        durable_side(again).abandon()
         async with node.open("p") as last:
             assert last.state.context == {"a": 2}
 
@@ -71,7 +72,7 @@ async def test_a_cancelled_open_keeps_nobody_from_opening(log: MemoryLog, after_
         opening.cancel()
         await asyncio.gather(opening, return_exceptions=True)
         if not opening.cancelled():
-            opening.result().let_go()
+            durable_side(opening.result()).abandon()
         assert not node._heartbeater._claims(), "a claim that nobody holds is named for ever"
         async with node.open("p") as process:
             await process.update("a", 1)
@@ -170,7 +171,7 @@ async def test_a_fenced_owner_is_told_within_the_confirm_interval(log: MemoryLog
         await asyncio.sleep(0.4)
         with pytest.raises(Fenced):
             await process.update("a", 3)
-        process.let_go()
+        durable_side(process).abandon()
 
 
 async def test_a_partition_that_cannot_be_read_keeps_no_other_owner_from_being_told(log: MemoryLog) -> None:
@@ -195,5 +196,5 @@ async def test_a_partition_that_cannot_be_read_keeps_no_other_owner_from_being_t
         with pytest.raises(Fenced):
             await told.update("a", 2)
         log.read = read  # type: ignore[method-assign]
-        stuck.let_go()
-        told.let_go()
+        durable_side(stuck).abandon()
+        durable_side(told).abandon()

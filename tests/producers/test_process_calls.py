@@ -153,7 +153,7 @@ async def test_a_cancelled_invocation_of_a_handle_that_is_over_stays_cancelled(l
 
         working = asyncio.create_task(work())
         await asyncio.wait_for(begun.wait(), 60)
-        process.let_go()
+        durable_side(process).abandon()
         working.cancel()
         with pytest.raises(asyncio.CancelledError):
             await working

@@ -152,7 +152,7 @@ def test_whatever_a_process_offers_a_check_has_decided_about() -> None:
         # refused to an agent
         *("rewind", "finish", "release"),
         # looks at what is known
-        *("process_id", "state", "written", "limits", "is_open", "policy_is", "let_go"),
+        *("process_id", "state", "written", "limits", "is_open", "policy_is"),
     }
     assert offered == decided
 

@@ -190,7 +190,7 @@ class _Run:
         the run that resumes there."""
         process, told = self.durable, None
         code = asyncio.ensure_future(self.agent.run(self.process, asked))
-        process.hand_over(code)
+        process.set_main_task(code)
         try:
             while not code.done():
                 try:
@@ -200,7 +200,7 @@ class _Run:
                     process.matcher.close()
                     code.cancel(*exc.args)
         finally:
-            process.hand_over(asyncio.current_task())
+            process.set_main_task(asyncio.current_task())
         if told is not None:
             raise told from None if code.cancelled() else code.exception()
         return await code

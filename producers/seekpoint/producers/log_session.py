@@ -88,7 +88,7 @@ class LogSession:
         confirmer: Confirmer,
         recovery: Recovery,
         cause: Cause,
-        on_let_go: Callable[[Handle], None],
+        on_abandon: Callable[[Handle], None],
         node: NodeServices,
     ) -> None:
         self._handle = handle
@@ -96,7 +96,7 @@ class LogSession:
         self._confirmer = confirmer
         self._recovery = recovery
         self._cause = cause
-        self._on_let_go = on_let_go
+        self._on_abandon = on_abandon
         self._node = node
         self._loop = asyncio.get_running_loop()
         self._held: dict[str, Callable[[], b.StepStarted]] = {}
@@ -110,7 +110,7 @@ class LogSession:
         self.times_forgotten = handle.times_forgotten
         self.recover = node.recover
         self.entries = node.entries
-        self.tell = node.tell
+        self.append_external = node.append_external
         self.in_thread = node.in_thread
         self.in_body_thread = node.in_body_thread
         self.shared_value = node.shared
@@ -170,7 +170,7 @@ class LogSession:
     def hold(self, key: str, start: Callable[[], b.StepStarted], characters: int) -> bool:
         """Keep the start of the step ``key`` back until the event loop goes on, or anything else is written.
 
-        Two records in a moment are two requests to the broker, and two writes to its disk: ``take_back`` it for an
+        Two records in a moment are two requests to the broker, and two writes to its disk: ``drop_held`` it for an
         entry that says both. False for one whose ``characters`` of arguments may not fit: it is to be sent.
         """
         if characters > _HELD_CHARACTERS_MAX or not self._handle.has_room(_HELD_BYTES_MAX):
@@ -181,7 +181,7 @@ class LogSession:
         self._held[key] = start
         return True
 
-    def take_back(self, key: str) -> bool:
+    def drop_held(self, key: str) -> bool:
         """Return whether the start of ``key`` was still held; drop it."""
         return self._held.pop(key, None) is not None
 
@@ -218,15 +218,15 @@ class LogSession:
         try:
             await self._confirm(await future)
         finally:
-            self.let_go()
+            self.abandon()
 
-    def let_go(self) -> None:
-        """Forget the handle on this node; the process stays claimed unless it was released.
+    def abandon(self) -> None:
+        """Drop the handle on this node; the process stays claimed unless it was released.
 
         Calls still under way raise ``HandleClosed``: their entries may be in the log, or get there.
         """
         self._handle.discard()
-        self._on_let_go(self._handle)
+        self._on_abandon(self._handle)
 
     # --- the log's past
     async def confirm(self) -> None:
@@ -274,7 +274,7 @@ class LogSession:
         """While inside, fold what comes into the partition as soon as it comes."""
         return self._confirmer.watching(self._handle)
 
-    async def look(self) -> None:
+    async def read_log(self) -> None:
         """Fold what is in the log by now. Raises ``Retryable`` errors where it cannot be read."""
         await self._confirmer.to_end(self._handle)
 

@@ -423,9 +423,9 @@ class Node:
         body = EffectVerdict(
             key=key, outcome=outcome, output=text, reason=self._scrubbed(reason), idempotency_key=idempotency_key
         )  # fmt: skip
-        return await self.tell(process_id, body, actor=actor)
+        return await self.append_external(process_id, body, actor=actor)
 
-    async def tell(
+    async def append_external(
         self, process_id: str, body: Body, *, actor: str | None = None, entry_id: bytes | None = None
     ) -> bytes:
         """Append any external entry to a process; its id, once it is in the log. ``signal`` and the like say what."""

@@ -96,7 +96,7 @@ class Opening:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Record what was raised, then release. A handle that is over already is only let go."""
+        """Record what was raised, then release. A handle that has ended already is only dropped."""
         process = self._process
         assert process is not None
         try:
@@ -114,11 +114,11 @@ class Opening:
                 raise
             # The agent's own exception says more than what kept it from being written down.
         finally:
-            process.let_go()
+            durable_side(process).abandon()
 
 
 async def _ended(process: DurableProcess, error: BaseException | None) -> ObligationStuck | None:
-    """Record what was raised; bring a process that was cancelled to its end. What it could not take back."""
+    """Record what was raised; stop a process that was cancelled. Return its compensations that are stuck."""
     error = None if error is None else unwrapped(error)
     if isinstance(error, Cancelled) and process.cancellation.is_accepted:
         try:
@@ -342,7 +342,7 @@ async def _seed(session: LogSession, inherited: b.Forked) -> None:
     try:
         await session.append(inherited)
     except BaseException:
-        session.let_go()
+        session.abandon()
         raise
 
 

@@ -158,7 +158,7 @@ class Process(
             )  # fmt: skip
         await durable.confirm()
         rewound = await durable.append(b.Rewound(to_seq, await durable.session.past_content(to_seq)))
-        durable.begin_after_rewind()
+        durable.reset_after_rewind()
         return rewound
 
     async def confirm(self) -> None:
@@ -189,13 +189,6 @@ class Process(
         if self._durable.options.agent is not None:
             raise Refused("an agent ends by returning", process_id=self.process_id, hint="return the result")
         await self._durable.end(b.Finished(dump(result, self._durable.limits)))
-
-    def let_go(self) -> None:
-        """Forget the process on this node; it stays claimed unless it was released.
-
-        Calls still under way raise ``HandleClosed``: their entries may be in the log, or get there.
-        """
-        self._durable.let_go()
 
 
 def durable_side(process: Process) -> DurableProcess:

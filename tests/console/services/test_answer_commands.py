@@ -10,6 +10,7 @@ import pytest
 
 from console_on_memory import on
 from seekpoint.producers import Node, Process, agent
+from seekpoint.producers.process import durable_side
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.errors import Cancelled, JournalUnavailable, ProcessFinished
 from seekpoint.schemas.folding.fold import MAILBOX_BYTES_MAX, MAILBOX_ITEMS_MAX
@@ -30,7 +31,7 @@ async def in_doubt(node: Node) -> None:
         await asyncio.sleep(0.001)
     effect.cancel()
     await asyncio.wait([effect])
-    process.let_go()
+    durable_side(process).abandon()
 
 
 async def fill(node: Node) -> None:

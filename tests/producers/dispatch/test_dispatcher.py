@@ -44,7 +44,7 @@ async def opened(node: Node, known: Connectors, process_id: str = "p") -> AsyncI
     try:
         yield process
     finally:
-        process.let_go()
+        durable_side(process).abandon()
 
 
 @asynccontextmanager

@@ -15,6 +15,7 @@ from seekpoint.consumers import Recovery, Tier
 from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Checkpoint, Floor
 from seekpoint.consumers.checkpoints.memory_checkpoints import MemoryCheckpoints
 from seekpoint.producers import Node, Process
+from seekpoint.producers.process import durable_side
 from seekpoint.schemas import Entry, MemoryLog, Settings, bodies, encode, new_id
 from seekpoint.schemas.errors import (
     Fenced,
@@ -184,7 +185,7 @@ async def test_a_claim_right_behind_ours_is_not_missed(log: MemoryLog, monkeypat
         monkeypatch.undo()
         with pytest.raises(Fenced):
             await process.update("a", 1)
-        process.let_go()
+        durable_side(process).abandon()
 
 
 async def test_many_new_processes_at_once_have_one_owner_each(log: MemoryLog) -> None:
@@ -245,7 +246,7 @@ async def test_a_log_that_was_truncated_under_the_tailer_stops_its_owners(log: M
                 await process.update("b", number)
                 await process.confirm()
                 await asyncio.sleep(0.01)
-        process.let_go()
+        durable_side(process).abandon()
 
 
 async def test_mail_comes_as_soon_as_it_is_in_the_log(log: MemoryLog) -> None:
@@ -280,7 +281,7 @@ async def test_a_log_that_was_trimmed_past_an_idle_lane_keeps_nobody_from_openin
             assert heir.state.context == {"a": 2}
         with pytest.raises(JournalGap):
             await idle.update("b", 1)
-        idle.let_go()
+        durable_side(idle).abandon()
 
 
 class Damaged(MemoryLog):
@@ -305,7 +306,7 @@ async def test_an_owner_that_only_waits_hears_that_the_log_is_damaged() -> None:
         await other.signal("p", "go", 1)
         with pytest.raises(LogDamaged):
             await asyncio.wait_for(waiting, 10)
-        process.let_go()
+        durable_side(process).abandon()
 
 
 async def test_an_owner_that_only_waits_hears_that_the_log_was_truncated(log: MemoryLog) -> None:
@@ -319,7 +320,7 @@ async def test_an_owner_that_only_waits_hears_that_the_log_was_truncated(log: Me
         log.elect(0, 1)
         with pytest.raises(LogTruncated):
             await asyncio.wait_for(waiting, 10)
-        process.let_go()
+        durable_side(process).abandon()
 
 
 async def test_whoever_comes_to_a_lane_that_was_given_up_is_told_why(log: MemoryLog) -> None:
@@ -331,4 +332,4 @@ async def test_whoever_comes_to_a_lane_that_was_given_up_is_told_why(log: Memory
         node._tailer.give_up(lane, LogDamaged("records arrive damaged", partition=0))
         with pytest.raises(LogDamaged):
             await asyncio.wait_for(node._tailer.through(lane, lane.position + 1), 5)
-        process.let_go()
+        durable_side(process).abandon()

@@ -10,6 +10,7 @@ import pytest
 
 from open_processes import handle_of
 from seekpoint.producers import Node, Process, VirtualClock, agent
+from seekpoint.producers.process import durable_side
 from seekpoint.producers.writer.kafka_writer import GUARANTEED
 from seekpoint.schemas import Entry, MemoryLog, bodies, encode, new_id
 from seekpoint.schemas.errors import AppendTimeout, HandleClosed, JournalUnavailable, ProcessDegraded
@@ -26,7 +27,7 @@ async def leave_a_gap(log: MemoryLog, node: Node) -> None:
     for seq in (3, 4):
         lost = Entry(new_id(), "p", seq, 1, claim, None, 0, None, None, None, bodies.ContextUpdated("a", str(seq)))
         log.append(0, b"p", encode(lost))
-    process.let_go()
+    durable_side(process).abandon()
 
 
 async def test_real_loss_needs_a_person_who_accepts_it() -> None:

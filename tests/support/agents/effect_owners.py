@@ -28,7 +28,7 @@ async def reopened(node: Node, connectors: Connectors | None = None) -> AsyncIte
     try:
         yield process
     finally:
-        process.let_go()
+        durable_side(process).abandon()
 
 
 async def die_in_call(node: Node, ledger: Ledger, **how: Any) -> None:
@@ -37,4 +37,4 @@ async def die_in_call(node: Node, ledger: Ledger, **how: Any) -> None:
     ledger.fails.append(Died())
     with pytest.raises(Died):
         await process.effect("pay", ledger.pay, 5, **how)
-    process.let_go()
+    durable_side(process).abandon()

@@ -23,6 +23,7 @@ from seekpoint.console.demo.scripted_agent import ScriptedAgent
 from seekpoint.console.demo.scripted_model import ScriptedModel
 from seekpoint.console.demo.transcripts import Transcript, load_transcripts
 from seekpoint.producers import Node
+from seekpoint.producers.process import durable_side
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import HandleLost, OperatorRequired, OwnerAlive, ProcessFinished, Retryable
 
@@ -120,7 +121,7 @@ class CaseQueue:
             self._ended(case, "fenced" if isinstance(exc, HandleLost) else "failed", str(exc))
             return False
         finally:
-            process.let_go()
+            durable_side(process).abandon()
         self._ended(case, "finished")
         return True
 

@@ -60,7 +60,7 @@ async def tell(node: Node, process_id: str, verdict: b.EffectVerdict, *, actor: 
     entry_id = new_id()
     while True:
         try:
-            await node.tell(process_id, verdict, actor=actor, entry_id=entry_id)
+            await node.append_external(process_id, verdict, actor=actor, entry_id=entry_id)
             if await _arrives(node, process_id, verdict, entry_id):
                 return
         except Retryable as exc:

@@ -1,4 +1,4 @@
-"""The values that durable calls give to the code that makes them."""
+"""Define the values that durable calls return."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ __all__ = ["GateAnswer", "Turn", "Versioned"]
 
 
 class GateAnswer(NamedTuple):
-    """How a gate was answered. True only if somebody said yes; ``approved`` says the same.
+    """The answer of a gate. It is true only if the gate was approved.
 
-    ``outcome`` is approved, denied, signalled (a signal that is neither) or timed_out; ``payload`` what the signal
-    carried (``{"left_out": TYPE}`` of one that no entry has room for); ``actor`` who sent it; ``reason`` why, where
-    that was said.
+    ``outcome`` is approved, denied, signalled (a signal that is neither) or timed_out. ``payload`` is the signal's, or
+    ``{"left_out": TYPE}`` if no entry has room for it. ``actor`` sent the signal; ``reason`` is theirs, if they gave
+    one.
     """
 
     outcome: str
@@ -25,12 +25,12 @@ class GateAnswer(NamedTuple):
 
     @property
     def approved(self) -> bool:
-        """Whether somebody said yes."""
+        """Whether somebody approved."""
         return self.outcome == "approved"
 
     @property
     def denied(self) -> bool:
-        """Whether somebody said no."""
+        """Whether somebody denied."""
         return self.outcome == "denied"
 
     @property
@@ -40,13 +40,13 @@ class GateAnswer(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """One round; they count from 1."""
+    """One turn; turns are numbered from 1."""
 
     number: int
 
 
 class Versioned(NamedTuple):
-    """A shared value, and how often it was set: 0, and None, where it never was."""
+    """A shared value and its version: how often it was set. None and 0 if it was never set."""
 
     value: Any
     version: int

@@ -1,4 +1,4 @@
-"""The durable side of an open process: where its code's calls take their places, and what its code has written."""
+"""Make the calls of an open process durable: match them with the record, and buffer what its code writes."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ T = TypeVar("T")
 
 
 class DurableProcess:
-    """What the durable calls of one open process have in common, over its ``session``."""
+    """The state that the durable calls of one open process share, over its ``session``."""
 
     _matcher: HistoryMatcher | None = None
     _writes: Writes | None = None
-    _kept: WriteBuffer | None = None
+    _buffer: WriteBuffer | None = None
 
     def __init__(self, session: Session, options: RunOptions) -> None:
         self.session = session
@@ -54,21 +54,21 @@ class DurableProcess:
         self.send = session.send
         self.sent = session.sent
         self.hold = session.hold
-        self.take_back = session.take_back
+        self.drop_held = session.drop_held
         self.in_body_thread = session.in_body_thread
 
     # --- state
     @property
     def state(self) -> State:
-        """Return what the agent's code sees: while it runs again, its content as it was then."""
-        kept, writes = self._kept, self._writes
-        view = kept.view if kept is not None else writes.view if writes is not None else None
+        """Return the state for the agent's code: during a replay with the content as of that point."""
+        buffer, writes = self._buffer, self._writes
+        view = buffer.view if buffer is not None else writes.view if writes is not None else None
         written = self.session.written
         return written if view is None else view.state(written)
 
     @property
     def written(self) -> State:
-        """Return the state as of the newest acknowledged entry, whatever is being replayed."""
+        """Return the state as of the newest acknowledged entry, also during a replay."""
         return self.session.written
 
     @property
@@ -83,33 +83,33 @@ class DurableProcess:
 
     @property
     def is_running_code(self) -> bool:
-        """Whether an agent's code runs now: it may run again, and its content writes are calls."""
+        """Whether an agent's code runs now: its content writes are calls."""
         return self._writes is not None
 
     # --- parts
     @cached_property
     def waiting(self) -> Waiting:
-        """How this process waits."""
+        """The waits of this process."""
         return Waiting(self.session, self.cancellation)
 
     @cached_property
     def cancellation(self) -> Cancellation:
-        """Whether this process was asked to stop."""
+        """The request to cancel this process."""
         return Cancellation(self.session)
 
     @cached_property
     def children(self) -> Children:
-        """The children this run has spawned."""
+        """The children that this run has spawned."""
         return Children(self.session, self.waiting)
 
     @cached_property
     def effects(self) -> EffectContext:
-        """What the effects of this process share: connectors, business keys, words from outside."""
+        """What the effects of this process share."""
         return EffectContext(self.session)
 
     @property
     def matcher(self) -> HistoryMatcher:
-        """Where calls get their places; made at the first one."""
+        """The matcher of calls with the record; made at the first call."""
         if self._matcher is None:
             self._matcher = self._new_matcher()
         return self._matcher
@@ -118,15 +118,15 @@ class DurableProcess:
         written = self.session.written
         return HistoryMatcher(
             self.process_id, written.calls.copy(), strict=self.options.replay is ReplayMode.STRICT,
-            ordered=written.lineage.parent_id is None,  # a fork counts its seqs anew
-            task=self.task, on_difference=self._note, on_call=self.cancellation.check_call,
+            ordered=written.lineage.parent_id is None,  # the seqs of a fork start again
+            task=self.task, on_difference=self._record_difference, on_call=self.cancellation.check_call,
         )  # fmt: skip
 
-    def hand_over(self, task: asyncio.Task[Any] | None) -> None:
-        """From here on the calls of ``task`` are those of the main code."""
+    def set_main_task(self, task: asyncio.Task[Any] | None) -> None:
+        """Treat the calls of ``task`` as those of the main code from here on."""
         self.task = self.matcher.main.task = task
 
-    def _note(self, difference: Difference) -> None:
+    def _record_difference(self, difference: Difference) -> None:
         key, position, kind, expected, actual, _ = difference
         self.send(b.Diverged(key, position, kind, dump(expected), dump(actual)))
 
@@ -134,12 +134,12 @@ class DurableProcess:
     def in_order(
         self, place: CallPlace, answer: Callable[..., Coroutine[Any, Any, T]], *given: Any
     ) -> Coroutine[Any, Any, T]:
-        """Return ``answer(*given)``, of the call at ``place``, held back until what came before it was asked for."""
+        """Return ``answer(*given)`` of the call at ``place``, delayed until the recorded calls before it were made."""
         is_free = self.matcher.order.is_free(place.scope.prefix)
         return answer(*given) if is_free else self._held_back(place, answer, given)
 
-    def carries_out(self, place: CallPlace) -> bool:
-        """Whether the call at ``place`` is carried out if the history has no answer for it: not in a replay check."""
+    def executes(self, place: CallPlace) -> bool:
+        """Whether a call without a recorded answer is executed: not in a replay check."""
         return True
 
     async def _held_back(
@@ -153,9 +153,9 @@ class DurableProcess:
         await self.matcher.order.until_due(place.record, place.scope.prefix)
         return found
 
-    async def let_tasks_ask(self, unread: Callable[[], Collection[str]]) -> None:
-        """Return once tasks that have only begun have asked for what they can: answered at once, the main code is here
-        before they had a turn of the event loop."""
+    async def let_new_tasks_call(self, unread: Callable[[], Collection[str]]) -> None:
+        """Return once new tasks have made the calls that they can. The main code may get here before the event loop has
+        run them."""
         left, quiet = len(unread()) if self.matcher.strict else 0, 0
         while left and quiet < QUIET_ROUNDS:
             await asyncio.sleep(0)
@@ -163,65 +163,65 @@ class DurableProcess:
             left, quiet = now, quiet + 1 if now == left else 0
 
     async def check_read(self, prefix: str = "") -> None:
-        """Raise ``ReplayDivergence`` (``length``) if something remembered under ``prefix`` was never asked for."""
-        await self.let_tasks_ask(lambda: self.matcher.unread(prefix))
+        """Raise ``ReplayDivergence`` (``length``) if the code did not make a recorded call under ``prefix``."""
+        await self.let_new_tasks_call(lambda: self.matcher.unread(prefix))
         self.matcher.check_read(prefix)
 
     def idempotency_key(self, key: str) -> str:
-        """Return what the outside world is handed for the call ``key``: the same for every attempt and every owner."""
+        """Return the idempotency key of the call ``key``: the same for every attempt and every owner."""
         return idempotency_key(self.session, key)
 
     def patched(self, change: str) -> bool:
-        """Whether changed code may run here; note in the journal that it does."""
+        """Whether changed code may run here; record in the journal that it does."""
         answer, mark = self.matcher.patched(change, self.written.patches)
         if mark is not None:
             self.send(b.PatchMarked(mark))
         return answer
 
-    # --- what an agent writes
+    # --- content
     def begin_replay(self) -> None:
-        """From here on an agent's code runs: its content writes are calls, and it sees the content as it was then."""
+        """Begin a run of an agent's code: its content writes are calls, and it reads the content as of that point."""
         self._matcher = self._new_matcher()
         live = self.written
         self._writes = Writes(self._matcher, live, self.limits, self.append, self.in_order)
         if self.options.detail is not Detail.FULL:
-            self._kept = WriteBuffer(ReplayedContent(live, live.start_frame, self.limits), self.options.detail)
+            self._buffer = WriteBuffer(ReplayedContent(live, live.start_frame, self.limits), self.options.detail)
 
     def end_replay(self) -> None:
-        """The agent's code has ended: what is written now is written by others. What it left is made again by it."""
-        self._writes = self._kept = None
+        """End the run of an agent's code: later writes are not calls. Buffered content is for a later run to write."""
+        self._writes = self._buffer = None
 
-    def begin_anew(self) -> None:
-        """The code is over: what is asked from here on stands in no order of its, and did not diverge with it."""
+    def reset_matcher(self) -> None:
+        """Drop the matcher: the code has ended, and later calls do not follow its order."""
         self._matcher = None
 
-    def begin_after_rewind(self) -> None:
-        """The content was replaced: what is kept back of the former one goes, as if the process was opened again."""
-        self._kept = None
-        self.begin_anew()
+    def reset_after_rewind(self) -> None:
+        """Drop the buffered content and the matcher, as if the process was opened again."""
+        self._buffer = None
+        self.reset_matcher()
 
     def begin_turn(self, number: int) -> None:
-        """From here on turn ``number`` is under way."""
+        """Begin turn ``number``."""
         live, resumed = self.written, not self.matcher.turn
         self.matcher.begin_turn(number)
         if self._writes is not None:
             self._writes.begin_turn(number)
-            if self._kept is not None and resumed and live.turn_frame is not None:
-                self._kept = WriteBuffer(ReplayedContent(live, live.turn_frame, self.limits), self.options.detail)
+            if self._buffer is not None and resumed and live.turn_frame is not None:
+                self._buffer = WriteBuffer(ReplayedContent(live, live.turn_frame, self.limits), self.options.detail)
 
     def write(self, body: Any) -> Coroutine[Any, Any, Acknowledged]:
-        """Write content: by an agent's code as a call, which takes its place now; else as any entry."""
-        return self._journal(body) if self.options.detail is Detail.FULL else self._write_kept(body)
+        """Write content: in an agent's code as a call that takes its place now, else as any entry."""
+        return self._journal(body) if self.options.detail is Detail.FULL else self._write_buffered(body)
 
-    def _write_kept(self, body: Any) -> Coroutine[Any, Any, Acknowledged]:
-        if self._kept is None:
-            self._kept = WriteBuffer(ReplayedContent(self.written, None, self.limits), self.options.detail)
+    def _write_buffered(self, body: Any) -> Coroutine[Any, Any, Acknowledged]:
+        if self._buffer is None:
+            self._buffer = WriteBuffer(ReplayedContent(self.written, None, self.limits), self.options.detail)
         if self._writes is not None:
             self.matcher.check_not_in_body()
-        if self._kept.takes(body):
-            self._kept.write(body)
+        if self._buffer.takes(body):
+            self._buffer.write(body)
             return self._newest()
-        batch = self._kept.batch() if isinstance(body, b.InvocationEnded) else None
+        batch = self._buffer.batch() if isinstance(body, b.InvocationEnded) else None
         parts = [self._journal(one) for one in (batch, body) if one is not None]
         return self._in_order(parts, body)
 
@@ -236,16 +236,16 @@ class DurableProcess:
     async def _in_order(self, parts: list[Coroutine[Any, Any, Acknowledged]], body: Any) -> Acknowledged:
         for part in parts:
             done = await part
-        if self._kept is not None:
-            self._kept.view.write(body)
+        if self._buffer is not None:
+            self._buffer.view.write(body)
         return done
 
     async def _newest(self) -> Acknowledged:
         return self.session.newest()
 
     async def flush(self) -> None:
-        """Journal the content that is still kept back, as one entry."""
-        batch = None if self._kept is None else self._kept.batch()
+        """Journal the buffered content as one entry."""
+        batch = None if self._buffer is None else self._buffer.batch()
         if batch is not None:
             await self._journal(batch)
 
@@ -262,13 +262,16 @@ class DurableProcess:
         finally:
             self._abandon_children()
 
-    def let_go(self) -> None:
-        """Forget the process on this node, and leave the children that still run."""
+    def abandon(self) -> None:
+        """Drop the process on this node, and the children that still run; it stays claimed unless it was released.
+
+        Calls still under way raise ``HandleClosed``: their entries may be in the log, or get there.
+        """
         self._abandon_children()
-        self.session.let_go()
+        self.session.abandon()
 
     async def release_children(self) -> None:
-        """Release the children that still run as they stand; return once they are."""
+        """Release the children that still run as they stand; return once they are released."""
         if "children" in self.__dict__:  # made at the first one
             await self.children.release()
 
@@ -278,7 +281,7 @@ class DurableProcess:
 
 
 class DurableCalls:
-    """The base of what a process offers to the code that runs as it."""
+    """The base of the groups of calls of a process."""
 
     def __init__(self, durable: DurableProcess) -> None:
         self._durable = durable

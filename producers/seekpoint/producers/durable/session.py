@@ -1,6 +1,6 @@
-"""The port between durable calls and the process they are made in.
+"""Define the port between durable calls and the process in which they are made.
 
-Durable code decides what to write, wait for and remember; a session does it. A node's session writes to the log
+Durable calls decide what to write and to wait for; a session does it. A node's session writes to the log
 (``seekpoint.producers.log_session``). A replay check's session answers from a history and does nothing.
 """
 
@@ -31,14 +31,14 @@ __all__ = ["Acknowledged", "Journal", "Session", "SharedValue", "idempotency_key
 
 
 class Acknowledged(NamedTuple):
-    """An entry that is in the log: its number in the process, and where it lies."""
+    """The seq and the offset of an entry that is in the log."""
 
     seq: int
     offset: int
 
 
 class Journal(Protocol):
-    """What durable code reads of other processes, and tells them."""
+    """What durable calls read from other processes, and write to them."""
 
     async def recover(self, process_id: str, *, missing_ok: bool = False, at_offset: int | None = None) -> Recovered:
         """Return the state of a process as of now, or as of ``at_offset``."""
@@ -48,7 +48,7 @@ class Journal(Protocol):
         """Yield the entries of a process in log order."""
         ...
 
-    async def tell(
+    async def append_external(
         self, process_id: str, body: b.Body, *, actor: str | None = None, entry_id: bytes | None = None
     ) -> bytes:
         """Append an external entry to a process; return its id once it is in the log."""
@@ -60,7 +60,7 @@ class Journal(Protocol):
 
 
 class SharedValue(Protocol):
-    """One shared value, as durable code needs it."""
+    """One shared value, as durable calls need it."""
 
     @property
     def name(self) -> str:
@@ -70,17 +70,17 @@ class SharedValue(Protocol):
         """Return value and version as of now."""
 
     async def set_text(self, text: b.Json, expected_version: int, actor: str | None, set_id: bytes | None) -> int:
-        """Set it to the value of ``text``; return its version. -1 expects any version."""
+        """Set the value to that of ``text``; return its version. -1 expects any version."""
 
     def follow(self, on_change: Callable[[], object]) -> FollowedValue:
-        """Follow it until ``unfollow``; call ``on_change`` whenever it was set."""
+        """Follow the value until ``unfollow``; call ``on_change`` whenever it was set."""
 
     def unfollow(self, followed: FollowedValue, on_change: Callable[[], object]) -> None:
-        """End what ``follow`` began."""
+        """Stop to follow the value."""
 
 
 class Session(Journal, Protocol):
-    """One open process, as durable code sees it."""
+    """One open process, as durable calls see it."""
 
     @property
     def process_id(self) -> str:
@@ -109,7 +109,7 @@ class Session(Journal, Protocol):
 
     @property
     def prices(self) -> Prices | None:
-        """What model calls cost; None where that is not known."""
+        """The prices of model calls; None if there are none."""
         ...
 
     # --- state
@@ -125,7 +125,7 @@ class Session(Journal, Protocol):
 
     @property
     def ahead_budget(self) -> Budget | None:
-        """The budget once everything sent so far is in the log; None where none was set."""
+        """The budget once everything sent so far is in the log; None if none was set."""
         ...
 
     @property
@@ -134,15 +134,15 @@ class Session(Journal, Protocol):
         ...
 
     def check(self) -> None:
-        """Raise what ended the process for this node, if anything did."""
+        """Raise the error that ended the process for this node, if there is one."""
         ...
 
     def check_open(self) -> None:
-        """Raise why nothing more may be sent."""
+        """Raise an error if nothing more may be sent."""
         ...
 
     def times_forgotten(self, key: str) -> int:
-        """Return how often a rewind forgot the call ``key``."""
+        """Return how often a rewind dropped the call ``key``."""
         ...
 
     def newest(self) -> Acknowledged:
@@ -163,11 +163,11 @@ class Session(Journal, Protocol):
         ...
 
     def hold(self, key: str, start: Callable[[], b.StepStarted], characters: int) -> bool:
-        """Keep the start of the step ``key`` back until the event loop goes on; return False if it is to be sent."""
+        """Hold the start of the step ``key`` until the event loop goes on; return False if it has to be sent."""
         ...
 
-    def take_back(self, key: str) -> bool:
-        """Return whether the start of ``key`` was still held; drop it."""
+    def drop_held(self, key: str) -> bool:
+        """Drop the start of ``key`` if it is still held; return whether it was."""
         ...
 
     async def end(self, body: b.Released | b.Finished) -> None:
@@ -179,19 +179,19 @@ class Session(Journal, Protocol):
         ...
 
     async def checkpoint(self, timeout_s: float) -> int:
-        """Ask for a checkpoint; return the journal offset it is as of once it is saved."""
+        """Request a checkpoint; return its journal offset once it is saved."""
         ...
 
     async def past_content(self, to_seq: int) -> b.Json:
         """Return the content to rewind to: that after ``to_seq``, with the effects since then."""
         ...
 
-    def let_go(self) -> None:
-        """Forget the process on this node; it stays claimed unless it was released."""
+    def abandon(self) -> None:
+        """Drop the process on this node; it stays claimed unless it was released."""
         ...
 
     async def before_unrecorded(self, name: str, kind: str) -> None:
-        """Return once work may begin that takes no place among the calls. A replay check never returns."""
+        """Return once work may begin that is not recorded as a call. A replay check never returns."""
         ...
 
     # --- mail
@@ -202,14 +202,14 @@ class Session(Journal, Protocol):
 
     @property
     def mail_changed(self) -> asyncio.Event:
-        """Set whenever the mailbox may have changed, or a waiting call is to look again."""
+        """Set whenever the mailbox may have changed, or waiting calls have to check again."""
         ...
 
     def watching(self) -> AbstractAsyncContextManager[None]:
-        """While inside, fold what comes into the partition as soon as it comes."""
+        """Fold new entries of the partition as soon as they come, while inside."""
         ...
 
-    async def look(self) -> None:
+    async def read_log(self) -> None:
         """Fold what is in the log by now. Raises ``Retryable`` errors where it cannot be read."""
         ...
 
@@ -228,6 +228,6 @@ class Session(Journal, Protocol):
 
 
 def idempotency_key(session: Session, key: str) -> str:
-    """Return what the outside world is handed for the call ``key`` of a process."""
+    """Return the idempotency key of the call ``key`` of a process."""
     times = session.times_forgotten(key)
     return f"{session.process_id}/{key}{f'~{times}' if times else ''}"

@@ -14,6 +14,7 @@ from outside_ledger import Died, Ledger
 from seekpoint.compose import create_topics_sync
 from seekpoint.console.commands.processes.effects import effects_of
 from seekpoint.producers import Effect, Node, NotDone
+from seekpoint.producers.process import durable_side
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.log.partition import partition_of
@@ -29,7 +30,7 @@ async def leave_in_doubt(node: Node, ledger: Ledger) -> None:
     ledger.fails = [Died()]
     with pytest.raises(Died):
         await process.effect("pay", ledger.pay, 5, semantics=ONCE, business_key="order-1")
-    process.let_go()
+    durable_side(process).abandon()
 
 
 async def test_the_facts_of_an_effect_say_what_is_in_doubt_and_what_is_owed() -> None:
@@ -65,7 +66,7 @@ async def turns_of_effects(node: Node, *, leave: bool = False) -> None:
     with pytest.raises(Died):
         await process.effect("mail", failing(Died()), 5, semantics=ONCE)
     if leave:
-        process.let_go()
+        durable_side(process).abandon()
     else:
         await process.finish({"sent": True})
 

@@ -246,7 +246,7 @@ async def opened(node: Node, known: Connectors) -> AsyncIterator[Process]:
     try:
         yield process
     finally:
-        process.let_go()
+        durable_side(process).abandon()
 
 
 async def test_a_call_is_handed_its_business_key_if_it_takes_one(node: Node) -> None:

@@ -23,7 +23,7 @@ async def die_in(node: Node, call: Any, known: Connectors | None = None, **how: 
     durable_side(process).effects.connectors = known or Connectors()
     with pytest.raises(Died):
         await process.effect("pay", call, 5, **how)
-    process.let_go()
+    durable_side(process).abandon()
 
 
 async def test_what_began_at_most_once_stays_so_whatever_the_code_says_by_now(node: Node, ledger: Ledger) -> None:

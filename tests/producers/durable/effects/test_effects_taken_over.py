@@ -106,7 +106,7 @@ async def test_a_connector_that_enforces_the_key_is_called_again(node: Node, led
     durable_side(process).effects.connectors = known
     with pytest.raises(Died):
         await process.effect("pay", None, 5, connector="bank", semantics=ONCE)
-    process.let_go()
+    durable_side(process).abandon()
     ledger.answers = [Answer.ABSENT]
     async with reopened(node) as process:
         durable_side(process).effects.connectors = known
@@ -203,7 +203,7 @@ async def test_the_late_outcome_of_a_fenced_owner_settles_as_evidence(node: Node
         heir = await second.open("p", take_over=True)
         with pytest.raises(EffectUnknown):
             await heir.effect("pay", ledger.pay, 5, semantics=ONCE)
-        heir.let_go()
+        durable_side(heir).abandon()
         ledger.gate.set()
         with pytest.raises(Fenced):
             await paying
@@ -247,7 +247,7 @@ async def test_a_zombie_that_sleeps_before_its_call_is_the_only_one_to_call(node
         with pytest.raises(EffectUnknown):
             await heir.effect("pay", ledger.pay, 5, semantics=ONCE, reconcile=ledger.find)
         assert ledger.asked == {"p/pay:1": 1}
-        heir.let_go()
+        durable_side(heir).abandon()
         wake.set()
         await asyncio.gather(paying, return_exceptions=True)
         heir = await second.open("p", take_over=True)

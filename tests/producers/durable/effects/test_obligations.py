@@ -78,7 +78,7 @@ async def test_compensating_goes_on_where_a_crash_ended_it(node: Node, ledger: L
     ledger.fails = [None, Died()]
     with pytest.raises(Died):
         await process.compensate()
-    process.let_go()
+    durable_side(process).abandon()
     async with node.open("p", take_over=True) as process:
         await pay_twice(process, ledger)
         await process.compensate()
@@ -214,7 +214,7 @@ async def test_an_effect_that_is_settled_later_is_owed_from_then_on(node: Node, 
     ledger.fails = [Died()]
     with pytest.raises(Died):
         await process.effect("pay", ledger.pay, 5, semantics=Effect.AT_MOST_ONCE, compensate=ledger.pay_back)
-    process.let_go()
+    durable_side(process).abandon()
     async with node.open("p", take_over=True) as process:
         await process.effect(
             "pay", ledger.pay, 5, semantics=Effect.AT_MOST_ONCE, compensate=ledger.pay_back, reconcile=ledger.find

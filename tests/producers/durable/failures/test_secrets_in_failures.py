@@ -155,7 +155,7 @@ async def test_a_verdict_that_another_program_told_is_scrubbed_as_it_is_taken() 
             for error in (None, failure_text(leaky(SECRET), other.settings)):
                 key = f"pay-{error is None}"
                 told = b.EffectVerdict(key=key, outcome="failed", output="null", error=error, reason=SECRET)
-                await other.tell("p", told)
+                await other.append_external("p", told)
                 with pytest.raises((EffectFailed, Leaky)) as caught:
                     await process.effect(
                         "pay", failing_call, key=key, semantics=Effect.AT_MOST_ONCE, reconcile=failing_call

@@ -10,6 +10,7 @@ import pytest
 from counted_steps import Counted
 from cuts import of_kind, until
 from seekpoint.producers import Node, Process
+from seekpoint.producers.process import durable_side
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import Fenced, ReplayDivergence
@@ -51,7 +52,7 @@ async def test_a_step_of_a_fenced_owner_is_not_remembered_as_failed(log: MemoryL
 
         with pytest.raises(Fenced):
             await process.step("work", body)
-        process.let_go()
+        durable_side(process).abandon()
         assert (await other.recover("p")).state.calls["work:1"].status == "started"
 
 

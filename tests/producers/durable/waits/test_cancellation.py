@@ -266,7 +266,7 @@ async def test_a_cancel_survives_a_crash_anywhere() -> None:
     whole, world = MemoryLog(partitions=1), World()
 
     async def cancelled(node: Node, world: World) -> None:
-        await node.tell("p", b.CancelRequested("enough"), entry_id=bytes(15) + b"1")
+        await node.append_external("p", b.CancelRequested("enough"), entry_id=bytes(15) + b"1")
         with pytest.raises(Cancelled):
             await node.run(world.agent(), "p", take_over=True)
 
@@ -278,7 +278,7 @@ async def test_a_cancel_survives_a_crash_anywhere() -> None:
             await run
 
     async def cancelled_by(node: Node) -> None:
-        await node.tell("p", b.CancelRequested("enough"), entry_id=bytes(15) + b"1")
+        await node.append_external("p", b.CancelRequested("enough"), entry_id=bytes(15) + b"1")
 
     await on_node(whole, first, VirtualClock(skips=False))
     assert lives(whole)[-2:] == ["stopping", "stopped"]

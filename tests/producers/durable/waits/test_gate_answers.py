@@ -13,6 +13,7 @@ from cuts import until
 from seekpoint.consumers.recovery.process_history import newest_entry
 from seekpoint.producers import Node, Process, agent
 from seekpoint.producers.durable.waits.gate_answers import gate_to_answer, open_gates, opened_us
+from seekpoint.producers.process import durable_side
 from seekpoint.producers.tail.proven_absence import Absence
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
@@ -266,7 +267,7 @@ async def test_a_process_that_is_to_begin_must_not_exist(node: Node, log: Memory
     with pytest.raises(Refused, match="no agent has begun"):
         await node.run(greeter, "own", new=False)
     assert written(log) == ends
-    (await node.open("early")).let_go()
+    durable_side(await node.open("early")).abandon()
     with pytest.raises(Refused, match="needs an input"):
         await node.run(greeter, "early", new=True)
     assert await node.run(greeter, "early", "Ada", new=True) == "hello Ada"

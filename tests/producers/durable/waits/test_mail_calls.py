@@ -147,7 +147,7 @@ async def test_a_request_that_came_before_the_wait_is_no_mail_either(node: Node,
     async def late(process: Process, input: Any) -> Any:
         wait = process.receive()
         await node.cancel("p", "enough")
-        await session_of(process).look()
+        await session_of(process).read_log()
         assert [item.kind for item in durable_side(process).waiting.mail] == ["cancel_requested"]
         return await wait
 

@@ -197,7 +197,7 @@ async def test_a_shared_value_is_no_process_to_own(node: Node) -> None:
     with pytest.raises(Refused, match="nothing else"):
         await node.signal("shared:x", "go")
     with pytest.raises(Refused, match="nothing else"):
-        await node.tell("p", b.SharedSet(value="1"))
+        await node.append_external("p", b.SharedSet(value="1"))
     for wrong in ("", "x\n", "x" * 200):
         with pytest.raises(InvalidName):
             node.shared(wrong)

@@ -42,7 +42,7 @@ class BusinessKeys:
 
     def __init__(self, values: SharedValues, is_released: Callable[[KeyHolder], Awaitable[bool]]) -> None:
         self._values = values
-        self._has_let_go = is_released
+        self._is_released = is_released
 
     async def acquire(self, connector: str, business_key: str, owner: KeyHolder) -> KeyHolder | None:
         """Acquire the key for ``owner``. Return None if ``owner`` holds it now, else its holder."""
@@ -51,7 +51,7 @@ class BusinessKeys:
             version, holder = await self._read(name)
             if holder == owner:
                 return None
-            if holder is not None and not await self._has_let_go(holder):
+            if holder is not None and not await self._is_released(holder):
                 return holder
             await self._values.write(name, owner._asdict(), version)
 

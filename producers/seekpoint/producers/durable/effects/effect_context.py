@@ -38,7 +38,7 @@ class EffectContext:
     async def read_log(self) -> bool:
         """Fold what is in the log by now; return whether Kafka could be read."""
         try:
-            await self._session.look()
+            await self._session.read_log()
             return True
         except Retryable as exc:
             logger.warning("%s: the log was not read: %s", self._session.process_id, exc)
@@ -54,7 +54,7 @@ class EffectContext:
             reason="the former owner's own call", idempotency_key=idempotency_key,
         )  # fmt: skip
         try:
-            await session.tell(session.process_id, verdict, actor=OWNER + session.node_id)
+            await session.append_external(session.process_id, verdict, actor=OWNER + session.node_id)
         except SeekpointError as exc:
             logger.warning(
                 "%s: the outcome of %s was not reported to the new owner: %s", session.process_id, body.key, exc
@@ -74,6 +74,6 @@ class JournalValues:
 
     async def write(self, name: str, value: Any, expected_version: int) -> None:
         """Set the value if its version is ``expected_version``."""
-        await self._journal.tell(
+        await self._journal.append_external(
             SHARED_PREFIX + name, b.SharedSet(expected_version=expected_version, value=dump(value))
         )

@@ -22,7 +22,7 @@ async def stop(process: DurableProcess) -> None:
         return
     _move(process, _TO_STOPPING)
     await process.children.cancel()
-    process.begin_anew()
+    process.reset_matcher()
     try:
         await compensate(process)
     except BaseException:

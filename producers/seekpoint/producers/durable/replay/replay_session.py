@@ -128,7 +128,7 @@ class ReplayProcess(DurableProcess):
             return super().in_order(place, answer, *given)
         return self.session.parked(HistoryExhausted(place.key, kind))
 
-    def carries_out(self, place: CallPlace) -> bool:
+    def executes(self, place: CallPlace) -> bool:
         """Whether the call at ``place`` is carried out: never."""
         return False
 
@@ -207,7 +207,7 @@ class ReplaySession:
         """Hold nothing back: no step starts."""
         return True
 
-    def take_back(self, key: str) -> bool:
+    def drop_held(self, key: str) -> bool:
         """Nothing was held."""
         return True
 
@@ -225,8 +225,8 @@ class ReplaySession:
         """Never asked: an agent does not rewind itself."""
         raise Refused("a replay check rewinds nothing", process_id=self.process_id)
 
-    def let_go(self) -> None:
-        """There is nothing to let go."""
+    def abandon(self) -> None:
+        """Do nothing: a replay check holds nothing."""
 
     async def before_unrecorded(self, name: str, kind: str) -> None:
         """Park: what takes no place has no record to answer it."""
@@ -240,7 +240,7 @@ class ReplaySession:
         await self.before_unrecorded("wait", "mail")
         yield
 
-    async def look(self) -> None:
+    async def read_log(self) -> None:
         """Return: there is no log to read."""
 
     async def run_child(self, agent: Agent, child_id: str, input: Any, *, wait_s: float, retry_failed: bool) -> Any:
@@ -268,11 +268,11 @@ class ReplaySession:
         for offset, entry in enumerate(self._run.entries):
             yield Logged(offset, 0, entry)
 
-    async def tell(
+    async def append_external(
         self, process_id: str, body: b.Body, *, actor: str | None = None, entry_id: bytes | None = None
     ) -> bytes:
         """Tell no process anything."""
-        raise self._refusal("tell")
+        raise self._refusal("append_external")
 
     def _refusal(self, name: str) -> Refused:
         return Refused(

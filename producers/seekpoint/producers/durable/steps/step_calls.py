@@ -258,7 +258,7 @@ class Attempts:
     async def _end(self, outcome: str, began: float, **more: Any) -> int:
         process, counts = self.process, self.work.counts
         now_us, duration_s = process.clock.now_us(), process.clock.monotonic() - began
-        self.is_unsaid = process.take_back(self.place.key) or self.is_unsaid
+        self.is_unsaid = process.drop_held(self.place.key) or self.is_unsaid
         if self.is_unsaid:
             more |= self._beginning()
         ended = b.StepEnded(

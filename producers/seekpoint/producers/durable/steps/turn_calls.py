@@ -53,7 +53,7 @@ class Turns:
             raise Refused(
                 "a process has one loop of turns", process_id=matcher.process_id, hint="end the first loop last"
             )
-        await self._process.let_tasks_ask(matcher.unread_before_turns)
+        await self._process.let_new_tasks_call(matcher.unread_before_turns)
         matcher.check_before_turns()
         self._number = self._process.written.turn
 

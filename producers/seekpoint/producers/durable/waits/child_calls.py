@@ -75,7 +75,7 @@ class ChildCalls(DurableCalls):
             exc.asks = exc.asks or b.ChildSpawned(name=agent.name, child_id=child_id, input=text)
             raise
         child = Child(process, place, agent, child_id, text)
-        if not process.carries_out(place):
+        if not process.executes(place):
             return child
         if place.record is None:
             child.begin(

@@ -65,7 +65,7 @@ class Children:
         """Send a request to cancel to one child. All requests of one parent count as one."""
         name = f"{idempotency_key(self._session, key)}\0cancel"
         body = b.CancelRequested(f"its parent {self._session.process_id} was cancelled")
-        await self._session.tell(child_id, body, entry_id=blake2b(name.encode(), digest_size=16).digest())
+        await self._session.append_external(child_id, body, entry_id=blake2b(name.encode(), digest_size=16).digest())
 
     def abandon(self) -> list[asyncio.Task[ChildEnd]]:
         """Release the children as they stand; return their tasks that have yet to end."""

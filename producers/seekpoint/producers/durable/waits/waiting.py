@@ -121,7 +121,7 @@ class Waiting:
         """Fold what is in the log by now. While Kafka cannot be read, retry as an append does."""
         while True:
             try:
-                return await self._session.look()
+                return await self._session.read_log()
             except Retryable:
                 self._session.check_open()
                 await asyncio.sleep(_RETRY_S)
