@@ -115,7 +115,7 @@ class Bench:
     def idle(self) -> None:
         """A turn after a second in which nothing came."""
         for progress in self.loop._progress.values():
-            progress.looked_at_s = progress.applied_at_s = 0.0
+            progress.view_checked_at_s = progress.applied_at_s = 0.0
         self.loop.turn()
 
     def turns(self) -> None:
@@ -236,7 +236,7 @@ def test_nothing_is_prepared_beside_a_transaction(bench: Bench) -> None:
     """P1: what is saved would be read without the checkpoints that are on their way."""
     a_slow_transaction(bench)
     projection = bench.loop.projections[0]
-    projection.reload(anew=True)
+    projection.reload(checkpoints=True)
     bench.turns_beside()
     assert not projection.is_ready
     bench.broker.may_end.set()

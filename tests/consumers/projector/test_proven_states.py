@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -74,6 +75,31 @@ def test_what_is_in_no_checkpoint_yet_is_the_logs_to_say(bench: Bench) -> None:
     assert saved(bench).context == {"n": 2}
     assert viewed(bench).context == {"n": 2}
     assert bench.damages == [KEY]
+
+
+def test_a_checkpoint_that_is_compacted_during_the_read_is_found_further_on(
+    kept: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another projector saves a process behind the end of the read, and the cleaner removes its former checkpoint."""
+    kept.owner.update("m", "1")
+    former = kept.projection()
+    assert kept.project(former)
+    records, starts = kept.kept.records, list[int]()
+
+    def read(partition: int, start: int, stop: int) -> Iterator[tuple[int, bytes, bytes | None]]:
+        starts.append(start)
+        if len(starts) == 2:  # the first read is the preparation's own
+            assert kept.save(former) == 1
+            kept.kept.compact(0, kept.kept.end(0) - 1)
+        return records(partition, start, stop)
+
+    monkeypatch.setattr(kept.kept, "records", read)
+    projection = kept.projection()
+    kept.owner.update("m", "2")
+    assert kept.project(projection)
+    assert len(starts) > 2
+    assert kept.damages == []
+    assert viewed(kept).context == {"n": 2, "m": 2}
 
 
 def test_an_offset_that_somebody_lowered_does_not_hide_what_is_unsaved(bench: Bench) -> None:

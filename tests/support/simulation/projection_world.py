@@ -171,7 +171,7 @@ class Projector:
     def _project(self, count: int) -> None:
         start = self.projection.position
         if start < self.world.log.watermarks(0).low:  # a client says so: what it reads is gone
-            self.projection.reload(anew=True)
+            self.projection.reload(checkpoints=True)
             return
         stop = min(start + count, self.world.log.watermarks(0).high)
         if start < stop:

@@ -67,7 +67,7 @@ class Assignment:
             self._retry_at_s[partition] = time.monotonic() + _RETRY_S
         except OperatorRequired as exc:
             _logger.error("partition %d is stopped: %s", partition, exc)
-            projection.reload(anew=True)
+            projection.reload(checkpoints=True)
             self.stopped[partition] = exc
         return None
 
@@ -133,9 +133,9 @@ class Assignment:
         if error.is_decided:
             projection.refused(save)
         else:
-            projection.reload(anew=True)
+            projection.reload(checkpoints=True)
 
     def drop(self) -> None:
         """Reset all projections, because another projector may have the partitions now. Finish a save before."""
         for one in self.projections.values():
-            one.reload(anew=True)
+            one.reload(checkpoints=True)

@@ -1,8 +1,8 @@
-"""When the content of finished processes is dropped: ``finished_content_s`` after their last entry.
+"""Finds the finished processes whose content is dropped: ``finished_content_s`` after their last entry.
 
-The age of an entry is told by the log's own times, so no state holds a clock: what lies below the offset that the log
-has for "so long ago" is old enough. First the gravestone replaces the checkpoint, then the view; whoever dies in
-between leaves a view whose content is found and dropped again.
+The timestamps of the log give an entry's age, so no state has a clock: entries below the offset of "so long ago" are
+old enough. First the gravestone replaces the checkpoint, then the view drops the content. If the projector dies in
+between, the next one finds the same content again.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ from seekpoint.consumers.projector.projection_source import ProjectionSource
 __all__ = ["FinishedContents"]
 
 _PAGE = 500
-"""Processes that the view looks at in one call."""
-_LOOKS = 100
-"""So often in the time that contents are kept, what is too old by now is looked for; at most once a second."""
-_LOOK_INTERVAL_MIN_S, _LOOK_INTERVAL_MAX_S = 1.0, 60.0
+"""Processes that one call of the view examines."""
+_CHECKS = 100
+"""How often expired content is looked for within ``finished_content_s``; at most once a second."""
+_CHECK_INTERVAL_MIN_S, _CHECK_INTERVAL_MAX_S = 1.0, 60.0
 
 
 class FinishedContents:
-    """Finds the finished processes of one partition whose content is kept too long. One thread's."""
+    """Finds the finished processes of one partition whose content has expired. For one thread."""
 
     def __init__(self, source: ProjectionSource, partition: int) -> None:
         self._source = source
         self._partition = partition
         self._next = 0
-        """Below it, no finished process has content that is too old."""
+        """Below this offset no finished process has expired content."""
         self._stop = 0
-        """What lies below it is too old."""
-        self._look_at_s = 0.0
+        """Content below this offset has expired."""
+        self._check_at_s = 0.0
 
-    def begin(self) -> None:
-        """Begin anew: another view."""
+    def reset(self) -> None:
+        """Start from offset 0, because the view may be another one."""
         self._next = self._stop = 0
-        self._look_at_s = 0.0
+        self._check_at_s = 0.0
 
-    def too_old(self, token: str, position: int) -> list[bytes]:
-        """Return some of those whose content is to be dropped; empty if there are none, or nobody looked yet."""
+    def expired(self, token: str, position: int) -> list[bytes]:
+        """Return some processes whose content is to be dropped; none if there are none, or if no check is due."""
         if self._next >= self._stop and not self._is_due(position):
             return []
         page = self._source.view.finished(self._partition, token, self._next, self._stop, _PAGE)
@@ -46,15 +46,15 @@ class FinishedContents:
         return keys
 
     def _is_due(self, position: int) -> bool:
-        """Ask the log, if it is time to, what is too old by now; whether there is more of it."""
+        """Ask the log which offset has expired, if a check is due; return whether content may have expired."""
         now_s, kept_s = self._source.clock(), self._source.finished_content_s
-        if now_s < self._look_at_s:
+        if now_s < self._check_at_s:
             return False
-        self._look_at_s = now_s + min(max(kept_s / _LOOKS, _LOOK_INTERVAL_MIN_S), _LOOK_INTERVAL_MAX_S)
-        self._stop = max(self._next, self._too_old_below(position))
+        self._check_at_s = now_s + min(max(kept_s / _CHECKS, _CHECK_INTERVAL_MIN_S), _CHECK_INTERVAL_MAX_S)
+        self._stop = max(self._next, self._expired_offset(position))
         return self._next < self._stop
 
-    def _too_old_below(self, position: int) -> int:
+    def _expired_offset(self, position: int) -> int:
         kept_s = self._source.finished_content_s
         if not kept_s:
             return position

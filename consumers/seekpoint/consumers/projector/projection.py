@@ -1,11 +1,11 @@
 """The projection of one partition: a state machine over the ports, by rules P1 to P8 of the contract.
 
     prepare ──> ready ── project, project, … propose ─> committed ── project …
-       ^          │ the view is not where it was: reload (what is applied is Redis' to say)
+       ^          │ the view is at another offset: reload
        └──────────┘
 
-Redis is the truth for what is applied, the checkpoint partition for what is saved; what is dirty is known here only
-(P4). Everything may be lost at any moment: whoever prepares next finds the same.
+The view says which offset is applied, and the checkpoint partition says what is saved. Only the projection knows which
+processes are dirty (P4). It may lose all of its memory at any moment: the next ``prepare`` finds out the same again.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 
 from seekpoint.consumers.checkpoints.cadence import Dirty
-from seekpoint.consumers.checkpoints.checkpoint import Floor
-from seekpoint.consumers.checkpoints.checkpoint_inventory import CheckpointInventory, read_inventory
+from seekpoint.consumers.checkpoints.checkpoint_inventory import CheckpointInventory
 from seekpoint.consumers.checkpoints.checkpoint_scheduler import CheckpointScheduler
 from seekpoint.consumers.checkpoints.checkpoint_writer import Save
-from seekpoint.consumers.log_reading.leader_epochs import LeaderEpochs, is_intact, lost_landmarks
+from seekpoint.consumers.log_reading.leader_epochs import LeaderEpochs, is_intact
 from seekpoint.consumers.projector.batch_fold import Poison, fold_batch
 from seekpoint.consumers.projector.finished_contents import FinishedContents
+from seekpoint.consumers.projector.inventory_loader import InventoryLoader
 from seekpoint.consumers.projector.projection_source import ProjectionSource
 from seekpoint.consumers.projector.proven_states import ProvenStates
 from seekpoint.consumers.projector.state_cache import StateCache
@@ -30,7 +30,7 @@ from seekpoint.consumers.projector.view_rebuild import rebuild
 from seekpoint.consumers.recovery.fold_renewal import renew_folds
 from seekpoint.consumers.view.view_store import Change, Loaded, Pointer, ViewMeta
 from seekpoint.schemas.dataclass import dataclass
-from seekpoint.schemas.errors import JournalGap, JournalMismatch, LogTruncated, SeekpointError, ViewUnavailable
+from seekpoint.schemas.errors import JournalGap, SeekpointError, ViewUnavailable
 from seekpoint.schemas.log.log_ports import Landmark, Record
 from seekpoint.schemas.state.process_state import State
 
@@ -41,7 +41,7 @@ _logger = logging.getLogger("seekpoint.consumers")
 
 @dataclass(frozen=True, slots=True)
 class _Folded:
-    """One process of a batch that is on its way into the view."""
+    """One process of a batch that is being written to the view."""
 
     change: Change
     first: int | None
@@ -51,17 +51,16 @@ class _Folded:
 
 @dataclass(frozen=True, slots=True)
 class _Write:
-    """A batch on its way into the view."""
+    """A batch that is being written to the view."""
 
     outcome: Future[bool]
     folded: Sequence[_Folded]
-    position: int
 
 
 class PartitionProjection:
-    """One partition of one assignment. One thread's. Raises what its ports raise; then ``prepare`` it again.
+    """Projects one partition of one assignment. For one thread. It raises what its ports raise; ``prepare`` it then.
 
-    ``hint`` is where to begin reading the checkpoint partition: believed only as far as a floor there bears it out.
+    ``hint`` is where to begin reading the checkpoint partition, see ``InventoryLoader``.
     """
 
     def __init__(
@@ -73,26 +72,23 @@ class PartitionProjection:
         self.position = 0
         """The next offset to project, once it is ready."""
         self._source = source
-        self._hint = hint
         self._token = ""
-        self._barrier: int | None = None
-        self._read_to = 0
-        self._saved: CheckpointInventory | None = None
+        self._loader = InventoryLoader(source, partition, hint)
         self._scheduler = CheckpointScheduler(source.log, partition, source.topic_id, source.cadence, source.clock)
         self._contents = FinishedContents(source, partition)
         self._write: _Write | None = None
-        self._told: Future[bool] | None = None
+        self._pointer_write: Future[bool] | None = None
         self._epochs = LeaderEpochs(source.log, partition)
         self._states: ProvenStates | None = None
         self._renewed: frozenset[bytes] = frozenset()
-        """Of the last bases: those whose folds were made anew, which the view has to be told."""
+        """Of the last bases: those whose folds were computed again, so that the view lacks the results."""
         self.pending: Save | None = None
-        """What was proposed and is neither committed nor refused."""
+        """The save that was proposed and is neither committed nor refused."""
 
     @property
     def floor(self) -> int:
-        """The published floor, as far as it is known here."""
-        return 0 if self._saved is None else self._saved.floor
+        """The published floor, as far as this projection knows it."""
+        return 0 if self._loader.inventory is None else self._loader.inventory.floor
 
     @property
     def dirty(self) -> Mapping[bytes, Dirty]:
@@ -101,109 +97,79 @@ class PartitionProjection:
 
     # --- P1: assignment and reload --------------------------------------------------------------------------------
     def prepare(self) -> bool:
-        """Find out what is saved and what is applied; True once it is ready to project from ``position``.
+        """Find out what is saved and applied; return whether the projection is ready to project from ``position``.
 
-        False: a transaction is undecided, or another projector was at work; ask again. Raises
-        ``JournalGap`` and ``LogTruncated`` where no view can be made, ``NewerFormat``, and what the ports raise.
+        False: a transaction is undecided, or another projector was at work; call again. Raises ``JournalGap`` and
+        ``LogTruncated`` if no view can be made, ``NewerFormat``, and what the ports raise.
         """
         if self.is_ready:
             return True
         try:
-            if self._saved is None:
-                self._saved = self._read_saved()
-            return self._saved is not None and self._look_at_view(self._saved)
+            inventory = self._loader.load()
+            return inventory is not None and self._load_view(inventory)
         except Overtaken:
-            self.reload(anew=True)
+            self.reload(checkpoints=True)
             return False
         except JournalGap:
-            if not self._is_overtaken():
+            if not self._loader.is_outdated():
                 raise
-            self.reload(anew=True)
+            self.reload(checkpoints=True)
             return False
 
-    def reload(self, *, anew: bool = False) -> None:
-        """The view is not where it was taken to be; with ``anew`` what is saved is not known any more either."""
+    def reload(self, *, checkpoints: bool = False) -> None:
+        """Give up the position, because the view is at another one. With ``checkpoints``, read those again, too."""
         self.is_ready = False
         self._drop_write()
-        if anew or self.pending is not None:
-            self._saved = self._barrier = self.pending = None
+        if checkpoints or self.pending is not None:
+            self._loader.reset()
+            self.pending = None
 
-    def _is_overtaken(self) -> bool:
-        """Whether checkpoints were written behind what was read: the newest floor may stand for what is gone."""
-        return self._read_to < self._source.checkpoints.stable_end(self.partition)
-
-    def _read_saved(self) -> CheckpointInventory | None:
-        source = self._source
-        if self._barrier is None:
-            source.writer.settle()
-            self._barrier = source.checkpoints.end(self.partition)
-        stable = source.checkpoints.stable_end(self.partition)
-        if stable < self._barrier:
-            return None  # a former owner's transaction is being decided
-        self._read_to = stable
-        saved = read_inventory(source.checkpoints, self.partition, source.topic_id, stable, self._hint)
-        self._refuse_lost_log(saved.floor, saved.published)
-        self._refuse_lost_heads(saved)
-        return saved
-
-    def _refuse_lost_log(self, floor: int, published: Floor | None) -> None:
-        marks = self._source.log.watermarks(self.partition)
-        facts = {"journal": self._source.log.name, "partition": self.partition, "floor": floor, **marks._asdict()}
-        if floor > marks.high:
-            raise LogTruncated("the log ends before the floor of its checkpoints", **facts)
-        if floor < marks.low:
-            raise JournalGap("entries that no checkpoint stands for are gone from the log", **facts)
-        if published is not None and not is_intact(self._source.log, self.partition, published.landmark):
-            raise LogTruncated("another leader epoch below the floor: the log was truncated", **facts)
-
-    def _refuse_lost_heads(self, saved: CheckpointInventory) -> None:
-        """A checkpoint of records that are no more is damaged: never a guess."""
-        gone = lost_landmarks(self._source.log, self.partition, (head.landmark for head in saved.heads.values()))
-        for key in [key for key, head in saved.heads.items() if head.landmark in gone]:
-            saved.mark_damaged(key, JournalMismatch("it stands on records that are no more: the log was truncated"))
-
-    def _look_at_view(self, saved: CheckpointInventory) -> bool:
+    def _load_view(self, inventory: CheckpointInventory) -> bool:
         view = self._source.view
         meta = view.meta(self.partition)
-        if not self._is_usable(meta, saved.floor):
-            if saved.start > 0 or self._token:  # a rebuild takes all there is, read just now
-                self._hint, self._token = 0, ""
-                self.reload(anew=True)
+        if not self._is_usable(meta, inventory.floor):
+            if inventory.start > 0 or self._token:  # a rebuild needs all checkpoints, read just now
+                self._token = ""
+                self.reload(checkpoints=True)
+                self._loader.reset(hint=0)
                 return False
-            rebuild(self._source, self.partition, saved)
+            rebuild(self._source, self.partition, inventory)
             meta = view.meta(self.partition)
         if meta is None or meta.applied is None or (self._token and meta.token != self._token):
             self._token = ""
-            self.reload(anew=True)
+            self.reload(checkpoints=True)
             return False
         self._epochs = LeaderEpochs(self._source.log, self.partition)
         self._epochs.record(meta.applied, meta.leader_epoch)
-        self._begin(meta.token, meta.applied + 1, saved)
+        self._start(meta.token, meta.applied + 1, inventory)
         return True
 
     def _is_usable(self, meta: ViewMeta | None, floor: int) -> bool:
         if meta is None or meta.applied is None or meta.topic_id != self._source.topic_id:
             return False
         if not is_intact(self._source.log, self.partition, Landmark(meta.applied, meta.leader_epoch)):
-            _logger.error("partition %d: the view has what the log lost, at %d or below", self.partition, meta.applied)
+            _logger.error(
+                "partition %d: the view contains entries up to %d that the log lost", self.partition, meta.applied
+            )
             return False
         return meta.applied + 1 >= floor
 
-    def _begin(self, token: str, position: int, saved: CheckpointInventory) -> None:
-        self._states = ProvenStates(self._source, self.partition, self.cache, saved)
-        self._scheduler.begin(saved, self._states.begin(token, position))
-        self._contents.begin()
+    def _start(self, token: str, position: int, inventory: CheckpointInventory) -> None:
+        self._states = ProvenStates(self._source, self.partition, self.cache, inventory)
+        self._scheduler.begin(inventory, self._states.begin(token, position))
+        self._contents.reset()
         self._token, self.position, self.is_ready = token, position, True
 
     # --- P2, P3: a batch --------------------------------------------------------------------------------------------
     def project(self, records: Sequence[Record], next_offset: int, leader_epoch: int = -1) -> bool:
-        """Fold ``records``, which are all from ``position`` up to ``next_offset``, and have them written.
+        """Fold ``records``, which are all of [``position``, ``next_offset``), and start to write the changes.
 
-        The write goes on beside the next fold: ``flush`` tells of it. False: the view is not at ``position``, nothing
-        of the batch counts; ``prepare``, and read on from there. Poison is told once the states are sure.
+        The write runs during the next fold; ``flush`` waits for it. Return False if the view is not at ``position``:
+        nothing of the batch counts then, so ``prepare`` and read from the new position. Poison is reported once the
+        batch's states are proven.
         """
         if self._epochs.is_truncated_before(leader_epoch):
-            self.reload(anew=True)
+            self.reload(checkpoints=True)
             return False
         bases = self._bases({record.key for record in records if record.key is not None})
         if bases is None:
@@ -220,7 +186,7 @@ class PartitionProjection:
         return True
 
     def _bases(self, keys: set[bytes]) -> dict[bytes, State | None] | None:
-        """The states to fold on (P2). None: the view is elsewhere."""
+        """Return the states to fold on (P2). None: the view is at another offset."""
         bases: dict[bytes, State | None] = {}
         self._renewed = frozenset()
         missing = []
@@ -236,32 +202,34 @@ class PartitionProjection:
             if loaded is None or loaded.applied is None or loaded.applied + 1 != self.position:
                 self.reload()
                 return None
-            proven = self._proven(missing, loaded)
+            proven = self._verify(missing, loaded)
             if proven is None:
                 return None
             bases.update(proven)
             self._renewed = renew_folds(self._source.log, self.partition, bases, self.position)
         return bases
 
-    def _proven(self, keys: Sequence[bytes], loaded: Loaded) -> dict[bytes, State | None] | None:
-        """The states of ``keys``, none of which rests on what the view says (P8). None: the view is elsewhere."""
+    def _verify(self, keys: Sequence[bytes], loaded: Loaded) -> dict[bytes, State | None] | None:
+        """Return the proven states of ``keys``, and correct the view's others (P8). None: the view is elsewhere."""
         assert self._states is not None
         try:
-            states, anew = self._states.take(keys, loaded)
+            states, corrections = self._states.verify(keys, loaded)
         except Overtaken:
-            self.reload(anew=True)
+            self.reload(checkpoints=True)
             return None
         at, epoch = self.position - 1, self._epochs.newest.leader_epoch
-        if anew and not self._source.view.write(self.partition, self._token, self.position, at, epoch, anew):
-            self.reload()
-            return None
+        if corrections:
+            arguments = self.partition, self._token, self.position, at, epoch, corrections
+            if not self._source.view.write(*arguments):
+                self.reload()
+                return None
         return states
 
     def _fold(self, records: Sequence[Record], bases: Mapping[bytes, State | None]) -> tuple[list[_Folded], Poison]:
         source = self._source
         touched, poison = fold_batch(records, bases, source.log, source.cadence.after_invocation)
         for key in self._renewed & touched.keys():
-            touched[key].whole = True  # its base has results that the view does not have
+            touched[key].whole = True  # its base has results that the view lacks
         folded = []
         for key, one in touched.items():
             change = one.change(key)
@@ -282,15 +250,15 @@ class PartitionProjection:
             self._epochs.newest.leader_epoch,
             changes,
         )
-        self._write = _Write(outcome, folded, next_offset)
+        self._write = _Write(outcome, folded)
         self.position = next_offset
         for change in changes:
-            self._states.keep(change.key, change.state)
+            self._states.remember(change.key, change.state)
         self.cache.position = next_offset
 
     def flush(self) -> bool:
-        """Wait for the write under way. False: it was refused (P3), and the view has to be looked at again."""
-        self._hear()
+        """Wait for the write under way. Return False if the view refused it (P3); ``prepare`` then."""
+        self._check_pointer_write()
         if self._write is None:
             return self.is_ready
         try:
@@ -306,10 +274,11 @@ class PartitionProjection:
         self._write = None
         return True
 
-    def look(self) -> bool:
-        """Whether the view is where it is taken to be, asked just now. If it is elsewhere: ``prepare``.
+    def check_view(self) -> bool:
+        """Ask the view whether it is still at ``position``. If it is at another offset, ``prepare`` next.
 
-        What was flushed while nothing arrives would stay so. A view that does not answer is not elsewhere.
+        Otherwise nobody would notice a view that was flushed while no entry arrives. Return False also if the view
+        does not answer, which does not move it.
         """
         try:
             if not self.flush():
@@ -323,43 +292,44 @@ class PartitionProjection:
         return True
 
     def _drop_write(self) -> None:
-        """Whether it is carried out or not, the view's applied offset will tell."""
+        """Forget the write under way. The view's applied offset shows later whether it was executed."""
         write, self._write = self._write, None
         if write is not None and not write.outcome.done():
             write.outcome.exception()
 
     # --- finished processes -----------------------------------------------------------------------------------------
     def drop_contents(self) -> None:
-        """Drop some of the contents that finished processes have kept for ``finished_content_s``.
+        """Drop the content of some processes that finished more than ``finished_content_s`` ago.
 
-        What is found now is saved as a gravestone by the next ``propose``; once that is committed, the view drops it.
+        The next ``propose`` saves the processes that are found now as gravestones. After the commit the view drops
+        their content.
         """
         if not self.is_ready or self.pending is not None:
             return
         assert self._states is not None
         scheduler = self._scheduler
-        scheduler.dropping -= self._states.unproven  # what is never saved keeps its content
+        scheduler.dropping -= self._states.unproven  # a process that is never saved keeps its content
         if not scheduler.dropped and not scheduler.dropping:
-            scheduler.dropping.update(self._contents.too_old(self._token, self.position))
+            scheduler.dropping.update(self._contents.expired(self._token, self.position))
         if not scheduler.dropped:
             return
         states = self._bases(scheduler.dropped)
         if states is None or not self.flush():
             return
         scheduler.dropped = set()
-        gone = {key: state.without_content() for key, state in states.items() if state is not None and state.finished}
-        changes = [Change(key=key, state=state, whole=True) for key, state in gone.items()]
+        finished = {key: state for key, state in states.items() if state is not None and state.finished}
+        changes = [Change(key=key, state=state.without_content(), whole=True) for key, state in finished.items()]
         self._send([_Folded(change, None, 0, False) for change in changes], self.position)
 
     # --- P5, P6: checkpoints ----------------------------------------------------------------------------------------
     def request(self, wanted: Mapping[bytes, int]) -> None:
-        """Have these processes saved as of at least that journal offset, as soon as it is projected."""
+        """Save these processes as soon as their journal offset in ``wanted`` is projected."""
         self._scheduler.request(wanted)
 
     def propose(self, *, force: bool = False) -> Save | None:
-        """What is due, or with ``force`` all that is dirty, and the floor that is true once it is written.
+        """Return a save of what is due, or with ``force`` of all that is dirty; None if there is nothing to write.
 
-        None: nothing to write. The save stays open until ``committed`` or ``refused``, or a reload.
+        The save is pending until ``committed`` or ``refused`` is called, or until a reload.
         """
         if not self.is_ready or self.pending is not None or not self.flush():
             return None
@@ -377,7 +347,10 @@ class PartitionProjection:
         return self.pending
 
     def committed(self, save: Save, positions: Mapping[bytes, int]) -> None:
-        """P6: ``save`` is in the log. What was folded since stays dirty; the view is told where the rest is."""
+        """Process that ``save`` is in the log, and write its pointers to the view (P6).
+
+        A process with entries that were folded since stays dirty.
+        """
         if self.pending is not save:
             return
         self.pending = None
@@ -386,21 +359,22 @@ class PartitionProjection:
         self._states.committed(save, positions)
         pointers = {key: Pointer(position, save.floor.offset) for key, position in positions.items()}
         if pointers:
-            self._told = self._source.writes.submit(self._source.view.point, self.partition, self._token, pointers)
-            self._hear()
+            view = self._source.view
+            self._pointer_write = self._source.writes.submit(view.point, self.partition, self._token, pointers)
+            self._check_pointer_write()
 
-    def _hear(self) -> None:
-        """What came of telling the view, if it is known. Who finds no pointer reads the checkpoint partition."""
-        told = self._told
-        if told is None or not told.done():
+    def _check_pointer_write(self) -> None:
+        """Log a failed write of pointers. A reader that finds no pointer reads the checkpoint partition."""
+        write = self._pointer_write
+        if write is None or not write.done():
             return
-        self._told = None
+        self._pointer_write = None
         try:
-            told.result()
+            write.result()
         except SeekpointError as exc:
-            _logger.warning("partition %d: the view was not told of its checkpoints: %s", self.partition, exc)
+            _logger.warning("partition %d: the view has no pointers to the last checkpoints: %s", self.partition, exc)
 
     def refused(self, save: Save) -> None:
-        """``save`` is certainly not in the log."""
+        """Process that ``save`` is certainly not in the log."""
         if self.pending is save:
             self.pending = None

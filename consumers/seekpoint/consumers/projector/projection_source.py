@@ -1,4 +1,4 @@
-"""What a projection works on: the ports, and what goes with them."""
+"""The ports and settings that a projection works with."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["ProjectionSource"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectionSource:
-    """What a projection works on. ``writes`` runs its calls to the view: one at a time, beside the next fold."""
+    """The ports and settings of a projection. ``writes`` executes the calls that write to the view, one at a time."""
 
     log: LogReader
     topic_id: str
@@ -30,9 +30,9 @@ class ProjectionSource:
     writes: Executor
     on_poison: Callable[[Record, UndecodableRecord], object]
     on_damage: Callable[[int, bytes, str], object] = lambda partition, key, why: None
-    """Told of each process whose state in the view was not the one that checkpoint and log say."""
+    """Called for each process whose state in the view differs from checkpoint and log."""
     cadence: Cadence = field(default_factory=Cadence)
     finished_content_s: float = 604_800.0
     clock: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], float] = time.time
-    """Compared with the times of the log's records."""
+    """Compared with the timestamps of the log's records."""

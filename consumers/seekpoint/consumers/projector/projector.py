@@ -1,4 +1,4 @@
-"""The projector: keeps view and checkpoints up to date with the journal."""
+"""The projector keeps view and checkpoints up to date with the journal."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Projector"]
 
-_LOOK_INTERVAL_S = 0.2
+_CHECK_INTERVAL_S = 0.2
 
 
 class Projector:
-    """Folds the journal into the view in Redis, and writes checkpoints. Start as many as you like: they share.
+    """Folds the journal into the view in Redis, and writes checkpoints. Any number of projectors share the partitions.
 
-    All work is done in threads of its own. Raises ``JournalUnavailable``, ``JournalMismatch`` and what stops a
-    partition: ``NewerFormat``, ``JournalGap``, ``LogTruncated``, ``TooManyDeadLetters``. One partition that is stopped
-    leaves the others alone; once all of a projector's are, ``run`` raises the first one's reason.
+    It works in threads of its own. Raises ``JournalUnavailable``, ``JournalMismatch`` and what stops a partition:
+    ``NewerFormat``, ``JournalGap``, ``LogTruncated``, ``TooManyDeadLetters``. The other partitions go on; when all of a
+    projector's partitions are stopped, ``run`` raises the first error.
     """
 
     def __init__(self, settings: Settings, *, cadence: Cadence | None = None) -> None:
@@ -45,26 +45,26 @@ class Projector:
         self._thread: threading.Thread | None = None
         self._users = 0
         self._ended: Future[None] = Future()
-        self._goals: list[_CaughtUp] = []
+        self._goals: list[_CatchUp] = []
         self._lag: Mapping[int, Lag] = {}
 
     @classmethod
     def connect(cls, settings: Settings | None = None, *, cadence: Cadence | None = None) -> Projector:
-        """A projector; ``settings`` as of ``Settings.load()`` unless given. Connects when it is run."""
+        """Return a projector with ``settings``, by default ``Settings.load()``. It connects when it runs."""
         return cls(settings or Settings.load(), cadence=cadence)
 
     async def run(self) -> None:
-        """Project until ``stop`` is called, or the task is cancelled, or nothing of it can go on."""
+        """Project until ``stop`` is called, the task is cancelled, or all partitions are stopped."""
         async with self._running() as ended:
             await asyncio.shield(asyncio.wrap_future(ended))
 
     async def catch_up(self, *, timeout_s: float = 300.0) -> None:
-        """Bring view and checkpoints to the journal's present end: afterwards every tier can be forced.
+        """Bring view and checkpoints to the journal's present end: afterwards a recovery can use every tier.
 
-        Works while ``run`` does and without. Partitions of other projectors are waited for: they save at their own
+        It works with and without ``run``. It also waits for partitions of other projectors, which save at their own
         cadence. Raises ``JournalUnavailable`` after ``timeout_s``, and what stops a partition.
         """
-        goal = _CaughtUp()
+        goal = _CatchUp()
         self._goals.append(goal)
         async with self._running():
             try:
@@ -77,11 +77,11 @@ class Projector:
                     self._goals.remove(goal)
 
     def stop(self) -> None:
-        """Have ``run`` save, leave the group and return. From any thread; idempotent."""
+        """Make ``run`` save, leave the group and return. Callable from any thread; idempotent."""
         self._stop.set()
 
     def lag(self) -> Mapping[int, Lag]:
-        """How far the views of this projector's partitions are behind, as of the last moment."""
+        """Return how far the views of this projector's partitions are behind, as of its last turn."""
         return self._lag
 
     async def __aenter__(self) -> Projector:
@@ -95,7 +95,7 @@ class Projector:
     # --- the thread ---------------------------------------------------------------------------------------------------
     @contextlib.asynccontextmanager
     async def _running(self) -> AsyncIterator[Future[None]]:
-        """The loop runs within; what it ends with. The first one starts it, the last one ends it."""
+        """Run the loop inside the block, and yield its outcome. The first user starts it, the last user ends it."""
         self._users += 1
         if self._thread is None:
             self._stop.clear()
@@ -174,23 +174,23 @@ class Projector:
                     raise next(iter(stopped.values()))
 
 
-class _CaughtUp:
-    """Reached once all partitions are projected and saved up to where they ended when it was first asked."""
+class _CatchUp:
+    """One call of ``catch_up``: reached when all partitions are projected and saved to the ends they had at first."""
 
     def __init__(self) -> None:
         self.reached: Future[None] = Future()
         self.behind: set[int] = set()
         self._ends: dict[int, int] = {}
         self._known: dict[int, PartitionHeads] = {}
-        self._look_at_s = 0.0
+        self._check_at_s = 0.0
 
     def fail(self, error: BaseException) -> None:
-        """It cannot be reached."""
+        """Record that the goal cannot be reached."""
         if not self.reached.done():
             self.reached.set_exception(error)
 
     def advance(self, loop: ProjectorLoop) -> None:
-        """Look how far the loop is."""
+        """Update what is behind."""
         if self.reached.done():
             return
         try:
@@ -198,7 +198,7 @@ class _CaughtUp:
                 log = loop.source.log
                 self._ends = {number: log.watermarks(number).high for number in range(log.partitions)}
                 self.behind = set(self._ends)
-            self.behind = {number for number in self.behind if not self._is_there(loop, number)}
+            self.behind = {number for number in self.behind if not self._has_reached_end(loop, number)}
         except SeekpointError as exc:
             self.fail(exc)
             return
@@ -209,19 +209,20 @@ class _CaughtUp:
             self.reached.set_result(None)
 
     def is_projected(self, loop: ProjectorLoop) -> bool:
-        """Whether only the saving is left to do here: saved on the way, all would be saved over and over."""
+        """Return whether only saves are left to do. Forced earlier, they would save every process again and again."""
         return bool(self._ends) and all(
             one.is_ready and one.position >= self._ends[number] for number, one in loop.projections.items()
         )
 
-    def _is_there(self, loop: ProjectorLoop, partition: int) -> bool:
+    def _has_reached_end(self, loop: ProjectorLoop, partition: int) -> bool:
         end = self._ends[partition]
         projection = loop.projections.get(partition)
         if projection is not None:
-            return projection.is_ready and projection.position >= end and projection.floor >= end and projection.look()
-        if time.monotonic() < self._look_at_s:
+            has_passed = projection.position >= end and projection.floor >= end
+            return projection.is_ready and has_passed and projection.check_view()
+        if time.monotonic() < self._check_at_s:
             return False
-        self._look_at_s = time.monotonic() + _LOOK_INTERVAL_S
+        self._check_at_s = time.monotonic() + _CHECK_INTERVAL_S
         meta = loop.source.view.meta(partition)
         if meta is None or meta.applied is None or meta.applied + 1 < end:
             return False

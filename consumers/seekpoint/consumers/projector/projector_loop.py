@@ -1,4 +1,4 @@
-"""What a projector does, blocking, in one thread: poll, project, prepare, save; over and over."""
+"""The loop of a projector, in one thread: poll, project, prepare, save."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _logger = logging.getLogger("seekpoint.consumers")
 
 _BATCH_RECORDS = 2_000
 _WRITE_RECORDS = 1_000
-"""In one call of the view, which holds up everybody else's for so long: 4 ms."""
+"""In one call of the view, which blocks all other calls meanwhile: 4 ms."""
 _POLL_S = 0.1
-_HURRY_S = 0.005
-"""How long a poll waits while partitions are still to be prepared."""
+_BUSY_POLL_S = 0.005
+"""The wait of a poll while partitions are to be prepared."""
 _FEW_RECORDS = 50
 _GATHER_S = 0.01
-"""So long a few records wait for more: one at a time each costs ten times as much, in an agent's interpreter too."""
+"""A few records wait this long for more: single records cost ten times as much, also in an agent's interpreter."""
 _SAVE_INTERVAL_S = 0.25
 _RETRY_S = 0.5
-_CHECK_INTERVAL_S = 5.0
-_LOOK_INTERVAL_S = 1.0
-"""How long a view that is not written may be gone before it is noticed."""
+_TOPIC_CHECK_INTERVAL_S = 5.0
+_VIEW_CHECK_INTERVAL_S = 1.0
+"""How long a view that is not written may be gone before the projector notices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,27 +47,27 @@ class Lag:
     entries: int
     """Offsets that are not projected yet."""
     seconds: float
-    """The age of the newest entry that is projected; 0 where none is missing."""
+    """The age of the newest projected entry; 0 if none is missing."""
     idle_s: float
-    """How long nothing was projected."""
+    """The time since the last projected entry."""
     stopped: str | None = None
-    """Why the partition is not projected any more, if so."""
+    """The error that stopped the partition; None: it is projected."""
     damages: int = 0
-    """States that the view had otherwise than checkpoint and log say, and that were made anew, since the start."""
+    """States in the view that differed from checkpoint and log, and were corrected, since the start."""
 
 
 @dataclass(slots=True)
 class _Progress:
-    """What is known of a partition besides its projection."""
+    """The loop's figures of one partition."""
 
     end: int = 0
     newest_ms: int = 0
     applied_at_s: float = 0.0
-    looked_at_s: float = 0.0
+    view_checked_at_s: float = 0.0
 
 
 class ProjectorLoop:
-    """One member of the projectors' group. ``turn`` is to be called over and over, by one thread, until ``close``."""
+    """One member of the projectors' group. One thread calls ``turn`` again and again, then ``close``."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class ProjectorLoop:
     ) -> None:
         self.assignment: Assignment | None = None
         self.is_forcing = False
-        """Whether everything dirty is saved, due or not."""
+        """Whether all dirty processes are saved, due or not."""
         self._writes = ThreadPoolExecutor(1, thread_name_prefix="seekpoint-view")
         self.source = replace(source(self._writes), on_damage=self._note_damage)
         self._damages: Counter[int] = Counter()
@@ -93,7 +93,7 @@ class ProjectorLoop:
 
     @property
     def projections(self) -> Mapping[int, PartitionProjection]:
-        """The partitions this member has now."""
+        """The projections of the assigned partitions."""
         return {} if self.assignment is None else self.assignment.projections
 
     @property
@@ -102,22 +102,22 @@ class ProjectorLoop:
         return {} if self.assignment is None else self.assignment.stopped
 
     def turn(self) -> None:
-        """One round. Raises what stops the whole projector: a Kafka that refuses, a journal that is another."""
+        """Execute one round. Raises what stops all partitions: Kafka refuses the client, the journal is another."""
         is_busy = self._waiting is not None or any(not one.is_ready for one in self.projections.values())
         if self._is_trickling and not (is_busy or self.is_forcing):
             time.sleep(_GATHER_S)
-        fetched = self._group.poll(_BATCH_RECORDS, _HURRY_S if is_busy or self.is_forcing else _POLL_S)
+        fetched = self._group.poll(_BATCH_RECORDS, _BUSY_POLL_S if is_busy or self.is_forcing else _POLL_S)
         self._is_trickling = 0 < sum(len(one.records) for one in fetched) < _FEW_RECORDS
         if self.assignment is not None:
             self._project_all(self.assignment, fetched)
-            self._look(self.assignment)
-        self._check()
+            self._check_views(self.assignment)
+        self._check_topics()
         self._end_save()
         self._prepare()
         self._save()
 
     def close(self) -> None:
-        """Save what is dirty, as far as that goes, and leave the group."""
+        """Save what is dirty, if possible, and leave the group."""
         try:
             self.is_forcing = True
             self._save_at_once()
@@ -133,7 +133,7 @@ class ProjectorLoop:
         self._waiting = partitions, membership
 
     def _revoked(self, is_lost: bool) -> None:
-        """Nothing is under way afterwards: a transaction never outlives the call that began it."""
+        """End the transaction, too: none may be under way when this callback returns."""
         if self.assignment is not None:
             if is_lost:
                 self._end_save(wait=True)
@@ -143,32 +143,32 @@ class ProjectorLoop:
             self.assignment.drop()
         self.assignment = self._waiting = None
 
-    def _begin(self, partitions: Sequence[int], membership: object) -> None:
-        """P1: once the barrier is passed."""
+    def _assign(self, partitions: Sequence[int], membership: object) -> None:
+        """Make the projections, once the barrier is passed (P1)."""
         hints = self._group.hints(partitions)
         if hints is None:
             return
         now_s = time.monotonic()
         self._waiting = None
         self._progress = {partition: _Progress(applied_at_s=now_s) for partition in partitions}
-        made = [
+        projections = [
             PartitionProjection(number, self.source, hint=hints[number], cache=self._caches.get(number))
             for number in partitions
         ]
-        self.assignment = Assignment(membership, made, self.source.writer, self._transactions)
+        self.assignment = Assignment(membership, projections, self.source.writer, self._transactions)
         if self._requests is not None:
             self._requests.follow(partitions)
 
     # --- a turn -------------------------------------------------------------------------------------------------------
     def _prepare(self) -> None:
         if self._waiting is not None:
-            self._begin(*self._waiting)
+            self._assign(*self._waiting)
         assignment = self.assignment
         if assignment is None:
             return
         became_ready = False
         for partition in assignment.unprepared():
-            assignment.attempt(partition, self._make_ready, assignment.projections[partition])
+            assignment.attempt(partition, self._prepare_one, assignment.projections[partition])
             became_ready = became_ready or assignment.projections[partition].is_ready
         if became_ready:
             self._group.read({number: one.position for number, one in assignment.projections.items() if one.is_ready})
@@ -182,25 +182,26 @@ class ProjectorLoop:
                 if projection.is_ready:
                     assignment.attempt(partition, projection.flush)
 
-    def _look(self, assignment: Assignment) -> None:
-        """A view that was flushed is noticed by the next write; where nothing is written, here."""
+    def _check_views(self, assignment: Assignment) -> None:
+        """Notice a view that was flushed. Its next write would notice, too, but nothing may be written."""
         now_s = time.monotonic()
         for partition, projection in assignment.projections.items():
             progress = self._progress[partition]
-            if projection.is_ready and now_s - max(progress.looked_at_s, progress.applied_at_s) > _LOOK_INTERVAL_S:
-                progress.looked_at_s = now_s
-                assignment.attempt(partition, projection.look)
+            checked_at_s = max(progress.view_checked_at_s, progress.applied_at_s)
+            if projection.is_ready and now_s - checked_at_s > _VIEW_CHECK_INTERVAL_S:
+                progress.view_checked_at_s = now_s
+                assignment.attempt(partition, projection.check_view)
 
-    def _check(self) -> None:
-        """Whether the topics are still the journal's; raises if one was deleted or re-created."""
-        if time.monotonic() - self._checked_at_s > _CHECK_INTERVAL_S:
+    def _check_topics(self) -> None:
+        """Raise if a topic of the journal was deleted or re-created."""
+        if time.monotonic() - self._checked_at_s > _TOPIC_CHECK_INTERVAL_S:
             self._checked_at_s = time.monotonic()
             try:
                 self.source.log.check()
             except Retryable as exc:
                 _logger.info("the journal's topics cannot be looked at: %s", exc)
 
-    def _make_ready(self, projection: PartitionProjection) -> None:
+    def _prepare_one(self, projection: PartitionProjection) -> None:
         self._progress[projection.partition].end = self.source.log.watermarks(projection.partition).high
         projection.prepare()
 
@@ -211,14 +212,14 @@ class ProjectorLoop:
         if fetched.damage is not None:
             raise fetched.damage
         if fetched.is_lost:
-            projection.reload(anew=True)
+            projection.reload(checkpoints=True)
             return
         try:
             self._project_records(projection, fetched)
         except NothingProven:
             raise
-        except JournalGap:  # trimmed while it was read: whether that is a gap, the newest floor tells
-            projection.reload(anew=True)
+        except JournalGap:  # trimmed during the read: the newest floor shows whether entries are missing
+            projection.reload(checkpoints=True)
 
     def _project_records(self, projection: PartitionProjection, fetched: Fetched) -> None:
         start, progress = projection.position, self._progress[fetched.partition]
@@ -236,7 +237,7 @@ class ProjectorLoop:
             progress.newest_ms = some[-1].timestamp_ms if some else progress.newest_ms
 
     def _is_complete(self, partition: int, start: int, stop: int, records: Sequence[object]) -> bool:
-        """Offsets may have holes; a client that jumped looks the same, so the log is asked."""
+        """Return whether no record of [start, stop) is missing. A hole looks like a skipped record, so ask the log."""
         if stop - start == len(records):
             return True
         scanned = sum(batch.scanned for batch in self.source.log.read(partition, start, stop, ()))
@@ -247,7 +248,7 @@ class ProjectorLoop:
         return False
 
     def _save(self) -> None:
-        """Begin a transaction of what is due; the next turns go on beside it."""
+        """Start a transaction with what is due; it runs during the next turns."""
         assignment = self.assignment
         if assignment is None or assignment.is_saving:
             return
@@ -260,14 +261,14 @@ class ProjectorLoop:
         assignment.begin_save(force=self.is_forcing)
 
     def _save_at_once(self) -> None:
-        """Nothing is under way afterwards."""
+        """Save what is due, and wait for the end of the transaction."""
         self._end_save(wait=True)
         self._save_at_s = 0.0
         self._save()
         self._end_save(wait=True)
 
     def _end_save(self, *, wait: bool = False) -> None:
-        """Take in a transaction that has ended. The next one leaves time between: others have to be prepared."""
+        """Process a transaction that has ended. The next one starts later, so that partitions can be prepared."""
         if self.assignment is None:
             return
         try:
@@ -277,9 +278,9 @@ class ProjectorLoop:
             _logger.warning("checkpoints were not written: %s", exc)
             self._save_at_s = time.monotonic() + _RETRY_S
 
-    # --- how far it is ------------------------------------------------------------------------------------------------
+    # --- figures ------------------------------------------------------------------------------------------------------
     def lag(self) -> dict[int, Lag]:
-        """By partition."""
+        """Return the lag of each assigned partition."""
         return {partition: self._lag(partition) for partition in self.projections}
 
     def _lag(self, partition: int) -> Lag:

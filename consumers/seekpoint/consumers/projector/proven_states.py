@@ -1,4 +1,4 @@
-"""The states a projection may fold on and save: those on which view and evidence agree, and those made anew (P8)."""
+"""The states that a projection may fold on and save: those that the evidence confirms, and recomputed ones (P8)."""
 
 from __future__ import annotations
 
@@ -21,25 +21,24 @@ _logger = logging.getLogger("seekpoint.consumers")
 
 
 class NothingProven(JournalGap):
-    """Nothing whole is left of a process: no newer floor stands for it, so to look again does not help."""
+    """Checkpoint and view of a process are damaged, and the log is trimmed. No newer floor helps, so do not retry."""
 
 
 class ProvenStates:
-    """What is proven of one partition's states, from one ``begin`` to the next. One thread's."""
+    """Verifies the states of one partition, from one ``begin`` to the next. For one thread."""
 
     def __init__(self, source: ProjectionSource, partition: int, cache: StateCache, saved: CheckpointInventory) -> None:
         self.unproven: set[bytes] = set()
-        """Processes of which only the view has a state: their checkpoint is damaged and the log was trimmed."""
+        """Processes whose only state is in the view: their checkpoint is damaged and the log was trimmed."""
         self._source = source
         self._partition = partition
         self._cache = cache
         self._evidence = ViewEvidence(source, partition, saved)
 
     def begin(self, token: str, position: int) -> dict[bytes, int]:
-        """Start from a view at ``position``; the offsets of all processes with an entry between the floor and there.
+        """Start from a view at ``position``; return the offset of each process with an entry in [floor, ``position``).
 
-        What is unsaved is the log's to say: it is folded from the floor on, whatever the view has of it. Raises
-        ``Overtaken``.
+        The log is folded from the floor on, whatever the view has of these processes. Raises ``Overtaken``.
         """
         self._cache.begin(token, position)
         offsets: dict[bytes, int] = {}
@@ -49,10 +48,10 @@ class ProvenStates:
                 self._cache.digests[key] = digest_of(state)
         return offsets
 
-    def take(self, keys: Sequence[bytes], loaded: Loaded) -> tuple[dict[bytes, State | None], list[Change]]:
-        """The states of ``keys`` as of what ``loaded`` is as of, and what the view has to be told of them first.
+    def verify(self, keys: Sequence[bytes], loaded: Loaded) -> tuple[dict[bytes, State | None], list[Change]]:
+        """Return the proven states of ``keys`` as of ``loaded``, and the corrections to write to the view first.
 
-        The view's state is taken where its digest is the proven one; else it is made anew. Raises ``Overtaken``.
+        A state of the view is proven if it has the expected digest. Any other is recomputed. Raises ``Overtaken``.
         """
         proven: dict[bytes, State | None] = {}
         for key in keys:
@@ -63,14 +62,14 @@ class ProvenStates:
         wrong = [key for key in keys if key not in proven]
         if not wrong:
             return proven, []
-        anew = self._made_anew(wrong, loaded)
-        changes = [Change(key=key, state=state, whole=True) for key, state in anew.items() if state is not None]
-        return proven | anew, changes
+        recomputed = self._recomputed(wrong, loaded)
+        changes = [Change(key=key, state=state, whole=True) for key, state in recomputed.items() if state is not None]
+        return proven | recomputed, changes
 
-    def keep(self, key: bytes, state: State) -> None:
-        """Remember what was folded on a proven state; of those that have to go for it, the digest if none is saved.
+    def remember(self, key: bytes, state: State) -> None:
+        """Cache a state that was folded on a proven one, and the digests of evicted states that are not saved.
 
-        What nothing proves is not remembered: the memory outlives a preparation, and all in it counts as proven.
+        An unproven state is not cached: the cache outlives a preparation, and all its states count as proven.
         """
         if key in self.unproven:
             return
@@ -79,26 +78,26 @@ class ProvenStates:
                 self._cache.digests[other] = digest_of(evicted)
 
     def committed(self, save: Save, positions: Mapping[bytes, int]) -> None:
-        """Take in that ``save`` is in the log."""
+        """Process that ``save`` is in the log."""
         self._evidence.committed(save, positions)
         for key, checkpoint in save.checkpoints.items():
             if self._cache.digests.get(key) == checkpoint.digest:
                 del self._cache.digests[key]
 
-    def _made_anew(self, keys: Sequence[bytes], loaded: Loaded) -> dict[bytes, State | None]:
+    def _recomputed(self, keys: Sequence[bytes], loaded: Loaded) -> dict[bytes, State | None]:
         assert loaded.applied is not None
         position = loaded.applied + 1
-        anew = dict(self._evidence.states(keys, position, self._cache.digests))
+        recomputed = dict(self._evidence.states(keys, position, self._cache.digests))
         for key in keys:
             found = loaded.states.get(key)
-            if key not in anew:
-                anew[key] = self._unproven(key, found)
-            elif key in loaded.damaged or _differ(found, anew[key], position):
-                self._tell(key, loaded.damaged.get(key, "it is not what checkpoint and log say"))
-        return anew
+            if key not in recomputed:
+                recomputed[key] = self._unproven(key, found)
+            elif key in loaded.damaged or _differ(found, recomputed[key], position):
+                self._report_damage(key, loaded.damaged.get(key, "it differs from checkpoint and log"))
+        return recomputed
 
     def _unproven(self, key: bytes, found: State | None) -> State:
-        """What the view has, which is never saved: nothing else is left of the process."""
+        """Return the view's state, the only one that is left of the process. It is never saved."""
         partition, process_id = self._partition, key.decode(errors="replace")
         if found is None:
             text = "checkpoint and view are damaged, and the beginning of the log is gone"
@@ -111,15 +110,15 @@ class ProvenStates:
             )
         return found
 
-    def _tell(self, key: bytes, why: str) -> None:
-        _logger.error("partition %d: the view of %r is damaged and made anew: %s", self._partition, key, why)
+    def _report_damage(self, key: bytes, why: str) -> None:
+        _logger.error("partition %d: the view of %r is damaged and is corrected: %s", self._partition, key, why)
         self._source.on_damage(self._partition, key, why)
 
 
 def _differ(found: State | None, proven: State | None, position: int) -> bool:
-    """Whether the two are of another history. What users' folds made of it is not compared: that is no damage.
+    """Return whether the two states have different histories. The results of users' folds are not compared.
 
-    Nor is a state that is ahead of the view, which comes from a checkpoint: the view lost its last writes.
+    A state at or above ``position`` comes from a newer checkpoint: the view lost its last writes, and is not damaged.
     """
     if any(one is not None and one.offset >= position for one in (found, proven)):
         return False

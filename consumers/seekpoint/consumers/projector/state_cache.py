@@ -1,4 +1,4 @@
-"""The projector's memory of states: those folded last, while the view has exactly what they say. All are proven."""
+"""The projector's cache of the states that it folded last. All are proven, and the view has the same states."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from seekpoint.schemas.state.process_state import State
 __all__ = ["StateCache"]
 
 _STATE_BYTES = 2_000
-"""About what a state takes besides its texts."""
+"""An estimate of what a state takes besides its texts."""
 
 
 class StateCache:
-    """States of one partition as of ``position`` of the view ``token``; the ones used longest ago go first."""
+    """The states of one partition as of ``position`` of the view ``token``. Evicts the least recently used state."""
 
     def __init__(self, states_max: int = 20_000, bytes_max: int = 128 * 1024 * 1024) -> None:
         self.token = ""
@@ -23,12 +23,12 @@ class StateCache:
         self._states: OrderedDict[bytes, tuple[State, int]] = OrderedDict()
         self._bytes = 0
         self.digests: dict[bytes, str] = {}
-        """Of states that are in no checkpoint and are not kept here any more: what the view has must be these."""
+        """Digests of evicted states that are in no checkpoint. The states in the view must have them."""
 
     def begin(self, token: str, position: int) -> None:
-        """The view is at ``position``. What is kept stays only if it is of just that.
+        """Start with the view at ``position``. Drop the cached states if they are of another token or position.
 
-        Another projector may have dropped the content of finished processes meanwhile: that moves no position.
+        Finished states with content are always dropped: another projector may have dropped their content meanwhile.
         """
         if (token, position) != (self.token, self.position):
             self._states.clear()
@@ -39,7 +39,7 @@ class StateCache:
         self.token, self.position = token, position
 
     def get(self, key: bytes) -> State | None:
-        """The state of ``key``, if it is kept."""
+        """Return the state of ``key``; None if it is not cached."""
         found = self._states.get(key)
         if found is None:
             return None
@@ -47,18 +47,18 @@ class StateCache:
         return found[0]
 
     def put(self, key: bytes, state: State) -> list[tuple[bytes, State]]:
-        """Keep ``state``; those that go for it."""
+        """Cache ``state``; return the evicted states."""
         self.digests.pop(key, None)
         width = _STATE_BYTES + state.content_bytes + state.mailbox_bytes
         old = self._states.pop(key, None)
         self._bytes += width - (0 if old is None else old[1])
         self._states[key] = state, width
-        gone = []
+        evicted = []
         while len(self._states) > self._states_max or (self._bytes > self._bytes_max and len(self._states) > 1):
-            other, (evicted, its_width) = self._states.popitem(last=False)
+            other, (its_state, its_width) = self._states.popitem(last=False)
             self._bytes -= its_width
-            gone.append((other, evicted))
-        return gone
+            evicted.append((other, its_state))
+        return evicted
 
     def __contains__(self, key: object) -> bool:
         return key in self._states

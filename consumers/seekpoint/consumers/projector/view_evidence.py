@@ -1,8 +1,8 @@
-"""What checkpoints and log say of a partition's processes: every state that a view gives is compared with it (P8).
+"""The evidence for a partition's states, from checkpoints and log: every state of a view is compared with it (P8).
 
 A view is in Redis, where anybody with a client can change it. So a projection uses a state from the view only if its
-digest is the one of the newest checkpoint, or the one of the state that this projection itself folded since. Any other
-state is made anew from checkpoint and log. What a projection saves therefore rests on checkpoints and the log alone.
+digest is that of the newest checkpoint, or that of the state that this projection itself folded since. Any other state
+is recomputed from checkpoint and log. What a projection saves therefore depends on checkpoints and the log alone.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from seekpoint.schemas.state.process_state import Draft, State
 __all__ = ["Overtaken", "ViewEvidence"]
 
 _CHUNK = 20_000
-"""So many states at most are made anew with one scan: they are all in memory meanwhile."""
+"""At most so many states are recomputed with one scan, because all of them are in memory."""
 _POINT_READS_MAX = 16
 
 
 class Overtaken(Exception):
-    """Another projector has saved more than what this one knows of: nothing can be said as of its position."""
+    """Another projector saved newer checkpoints, so the states as of this projector's position are unknown."""
 
 
 class ViewEvidence:
-    """The proven states of one partition, from one preparation of its projection to the next. One thread's.
+    """The evidence for one partition, from one preparation of its projection to the next. For one thread.
 
-    ``saved`` is what the projection knows to be saved. The first question reads the heads of all checkpoints; it raises
+    ``saved`` is the inventory that the projection loaded. The first call reads the heads of all checkpoints; it raises
     ``JournalUnavailable`` while another projector's open transaction hides some of them.
     """
 
@@ -44,18 +44,18 @@ class ViewEvidence:
         self._known: CheckpointInventory | None = None
 
     def digest(self, key: bytes) -> str | None:
-        """The digest of the process's newest checkpoint; None: it has none that can be used."""
+        """Return the digest of the process's newest checkpoint; None if it has no usable one."""
         head = self._index().heads.get(key)
         return None if head is None else head.digest
 
     def saved_offset(self, key: bytes) -> int:
-        """The journal offset of the process's newest checkpoint; -1: it has none that can be used."""
+        """Return the journal offset of the process's newest checkpoint; -1 if it has no usable one."""
         return self._index().offset(key)
 
     def unsaved(self, position: int) -> Iterator[tuple[bytes, State]]:
-        """Every process with an entry in [floor, ``position``), as of ``position``; folded from checkpoints and log.
+        """Yield each process with an entry in [floor, ``position``), with its state as of ``position``.
 
-        Reads that stretch of the log twice. Left out is whatever nothing is proven of.
+        Folds the states from checkpoints and log, and reads that part of the log twice. Omits unproven processes.
         """
         floor, log = self._saved.floor, self._source.log
         if floor >= position:
@@ -72,34 +72,34 @@ class ViewEvidence:
     def states(
         self, keys: Collection[bytes], position: int, touched: Collection[bytes]
     ) -> Iterator[tuple[bytes, State | None]]:
-        """The states of ``keys`` as of ``position``, or of their checkpoint if that is newer; None: no such process.
+        """Yield the states of ``keys`` as of ``position``, or of a newer checkpoint; None: no such process.
 
-        ``touched`` are those with an entry behind their checkpoint; one scan from the floor on serves all of them.
-        Left out is a process whose checkpoint is damaged while the log's beginning is gone. Raises ``Overtaken``.
+        ``touched`` are the processes with an entry above their checkpoint; one scan from the floor on serves all of
+        them. Omits a process whose checkpoint is damaged if the log's beginning is gone. Raises ``Overtaken``.
         """
         heads = self._index().heads
         left = iter(sorted(keys, key=lambda key: heads[key].position if key in heads else -1))
         try:
             while chunk := list(islice(left, _CHUNK)):
                 yield from self._chunk(chunk, position, touched)
-        except JournalGap as exc:  # trimmed meanwhile: a newer floor stands for it
+        except JournalGap as exc:  # trimmed meanwhile, so there is a newer floor
             raise Overtaken from exc
 
     def committed(self, save: Save, positions: Mapping[bytes, int]) -> None:
-        """Take in that ``save`` is in the log."""
+        """Process that ``save`` is in the log."""
         if self._known is not None:
             self._known.note(save.floor, save.checkpoints, positions)
 
     # --- how ----------------------------------------------------------------------------------------------------------
     def _index(self) -> CheckpointInventory:
-        """The heads of all checkpoints and the floor, as of one position of the checkpoint partition (P7)."""
+        """Return the heads of all checkpoints and the floor, as of one position of the checkpoint partition (P7)."""
         if self._known is None:
             source, partition = self._source, self._partition
             stop = source.checkpoints.stable_end(partition)
             if stop < self._saved.position:
                 raise JournalUnavailable("an open transaction hides checkpoints", partition=partition, offset=stop)
             known = read_inventory(source.checkpoints, partition, source.topic_id, stop, 0)
-            # What was compacted away meanwhile was replaced behind it.
+            # A record that was compacted away meanwhile has a newer one further on.
             while (stop := source.checkpoints.stable_end(partition)) > known.position:
                 for position, key, value in source.checkpoints.records(partition, known.position, stop):
                     known.apply(position, key, value)
@@ -137,7 +137,7 @@ class ViewEvidence:
             scan(self._source.log, self._partition, drafts, start, stop)
 
     def _saved_states(self, keys: Iterable[bytes]) -> Iterator[tuple[bytes, State]]:
-        """The states of the newest checkpoints of ``keys``. One that is not whole counts as damaged from now on."""
+        """Yield the states of the newest checkpoints of ``keys``, and mark those that are not whole as damaged."""
         known = self._index()
         heads = {key: known.heads[key] for key in keys if key in known.heads}
         for key, value in self._values(heads):
@@ -161,5 +161,5 @@ class ViewEvidence:
                 if value is not None and places.get(position) == key:
                     left.discard(key)
                     yield key, value
-        if left:  # compacted away: a newer one took its place, and it is not ours
+        if left:  # compacted away, so another projector saved a newer one
             raise Overtaken

@@ -1,4 +1,4 @@
-"""P1b: a view made anew from the checkpoints. Any number of projectors may do it at once: the last to begin wins."""
+"""P1b: the rebuild of a view from the checkpoints. Several projectors may do it at once: the last to begin wins."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ __all__ = ["rebuild"]
 _logger = logging.getLogger("seekpoint.consumers")
 
 _PUT_STATES, _PUT_BYTES = 200, 2_000_000
-"""What goes into the view in one call."""
+"""The maximum of one call of the view."""
 
 
 def rebuild(source: ProjectionSource, partition: int, saved: CheckpointInventory) -> None:
-    """A view of what is saved, as of just below the floor; whether it got ready, its meta says.
+    """Make a view of the saved states, as of just below the floor. Its meta shows whether it became ready.
 
-    ``saved`` has to be the whole partition. Raises ``JournalGap`` if a checkpoint is damaged and the log was trimmed.
+    ``saved`` has to contain the whole partition. Raises ``JournalGap`` if a checkpoint is damaged and the log trimmed.
     """
     view = source.view
-    level = logging.WARNING if saved.heads else logging.INFO  # the first view of all is no rebuild
+    level = logging.WARNING if saved.heads else logging.INFO  # a journal's first view is no rebuild
     _logger.log(level, "partition %d: the view is rebuilt from %d checkpoints", partition, len(saved.heads))
     token = view.install(partition, source.topic_id)
     processes = 0
@@ -54,7 +54,7 @@ def _chunks(source: ProjectionSource, saved: CheckpointInventory) -> Iterator[di
 
 
 def _refolded(source: ProjectionSource, saved: CheckpointInventory) -> dict[bytes, Draft]:
-    """Processes whose checkpoint is damaged, from the log: while it is whole."""
+    """Fold the processes with a damaged checkpoint from the log, which must be complete."""
     if not saved.damaged or not saved.floor:
         return {}
     marks = source.log.watermarks(saved.partition)
