@@ -17,7 +17,7 @@ from hypothesis import settings as hypothesis_settings
 from leftovers import nothing_left, watch_loops
 from seekpoint.compose import LocalCluster, create_topics
 from seekpoint.schemas.config.settings import TOPICS, Settings
-from stalls import AgainAfterStalls, Stalls
+from stalls import RerunsAfterStalls, Stalls
 from timeouts import Timeouts, interrupts_are_heard
 from xdist_scheduler import OneHasKafka
 
@@ -31,7 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
     watch_loops()
     stalls = Stalls()
     config.add_cleanup(stalls.close)
-    config.pluginmanager.register(AgainAfterStalls(stalls))
+    config.pluginmanager.register(RerunsAfterStalls(stalls))
     timeouts = Timeouts()
     config.add_cleanup(timeouts.close)
     config.pluginmanager.register(timeouts)

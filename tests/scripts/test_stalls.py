@@ -1,14 +1,26 @@
-"""The tests look whether the machine stands still: a stall is seen, and nothing else is one."""
+"""The test run notices that the machine stood still, and runs tests that need a server again after it."""
 
 from __future__ import annotations
 
 import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from stalls import STALL_S, Stalls, processor_times, taken_away
+from pytest_runs import PLUGINS, run_pytest
+from stalls import SERVER_MARKERS, STALL_S, Stalls, processor_times, taken_away
+
+CONFTEST = """
+from stalls import RerunsAfterStalls, Stalls
+
+def pytest_configure(config):
+    stalls = Stalls()
+    stalls.were_there = lambda: True
+    config.add_cleanup(stalls.close)
+    config.pluginmanager.register(RerunsAfterStalls(stalls))
+"""
 
 
 @pytest.fixture
@@ -65,3 +77,24 @@ def test_it_ends_with_whoever_started_it(stalls: Stalls) -> None:
     assert stalls.beat.stdin
     stalls.beat.stdin.close()
     assert stalls.beat.wait(60) == 0
+
+
+def test_only_a_test_that_needs_a_server_runs_again_after_a_stall(tmp_path: Path) -> None:
+    """A test that starts no Kafka and no Redis fails at once."""
+    tests = [f"@pytest.mark.{name}\ndef test_{name}(): assert False\n" for name in SERVER_MARKERS]
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "test_failing.py").write_text("\n".join(["import pytest", "def test_plain(): assert False", *tests]))
+    markers = [f"    {name}:" for name in SERVER_MARKERS]
+    (tmp_path / "pytest.ini").write_text("\n".join(["[pytest]", "markers =", *markers]))
+    printed = run_pytest("-n", "0", "-q", "-rR", str(tmp_path), cwd=tmp_path, PYTHONPATH=PLUGINS)
+    assert [line for line in printed.splitlines() if line.startswith("RERUN")] == [
+        f"RERUN test_failing.py::test_{name}" for name in SERVER_MARKERS for _ in range(2)
+    ], printed
+    assert f"{1 + len(SERVER_MARKERS)} failed" in printed
+
+
+def test_no_test_of_this_run_is_flaky_without_a_server(request: pytest.FixtureRequest) -> None:
+    """No test brings a rerun marker of its own."""
+    flaky = [item for item in request.session.items if item.get_closest_marker("flaky")]
+    alone = [item.nodeid for item in flaky if not any(map(item.get_closest_marker, SERVER_MARKERS))]
+    assert alone == []

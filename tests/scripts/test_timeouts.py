@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections.abc import Sequence
 from pathlib import Path
+
+from pytest_runs import PLUGINS, run_pytest
 
 CHECKOUT = Path(__file__).parents[2]
 CONFTEST = """
@@ -52,21 +50,12 @@ def test_that_passes(number):
 """
 
 
-def ran(*arguments: str, cwd: Path, before: Sequence[str] = (), **environ: str) -> str:
-    """What pytest said."""
-    command = [*before, sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
-    environment = os.environ | environ
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=cwd, env=environment, check=False)
-    return done.stdout + done.stderr
-
-
 def test_a_test_that_hangs_fails_by_name_and_the_others_are_run(tmp_path: Path) -> None:
     """In a task, in the teardown of a test that had failed already, and where no Python code can be interrupted."""
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_hanging.py").write_text(TESTS)
-    support = os.pathsep.join([str(CHECKOUT / "tests/support/pytest_plugins"), os.environ.get("PYTHONPATH", "")])
     options = ["-n", "2", "--timeout", "1", "--asyncio-mode", "auto", "-o", "pythonpath=", str(tmp_path)]
-    said = ran(*options, cwd=tmp_path, PYTHONPATH=support)
+    said = run_pytest(*options, cwd=tmp_path, PYTHONPATH=PLUGINS)
     assert "FAILED test_hanging.py::test_of_tasks - Failed: Timeout (>1.0 s)" in said, said
     assert "--- task deep" in said
     assert "line 7, in deep" in said
@@ -83,5 +72,5 @@ def test_interrupts_work_where_sigint_is_ignored() -> None:
         "tests/producers/test_interrupts.py::test_an_interrupted_step_is_called_off",
     ]
     ignores = ["sh", "-c", 'trap "" INT && exec "$@"', "sh"]
-    said = ran("-n", "0", "-q", "--timeout", "30", *tests, cwd=CHECKOUT, before=ignores)
+    said = run_pytest("-n", "0", "-q", "--timeout", "30", *tests, cwd=CHECKOUT, before=ignores)
     assert "2 passed" in said, said

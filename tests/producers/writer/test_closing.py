@@ -76,12 +76,18 @@ async def test_a_signal_that_has_not_left_at_the_close_is_told() -> None:
 
 async def test_a_heartbeat_that_cannot_be_withdrawn_keeps_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """That a node has left is a hint to others: Kafka may be silent for as long as it likes."""
-    silent = threading.Event()
+    silent, asked = threading.Event(), list[str]()
+
+    def withdraw(node_id: str) -> None:
+        asked.append(node_id)
+        silent.wait(20)
+
     monkeypatch.setattr("seekpoint.producers.claims.heartbeater._LEAVE_S", 0.05)
     node = await Node.in_memory(**FAST)
-    monkeypatch.setattr(node._heartbeater._store, "withdraw", lambda node_id: silent.wait(20))
+    monkeypatch.setattr(node._heartbeater._store, "withdraw", withdraw)
     try:
         await asyncio.wait_for(node.close(), 60)
+        assert len(asked) == 1
     finally:
         silent.set()
 
@@ -89,6 +95,12 @@ async def test_a_heartbeat_that_cannot_be_withdrawn_keeps_nobody(monkeypatch: py
 async def test_a_dispatcher_that_cannot_keep_its_progress_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next one begins where progress was last kept: it looks through a little more, and calls nothing twice."""
     monkeypatch.setattr("seekpoint.producers.dispatch.dispatcher._SAVE_S", 0.05)
+    saves = list[object]()
+
+    async def silence(*asked: object, **_: object) -> None:
+        saves.append(asked)
+        await asyncio.Event().wait()
+
     known = Connectors()
     known.register(Connector("bank", str, outbox=True))
     async with Node.in_memory(**FAST) as node:
@@ -97,11 +109,8 @@ async def test_a_dispatcher_that_cannot_keep_its_progress_ends(monkeypatch: pyte
         async with asyncio.timeout(60), dispatcher:
             while not dispatcher.looks:  # noqa: ASYNC110  # it counts and tells nobody
                 await asyncio.sleep(0.001)
-            monkeypatch.setattr(node, "recover", _silence)
-
-
-async def _silence(*_: object, **__: object) -> None:
-    await asyncio.Event().wait()
+            monkeypatch.setattr(node, "recover", silence)
+    assert saves
 
 
 def test_a_table_that_is_written_ends_with_its_reader() -> None:

@@ -175,6 +175,7 @@ async def test_a_heartbeat_that_fails_unexpectedly_is_followed_by_the_next(
 
         monkeypatch.setattr(store, failing, fails)
         await calls.wait()
+        assert left[0] < 0
 
 
 async def _nothing(reason: SeekpointError) -> None:

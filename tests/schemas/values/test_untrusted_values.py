@@ -121,4 +121,5 @@ def read(text: str) -> None:
         check(text)
     except SeekpointError:
         return
-    dump(load(text), Limits(depth=128, items=1_000_000))
+    written = dump(load(text), Limits(depth=128, items=1_000_000))
+    assert dump(load(written), Limits(depth=128, items=1_000_000)) == written

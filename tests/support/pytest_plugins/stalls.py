@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["STALL_S", "AgainAfterStalls", "Stalls", "processor_times", "taken_away"]
+__all__ = ["SERVER_MARKERS", "STALL_S", "RerunsAfterStalls", "Stalls", "processor_times", "taken_away"]
+
+SERVER_MARKERS = ("cluster", "own_cluster", "three_brokers", "docker")
+"""The markers of tests that need Kafka or Redis: only these tests run again after a stall."""
 
 STALL_S = 0.3
 """A program that sleeps for a twentieth of a second is woken so much too late only where all of them are."""
@@ -67,10 +70,10 @@ class Stalls:
             self._seen += self.beat.stdout.read() or b""
 
 
-class AgainAfterStalls:
-    """A plugin: a test that fails while the machine stands still is run again, and is told of (R).
+class RerunsAfterStalls:
+    """A plugin: rerun a test that needs Kafka or Redis if it failed while the machine stood still (shown as R).
 
-    Leases and time-outs ran out meanwhile. One that fails while the machine runs has failed.
+    Leases and time-outs of the servers ran out meanwhile. A test that starts no server never runs again.
     """
 
     def __init__(self, stalls: Stalls) -> None:
@@ -78,14 +81,15 @@ class AgainAfterStalls:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Mark them all."""
+        """Mark the tests that need a server as flaky."""
         again = pytest.mark.flaky(reruns=2, condition=self._excuses)
         for item in items:
-            item.add_marker(again)
+            if any(item.get_closest_marker(marker) for marker in SERVER_MARKERS):
+                item.add_marker(again)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self) -> None:
-        """Each attempt counts by itself."""
+        """Forget earlier stalls: each attempt counts by itself."""
         self.stalls.forget()
 
     def _excuses(self, error: BaseException | None) -> bool:

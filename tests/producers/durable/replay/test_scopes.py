@@ -20,6 +20,7 @@ async def test_what_was_asked_inside_a_finished_call_need_not_be_asked_again() -
     again = desk(remembered(("a:1", 1), ("a:1/inner:1", 1), ("a:1/inner:1/deep:1", 1)))
     place(again, "a")
     again.check_read()
+    assert again.unread() == []
 
 
 async def test_what_was_asked_inside_a_call_in_doubt_must_be_asked_again() -> None:
@@ -39,6 +40,7 @@ async def test_a_body_that_ended_in_this_run_settles_what_was_inside() -> None:
     outer = place(again, "a")
     again.ended(outer)
     again.check_read()
+    assert again.unread() == []
 
 
 async def test_calls_inside_a_body_count_for_themselves() -> None:
