@@ -225,7 +225,7 @@ class LogSession:
 
         Calls still under way raise ``HandleClosed``: their entries may be in the log, or get there.
         """
-        self._handle.discard()
+        self._handle.abandon()
         self._on_abandon(self._handle)
 
     # --- the log's past
@@ -234,7 +234,7 @@ class LogSession:
         await self._confirm(self._handle.last_offset)
 
     async def _confirm(self, offset: int) -> None:
-        await self._confirmer.through(self._handle, offset + 1)
+        await self._confirmer.wait_for(self._handle, offset + 1)
         self.check()
 
     async def checkpoint(self, timeout_s: float) -> int:

@@ -1,6 +1,6 @@
-"""Opening a process (rules O2 and O6): recover, claim, read through the claim, and only then act.
+"""Opening a process (rules O2 and O6): recover it, claim it, read the log through the claim, and only then act.
 
-Nobody acts on a claim whose offset it does not know. The first claim in the log wins; the fold says which that was.
+The first claim in the log wins; the fold tells which one that was. A node acts on a claim once it has read it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _LOOK_AGAIN_S = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenRequest:
-    """What somebody who opens a process asked for."""
+    """How a process is to be opened."""
 
     process_id: str
     cause: Cause
@@ -73,9 +73,9 @@ class OpenRequest:
     parent_seq: int | None = None
     options: RunOptions = PLAIN
     refuse: Callable[[State], None] | None = None
-    """Raises what is wrong with a process for whoever asks, before it is claimed."""
+    """Raises an error to refuse the recovered state, before the process is claimed."""
     must_exist: bool = False
-    """Whether ``refuse`` refuses a process that does not exist: that is proved first, never presumed."""
+    """Whether the process must exist: then the open recovers it, and never presumes that it does not exist."""
 
 
 class Opening:
@@ -96,7 +96,7 @@ class Opening:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Record what was raised, then release. A handle that has ended already is only dropped."""
+        """Record the exception, if there is one, then release. Only forget a process that is not open any more."""
         process = self._process
         assert process is not None
         try:
@@ -108,17 +108,17 @@ class Opening:
                 if owed is not None:
                     raise owed from error
             elif error is None:
-                durable_side(process).session.check()  # fenced after its last call: leaving quietly would hide it
+                durable_side(process).session.check()  # fenced after its last call: the caller must learn of it
         except (HandleLost, Retryable):
             if error is None:
                 raise
-            # The agent's own exception says more than what kept it from being written down.
+            # The agent's own exception tells more than the error that kept it from being recorded.
         finally:
             durable_side(process).abandon()
 
 
 async def _ended(process: DurableProcess, error: BaseException | None) -> ObligationStuck | None:
-    """Record what was raised; stop a process that was cancelled. Return its compensations that are stuck."""
+    """Record ``error``; stop a process that accepted its cancellation. Return the error of a stuck obligation."""
     error = None if error is None else unwrapped(error)
     if isinstance(error, Cancelled) and process.cancellation.is_accepted:
         try:
@@ -133,7 +133,7 @@ async def _ended(process: DurableProcess, error: BaseException | None) -> Obliga
 
 
 class Opener:
-    """Opens processes for one node."""
+    """Opens the processes of one node."""
 
     def __init__(
         self,
@@ -160,47 +160,47 @@ class Opener:
         self._node = node
 
     def opening(self, request: OpenRequest) -> Opening:
-        """What ``Node.open`` and ``Node.fork`` hand out."""
+        """Return the opening that ``Node.open`` and ``Node.fork`` give to their caller."""
         check_ownable(request.process_id)
         return Opening(self, request)
 
     async def open(self, request: OpenRequest) -> Process:
-        """Claim the process as ``request`` asks. One handle a process on a node."""
+        """Claim the process as ``request`` asks. A node has one handle for each process."""
         self._refuse_open(request.process_id)
-        self._handles[request.process_id] = None  # its place is taken while the claim is under way
+        self._handles[request.process_id] = None  # reserves the process while the claim is under way
         try:
             inherited = await self._inherited(request)
             handle, report = await self._claim(request)
         except BaseException:
-            self._handles.pop(request.process_id, None)  # the node may have been closed meanwhile
+            self._handles.pop(request.process_id, None)  # absent if the node was closed meanwhile
             raise
         self._handles[request.process_id] = handle
         session = LogSession(
-            handle, self._outbox, self._confirmer, self._recovery, request.cause, self._let_go, self._node
+            handle, self._outbox, self._confirmer, self._recovery, request.cause, self._forget, self._node
         )  # fmt: skip
         if inherited is not None:
             await _seed(session, inherited)
         return Process(DurableProcess(session, request.options), self._node, report)
 
     def _refuse_open(self, process_id: str) -> None:
-        """One handle a process: one that is over, but was never let go, does not count."""
+        """Raise ``AlreadyOpen`` if this node has an open handle of the process. A closed handle does not count."""
         if process_id in self._handles:
             handle = self._handles[process_id]
             if handle is None or handle.status is not HandleStatus.CLOSED:
                 raise AlreadyOpen("the process is open on this node", process_id=process_id)
 
-    def _let_go(self, handle: Handle) -> None:
+    def _forget(self, handle: Handle) -> None:
         if self._handles.get(handle.process_id) is handle:
             del self._handles[handle.process_id]
         self._tailer.detach(handle, handle.partition)
 
     async def _inherited(self, request: OpenRequest) -> b.Forked | None:
-        """What a fork starts with. Found before anything is claimed: an id is used up by its first claim."""
+        """Return the content that a fork starts with. The claim comes later: the first claim uses up an id."""
         if request.parent_id is None:
             return None
         now = request.parent_seq is None
         parent = (await self._recovery.recover(request.parent_id, at_seq=request.parent_seq, must_be_current=now)).state
-        if parent.content_dropped:  # the log may have it yet: as it was right before the end
+        if parent.content_dropped:  # the log may still have the content from before the end
             parent = (await self._recovery.recover(request.parent_id, at_seq=parent.seq - 1)).state
         forked = b.Forked(request.parent_id, parent.seq, parent.content_json())
         if (ran := parent.agent) is None:
@@ -209,15 +209,15 @@ class Opener:
 
     # --- the claim
     async def _claim(self, request: OpenRequest) -> tuple[Handle, Report]:
-        """Claim on what is known; where that was only that nothing is known, and it was wrong, on what is read."""
+        """Claim the process. If it was presumed not to exist and the claim is lost, recover it and claim once more."""
         watch = ClaimWatch(request.process_id)
         partition = partition_of(watch.key, self._reader.partitions)
         try:
             for may_presume in (False,) if request.must_exist else (True, False):
-                lane, recovered, presumed = await self._recover_free(request, watch, partition, may_presume)
+                tail, recovered, presumed = await self._recover_free(request, watch, partition, may_presume)
                 offset, claim_id = await self._send_claim(request, recovered.state, partition, watch.key)
                 try:
-                    await self._through(lane, offset + 1)
+                    await self._wait_for(tail, offset + 1)
                 finally:
                     self._heartbeater.claimed(claim_id)
                 after = watch.folded(recovered.state, offset + 1, self._reader)
@@ -229,12 +229,12 @@ class Opener:
             self._tailer.detach(watch, partition)
             raise
         handle = Handle(request.process_id, after, offset + 1, self._reader)
-        lane.attach(handle)
-        handle.absorb(watch.rest(offset + 1), lane.position)
+        tail.attach(handle)
+        handle.absorb(watch.rest(offset + 1), tail.position)
         return handle, recovered.report
 
     async def _send_claim(self, request: OpenRequest, state: State, partition: int, key: bytes) -> tuple[int, bytes]:
-        """Append a claim on ``state``; its offset, and its id: named by the heartbeater until it is decided."""
+        """Append a claim on ``state``; return its offset and id. Heartbeats name the id until it is decided."""
         claim_id, agent = new_id(), request.options.agent
         body = b.Claim(
             expected_epoch=state.epoch,
@@ -257,61 +257,61 @@ class Opener:
             self._heartbeater.claimed(claim_id)
             raise
 
-    async def _through(self, lane: PartitionTail, position: int) -> None:
+    async def _wait_for(self, tail: PartitionTail, position: int) -> None:
         try:
             async with asyncio.timeout(self._timeout_s):
-                await self._tailer.through(lane, position)
+                await self._tailer.wait_for(tail, position)
         except TimeoutError as exc:
-            raise await self._confirmer.why_late(lane.partition, position) or JournalUnavailable(
-                "the claim could not be read in time", partition=lane.partition, offset=position - 1
+            raise await self._confirmer.why_late(tail.partition, position) or JournalUnavailable(
+                "the claim could not be read in time", partition=tail.partition, offset=position - 1
             ) from exc
 
     async def _recover(
         self, request: OpenRequest, watch: ClaimWatch, partition: int, may_presume: bool
     ) -> tuple[PartitionTail, Recovered, bool]:
-        """The process as of now; whatever comes of it from now on is kept by ``watch``. And whether it was presumed.
+        """Return the tail, the process as of now, and whether that was presumed. ``watch`` keeps later records.
 
-        One that did not exist where the lane stands is presumed not to exist: the claim finds out. Else the lane is
-        listened to first, so that what it has passed already lies below the end that the recovery reads to; the first
-        open in a partition begins the lane there.
+        A process that is proven absent below the tail's position is presumed not to exist: the claim finds out. Else
+        ``watch`` listens before the recovery, so that everything below the tail's position also lies below the end that
+        the recovery reads to. The first open in a partition starts the tail there.
         """
-        lane, began = self._tailer.lane(partition), 0
+        tail, began = self._tailer.tail(partition), 0
         while True:
-            if lane is not None:
-                lane.attach(watch)
-                began = lane.position
-                report = lane.absence.report(watch.key, began) if may_presume and not self._tailer.rests else None
+            if tail is not None:
+                tail.attach(watch)
+                began = tail.position
+                report = tail.absence.report(watch.key, began) if may_presume and not self._tailer.is_idle else None
                 if report is not None:
-                    return lane, Recovered(state=new_state(), report=report, known=False), True
+                    return tail, Recovered(state=new_state(), report=report, known=False), True
             recovered = await self._recovery.recover(request.process_id, missing_ok=True, must_be_current=True)
-            if lane is not None and lane.position < recovered.report.log_start:
-                lane.detach(watch)
-                self._tailer.give_up(lane, _trimmed(lane, recovered.report))
-                lane = None
-            was, lane = lane, self._tailer.lane_from(partition, recovered.report.log_end)
+            if tail is not None and tail.position < recovered.report.log_start:
+                tail.detach(watch)
+                self._tailer.stop_following(tail, _trimmed(tail, recovered.report))
+                tail = None
+            was, tail = tail, self._tailer.tail_from(partition, recovered.report.log_end)
             if was is None:
-                lane.attach(watch)
-                began = lane.position
-            self._tailer.want_proof(lane)
-            if was in (None, lane) and began <= recovered.report.log_end:
-                return lane, recovered, False
+                tail.attach(watch)
+                began = tail.position
+            self._tailer.want_proof(tail)
+            if was in (None, tail) and began <= recovered.report.log_end:
+                return tail, recovered, False
 
     async def _recover_free(
         self, request: OpenRequest, watch: ClaimWatch, partition: int, may_presume: bool
     ) -> tuple[PartitionTail, Recovered, bool]:
-        """The same, once it may be claimed."""
+        """Recover the process as ``_recover`` does, until it may be claimed. Raises why it may not."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.wait_s
         while True:
-            lane, recovered, presumed = await self._recover(request, watch, partition, may_presume)
+            tail, recovered, presumed = await self._recover(request, watch, partition, may_presume)
             if request.refuse is not None:
                 request.refuse(recovered.state)
             if recovered.state.owner is not None and not request.take_over:
                 await self._heartbeater.look()
             refusal = self._refusal(request, recovered.state)
             if refusal is None:
-                return lane, recovered, presumed
-            lane.detach(watch)
+                return tail, recovered, presumed
+            tail.detach(watch)
             if not isinstance(refusal, OwnerAlive) or loop.time() >= deadline:
                 raise refusal
             await asyncio.sleep(min(_LOOK_AGAIN_S, request.wait_s))
@@ -327,7 +327,7 @@ class Opener:
         if state.owner is None or request.take_over:
             return None
         if state.owner_boot == self._identity.boot_id:
-            return None  # claimed here, and no handle holds it any more: an open that was cancelled, a handle let go
+            return None  # claimed by this node without an open handle: a cancelled open, or a handle that was discarded
         looks = self._heartbeater.liveness.judge(state.owner_node or "", state.owner_boot or "", state.owner)
         if looks in (Looks.DEAD, Looks.FREE):
             return None
@@ -356,10 +356,10 @@ def _degraded(process_id: str, state: State) -> ProcessDegraded:
     )  # fmt: skip
 
 
-def _trimmed(lane: PartitionTail, report: Report) -> JournalGap:
+def _trimmed(tail: PartitionTail, report: Report) -> JournalGap:
     return JournalGap(
-        "what was not confirmed yet is gone from the log",
-        partition=lane.partition, offset=lane.position, low=report.log_start, high=report.log_end,
+        "entries that were not confirmed yet are gone from the log",
+        partition=tail.partition, offset=tail.position, low=report.log_start, high=report.log_end,
     )  # fmt: skip
 
 

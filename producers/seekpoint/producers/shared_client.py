@@ -1,4 +1,4 @@
-"""A shared value of the journal, as any program sees it."""
+"""Shared values of the journal, for any program."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
+from seekpoint.consumers.log_reading.scan import entries_of
 from seekpoint.producers.durable.call_results import Versioned
 from seekpoint.producers.durable.session import Journal
 from seekpoint.producers.durable.waits.shared_values import ANY_VERSION, shared_id, version_conflict, versioned
@@ -13,8 +14,8 @@ from seekpoint.producers.tail.followed_values import FollowedValue, ValueFollowe
 from seekpoint.producers.writer.externals import Externals
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies import Json
-from seekpoint.schemas.bodies.entry import Entry, new_id, process_key
-from seekpoint.schemas.errors import JournalGap, UndecodableRecord
+from seekpoint.schemas.bodies.entry import new_id, process_key
+from seekpoint.schemas.errors import JournalGap
 from seekpoint.schemas.folding.fold import Verdict, advance
 from seekpoint.schemas.log.log_ports import LogReader
 from seekpoint.schemas.log.partition import partition_of
@@ -25,7 +26,7 @@ __all__ = ["Shared"]
 
 
 class ReadingNode(Journal, Protocol):
-    """A node, as far as shared values read through it."""
+    """The part of a node that shared values read through."""
 
     @property
     def reader(self) -> LogReader:
@@ -34,7 +35,7 @@ class ReadingNode(Journal, Protocol):
 
 
 class Shared:
-    """One shared value, as any program sees it: ``node.shared(name)``. Nothing of it is remembered by a process."""
+    """One shared value, for any program: ``node.shared(name)``. No process remembers what it reads or sets here."""
 
     def __init__(self, node: ReadingNode, externals: Externals, following: ValueFollower, name: str) -> None:
         self.name = name
@@ -44,22 +45,22 @@ class Shared:
         self._following = following
 
     async def get(self) -> Versioned:
-        """Value and version as of now."""
+        """Return value and version as of now."""
         return versioned((await self._node.recover(self._process_id, missing_ok=True)).state)
 
     async def set(
         self, value: Any, *, expected_version: int | None = None, actor: str | None = None, set_id: bytes | None = None
     ) -> int:
-        """Set it; its new version. With ``expected_version`` only if it has that one (0: it was never set).
+        """Set the value; return its new version. With ``expected_version``, only if that is its version (0: never set).
 
-        Raises ``VersionConflict`` with the present ``version``: somebody else's came first in the log. The same
-        ``set_id`` twice is one setting. ``UnserializableValue``, ``LimitExceeded``, ``AppendTimeout``.
+        Raises ``VersionConflict`` with the present ``version`` where another setting came first in the log. The same
+        ``set_id`` twice is one setting. Also raises ``UnserializableValue``, ``LimitExceeded``, ``AppendTimeout``.
         """
         text = dump(value, await self._node.in_thread(lambda: self._node.reader.limits))
         return await self.set_text(text, ANY_VERSION if expected_version is None else expected_version, actor, set_id)
 
     async def set_text(self, text: Json, expected_version: int, actor: str | None, set_id: bytes | None) -> int:
-        """The same, with the value's text; -1 expects any version."""
+        """Set the value to that of the JSON ``text``, as ``set`` does; -1 expects any version."""
         found = await self._node.recover(self._process_id, missing_ok=True)
         entry_id, before = set_id or new_id(), found.state.thaw()
         if entry_id in before.remembered:
@@ -67,19 +68,24 @@ class Shared:
         body = b.SharedSet(expected_version=expected_version, value=text)
         offset = await self._externals.append(self._process_id, body, actor, entry_id)
         verdict = await self._node.in_thread(lambda: self._folded(before, found.report.log_end, offset))
-        if verdict is Verdict.DUPLICATE:  # an earlier one of it came while we looked
+        if verdict is Verdict.DUPLICATE:  # an entry with the same id landed since the recovery
             return await self._became_of(entry_id, expected_version)
         if verdict is Verdict.REFUSED:
             raise version_conflict(self.name, before.shared_version, expected_version)
         return before.shared_version
 
     async def _became_of(self, entry_id: bytes, expected_version: int) -> int:
-        """The version that an entry made which came before. The ids of those that were refused are remembered too, so
-        its history tells, not the state. Raises as ``set``; ``JournalGap`` where that was trimmed."""
+        """Return the version that an earlier entry with this id made.
+
+        The state remembers the ids of refused entries too, so only the history tells. Raises as ``set`` does, and
+        ``JournalGap`` where the history was trimmed.
+        """
         found = [one.offset async for one in self._node.entries(self._process_id) if one.entry.id == entry_id]
         if not found:
             raise JournalGap(
-                "what became of a setting was trimmed", process_id=self._process_id, hint="set it anew, by another id"
+                "the entry of a setting was trimmed",
+                process_id=self._process_id,
+                hint="set the value again with another id",
             )
         before = await self._version_below(found[0])
         if expected_version not in (ANY_VERSION, before):
@@ -92,20 +98,16 @@ class Shared:
         return (await self._node.recover(self._process_id, at_offset=offset - 1, missing_ok=True)).state.shared_version
 
     def _folded(self, draft: Draft, start: int, offset: int) -> Verdict:
-        """Fold what came from ``start`` on, up to the entry at ``offset``: what became of that one."""
+        """Fold the entries from ``start`` on, up to that at ``offset``; return the verdict on the last one."""
         reader, key = self._node.reader, process_key(self._process_id)
         verdict = Verdict.REFUSED
         for batch in reader.read(partition_of(key, reader.partitions), start, offset + 1, {key}):
-            for record in batch.records:
-                try:
-                    entry: Entry = reader.codec.decode(record.value)
-                except UndecodableRecord:
-                    continue
+            for record, entry in entries_of(batch.records, reader):
                 verdict = advance(draft, record.offset, entry, reader.limits)
         return verdict
 
     async def watch(self, *, after: int = 0) -> AsyncIterator[Versioned]:
-        """Each version after ``after``, as soon as it comes; of those that came while nobody asked, the newest."""
+        """Yield each version after ``after`` as soon as it arrives. Of several that arrive at once, only the newest."""
         changed = asyncio.Event()
         followed = self.follow(changed.set)
         try:
@@ -122,9 +124,9 @@ class Shared:
 
     # --- inside
     def follow(self, on_change: Callable[[], object]) -> FollowedValue:
-        """Follow it until ``unfollow``; ``on_change`` is called whenever it was set."""
+        """Follow the value until ``unfollow``; call ``on_change`` whenever it was set."""
         return self._following.begin(self._process_id, on_change)
 
     def unfollow(self, followed: FollowedValue, on_change: Callable[[], object]) -> None:
-        """The end of ``follow``."""
+        """End what ``follow`` began."""
         self._following.end(followed, on_change)

@@ -46,9 +46,9 @@ async def proven(node: Node) -> None:
     """Once the node can tell what does not exist."""
     async with node.open("first"):
         pass
-    lane = node._tailer.lane(0)
-    assert lane is not None
-    await until(lambda: lane.absence.report(b"nobody", lane.position) is not None, "nothing is proven")
+    tail = node._tailer.tail(0)
+    assert tail is not None
+    await until(lambda: tail.absence.report(b"nobody", tail.position) is not None, "nothing is proven")
 
 
 async def test_a_new_process_is_opened_without_a_read(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,10 +73,10 @@ async def test_what_came_since_the_proof_is_not_new(log: MemoryLog) -> None:
         await proven(one)
         async with two.open("p") as process:
             await process.update("a", 1)
-        lane = one._tailer.lane(0)
-        assert lane is not None
+        tail = one._tailer.tail(0)
+        assert tail is not None
         high = log.watermarks(0).high
-        await one._tailer.through(lane, high)
+        await one._tailer.wait_for(tail, high)
         async with one.open("p") as heir:
             assert heir.state.context == {"a": 1}
         assert refold(log, "p").lost_claims == 0
@@ -111,7 +111,7 @@ async def _open(node: Node, name: str) -> Process:
 
 
 async def test_a_presumption_that_is_wrong_costs_a_claim_and_nothing_else(log: MemoryLog) -> None:
-    """The lane stands where the process did not exist yet: the claim is lost, and the open goes the ordinary way."""
+    """The tail stands where the process did not exist yet: the claim is lost, and the open goes the ordinary way."""
     async with Node.in_memory(log) as one, Node.in_memory(log) as two:
 
         async def finished() -> None:
@@ -145,12 +145,12 @@ async def test_a_process_below_the_floor_is_not_new(log: MemoryLog) -> None:
     recovery = Recovery.in_memory(log, checkpoints=kept)
     async with Node(log, log, Settings(redis_url=None), recovery=recovery) as node:
         await proven(node)
-        lane = node._tailer.lane(0)
-        assert lane is not None
-        report = lane.absence.report(b"new", lane.position)
+        tail = node._tailer.tail(0)
+        assert tail is not None
+        report = tail.absence.report(b"new", tail.position)
         assert report is not None
         assert (report.tier, report.seek_point) == (Tier.CHECKPOINT, high)
-        assert lane.absence.report(b"old", lane.position) is None
+        assert tail.absence.report(b"old", tail.position) is None
         async with node.open("old") as heir:
             assert heir.state.context == {"a": 1}
             assert heir.state.lost_claims == 0
@@ -213,7 +213,7 @@ async def test_many_new_processes_at_once_have_one_owner_each(log: MemoryLog) ->
 
 
 async def test_an_idle_handle_in_a_busy_partition_is_confirmed_without_reading_it_again(log: MemoryLog) -> None:
-    """The lane has passed what others wrote: the next confirmation reads what came since, nothing twice."""
+    """The tail has passed what others wrote: the next confirmation reads what came since, nothing twice."""
     async with Node.in_memory(log) as node, node.open("idle") as idle, node.open("busy") as busy:
         for number in range(2_000):
             await busy.update("n", number)
@@ -327,9 +327,9 @@ async def test_whoever_comes_to_a_lane_that_was_given_up_is_told_why(log: Memory
     """An open that was sending its claim meanwhile used to wait for all of ``confirm_timeout_s``."""
     async with Node.in_memory(log) as node:
         process = await node.open("p")
-        lane = node._tailer.lane(0)
-        assert lane is not None
-        node._tailer.give_up(lane, LogDamaged("records arrive damaged", partition=0))
+        tail = node._tailer.tail(0)
+        assert tail is not None
+        node._tailer.stop_following(tail, LogDamaged("records arrive damaged", partition=0))
         with pytest.raises(LogDamaged):
-            await asyncio.wait_for(node._tailer.through(lane, lane.position + 1), 5)
+            await asyncio.wait_for(node._tailer.wait_for(tail, tail.position + 1), 5)
         durable_side(process).abandon()

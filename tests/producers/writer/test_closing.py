@@ -54,14 +54,14 @@ async def test_whoever_waits_for_a_partition_hears_of_the_close() -> None:
     node = await Node.in_memory(**FAST)
     await node.open("held")
     tailer = node._tailer
-    lane = tailer.lane(0) or tailer.lane_from(0, 0)
-    waiting = asyncio.ensure_future(tailer.through(lane, lane.position + 1_000_000))
+    tail = tailer.tail(0) or tailer.tail_from(0, 0)
+    waiting = asyncio.ensure_future(tailer.wait_for(tail, tail.position + 1_000_000))
     await asyncio.sleep(0)
     await node.close()
     with pytest.raises(HandleClosed):
         await asyncio.wait_for(waiting, 60)
     with pytest.raises(HandleClosed):
-        await asyncio.wait_for(tailer.through(lane, lane.position + 1_000_000), 60)
+        await asyncio.wait_for(tailer.wait_for(tail, tail.position + 1_000_000), 60)
 
 
 async def test_a_signal_that_has_not_left_at_the_close_is_told() -> None:

@@ -57,25 +57,25 @@ async def test_a_tail_that_breaks(caplog: pytest.LogCaptureFixture) -> None:
     """Its thread ends and says why."""
     reader: Any = Broken(RuntimeError(SAID))
     follower = Follower(reader, SETTINGS)
-    follower.want()
-    follower.start(asyncio.get_running_loop(), lambda generation, stretch: None)
+    follower.wake()
+    follower.start(asyncio.get_running_loop(), lambda generation, batch: None)
     assert follower._thread is not None
     await asyncio.to_thread(follower._thread.join, 60.0)
     follower.close()
     assert masked(caplog)
 
 
-async def test_a_stretch_that_cannot_be_taken(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_batch_that_cannot_be_delivered(caplog: pytest.LogCaptureFixture) -> None:
     """The thread goes on with the next one."""
     reader: Any = Broken(RuntimeError())
     follower = Follower(reader, SETTINGS)
 
-    def take(generation: int, stretch: object) -> None:
+    def fail(generation: int, batch: object) -> None:
         raise SeekpointError(SAID)
 
-    follower._take = take
-    stretch: Any = None
-    follower._handed([(1, stretch)])
+    follower._on_batch = fail
+    batch: Any = None
+    follower._handed([(1, batch)])
     assert masked(caplog)
 
 

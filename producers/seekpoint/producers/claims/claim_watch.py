@@ -1,13 +1,13 @@
-"""An open under way, as a listener of its lane: what comes of its process from before it was recovered.
+"""The listener of an open under way: it keeps what arrives of the process from before the recovery on.
 
-What the recovery read is skipped by the fold, so nothing is folded twice and nothing between is missed.
+The fold skips the records that the recovery has read, so that no entry is folded twice and none between is missed.
 """
 
 from __future__ import annotations
 
-from seekpoint.consumers.log_reading.scan import entry_of
+from seekpoint.consumers.log_reading.scan import entries_of
 from seekpoint.schemas.bodies.entry import process_key
-from seekpoint.schemas.errors import SeekpointError, UndecodableRecord
+from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.folding.fold import advance
 from seekpoint.schemas.log.log_ports import LogReader, Record
 from seekpoint.schemas.state.process_state import State
@@ -16,7 +16,7 @@ __all__ = ["ClaimWatch"]
 
 
 class ClaimWatch:
-    """Keeps the records of one process that come while it is being opened."""
+    """The records of one process that arrive while it is being opened."""
 
     def __init__(self, process_id: str) -> None:
         self.process_id = process_id
@@ -25,27 +25,23 @@ class ClaimWatch:
         self._records: list[Record] = []
 
     def absorb(self, records: list[Record], position: int) -> None:
-        """Keep them."""
+        """Keep ``records``."""
         self._records += records
 
     def fail(self, error: SeekpointError) -> None:
-        """The log is wrong: ``folded`` will say so."""
+        """Keep ``error``, which ``folded`` raises: the log is wrong."""
         self.error = error
 
     def folded(self, state: State, stop: int, reader: LogReader) -> State:
-        """``state`` and what came since, as of everything below ``stop``. Poison changes nothing."""
+        """Return ``state`` with the entries since, as of everything below ``stop``. Poison changes nothing."""
         if self.error is not None:
             raise self.error
         draft = state.thaw()
-        for record in self._records:
-            if state.offset < record.offset < stop:
-                try:
-                    entry = entry_of(record, reader.codec, reader.partitions)
-                except UndecodableRecord:
-                    continue
-                advance(draft, record.offset, entry, reader.limits)
+        fresh = (record for record in self._records if state.offset < record.offset < stop)
+        for record, entry in entries_of(fresh, reader):
+            advance(draft, record.offset, entry, reader.limits)
         return draft.freeze()
 
     def rest(self, start: int) -> list[Record]:
-        """What came from ``start`` on."""
+        """Return the records from offset ``start`` on."""
         return [record for record in self._records if record.offset >= start]

@@ -13,13 +13,14 @@ import asyncio
 import logging
 import uuid
 from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias
 
-from seekpoint.consumers.log_reading.scan import entry_of
+from seekpoint.consumers.log_reading.scan import entries_of
 from seekpoint.producers.dispatch.dispatch_progress import DispatchProgress
 from seekpoint.producers.dispatch.dispatches import Dispatch, DispatchClaim, Intent
 from seekpoint.producers.durable.effects.connectors import Connectors, connectors
@@ -35,9 +36,7 @@ from seekpoint.schemas.errors import (
     Retryable,
     SeekpointError,
     TooManyDeadLetters,
-    UndecodableRecord,
 )
-from seekpoint.schemas.log.log_ports import Record
 
 if TYPE_CHECKING:
     from seekpoint.producers.node import Node
@@ -204,7 +203,7 @@ class Dispatcher:
                 start = self._positions[partition] = marks.low
             while start < marks.high and len(self._due) < _BACKLOG_MAX:
                 stop = min(marks.high, start + _STEP_OFFSETS)
-                for intent in await in_thread(partial(self._intents, partition, start, stop)):
+                for intent in await in_thread(partial(list, self._intents(partition, start, stop))):
                     self._due[partition, intent.offset] = intent
                 start = self._positions[partition] = stop
         self.looks += 1
@@ -214,24 +213,19 @@ class Dispatcher:
             self._positions[partition] = await self._progress.start(partition)
         return self._positions[partition]
 
-    def _intents(self, partition: int, start: int, stop: int) -> list[Intent]:
-        found = []
+    def _intents(self, partition: int, start: int, stop: int) -> Iterator[Intent]:
+        """Yield the intents of outbox connectors in [start, stop) that are not over by the saved progress. Blocks."""
         for batch in self._node.reader.read(partition, start, stop):
-            found += [intent for record in batch.records if (intent := self._intent(record)) is not None]
-        return found
-
-    def _intent(self, record: Record) -> Intent | None:
-        try:
-            entry = entry_of(record, self._node.reader.codec, self._node.reader.partitions)
-        except UndecodableRecord:
-            return None  # the projector makes a dead letter of it
-        body = entry.body
-        if not isinstance(body, b.EffectIntended) or body.connector is None or body.connector not in self._known:
-            return None
-        passed = self._progress.has_passed(body.connector, record.partition, record.offset)
-        if passed or not self._known[body.connector].outbox:
-            return None
-        return Intent(entry.process_id, record.partition, record.offset, body)
+            for record, entry in entries_of(batch.records, self._node.reader):
+                body = entry.body
+                if (
+                    isinstance(body, b.EffectIntended)
+                    and body.connector is not None
+                    and body.connector in self._known
+                    and self._known[body.connector].outbox
+                    and not self._progress.has_passed(body.connector, partition, record.offset)
+                ):
+                    yield Intent(entry.process_id, partition, record.offset, body)
 
     # --- calling
     def _begin(self) -> None:

@@ -1,4 +1,4 @@
-"""Shared values as they change: each is followed once a node, by the lane of its partition, for all who watch it."""
+"""Shared values as they change: a node follows each value once, by its partition's tail, for all its watchers."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from seekpoint.consumers.log_reading.scan import entries_of
 from seekpoint.schemas.bodies.entry import process_key
-from seekpoint.schemas.errors import Retryable, SeekpointError, UndecodableRecord
+from seekpoint.schemas.errors import Retryable, SeekpointError
 from seekpoint.schemas.folding.fold import advance
 from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.state.process_state import Draft, State
@@ -27,14 +28,14 @@ _AGAIN_S = 0.5
 
 
 class FollowedValue:
-    """The state of one process that nobody owns, kept up to date. A listener of its lane."""
+    """The current state of a process without an owner. A listener of its partition's tail."""
 
     def __init__(self, process_id: str, reader: LogReader) -> None:
         self.process_id = process_id
         self.key = process_key(process_id)
-        self.lane: PartitionTail | None = None
-        """Where it is read, once it is."""
-        self.finding: asyncio.Task[None] | None = None
+        self.tail: PartitionTail | None = None
+        """The tail that delivers its records, once it is recovered."""
+        self.recovering: asyncio.Task[None] | None = None
         self.on_change: list[Callable[[], object]] = []
         self._reader = reader
         self._early: list[Record] = []
@@ -42,45 +43,41 @@ class FollowedValue:
         self._error: SeekpointError | None = None
 
     def newer(self, version: int) -> State | None:
-        """Its state, if it was set after ``version``. Raises what is wrong with the log."""
+        """Return its state if it was set after ``version``. Raises what is wrong with the log."""
         if self._error is not None:
             raise self._error
         draft = self._draft
         return draft.snapshot() if draft is not None and draft.shared_version > version else None
 
     def begin(self, state: State) -> None:
-        """What it was when it was recovered; what came meanwhile follows."""
+        """Start from the recovered state, and fold the records that arrived meanwhile."""
         self._draft = state.thaw()
         early, self._early = self._early, []
         self.absorb(early, 0)
-        self._tell()
+        self._notify()
 
     def absorb(self, records: list[Record], position: int) -> None:
-        """Take what came of it."""
+        """Fold ``records``; keep them until the state is recovered."""
         if self._draft is None:
             self._early += records
             return
-        for record in records:
-            try:
-                entry = self._reader.codec.decode(record.value)
-            except UndecodableRecord:
-                continue
+        for record, entry in entries_of(records, self._reader):
             advance(self._draft, record.offset, entry, self._reader.limits)
         if records:
-            self._tell()
+            self._notify()
 
     def fail(self, error: SeekpointError) -> None:
-        """The log, as far as it concerns this process, is wrong."""
+        """Keep ``error``, which ``newer`` raises: the log is wrong."""
         self._error = error
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
-        for tell in list(self.on_change):
-            tell()
+    def _notify(self) -> None:
+        for on_change in list(self.on_change):
+            on_change()
 
 
 class ValueFollower:
-    """What one node follows."""
+    """The shared values that one node follows."""
 
     def __init__(self, reader: LogReader, recovery: Recovery, tailer: Tailer) -> None:
         self._reader = reader
@@ -89,51 +86,51 @@ class ValueFollower:
         self._followed: dict[str, FollowedValue] = {}
 
     def begin(self, process_id: str, on_change: Callable[[], object]) -> FollowedValue:
-        """Follow a process; ``on_change`` is called once its state is known, and whenever something came of it."""
+        """Follow a process; call ``on_change`` once its state is known, and at each of its later records."""
         followed = self._followed.get(process_id)
         if followed is None:
             followed = self._followed[process_id] = FollowedValue(process_id, self._reader)
-            followed.finding = asyncio.create_task(self._begin(followed), name="seekpoint-follow")
+            followed.recovering = asyncio.create_task(self._begin(followed), name="seekpoint-follow")
         followed.on_change.append(on_change)
         return followed
 
     async def _begin(self, followed: FollowedValue) -> None:
         while True:
             try:
-                return await self._find(followed)
+                return await self._recover(followed)
             except Retryable as exc:
                 logger.warning("%s cannot be followed yet: %s", followed.process_id, exc)
                 await asyncio.sleep(_AGAIN_S)
             except SeekpointError as exc:
                 return followed.fail(exc)
 
-    async def _find(self, followed: FollowedValue) -> None:
-        """Listen first, so that what the lane has passed lies below the end that the recovery reads to."""
+    async def _recover(self, followed: FollowedValue) -> None:
+        """Listen first: everything below the tail's position then lies below the end that the recovery reads to."""
         process_id = followed.process_id
         partition = partition_of(followed.key, self._reader.partitions)
-        lane, began = self._tailer.lane(partition), 0
+        tail, began = self._tailer.tail(partition), 0
         while True:
-            if lane is not None:
-                lane.attach(followed)
-                began = lane.position
+            if tail is not None:
+                tail.attach(followed)
+                began = tail.position
             found = await self._recovery.recover(process_id, missing_ok=True)
-            was, lane = lane, self._tailer.lane_from(partition, found.report.log_end)
+            was, tail = tail, self._tailer.tail_from(partition, found.report.log_end)
             if was is None:
-                lane.attach(followed)
-                began = lane.position
-            if was in (None, lane) and began <= found.report.log_end:
+                tail.attach(followed)
+                began = tail.position
+            if was in (None, tail) and began <= found.report.log_end:
                 break
-        followed.lane = lane
-        self._tailer.watch(lane, 1)
+        followed.tail = tail
+        self._tailer.watch(tail, 1)
         followed.begin(found.state)
 
     def end(self, followed: FollowedValue, on_change: Callable[[], object]) -> None:
-        """The end of ``begin``."""
+        """End what ``begin`` began."""
         followed.on_change.remove(on_change)
         if not followed.on_change:
             self._followed.pop(followed.process_id, None)
-            if followed.finding is not None:
-                followed.finding.cancel()
-            if followed.lane is not None:
-                self._tailer.watch(followed.lane, -1)
+            if followed.recovering is not None:
+                followed.recovering.cancel()
+            if followed.tail is not None:
+                self._tailer.watch(followed.tail, -1)
             self._tailer.detach(followed, partition_of(followed.key, self._reader.partitions))

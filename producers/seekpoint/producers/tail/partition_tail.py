@@ -1,4 +1,4 @@
-"""One partition, as a node follows it: who listens to which process, who waits for how far. Pure: no I/O, no clock."""
+"""The tail of one partition: its listeners, and the callers that wait for an offset. Pure: no I/O, no clock."""
 
 from __future__ import annotations
 
@@ -17,96 +17,96 @@ logger = logging.getLogger("seekpoint.producers")
 
 
 class Listener(Protocol):
-    """Somebody who wants every record of one process: an open handle, or an open that is under way."""
+    """A receiver of every record of one process: an open handle, an open under way, or a followed value."""
 
     process_id: str
     key: bytes
 
     def absorb(self, records: list[Record], position: int) -> None:
-        """Take the process's records; there are no others below ``position``. May raise: then it is failed."""
+        """Take the process's records; there are no others below ``position``. What this raises goes to ``fail``."""
 
     def fail(self, error: SeekpointError) -> None:
-        """The log, as far as it concerns this process, is wrong."""
+        """Take note that the log, as far as it concerns this process, is wrong."""
 
 
 class PartitionTail:
-    """Followed from ``position`` on, without a hole: what listens here has missed nothing since it was attached."""
+    """The tail of one partition from ``position`` on, without a hole: a listener misses nothing once attached."""
 
     def __init__(self, partition: int, position: int) -> None:
         self.partition = partition
         self.position = position
         self.listeners: dict[bytes, Listener] = {}
         self.absence = Absence(position)
-        """Which processes are proven not to exist."""
+        """The processes that are proven not to exist."""
         self.watchers = 0
-        """How many wait for whatever may come."""
+        """How many callers wait for any next record."""
         self.generation = 0
-        """Raised whenever it is begun anew: what came by an earlier beginning is not looked at."""
+        """Raised whenever following starts again; batches of an earlier generation are ignored."""
         self.broken = False
-        self.given_up: SeekpointError | None = None
-        """Why nobody follows it any more."""
+        self.error: SeekpointError | None = None
+        """Why the partition is no longer followed."""
         self.moved_at = 0.0
-        """When it last got on, or somebody began to wait."""
+        """When the position last advanced, or a caller began to wait."""
         self.read_at = 0.0
-        """When it was last seen to follow."""
+        """When a batch last arrived."""
         self.last: Landmark | None = None
-        self.doubtful: Landmark | None = None
-        """The last record before the leader changed: whether it is still there has to be looked at."""
+        self.unverified: Landmark | None = None
+        """The last record before the leader changed, until the tailer has checked that the new leader has it."""
         self._waiting: dict[asyncio.Future[None], int] = {}
 
-    # --- who listens
+    # --- listeners
     def attach(self, listener: Listener) -> None:
-        """From here on it hears of its process; it stands where the lane stands."""
+        """Deliver the records of the listener's process to it, from ``position`` on."""
         self.listeners[listener.key] = listener
 
     def detach(self, listener: Listener) -> None:
-        """It hears no more. What listens to the same process by now goes on."""
+        """Stop delivering records to this listener, unless another one has taken its place."""
         if self.listeners.get(listener.key) is listener:
             del self.listeners[listener.key]
 
-    # --- what came
-    def take(self, stretch: TailBatch) -> None:
-        """Hand out what came, then tell those who waited for it."""
+    # --- records
+    def deliver(self, batch: TailBatch) -> None:
+        """Give the records of ``batch`` to their listeners, then wake the callers that waited for them."""
         listeners = self.listeners
         found: dict[bytes, list[Record]] = {}
-        for index, key in enumerate(stretch.keys):
+        for index, key in enumerate(batch.keys):
             if key in listeners:
-                found.setdefault(key, []).append(stretch.record(index))
-        self.absence.note(stretch.keys)
-        self._note_leader(stretch)
-        self.position = max(self.position, stretch.next_offset)
+                found.setdefault(key, []).append(batch.record(index))
+        self.absence.note(batch.keys)
+        self._note_leader(batch)
+        self.position = max(self.position, batch.next_offset)
         for key, records in found.items():
-            self._hand(listeners[key], records)
-        self._tell()
+            self._deliver(listeners[key], records)
+        self._wake()
 
     def bring(self, listener: Listener) -> None:
-        """Tell a listener how far its process is read, though nothing came of it."""
-        self._hand(listener, [])
+        """Move a listener without new records to the tail's position."""
+        self._deliver(listener, [])
 
-    def _hand(self, listener: Listener, records: list[Record]) -> None:
+    def _deliver(self, listener: Listener, records: list[Record]) -> None:
         try:
             listener.absorb(records, self.position)
         except SeekpointError as exc:  # a truncated log, a newer format: this process stops, loudly
             logger.error("process %s stops: %s", listener.process_id, exc)
             listener.fail(exc)
 
-    def _note_leader(self, stretch: TailBatch) -> None:
-        """A new leader may not have what an earlier one had: then the log was truncated below us."""
-        first, last = stretch.first, self.last
+    def _note_leader(self, batch: TailBatch) -> None:
+        """Ask for a check where the leader changed: a new leader may lack records that the old one had."""
+        first, last = batch.first, self.last
         was, now = (-1 if each is None else each.leader_epoch for each in (last, first))
         if was != now and -1 not in (was, now):
-            self.doubtful = self.doubtful or last
+            self.unverified = self.unverified or last
             self.absence.forget()
-        self.last = stretch.last or self.last
+        self.last = batch.last or self.last
 
-    # --- who waits
+    # --- callers that wait
     @property
     def target(self) -> int:
-        """How far somebody waits for it to be read; 0 if nobody does."""
+        """The highest offset that a caller waits for; 0 if none does."""
         return max(self._waiting.values(), default=0)
 
-    async def through(self, position: int) -> None:
-        """Return once everything below ``position`` was handed out. Raises what is wrong with the log."""
+    async def wait_for(self, position: int) -> None:
+        """Return once everything below ``position`` is delivered. Raises what is wrong with the log."""
         if self.position >= position:
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -116,7 +116,7 @@ class PartitionTail:
         finally:
             self._waiting.pop(future, None)
 
-    def _tell(self) -> None:
+    def _wake(self) -> None:
         for future, position in list(self._waiting.items()):
             if position <= self.position:
                 del self._waiting[future]
@@ -124,7 +124,7 @@ class PartitionTail:
                     future.set_result(None)
 
     def fail(self, error: SeekpointError) -> None:
-        """Whoever waits hears what is wrong."""
+        """Raise ``error`` in every caller that waits."""
         waiting, self._waiting = self._waiting, {}
         for future in waiting:
             if not future.done():

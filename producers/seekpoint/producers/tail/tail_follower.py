@@ -1,4 +1,4 @@
-"""The thread that polls a tail and hands what came to an event loop, as long as somebody wants it."""
+"""The thread that polls a tail and gives its batches to an event loop, as long as a caller waits for records."""
 
 from __future__ import annotations
 
@@ -22,92 +22,93 @@ __all__ = ["Follower"]
 logger = logging.getLogger("seekpoint.producers")
 
 _POLL_S = 0.005
-"""How long a partition that is begun may wait for a poll that nothing ends."""
+"""How long a poll waits: a partition that is begun meanwhile waits until it ends."""
 _LINGER_S = 0.5
-"""It rests when nobody has wanted anything for so long: beginning again costs some milliseconds."""
+"""The thread stops polling when nobody has waited for so long: beginning again costs some milliseconds."""
 _UNTAKEN_MAX = 2
-"""So many polls may wait for the event loop; then no more is polled."""
+"""The thread stops polling while the results of so many polls wait for the event loop."""
 
-Take = Callable[[int, "TailBatch"], None]
+OnBatch = Callable[[int, "TailBatch"], None]
 
 
 class Follower:
-    """One thread. ``begin``, ``end`` and ``want`` at any time, from the event loop."""
+    """A thread that polls. Call ``begin``, ``end`` and ``wake`` at any time, from the event loop."""
 
     def __init__(self, reader: LogReader, settings: Settings) -> None:
         self._reader = reader
         self._settings = settings
         self._plan: dict[int, tuple[int, int]] = {}
-        """Partition -> (generation, position): replaced as a whole, so that the thread sees one or the other."""
-        self._wanted = threading.Event()
-        self._wanted_at = 0.0
+        """Partition -> (generation, position). Replaced as a whole, so that the thread never sees half of a change."""
+        self._awake = threading.Event()
+        self._woken_at = 0.0
         self._room = threading.Semaphore(_UNTAKEN_MAX)
         self._closed = False
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._take: Take | None = None
-        self.rests = False
+        self._on_batch: OnBatch | None = None
+        self.is_idle = False
 
-    def start(self, loop: asyncio.AbstractEventLoop, take: Take) -> None:
-        """Hand what comes to ``take`` in ``loop``, with the generation it was begun with."""
-        self._loop, self._take = loop, take
+    def start(self, loop: asyncio.AbstractEventLoop, on_batch: OnBatch) -> None:
+        """Call ``on_batch`` in ``loop`` with each batch and the generation that its partition was begun with."""
+        self._loop, self._on_batch = loop, on_batch
         self._thread = threading.Thread(target=self._follow, name="seekpoint-tailer", daemon=True)
         self._thread.start()
 
     def begin(self, partition: int, position: int, generation: int) -> None:
         """Follow ``partition`` from ``position`` on."""
         self._plan = {**self._plan, partition: (generation, position)}
-        self.want()
+        self.wake()
 
     def end(self, partition: int) -> None:
-        """Follow it no more."""
+        """Stop following ``partition``."""
         self._plan = {each: plan for each, plan in self._plan.items() if each != partition}
 
-    def want(self) -> None:
-        """Somebody waits: poll, for a while."""
-        self._wanted_at = time.monotonic()
-        self._wanted.set()
+    def wake(self) -> None:
+        """Poll for a while: a caller waits."""
+        self._woken_at = time.monotonic()
+        self._awake.set()
 
     def close(self) -> None:
         """End the thread. Blocks for a moment; idempotent."""
         self._closed = True
-        self._wanted.set()
+        self._awake.set()
         self._room.release()
         if self._thread is not None:
             self._thread.join(5.0)
 
-    # --- the thread's
+    # --- in the thread
     def _follow(self) -> None:
         tail = self._reader.tail()
         following: dict[int, tuple[int, int]] = {}
         try:
             while not self._closed:
-                if time.monotonic() - self._wanted_at > _LINGER_S:
-                    self._rest(tail, following)
+                if time.monotonic() - self._woken_at > _LINGER_S:
+                    self._pause(tail, following)
                     continue
                 self._adjust(tail, following)
-                stretches = tail.poll(_POLL_S)
-                if stretches and not self._hand_over(stretches, following):
+                batches = tail.poll(_POLL_S)
+                if batches and not self._hand_over(batches, following):
                     return
         except Exception as exc:
             logger.error("the tailer ended: %s", traceback_of(exc, self._settings))
         finally:
             tail.close()
 
-    def _rest(self, tail: Tail, following: dict[int, tuple[int, int]]) -> None:
+    def _pause(self, tail: Tail, following: dict[int, tuple[int, int]]) -> None:
+        """End the tail's fetches until the thread is woken."""
         for partition in following:
             tail.end(partition)
-        self._wanted.clear()
-        if time.monotonic() - self._wanted_at > _LINGER_S and not self._closed:
-            self.rests = True
-            self._wanted.wait()
-            self.rests = False
+        self._awake.clear()
+        if time.monotonic() - self._woken_at > _LINGER_S and not self._closed:
+            self.is_idle = True
+            self._awake.wait()
+            self.is_idle = False
         for partition, (_, position) in following.items():
             if partition in self._plan:
                 tail.begin(partition, position)
 
     def _adjust(self, tail: Tail, following: dict[int, tuple[int, int]]) -> None:
-        """Follow what is planned: what was begun anew from where that says, the rest as it is."""
+        """Follow the planned partitions; begin those of a new generation at their planned position."""
         plan = self._plan
         for partition in following.keys() - plan.keys():
             tail.end(partition)
@@ -117,29 +118,29 @@ class Follower:
                 tail.begin(partition, position)
                 following[partition] = generation, position
 
-    def _hand_over(self, stretches: Sequence[TailBatch], following: dict[int, tuple[int, int]]) -> bool:
-        """Give them to the loop; False if it is gone."""
+    def _hand_over(self, batches: Sequence[TailBatch], following: dict[int, tuple[int, int]]) -> bool:
+        """Give ``batches`` to the loop. False if the loop is gone."""
         handed = []
-        for stretch in stretches:
-            if stretch.partition in following:
-                generation = following[stretch.partition][0]
-                following[stretch.partition] = generation, stretch.next_offset
-                handed.append((generation, stretch))
+        for batch in batches:
+            if batch.partition in following:
+                generation = following[batch.partition][0]
+                following[batch.partition] = generation, batch.next_offset
+                handed.append((generation, batch))
         self._room.acquire()
         if self._closed:
             return False
         assert self._loop is not None
         try:
             self._loop.call_soon_threadsafe(self._handed, handed)
-        except RuntimeError:  # the loop was closed without us
+        except RuntimeError:  # the loop was closed, and this thread was not
             return False
         return True
 
     def _handed(self, handed: Sequence[tuple[int, TailBatch]]) -> None:
         self._room.release()
-        assert self._take is not None
-        for generation, stretch in handed:
+        assert self._on_batch is not None
+        for generation, batch in handed:
             try:
-                self._take(generation, stretch)
+                self._on_batch(generation, batch)
             except SeekpointError as exc:
-                logger.error("a stretch could not be taken: %s", traceback_of(exc, self._settings))
+                logger.error("a batch could not be delivered: %s", traceback_of(exc, self._settings))

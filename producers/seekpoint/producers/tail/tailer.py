@@ -1,10 +1,10 @@
-"""The tailer: one reader a node and partition, which opens, claims, confirmations and mail ride on.
+"""The tailer: one reader for each partition of a node. It serves opens, claims, confirmations and mail.
 
-    a thread ── polls ──> the tail ── stretches ──> the loop: a lane a partition ──> handles, opens, whoever waits
+    a thread ── polls ──> the tail ── batches ──> the loop: one PartitionTail a partition ──> listeners, callers
 
-It follows a partition while somebody waits there, and rests otherwise: then ``ask`` says when to look again. Where the
-tail breaks, or stays silent while somebody waits, the partition is read directly: that either leads on or says what is
-wrong. Nobody waits for anything but the lane's position, so it does not matter who moved it.
+It polls while a caller waits, and pauses otherwise. Where a partition breaks, or stays silent while a caller waits, the
+tailer reads it directly: that either leads on or tells what is wrong. Callers wait for the tail's position only, so it
+does not matter which of the two moved it.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ T = TypeVar("T")
 
 _TICK_S = 0.25
 _SILENCE_S = 1.0
-"""So long a lane may stand while somebody waits, until the partition is read directly."""
+"""How long a tail may stand still while a caller waits, before the partition is read directly."""
 _RETRY_S = 0.05
 _CHECK_S = 1.0
 _IDLE_CHECK_S = 5.0
 _FORGET_S = 10.0
-"""A lane that nobody listens to is given up after so long."""
+"""How long a tail without a listener is kept."""
 
 
 class Tailer:
@@ -50,250 +50,254 @@ class Tailer:
         self._reader = reader
         self._recoverer = recoverer
         self._executor = executor
-        self._lanes: dict[int, PartitionTail] = {}
+        self._tails: dict[int, PartitionTail] = {}
         self._follower = Follower(reader, settings)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._directly: set[int] = set()
+        self._direct_reads: set[int] = set()
         self._checked_at = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
 
     def start(self) -> None:
-        """Begin to work; nothing is followed until a lane is asked for."""
+        """Start the thread. No partition is followed until its tail is asked for."""
         self._loop = asyncio.get_running_loop()
-        self._follower.start(self._loop, self._take)
-        self._spawn(self._look_after(), "seekpoint-tailer")
+        self._follower.start(self._loop, self._on_batch)
+        self._spawn(self._supervise(), "seekpoint-tailer")
 
     async def close(self) -> None:
-        """End all of it. Everybody who waits for a partition, now or later, gets ``HandleClosed``."""
+        """Stop. Every caller that waits for a partition, now or later, gets ``HandleClosed``."""
         self._is_closed = True
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.to_thread(self._follower.close)
-        for lane in self._lanes.values():
-            lane.fail(_closed())
+        for tail in self._tails.values():
+            tail.fail(_closed())
 
     @property
-    def rests(self) -> bool:
-        """Whether nothing is read just now: nobody has waited for a while."""
-        return self._follower.rests
+    def is_idle(self) -> bool:
+        """True while nothing is polled, because no caller has waited for a while."""
+        return self._follower.is_idle
 
-    # --- lanes
-    def lane(self, partition: int) -> PartitionTail | None:
-        """The lane of a partition, if it is followed."""
-        return self._lanes.get(partition)
+    # --- the tails of partitions
+    def tail(self, partition: int) -> PartitionTail | None:
+        """Return the tail of a partition, if it is followed."""
+        return self._tails.get(partition)
 
-    def lane_from(self, partition: int, position: int) -> PartitionTail:
-        """The lane of a partition; a new one is followed from ``position`` on."""
-        lane = self._lanes.get(partition)
-        if lane is None:
-            lane = self._lanes[partition] = PartitionTail(partition, position)
-            lane.read_at = self._now()
-            self._begin(lane)
-        return lane
+    def tail_from(self, partition: int, position: int) -> PartitionTail:
+        """Return the tail of a partition. Follow the partition from ``position`` on if it is not followed."""
+        tail = self._tails.get(partition)
+        if tail is None:
+            tail = self._tails[partition] = PartitionTail(partition, position)
+            tail.read_at = self._now()
+            self._begin(tail)
+        return tail
 
     def detach(self, listener: Listener, partition: int) -> None:
-        """``listener`` hears no more."""
-        lane = self._lanes.get(partition)
-        if lane is not None:
-            lane.detach(listener)
+        """Stop delivering records to ``listener``."""
+        tail = self._tails.get(partition)
+        if tail is not None:
+            tail.detach(listener)
 
-    async def through(self, lane: PartitionTail, position: int) -> None:
-        """Return once everything below ``position`` was handed out. Raises what is wrong with the log, ``HandleClosed``
-        once the tailer is closed; waits for ever while Kafka is silent."""
-        if lane.position >= position:
+    async def wait_for(self, tail: PartitionTail, position: int) -> None:
+        """Return once everything below ``position`` is delivered. Waits without limit while Kafka is silent.
+
+        Raises what is wrong with the log, and ``HandleClosed`` once the tailer is closed.
+        """
+        if tail.position >= position:
             return
         if self._is_closed:
             raise _closed()
-        if lane.given_up is not None:
-            raise lane.given_up
-        if not lane.target:
-            lane.moved_at = self._now()
-        self._follower.want()
-        if lane.broken:
-            self._read_directly(lane)
-        await lane.through(position)
+        if tail.error is not None:
+            raise tail.error
+        if not tail.target:
+            tail.moved_at = self._now()
+        self._follower.wake()
+        if tail.broken:
+            self._read_directly(tail)
+        await tail.wait_for(position)
 
-    def watch(self, lane: PartitionTail, watchers: int) -> None:
-        """One more (1), or one less (-1), waits for whatever may come."""
-        lane.watchers += watchers
-        if lane.watchers:
-            self._follower.want()
+    def watch(self, tail: PartitionTail, watchers: int) -> None:
+        """Count one more (1) or one less (-1) caller that waits for any next record."""
+        tail.watchers += watchers
+        if tail.watchers:
+            self._follower.wake()
 
-    def want_proof(self, lane: PartitionTail) -> None:
-        """Find out, beside the work, which processes there are in it: new ones are then opened without a read."""
-        if lane.absence.restart(lane.position, self._now()):
-            self._spawn(self._prove(lane), "seekpoint-proof")
+    def want_proof(self, tail: PartitionTail) -> None:
+        """Prove in the background which processes do not exist: those are then opened without a read."""
+        if tail.absence.restart(tail.position, self._now()):
+            self._spawn(self._prove(tail), "seekpoint-proof")
 
-    async def _prove(self, lane: PartitionTail) -> None:
-        absence = lane.absence
-        prove_it = partial(prove_absence, self._recoverer, lane.partition, absence.since)
+    async def _prove(self, tail: PartitionTail) -> None:
+        absence = tail.absence
+        prove_it = partial(prove_absence, self._recoverer, tail.partition, absence.since)
         try:
             proof = await self._run(prove_it)
         except SeekpointError as exc:
-            logger.info("partition %d: no proof of what does not exist: %s", lane.partition, exc)
+            logger.info("partition %d: no proof of what does not exist: %s", tail.partition, exc)
             return
         if proof is not None:
             absence.add(proof)
 
-    # --- what comes
-    def _begin(self, lane: PartitionTail) -> None:
-        lane.generation += 1
-        lane.broken = False
-        lane.moved_at = self._now()
-        self._follower.begin(lane.partition, lane.position, lane.generation)
+    # --- batches
+    def _begin(self, tail: PartitionTail) -> None:
+        tail.generation += 1
+        tail.broken = False
+        tail.moved_at = self._now()
+        self._follower.begin(tail.partition, tail.position, tail.generation)
 
-    def _take(self, generation: int, stretch: TailBatch) -> None:
-        lane = self._lanes.get(stretch.partition)
-        if lane is None or lane.generation != generation:
+    def _on_batch(self, generation: int, batch: TailBatch) -> None:
+        tail = self._tails.get(batch.partition)
+        if tail is None or tail.generation != generation:
             return
-        lane.moved_at = lane.read_at = self._now()
-        if stretch.broken:
-            lane.broken = True
-            if lane.target:
-                self._read_directly(lane)
+        tail.moved_at = tail.read_at = self._now()
+        if batch.broken:
+            tail.broken = True
+            if tail.target:
+                self._read_directly(tail)
         else:
-            lane.take(stretch)
-            if lane.doubtful is not None:
-                self._spawn(self._check_leader(lane), "seekpoint-leader")
+            tail.deliver(batch)
+            if tail.unverified is not None:
+                self._spawn(self._check_leader(tail), "seekpoint-leader")
 
-    # --- when the tail does not lead on
-    def _read_directly(self, lane: PartitionTail) -> None:
-        if lane.partition not in self._directly:
-            self._directly.add(lane.partition)
-            self._spawn(self._direct(lane), "seekpoint-direct")
+    # --- direct reads, where the tail breaks or stays silent
+    def _read_directly(self, tail: PartitionTail) -> None:
+        if tail.partition not in self._direct_reads:
+            self._direct_reads.add(tail.partition)
+            self._spawn(self._read_to_target(tail), "seekpoint-direct")
 
-    async def _direct(self, lane: PartitionTail) -> None:
-        """Read as far as somebody waits, by the reader that says what is wrong; then follow again."""
-        lane.generation += 1  # what the tail may still bring is not looked at
+    async def _read_to_target(self, tail: PartitionTail) -> None:
+        """Read as far as callers wait, by the reader, which tells what is wrong; then follow again."""
+        tail.generation += 1  # batches that are still on their way are ignored
         try:
-            while lane.target > lane.position:
+            while tail.target > tail.position:
                 try:
-                    await self._read(lane)
+                    await self._read(tail)
                 except Retryable as exc:
                     logger.warning("a partition cannot be read: %s", exc)
                     await asyncio.sleep(_RETRY_S)
-                except SeekpointError as exc:  # the log itself is wrong: whoever relies on it stops, loudly
+                except SeekpointError as exc:  # the log itself is wrong: every process that relies on it stops, loudly
                     logger.error("following found: %s", exc)
-                    if not _leads_on(lane, exc):
-                        self.give_up(lane, exc)
-                    lane.absence.forget()
-                    lane.fail(exc)
+                    if not _can_continue(tail, exc):
+                        self.stop_following(tail, exc)
+                    tail.absence.forget()
+                    tail.fail(exc)
         finally:
-            self._directly.discard(lane.partition)
-        if self._lanes.get(lane.partition) is lane:
-            self._begin(lane)
+            self._direct_reads.discard(tail.partition)
+        if self._tails.get(tail.partition) is tail:
+            self._begin(tail)
 
-    def _find_out(self, lane: PartitionTail) -> None:
-        """Read a broken lane to the partition's end: who waits for no offset has to hear what is wrong, too."""
-        self._directly.add(lane.partition)
-        self._spawn(self._to_end(lane), "seekpoint-to-end")
+    def _check_broken(self, tail: PartitionTail) -> None:
+        """Read a broken partition to its end: a listener that waits for no offset must get the error, too."""
+        self._direct_reads.add(tail.partition)
+        self._spawn(self._to_end(tail), "seekpoint-to-end")
 
-    async def _to_end(self, lane: PartitionTail) -> None:
+    async def _to_end(self, tail: PartitionTail) -> None:
         try:
-            high = (await self._run(partial(self._reader.watermarks, lane.partition))).high
+            high = (await self._run(partial(self._reader.watermarks, tail.partition))).high
         except Retryable as exc:
             logger.warning("a partition cannot be read: %s", exc)
-            return  # it is still broken: the next look asks again
+            return  # the tail is still broken: the next round tries again
         except SeekpointError as exc:
-            self.give_up(lane, exc)
+            self.stop_following(tail, exc)
             return
         finally:
-            self._directly.discard(lane.partition)
-        if high < lane.position:
-            self.give_up(
-                lane,
+            self._direct_reads.discard(tail.partition)
+        if high < tail.position:
+            self.stop_following(
+                tail,
                 LogTruncated(
                     "the log ends before what was read of it",
-                    partition=lane.partition, offset=lane.position - 1, high=high,
+                    partition=tail.partition, offset=tail.position - 1, high=high,
                 ),
             )  # fmt: skip
-        elif high > lane.position:
-            with suppress(SeekpointError):  # everybody who listens there is told
-                await self.through(lane, high)
-        elif self._lanes.get(lane.partition) is lane:
-            self._begin(lane)
+        elif high > tail.position:
+            with suppress(SeekpointError):  # the listeners get the error
+                await self.wait_for(tail, high)
+        elif self._tails.get(tail.partition) is tail:
+            self._begin(tail)
 
-    async def _read(self, lane: PartitionTail) -> None:
-        batches = self._reader.read(lane.partition, lane.position, lane.target)
+    async def _read(self, tail: PartitionTail) -> None:
+        batches = self._reader.read(tail.partition, tail.position, tail.target)
         while (batch := await self._run(lambda: next(batches, None))) is not None:
-            lane.take(_stretch(lane.partition, batch))
+            tail.deliver(_tail_batch(tail.partition, batch))
 
-    async def _check_leader(self, lane: PartitionTail) -> None:
-        """Whether the new leader has what the former one had."""
-        last, lane.doubtful = lane.doubtful, None
+    async def _check_leader(self, tail: PartitionTail) -> None:
+        """Stop the listeners unless the new leader has the last record that the former one had."""
+        last, tail.unverified = tail.unverified, None
         if last is None:
             return
         try:
-            epoch = await self._run(lambda: self._reader.leader_epoch_at(lane.partition, last.offset))
+            epoch = await self._run(lambda: self._reader.leader_epoch_at(tail.partition, last.offset))
         except SeekpointError as exc:
             logger.warning("a new leader cannot be asked: %s", exc)
             return
         if epoch not in (-1, last.leader_epoch):
             self._fail_all(
-                lane,
+                tail,
                 LogTruncated(
                     "another leader epoch: the log was truncated",
-                    partition=lane.partition, offset=last.offset, expected=last.leader_epoch, leader_epoch=epoch,
+                    partition=tail.partition, offset=last.offset, expected=last.leader_epoch, leader_epoch=epoch,
                 ),
             )  # fmt: skip
 
-    def give_up(self, lane: PartitionTail, error: SeekpointError) -> None:
-        """The log cannot be followed from where the lane stands: all that listens there is told. The next open begins
-        another lane."""
-        if self._lanes.get(lane.partition) is lane:
-            del self._lanes[lane.partition]
-            self._follower.end(lane.partition)
-        lane.given_up = error
-        self._fail_all(lane, error)
+    def stop_following(self, tail: PartitionTail, error: SeekpointError) -> None:
+        """Stop following a partition whose log cannot be read on, and fail its listeners with ``error``.
+
+        The next open follows the partition again, by a new tail.
+        """
+        if self._tails.get(tail.partition) is tail:
+            del self._tails[tail.partition]
+            self._follower.end(tail.partition)
+        tail.error = error
+        self._fail_all(tail, error)
 
     @staticmethod
-    def _fail_all(lane: PartitionTail, error: SeekpointError) -> None:
-        lane.absence.forget()
-        lane.fail(error)
-        for listener in list(lane.listeners.values()):
+    def _fail_all(tail: PartitionTail, error: SeekpointError) -> None:
+        tail.absence.forget()
+        tail.fail(error)
+        for listener in list(tail.listeners.values()):
             listener.fail(error)
 
-    # --- looking after
-    async def _look_after(self) -> None:
+    # --- supervision
+    async def _supervise(self) -> None:
         while True:
             await asyncio.sleep(_TICK_S)
             now = self._now()
-            for lane in list(self._lanes.values()):
-                self._look_at(lane, now)
+            for tail in list(self._tails.values()):
+                self._inspect(tail, now)
             if now - self._checked_at > self._check_interval_s():
                 self._checked_at = now
                 self._spawn(self._check(), "seekpoint-check")
 
     def _check_interval_s(self) -> float:
-        """Often while somebody waits; an owner that only appends hears of topics that are gone, too."""
-        if any(lane.target or lane.watchers for lane in self._lanes.values()):
+        """Check often while a caller waits, and now and then for owners that only append."""
+        if any(tail.target or tail.watchers for tail in self._tails.values()):
             return _CHECK_S
-        return _IDLE_CHECK_S if self._lanes else math.inf
+        return _IDLE_CHECK_S if self._tails else math.inf
 
-    def _look_at(self, lane: PartitionTail, now: float) -> None:
-        if lane.target > lane.position and now - lane.moved_at > _SILENCE_S:
-            self._read_directly(lane)
-        elif lane.broken and lane.watchers and lane.partition not in self._directly:
-            self._find_out(lane)
-        elif lane.watchers or lane.target:
-            self._follower.want()
-        if not lane.listeners and not lane.target and now - lane.moved_at > _FORGET_S:
-            del self._lanes[lane.partition]
-            self._follower.end(lane.partition)
+    def _inspect(self, tail: PartitionTail, now: float) -> None:
+        if tail.target > tail.position and now - tail.moved_at > _SILENCE_S:
+            self._read_directly(tail)
+        elif tail.broken and tail.watchers and tail.partition not in self._direct_reads:
+            self._check_broken(tail)
+        elif tail.watchers or tail.target:
+            self._follower.wake()
+        if not tail.listeners and not tail.target and now - tail.moved_at > _FORGET_S:
+            del self._tails[tail.partition]
+            self._follower.end(tail.partition)
 
     async def _check(self) -> None:
-        """A topic that is re-created under us is another log: whatever was confirmed there was not."""
+        """Fail all listeners if a topic was deleted or made again: a new topic is another log."""
         try:
             await self._run(self._reader.check)
         except Retryable as exc:
             logger.info("the journal's topics cannot be looked at: %s", exc)
         except SeekpointError as exc:
-            for lane in list(self._lanes.values()):
-                self._fail_all(lane, exc)
+            for tail in list(self._tails.values()):
+                self._fail_all(tail, exc)
 
-    # --- how
+    # --- running
     def _now(self) -> float:
         assert self._loop is not None
         return self._loop.time()
@@ -311,11 +315,11 @@ def _closed() -> HandleClosed:
     return HandleClosed("the node was closed", hint="use a node that is open")
 
 
-def _leads_on(lane: PartitionTail, error: SeekpointError) -> bool:
-    """Whether the lane may stay: the log only ends before what one of those who wait was told of."""
-    return isinstance(error, LogTruncated) and error.facts.get("high", -1) >= lane.position
+def _can_continue(tail: PartitionTail, error: SeekpointError) -> bool:
+    """Return whether the tail may stay: the log only ends before the offset that one of the callers waits for."""
+    return isinstance(error, LogTruncated) and error.facts.get("high", -1) >= tail.position
 
 
-def _stretch(partition: int, batch: Batch) -> TailBatch:
+def _tail_batch(partition: int, batch: Batch) -> TailBatch:
     records = batch.records
     return TailBatch(partition, [record.key for record in records], records.__getitem__, batch.next_offset)

@@ -1,7 +1,6 @@
-"""Confirmation (rule O4): seeing what the fold makes of what was acknowledged, once the tailer has read so far.
+"""Confirmation (rule O4): the fold applies the acknowledged entries once the tailer has read them.
 
-Everyone who waits in a partition is served by the one lane that follows it. Failing to read is not being fenced: it
-only makes those wait.
+One tail serves all callers that wait in a partition. A failed read fences nobody: it only makes callers wait.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ __all__ = ["Confirmer"]
 logger = logging.getLogger("seekpoint.producers")
 
 _IDLE_READ_S = 30.0
-"""A lane is read so often though nobody asks: what it has not read could be trimmed."""
+"""How often an idle partition is read: what was not read could be trimmed."""
 
 
 class Confirmer:
@@ -51,7 +50,7 @@ class Confirmer:
         self._under_way: dict[int, asyncio.Task[None]] = {}
 
     def start(self) -> None:
-        """Begin the rounds: whatever was acknowledged is confirmed, or its owner fenced, within the interval."""
+        """Begin the rounds: each acknowledged entry is confirmed, or its owner fenced, within the interval."""
         self._rounds = asyncio.create_task(self._go_round(), name="seekpoint-confirm")
 
     async def close(self) -> None:
@@ -61,50 +60,50 @@ class Confirmer:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def lane_of(self, handle: Handle) -> PartitionTail:
-        """The lane that ``handle`` listens to, from its opening until it is let go; so long the lane stays."""
-        return self._tailer.lane_from(handle.partition, handle.position)
+    def tail_of(self, handle: Handle) -> PartitionTail:
+        """Return the tail that ``handle`` listens to. The tail stays as long as the handle is attached."""
+        return self._tailer.tail_from(handle.partition, handle.position)
 
-    async def through(self, handle: Handle, position: int) -> None:
+    async def wait_for(self, handle: Handle, position: int) -> None:
         """Return once the partition is folded below ``position`` for ``handle``.
 
-        The handle may be closed then (fenced, or the log is wrong): the caller looks. Raises ``ConfirmTimeout`` after
-        ``confirm_timeout_s``.
+        The caller checks the handle, which may be closed then: fenced, or the log is wrong. Raises ``ConfirmTimeout``
+        after ``confirm_timeout_s``.
         """
         if handle.position >= position or not handle.is_open:
             return
-        lane = self.lane_of(handle)
+        tail = self.tail_of(handle)
         try:
             async with asyncio.timeout(self._timeout_s):
-                await self._tailer.through(lane, position)
+                await self._tailer.wait_for(tail, position)
         except TimeoutError as exc:
-            raise await self._late(lane.partition, position, process_id=handle.process_id) from exc
+            raise await self._late(tail.partition, position, process_id=handle.process_id) from exc
         except SeekpointError as exc:
             handle.fail(exc)
             return
         if handle.is_open and handle.position < position:
-            lane.bring(handle)
+            tail.bring(handle)
 
     async def to_end(self, handle: Handle) -> None:
-        """Fold whatever is in the partition now (new mail, other claims)."""
+        """Fold everything that is in the partition now (new mail, other claims)."""
         loop = asyncio.get_running_loop()
         marks = await loop.run_in_executor(self._executor, self._reader.watermarks, handle.partition)
-        await self.through(handle, marks.high)
+        await self.wait_for(handle, marks.high)
 
     @asynccontextmanager
     async def watching(self, handle: Handle) -> AsyncIterator[None]:
-        """While inside, what comes of the partition is folded as soon as it comes."""
-        lane = self.lane_of(handle)
-        self._tailer.watch(lane, 1)
+        """While inside, fold what arrives in the partition as soon as it arrives."""
+        tail = self.tail_of(handle)
+        self._tailer.watch(tail, 1)
         try:
             yield
         finally:
-            self._tailer.watch(lane, -1)
+            self._tailer.watch(tail, -1)
 
     async def _go_round(self) -> None:
-        """Half the interval between rounds: an entry is at most one interval old when its owner knows.
+        """Begin a round every half interval, so that an entry is confirmed when it is at most one interval old.
 
-        Each partition has rounds of its own: one that cannot be read keeps no other's owner from being told.
+        Each partition has rounds of its own: one that cannot be read does not delay the others.
         """
         loop = asyncio.get_running_loop()
         while True:
@@ -114,10 +113,10 @@ class Confirmer:
             for handle in self._handles():
                 if handle.unconfirmed is not None:
                     due.setdefault(handle.partition, []).append(handle)
-                elif loop.time() - self.lane_of(handle).read_at > _IDLE_READ_S:
+                elif loop.time() - self.tail_of(handle).read_at > _IDLE_READ_S:
                     idle[handle.partition] = handle
-            for partition, wanted in due.items():
-                self._begin(partition, partial(self._confirm, wanted))
+            for partition, handles in due.items():
+                self._begin(partition, partial(self._confirm, handles))
             for partition, handle in idle.items():
                 self._begin(partition, partial(self._read_idly, handle))
 
@@ -125,23 +124,23 @@ class Confirmer:
         if (under_way := self._under_way.get(partition)) is None or under_way.done():
             self._under_way[partition] = asyncio.create_task(work(), name="seekpoint-round")
 
-    async def _confirm(self, wanted: list[Handle]) -> None:
-        """One wait for all of them, then a look at each."""
-        through = max(handle.unconfirmed or 0 for handle in wanted) + 1
-        lane = self.lane_of(wanted[0])
+    async def _confirm(self, handles: list[Handle]) -> None:
+        """Wait once for all ``handles``, then bring each to the tail's position."""
+        position = max(handle.unconfirmed or 0 for handle in handles) + 1
+        tail = self.tail_of(handles[0])
         try:
             async with asyncio.timeout(self._timeout_s):
-                await self._tailer.through(lane, through)
+                await self._tailer.wait_for(tail, position)
         except TimeoutError:
-            logger.warning("confirmation waits: %s", await self._late(lane.partition, through))
+            logger.warning("confirmation waits: %s", await self._late(tail.partition, position))
             return
         except SeekpointError as exc:
-            for handle in wanted:
+            for handle in handles:
                 handle.fail(exc)
             return
-        for handle in wanted:
+        for handle in handles:
             if handle.is_open and handle.unconfirmed is not None:
-                self.lane_of(handle).bring(handle)
+                self.tail_of(handle).bring(handle)
 
     async def _read_idly(self, handle: Handle) -> None:
         try:
@@ -150,7 +149,7 @@ class Confirmer:
             logger.info("partition %d is not read: %s", handle.partition, exc)
 
     async def why_late(self, partition: int, position: int) -> TransactionOpen | None:
-        """The error that names what hides everything below ``position``, if it is an open transaction."""
+        """Return the error that names the open transaction which hides records below ``position``, if there is one."""
         try:
             ask = self._reader.extent
             extent = await asyncio.get_running_loop().run_in_executor(self._executor, ask, partition)
@@ -160,7 +159,7 @@ class Confirmer:
 
     async def _late(self, partition: int, position: int, **facts: str) -> ConfirmTimeout:
         why = await self.why_late(partition, position)
-        facts_of_it: dict[str, Any] = {"partition": partition, "offset": position - 1, **facts}
+        shared_facts: dict[str, Any] = {"partition": partition, "offset": position - 1, **facts}
         if why is None:
-            return ConfirmTimeout("the partition could not be read in time", **facts_of_it)
-        return ConfirmTimeout(why.message, hint=why.hint, hidden_from=why.offset, end=why.end, **facts_of_it)
+            return ConfirmTimeout("the partition could not be read in time", **shared_facts)
+        return ConfirmTimeout(why.message, hint=why.hint, hidden_from=why.offset, end=why.end, **shared_facts)

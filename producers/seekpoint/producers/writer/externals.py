@@ -1,4 +1,4 @@
-"""External entries: what anybody may tell a process. They only fill its mailbox (rule O1)."""
+"""External entries: any program may send them to a process. They only fill its mailbox (rule O1)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from seekpoint.producers.writer.outbox import Outbox
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry, new_id
-from seekpoint.schemas.errors import Refused, Retryable, UndecodableRecord
+from seekpoint.schemas.errors import Refused, Retryable
 from seekpoint.schemas.folding.fold import SHARED_PREFIX
 from seekpoint.schemas.log.log_ports import LogReader
 from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.values.clock import now_us
 from seekpoint.schemas.values.json_values import dump
 from seekpoint.schemas.values.process_ids import named_process_key
-from seekpoint.schemas.wire.codec import encode_within
+from seekpoint.schemas.wire.codec import encode_within, is_entry
 
 __all__ = ["Externals"]
 
@@ -34,24 +34,27 @@ class Externals:
     async def signal(
         self, process_id: str, name: str, payload: Any, actor: str | None, signal_id: bytes | None
     ) -> bytes:
-        """Append a signal; its id."""
+        """Append a signal; return its id."""
         body = b.Signal(name, dump(payload, self._reader.limits))
         return await self.send(process_id, body, actor, signal_id)
 
     async def cancel(self, process_id: str, reason: str | None, actor: str | None) -> bytes:
-        """Append a request to stop; its id."""
+        """Append a request to stop; return its id."""
         return await self.send(process_id, b.CancelRequested(reason), actor)
 
     async def send(
         self, process_id: str, body: b.Body, actor: str | None = None, entry_id: bytes | None = None
     ) -> bytes:
-        """Append any external entry, once however often Kafka has to be asked; its id."""
+        """Append an external entry, once however often that is tried; return its id."""
         sent_id = entry_id or new_id()
         await self.append(process_id, body, actor, sent_id)
         return sent_id
 
     async def append(self, process_id: str, body: b.Body, actor: str | None, entry_id: bytes) -> int:
-        """The same; its offset. A shared value takes no other entry than being set, and only it takes that."""
+        """Append an external entry as ``send`` does; return its offset.
+
+        ``Refused`` where a shared value gets another entry than ``SharedSet``, or a process gets that.
+        """
         key = named_process_key(process_id)
         if isinstance(body, b.SharedSet) != process_id.startswith(SHARED_PREFIX):
             raise Refused(
@@ -66,23 +69,20 @@ class Externals:
             try:
                 return await self._outbox.push_external(partition, key, value)
             except Retryable:
-                # In doubt: whoever retries first reads from where it began, so that one signal is one entry.
+                # The entry may have landed: look for it before it is sent again, so that one signal is one entry.
                 landed: int | None = await self._run(self._landed, partition, key, began, entry.id)
                 if landed is not None:
                     return landed
                 if attempt == _ATTEMPTS:
                     raise
-        raise AssertionError("an append is answered, or raises")
+        raise AssertionError("the last attempt returns or raises")
 
     def _landed(self, partition: int, key: bytes, began: int, entry_id: bytes) -> int | None:
         high = self._reader.watermarks(partition).high
         for batch in self._reader.read(partition, began, high, {key}):
             for record in batch.records:
-                try:
-                    if self._reader.codec.decode(record.value).id == entry_id:
-                        return record.offset
-                except UndecodableRecord:
-                    continue
+                if is_entry(record.value, entry_id):
+                    return record.offset
         return None
 
     async def _run(self, call: Any, *arguments: Any) -> Any:

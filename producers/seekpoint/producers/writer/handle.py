@@ -360,7 +360,7 @@ class Handle:
         while self.pending:
             self.pending.popleft().fail(error)
 
-    def discard(self) -> None:
+    def abandon(self) -> None:
         """Close the handle without a release. Callers that still wait get ``HandleClosed``."""
         if self.pending:
             self.fail(

@@ -1,8 +1,8 @@
-"""Rule O5: a handle whose appends are in doubt claims its process again, and sends what did not land.
+"""Rule O5: a handle whose appends are in doubt claims its process again, and sends again what did not land.
 
 The new claim names the old one and the first seq that was never acknowledged. If the fold accepts it, no foreign claim
-came between: what landed is taken from the fold, the rest is sent again under the new epoch. Else the handle is fenced.
-The agent notices a delay, or one typed error.
+came between: entries that landed are acknowledged, the others are sent again under the new epoch. Else the handle is
+fenced. The agent notices a delay, or gets one typed error.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _RETRY_S = 0.2
 
 
 class Healer:
-    """Heals the handles of one node."""
+    """The healing of one node's handles."""
 
     def __init__(self, outbox: Outbox, confirmer: Confirmer, identity: Identity, settings: Settings) -> None:
         self._outbox = outbox
@@ -38,14 +38,14 @@ class Healer:
         self._tasks: dict[Handle, asyncio.Task[None]] = {}
 
     def begin(self, handle: Handle, reason: SeekpointError) -> None:
-        """Heal ``handle`` in the background, unless that is under way."""
+        """Heal ``handle`` in the background, unless it is being healed already."""
         if handle not in self._tasks:
             task = asyncio.create_task(self._heal(handle, reason), name=f"seekpoint-heal-{handle.process_id}")
             self._tasks[handle] = task
             task.add_done_callback(lambda _: self._tasks.pop(handle, None))
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel the healing of all handles."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -75,7 +75,7 @@ class Healer:
         claim = handle.healing_claim(self._identity)
         try:
             offset = await self._outbox.push_external(handle.partition, handle.key, encode(claim))
-            await self._confirmer.through(handle, offset + 1)
+            await self._confirmer.wait_for(handle, offset + 1)
         except ConfirmTimeout:
             return False
         except Retryable as exc:
