@@ -25,7 +25,6 @@ from seekpoint.producers.log_session import NodeServices
 from seekpoint.producers.opening import Opening
 from seekpoint.producers.process import Process, durable_side
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import (
     AgentMismatch,
     BudgetExceeded,
@@ -43,6 +42,7 @@ from seekpoint.schemas.errors import (
     SeekpointError,
     UnknownProcess,
 )
+from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.calls import input_digest
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.values.json_values import dump, load
@@ -129,8 +129,7 @@ def _refuse_unmeant(process_id: str, state: State, new: bool | None) -> None:
         raise Refused("the process exists, nothing was run", hint=f"use another id, or {way}", **facts)
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
+class _Run(FrozenStruct, frozen=True):
     """One run of an agent's code, from what is remembered to its end."""
 
     process: Process

@@ -6,9 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from seekpoint.schemas.bodies.entry import Entry
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import Refused, UnknownProcess
 from seekpoint.schemas.folding.fold import SHARED_PREFIX
+from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.values.process_ids import named_process_key
 from seekpoint.schemas.wire.codec import encode_within
@@ -24,8 +24,7 @@ __all__ = ["Imported", "import_process"]
 _AT_ONCE = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Imported:
+class Imported(FrozenStruct, frozen=True):
     """What an import did."""
 
     process_id: str

@@ -34,7 +34,6 @@ from seekpoint.producers.writer.pending import Cause, HandleStatus
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry, new_id
 from seekpoint.schemas.config.error_texts import traceback_of
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import (
     AlreadyOpen,
     Cancelled,
@@ -49,6 +48,7 @@ from seekpoint.schemas.errors import (
     Refused,
     Retryable,
 )
+from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.log_ports import LogReader
 from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.state.process_state import State, new_state
@@ -60,8 +60,7 @@ __all__ = ["OpenRequest", "Opener", "Opening"]
 _LOOK_AGAIN_S = 0.25
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenRequest:
+class OpenRequest(FrozenStruct, frozen=True, kw_only=True):
     """How a process is to be opened."""
 
     process_id: str

@@ -20,8 +20,8 @@ from seekpoint.producers.durable.replay.recorded_run import RecordedRun
 from seekpoint.producers.durable.replay.replay_session import HistoryExhausted, ReplayMatcher, ReplayProcess
 from seekpoint.producers.process import Process, ProcessNode
 from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import Cancelled, Refused, ReplayDivergence, SeekpointError
+from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.calls import turn_of
 from seekpoint.schemas.values.json_values import dump, load
 
@@ -38,8 +38,7 @@ _SPINS = 50
 _LOOK_S = 0.01
 
 
-@dataclass(frozen=True, slots=True)
-class Divergence:
+class Divergence(FrozenStruct, frozen=True):
     """The first thing that differs. ``kind``: as of ``ReplayDivergence``, or ``result`` or ``error``."""
 
     kind: str
@@ -51,8 +50,7 @@ class Divergence:
     """Of what a call was asked, and of results: where they first differ."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayCheck:
+class ReplayCheck(FrozenStruct, frozen=True):
     """What a replay check found."""
 
     process_id: str

@@ -23,8 +23,8 @@ from seekpoint.producers.replay_checking import ReplayCheck, check_replay
 from seekpoint.producers.writer.clocks import Clock, VirtualClock
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import HandleClosed, Refused
+from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.log_ports import Appender, Delivery, Outgoing
 from seekpoint.schemas.log.memory_log import MemoryLog
 
@@ -80,8 +80,7 @@ def _values(log: MemoryLog, process_id: str) -> Iterator[bytes]:
             yield from (record.value for record in batch.records if record.value is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Point:
+class _Point(FrozenStruct, frozen=True):
     """Where a node dies."""
 
     seq: int | None

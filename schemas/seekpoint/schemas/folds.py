@@ -18,8 +18,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from seekpoint.schemas.bodies import Json
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import FoldUnavailable, InvalidSetting, SeekpointError
+from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.values.decimals import ORDINARY
 from seekpoint.schemas.values.json_values import dump, load
 
@@ -63,8 +63,7 @@ class Folded(NamedTuple):
     failure: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class UserFold:
+class UserFold(FrozenStruct, frozen=True):
     """A registered fold."""
 
     name: str

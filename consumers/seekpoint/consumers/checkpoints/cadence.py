@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.settings import Settings
-from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_state import Draft
 
@@ -33,8 +35,7 @@ class Dirty:
     is_urgent: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cadence:
+class Cadence(FrozenStruct, frozen=True, kw_only=True):
     """The rules for writing checkpoints: an urgent one at once, others by bytes or by age."""
 
     bytes_min: int = 16_384

@@ -11,13 +11,14 @@ reader finds, the checkpoint is not used.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
 import orjson
 
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat
+from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.log_ports import Landmark
 from seekpoint.schemas.state.process_state import FOLD_VERSION, State
 
@@ -39,8 +40,7 @@ FLOOR_KEY = b"\x00floor"
 _FORMAT = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
+class Checkpoint(FrozenStruct, frozen=True, kw_only=True):
     """The state of one process as of one journal offset."""
 
     process_id: str
@@ -139,8 +139,7 @@ class Checkpoint:
         return state
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Floor:
+class Floor(FrozenStruct, frozen=True, kw_only=True):
     """The offset below which every entry of the partition is contained in its process's checkpoint."""
 
     offset: int

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from seekpoint.consumers.checkpoints.checkpoint import Checkpoint, Floor
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import Retryable
+from seekpoint.schemas.frozen_struct import FrozenStruct
 
 __all__ = ["CheckpointWriter", "CommitFailed", "Positions", "Save"]
 
@@ -26,8 +26,7 @@ class CommitFailed(Retryable):
         return bool(self.facts.get("decided", False))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Save:
+class Save(FrozenStruct, frozen=True, kw_only=True):
     """The checkpoints of one partition to be written, and the floor that is true with them."""
 
     partition: int

@@ -14,8 +14,8 @@ from seekpoint.consumers.checkpoints.checkpoint import Checkpoint, CheckpointRea
 from seekpoint.consumers.checkpoints.recomputation import Expected, recompute
 from seekpoint.consumers.log_reading.leader_epochs import lost_landmarks
 from seekpoint.consumers.log_reading.scan import entries_of
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import JournalMismatch
+from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.log_ports import LogReader, Record
 from seekpoint.schemas.state.process_state import State
 
@@ -29,8 +29,7 @@ class Deleter(Protocol):
         """Delete the journal's records below ``offset``. Raises ``JournalUnavailable``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trimmed:
+class Trimmed(FrozenStruct, frozen=True, kw_only=True):
     """What a trim deleted, or would delete, from one partition."""
 
     partition: int

@@ -12,8 +12,8 @@ from dataclasses import replace
 import orjson
 
 from seekpoint.consumers.heartbeats.host import HostProcess
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import JournalMismatch
+from seekpoint.schemas.frozen_struct import FrozenStruct
 
 __all__ = ["CLAIMS_A_PAGE", "Heartbeat", "from_records", "to_records"]
 
@@ -23,8 +23,7 @@ CLAIMS_A_PAGE = 1_000
 _PAGES_MAX = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(FrozenStruct, frozen=True):
     """A node's sign of life: ``beat`` rises, ``boot_id`` names its start, ``claim_ids`` are the claims it holds."""
 
     node_id: str

@@ -12,7 +12,7 @@ import socket
 from functools import lru_cache
 from pathlib import Path
 
-from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.frozen_struct import FrozenStruct
 
 __all__ = ["HostProcess", "has_died", "this_process"]
 
@@ -20,8 +20,7 @@ _GONE = ("Z", "X", "x")
 """The states of a zombie and of a dead process. A stopped one (``T``) may continue."""
 
 
-@dataclass(frozen=True, slots=True)
-class HostProcess:
+class HostProcess(FrozenStruct, frozen=True):
     """A process: the host's name and boot id, the namespaces of its id, its id, and its start in ticks.
 
     The system reuses ids, but not with the same start.

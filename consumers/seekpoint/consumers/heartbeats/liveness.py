@@ -12,14 +12,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
 from seekpoint.consumers.heartbeats.heartbeat import Heartbeat, from_records, to_records
 from seekpoint.consumers.heartbeats.host import HostProcess, has_died
 from seekpoint.schemas.config.settings import Settings
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import SeekpointError
+from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.log_ports import LogReader
 
 __all__ = [
@@ -33,8 +34,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatSnapshot:
+class HeartbeatSnapshot(FrozenStruct, frozen=True):
     """The heartbeats at one moment. ``complete``: the topic was read, so a missing node has really left."""
 
     heartbeats: Mapping[str, Heartbeat]

@@ -10,8 +10,8 @@ from typing import ParamSpec, TypeVar
 
 from seekpoint.consumers.checkpoints.checkpoint_writer import CheckpointWriter, CommitFailed, Positions, Save
 from seekpoint.consumers.projector.projection import PartitionProjection
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import OperatorRequired, Retryable, SeekpointError
+from seekpoint.schemas.frozen_struct import FrozenStruct
 
 __all__ = ["Assignment"]
 
@@ -24,8 +24,7 @@ _RETRY_S = 0.5
 _PREPARE_INTERVAL_S = 0.02
 
 
-@dataclass(frozen=True, slots=True)
-class _Transaction:
+class _Transaction(FrozenStruct, frozen=True):
     """A transaction that another thread executes."""
 
     saves: Sequence[Save]

@@ -29,8 +29,8 @@ from seekpoint.consumers.projector.view_evidence import Overtaken
 from seekpoint.consumers.projector.view_rebuild import rebuild
 from seekpoint.consumers.recovery.fold_renewal import renew_folds
 from seekpoint.consumers.view.view_store import Change, Loaded, Pointer, ViewMeta
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import JournalGap, SeekpointError, ViewUnavailable
+from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.log_ports import Landmark, Record
 from seekpoint.schemas.state.process_state import State
 
@@ -39,8 +39,7 @@ __all__ = ["PartitionProjection"]
 _logger = logging.getLogger("seekpoint.consumers")
 
 
-@dataclass(frozen=True, slots=True)
-class _Folded:
+class _Folded(FrozenStruct, frozen=True):
     """One process of a batch that is being written to the view."""
 
     change: Change
@@ -49,8 +48,7 @@ class _Folded:
     is_urgent: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Write:
+class _Write(FrozenStruct, frozen=True):
     """A batch that is being written to the view."""
 
     outcome: Future[bool]

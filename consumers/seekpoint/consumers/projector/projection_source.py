@@ -5,21 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import field
+
+from msgspec import field
 
 from seekpoint.consumers.checkpoints.cadence import Cadence
 from seekpoint.consumers.checkpoints.checkpoint import CheckpointReader
 from seekpoint.consumers.checkpoints.checkpoint_writer import CheckpointWriter
 from seekpoint.consumers.view.view_store import ViewStore
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import UndecodableRecord
+from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.log_ports import LogReader, Record
 
 __all__ = ["ProjectionSource"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProjectionSource:
+class ProjectionSource(FrozenStruct, frozen=True, kw_only=True):
     """The ports and settings of a projection. ``writes`` executes the calls that write to the view, one at a time."""
 
     log: LogReader

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from seekpoint.consumers.kafka.kafka_group import Fetched, KafkaGroup
 from seekpoint.consumers.projector.assignment import Assignment
@@ -17,8 +17,8 @@ from seekpoint.consumers.projector.proven_states import NothingProven
 from seekpoint.consumers.projector.state_cache import StateCache
 from seekpoint.consumers.recovery_service.requested_checkpoints import CheckpointRequests
 from seekpoint.schemas.config.settings import Settings
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import JournalGap, Retryable, SeekpointError
+from seekpoint.schemas.frozen_struct import FrozenStruct
 
 __all__ = ["Lag", "ProjectorLoop"]
 
@@ -40,8 +40,7 @@ _VIEW_CHECK_INTERVAL_S = 1.0
 """How long a view that is not written may be gone before the projector notices."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lag:
+class Lag(FrozenStruct, frozen=True, kw_only=True):
     """How far a partition's view is behind its log."""
 
     entries: int

@@ -11,8 +11,8 @@ from collections.abc import Callable, Set
 from seekpoint.consumers.log_reading.leader_epochs import refuse_truncated
 from seekpoint.consumers.recovery.recoverer import Recoverer
 from seekpoint.consumers.recovery.tiers import Tier
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import JournalGap
+from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.log_ports import Watermarks
 
 __all__ = ["AbsenceProof", "prove_absence"]
@@ -21,8 +21,7 @@ _OFFSETS_MAX, _KEYS_MAX = 2_000_000, 200_000
 """The most that is read, and kept, for a proof. Without a proof a process is opened with a recovery."""
 
 
-@dataclass(frozen=True, slots=True)
-class AbsenceProof:
+class AbsenceProof(FrozenStruct, frozen=True):
     """The keys of a partition below ``stop``."""
 
     tier: Tier

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from seekpoint.consumers.checkpoints.checkpoint import (
     FLOOR_KEY,
@@ -24,7 +24,6 @@ from seekpoint.consumers.checkpoints.checkpoint import (
 from seekpoint.consumers.checkpoints.checkpoint_index import CheckpointIndex, Located
 from seekpoint.consumers.recovery.tiers import Tier
 from seekpoint.consumers.view.view_store import Seen, ViewMeta, ViewStore
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import (
     JournalMismatch,
     LogDamaged,
@@ -33,6 +32,7 @@ from seekpoint.schemas.errors import (
     ViewRefused,
     ViewUnavailable,
 )
+from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.log_ports import Landmark, LogReader, Watermarks
 from seekpoint.schemas.state.process_state import State, new_state
 
@@ -54,8 +54,7 @@ class Unusable(Exception):
         self.is_expected = is_expected
 
 
-@dataclass(frozen=True, slots=True)
-class Base:
+class Base(FrozenStruct, frozen=True):
     """A state as of everything below ``seek_point``."""
 
     tier: Tier

@@ -19,8 +19,8 @@ from typing import Any
 import orjson
 
 from seekpoint.schemas.config.settings import Settings
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import JournalMismatch, LimitExceeded, Retryable, SeekpointError, TooManyDeadLetters
+from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.log_ports import LogReader, Record, Table
 
 __all__ = ["DeadLetter", "DeadLetters"]
@@ -28,8 +28,7 @@ __all__ = ["DeadLetter", "DeadLetters"]
 _logger = logging.getLogger("seekpoint.consumers")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetter:
+class DeadLetter(FrozenStruct, frozen=True, kw_only=True):
     """One poison record."""
 
     topic: str

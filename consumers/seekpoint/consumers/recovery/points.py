@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime, timedelta
 
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import UnknownPoint
+from seekpoint.schemas.frozen_struct import FrozenStruct
 
 __all__ = ["NOW", "Point", "timestamp_ms"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(FrozenStruct, frozen=True):
     """A seq, an offset or a time; without any of them, the present. Raises ``UnknownPoint`` for an impossible one."""
 
     seq: int | None = None

@@ -9,15 +9,14 @@ from typing import Any
 from seekpoint.consumers.checkpoints.checkpoint import Checkpoint
 from seekpoint.consumers.log_reading.scan import ScanStats
 from seekpoint.consumers.recovery.tiers import Tier
-from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.log_ports import Watermarks
 from seekpoint.schemas.state.process_state import Draft, State
 
 __all__ = ["LastCheckpoint", "Recovered", "Report", "is_known"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(FrozenStruct, frozen=True, kw_only=True):
     """How a state was recovered, and what that cost. Offsets are of the process's partition."""
 
     tier: Tier
@@ -50,8 +49,7 @@ class Report:
         return {**asdict(self), "tier": str(self.tier), "notes": list(self.notes)}
 
 
-@dataclass(frozen=True, slots=True)
-class Recovered:
+class Recovered(FrozenStruct, frozen=True):
     """A recovered process. ``known`` is False if it has no entry; then the state is that of a new process."""
 
     state: State
@@ -99,8 +97,7 @@ def is_known(draft: Draft) -> bool:
     return draft.epoch > 0 or bool(draft.remembered)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LastCheckpoint:
+class LastCheckpoint(FrozenStruct, frozen=True, kw_only=True):
     """A process's newest checkpoint in the compacted topic."""
 
     process_id: str

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field, fields
+from dataclasses import fields
 from io import BytesIO
 from typing import Any
+
+from msgspec import field
 
 from seekpoint.consumers.recovery.points import NOW, Point
 from seekpoint.consumers.recovery.recoverer import Recoverer
@@ -14,9 +16,9 @@ from seekpoint.consumers.recovery.recovery_report import Recovered
 from seekpoint.consumers.recovery.tiers import Tier
 from seekpoint.schemas.bodies import BODIES
 from seekpoint.schemas.bodies.entry import Entry, process_key
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import JournalGap, TierUnavailable, UndecodableRecord
 from seekpoint.schemas.folding.fold import fold
+from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.log_ports import Batch, LogReader, Record
 from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.state.process_state import State, new_state
@@ -25,8 +27,7 @@ from seekpoint.schemas.wire.codec import SCHEMA_FINGERPRINT, schema_json
 __all__ = ["Verification", "methods_of", "verify", "verify_all"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verification:
+class Verification(FrozenStruct, frozen=True, kw_only=True):
     """The hashes of a process's state as of one offset, each found by another method."""
 
     process_id: str

@@ -19,8 +19,8 @@ from seekpoint.consumers.recovery.recovery import Recovery
 from seekpoint.consumers.recovery.recovery_report import Recovered
 from seekpoint.schemas import errors
 from seekpoint.schemas.config.limits import Limits
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import RequestTimeout, SeekpointError, UndecodableRecord
+from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.recovery_requests import RecoveryAnswer, RecoveryRequest, encode_answer
 from seekpoint.schemas.state.process_state import State
 from seekpoint.schemas.values.clock import now_us
@@ -39,8 +39,7 @@ _TEXT_CHARS_MAX = 2000
 _logger = logging.getLogger("seekpoint.consumers.recovery_service.answering")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class Answered(FrozenStruct, frozen=True, kw_only=True):
     """The result of a recovery by another node."""
 
     process_id: str

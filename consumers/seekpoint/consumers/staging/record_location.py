@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import InvalidName
+from seekpoint.schemas.frozen_struct import FrozenStruct
 
 __all__ = ["CAPTURE_SUFFIX", "RecordLocation"]
 
 CAPTURE_SUFFIX = ".spk"
 
 
-@dataclass(frozen=True, slots=True)
-class RecordLocation:
+class RecordLocation(FrozenStruct, frozen=True):
     """The source or the target of a replay: either ``cluster`` and ``topic`` are set, or ``file`` is.
 
     >>> RecordLocation.parse("prod/fleet.journal")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import field
 from hashlib import blake2b
 from typing import Any
+
+from msgspec import field
 
 from seekpoint.consumers.staging.copy.headers import STRIPPED
 from seekpoint.consumers.staging.copy.pace import Pace
@@ -13,13 +14,12 @@ from seekpoint.consumers.staging.copy.partitioning import Partitions
 from seekpoint.consumers.staging.copy.selection import Selection
 from seekpoint.consumers.staging.copy.transform import check_prefix
 from seekpoint.consumers.staging.masks.mask_rules import MaskRules
-from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.frozen_struct import FrozenStruct
 
 __all__ = ["Plan"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(FrozenStruct, frozen=True, kw_only=True):
     """The options of a replay. Raises ``ReplayRefused`` or ``InvalidSetting`` for options that are not possible."""
 
     selection: Selection = field(default_factory=Selection)

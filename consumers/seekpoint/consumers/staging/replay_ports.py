@@ -6,11 +6,12 @@ Calls block. Messages have the methods of the Kafka client's own, so a plain cop
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from seekpoint.schemas.dataclass import dataclass
+from msgspec import field
+
 from seekpoint.schemas.errors import SeekpointError
+from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.log_ports import Watermarks
 
 __all__ = [
@@ -60,8 +61,7 @@ class ReplayMessage(Protocol):
         """Return the headers in order; None if there are none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayTopicFacts:
+class ReplayTopicFacts(FrozenStruct, frozen=True, kw_only=True):
     """The ids, the partition count and the settings of a topic."""
 
     cluster_id: str

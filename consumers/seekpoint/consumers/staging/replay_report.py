@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, field
+from dataclasses import asdict
 from typing import Any
+
+from msgspec import field
 
 from seekpoint.consumers.staging.copy.copy_stats import CopyStats
 from seekpoint.consumers.staging.copy.predicate import Predicate
 from seekpoint.consumers.staging.copy.selection import Gap, Selection
 from seekpoint.consumers.staging.replay_plan import Plan
 from seekpoint.consumers.staging.replay_ports import OffsetRange
-from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.frozen_struct import FrozenStruct
 
 __all__ = ["ReplayReport", "Sample", "estimate", "not_foldable", "notes_of"]
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(FrozenStruct, frozen=True):
     """One record of a dry run before and after masking. It holds unmasked values: only show it, never store it."""
 
     partition: int
@@ -26,8 +27,7 @@ class Sample:
     after: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayReport:
+class ReplayReport(FrozenStruct, frozen=True, kw_only=True):
     """What a replay did, or (``dry_run``) would do."""
 
     job: str

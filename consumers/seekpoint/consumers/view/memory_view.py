@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from secrets import token_urlsafe
 
 from seekpoint.consumers.view.view_store import (
@@ -18,8 +18,8 @@ from seekpoint.consumers.view.view_store import (
     ViewMeta,
     summary_of,
 )
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import ViewUnavailable
+from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.call_table import CallsDraft
 from seekpoint.schemas.state.process_state import State, new_state
 
@@ -28,8 +28,7 @@ __all__ = ["MemoryView"]
 _DAMAGE = "its row does not have its hash"
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
+class _Kept(FrozenStruct, frozen=True):
     """One process. ``promised`` is what its last change said its content's size is; another one is damage."""
 
     state: State

@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from seekpoint.consumers.view.view_store import Summary, ViewBrowser
 from seekpoint.schemas.config.settings import Settings
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import InvalidName, InvalidSetting, ViewUnavailable
+from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_state import State
@@ -29,8 +29,7 @@ _THREADS = 4
 _PAGE_MAX = 500
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Viewed:
+class Viewed(FrozenStruct, frozen=True, kw_only=True):
     """One process as the view has it."""
 
     process_id: str
@@ -41,8 +40,7 @@ class Viewed:
     """The journal topic that both offsets are of."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
+class Listing(FrozenStruct, frozen=True, kw_only=True):
     """Some processes, by id."""
 
     processes: tuple[Summary, ...]

@@ -6,10 +6,11 @@ so all of them share the hash tag. Numbers travel as text: Lua's are doubles. ``
 
 from __future__ import annotations
 
-from dataclasses import field
 from hashlib import sha1
 
-from seekpoint.schemas.dataclass import dataclass
+from msgspec.structs import force_setattr
+
+from seekpoint.schemas.frozen_struct import FrozenStruct
 
 __all__ = [
     "FINISHED",
@@ -29,15 +30,14 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
+class Script(FrozenStruct, frozen=True):
     """A script and its name in Redis."""
 
     text: str
-    sha: str = field(init=False)
+    sha: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sha", sha1(self.text.encode(), usedforsecurity=False).hexdigest())
+        force_setattr(self, "sha", sha1(self.text.encode(), usedforsecurity=False).hexdigest())
 
 
 _ALIVE = r"""

@@ -8,12 +8,13 @@ on the view before it changes nothing any more (P1b).
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import field
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
+from msgspec import field
+
 from seekpoint.schemas.bodies import MessageSaid
-from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_state import State
 
@@ -48,8 +49,7 @@ class Pointer(NamedTuple):
     floor: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(FrozenStruct, frozen=True, kw_only=True):
     """What a batch did to one process. ``state`` is the state after it; the rest says which fields must be written."""
 
     key: bytes
@@ -93,8 +93,7 @@ class Loaded(NamedTuple):
     """Of those whose row may not be used: why."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class Summary(FrozenStruct, frozen=True, kw_only=True):
     """One process in a list, as of its view: what can be said without reading its content."""
 
     process_id: str

@@ -29,8 +29,8 @@ from seekpoint.producers.durable.steps.body_runner import run_body
 from seekpoint.producers.durable.steps.retries import Retry
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.error_texts import error_line, message_of
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import EffectDuplicate, EffectFailed, LimitExceeded, Retryable, UnserializableValue
+from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.values.json_values import dump, load
 
 if TYPE_CHECKING:
@@ -60,8 +60,7 @@ class Intent(NamedTuple):
         return shared_name("effect-claim", self.process_id, self.body.key, str(self.body.attempt))
 
 
-@dataclass(frozen=True, slots=True)
-class DispatchClaim:
+class DispatchClaim(FrozenStruct, frozen=True):
     """Who has an intent: ``beat`` counts while they work on it, ``tries`` counts who had it."""
 
     by: str

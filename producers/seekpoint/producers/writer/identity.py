@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from os import urandom  # as random as a UUID, which takes four modules to import
 
-from seekpoint.schemas.dataclass import dataclass
+from msgspec import field
+
+from seekpoint.schemas.frozen_struct import FrozenStruct
 
 __all__ = ["Identity"]
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(FrozenStruct, frozen=True):
     """A node's name (the same after a restart, if it is set) and the id of its present boot (never the same)."""
 
     node_id: str

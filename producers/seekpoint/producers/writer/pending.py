@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
 from seekpoint.schemas.bodies.entry import Entry
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import SeekpointError
+from seekpoint.schemas.frozen_struct import FrozenStruct
 
 __all__ = ["Cause", "HandleStatus", "Pending"]
 
@@ -62,8 +63,7 @@ class Pending:
             future.exception()  # asyncio must not warn about the start entry of a step, which nobody awaits
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(FrozenStruct, frozen=True):
     """Who wrote an entry, and which entry led to it."""
 
     actor: str | None = None

@@ -22,16 +22,15 @@ from typing import Any
 from seekpoint.schemas.config.setting_sources import read_clusters
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.config.settings_file import find_settings_file
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import InvalidSetting
+from seekpoint.schemas.frozen_struct import FrozenStruct
 
 __all__ = ["DEFAULT_CLUSTER", "Cluster", "cluster_of", "load_clusters"]
 
 DEFAULT_CLUSTER = "default"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class Cluster(FrozenStruct, frozen=True, kw_only=True):
     """One profile. ``settings`` say where the cluster is and who one is there; their journal means nothing."""
 
     name: str

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.frozen_struct import FrozenStruct
 
 __all__ = ["DEFAULT_LIMITS", "Limits"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(FrozenStruct, frozen=True, kw_only=True):
     """The bounds of design.md section 4. Bytes are of the encoded form; depth and items are of one dynamic value."""
 
     record_bytes: int = 1_048_576

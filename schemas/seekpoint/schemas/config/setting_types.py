@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from math import inf
 
 from seekpoint.schemas.config.secrets import MASK, mask_url
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import InvalidSetting
+from seekpoint.schemas.frozen_struct import FrozenStruct
 
 __all__ = ["FORMS", "Form", "read_switch"]
 
@@ -17,8 +17,7 @@ def _show(value: object) -> str:
     return repr(mask_url(value) if isinstance(value, str) else value)
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(FrozenStruct, frozen=True):
     """What a setting's value must look like."""
 
     expected: str

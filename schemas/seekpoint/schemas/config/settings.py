@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,6 @@ from seekpoint.schemas.config.secrets import longest_spelling, mask_url, scrub, 
 from seekpoint.schemas.config.setting_sources import read_environment, read_file, unknown_setting
 from seekpoint.schemas.config.setting_types import FORMS
 from seekpoint.schemas.config.settings_file import check_redirection, find_settings_file
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import InvalidName, InvalidSetting
 
 __all__ = ["TOPICS", "Settings"]
@@ -30,7 +29,7 @@ def _options() -> Any:
     return field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)  # msgspec would not call ``__new__``
 class Settings:
     """Where a journal is and how a node behaves. Checked when made; printed without secrets; picklable.
 

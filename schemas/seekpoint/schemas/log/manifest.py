@@ -13,8 +13,8 @@ from dataclasses import asdict, fields
 import orjson
 
 from seekpoint.schemas.config.limits import Limits
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat
+from seekpoint.schemas.frozen_struct import FrozenStruct
 
 __all__ = ["FORMAT", "MANIFEST_KEY", "Manifest", "newest_schemas", "schema_key", "writer_schemas"]
 
@@ -53,8 +53,7 @@ def newest_schemas(records: Mapping[bytes, bytes]) -> dict[bytes, str]:
     return writer_schemas(records)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class Manifest(FrozenStruct, frozen=True, kw_only=True):
     """What a journal is: written once by ``create_topics``, raised by ``seekpoint upgrade``."""
 
     journal: str

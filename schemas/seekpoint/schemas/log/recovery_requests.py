@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from seekpoint.schemas.bodies.entry import process_key
 from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import InvalidName, UndecodableRecord, UnserializableValue
+from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.wire import avro_primitives as avro
 from seekpoint.schemas.wire.avro_primitives import Get, Put, optional_get, optional_put
 
@@ -37,8 +37,7 @@ ANSWER_FINGERPRINT = bytes.fromhex("6633d5e8ba35a07e")
 _MAGIC = b"\xc3\x01"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecoveryRequest:
+class RecoveryRequest(FrozenStruct, frozen=True, kw_only=True):
     """Somebody asks for the state of a process, now or at one point in its past. Times are microseconds since 1970."""
 
     id: bytes
@@ -56,8 +55,7 @@ class RecoveryRequest:
     ts: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecoveryAnswer:
+class RecoveryAnswer(FrozenStruct, frozen=True, kw_only=True):
     """What became of a request: a state with its report, or an error. It may come more than once."""
 
     id: bytes

@@ -12,13 +12,12 @@ from importlib import resources
 from typing import Any
 
 from seekpoint.schemas.bodies.entry import Entry
-from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.frozen_struct import FrozenStruct
 
 __all__ = ["Golden", "entry_values", "load_goldens"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Golden:
+class Golden(FrozenStruct, frozen=True, kw_only=True):
     """One release, as its JSON file holds it. Records are in hex, ids too."""
 
     release: str

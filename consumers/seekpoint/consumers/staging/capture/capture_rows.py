@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
 
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import ReplayRefused
+from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.wire.avro_primitives import get_long, get_text
 
 __all__ = ["RECORD_BYTES_MAX", "SCHEMA", "Header", "read_header", "read_rows"]
@@ -54,8 +54,7 @@ _SYNC_BYTES = 16
 _LONG_BYTES_MAX = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(FrozenStruct, frozen=True):
     """The header of a container."""
 
     meta: Mapping[str, bytes]

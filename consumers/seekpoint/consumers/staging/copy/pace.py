@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import InvalidSetting
+from seekpoint.schemas.frozen_struct import FrozenStruct
 
 __all__ = ["Lateness", "Pace", "Schedule"]
 
@@ -18,8 +18,7 @@ _RATIO = 1.02
 _SMALLEST_S = 1e-6
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class Pace(FrozenStruct, frozen=True, kw_only=True):
     """A speed (1 is the original timing, 2 twice as fast), a rate in records per second, or neither: no limit."""
 
     speed: float | None = None

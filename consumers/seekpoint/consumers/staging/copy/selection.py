@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from typing import Any, NamedTuple
 
+from msgspec import field
+
 from seekpoint.consumers.staging.replay_ports import OffsetRange
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import InvalidSetting
+from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.log_ports import Watermarks
 
 __all__ = ["Gap", "Selection", "parse_offsets", "ranges_of"]
@@ -29,8 +30,7 @@ class Gap(NamedTuple):
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class Selection(FrozenStruct, frozen=True, kw_only=True):
     """The records to replay; by default all that exist when the replay starts.
 
     Times are milliseconds since 1970: ``since_ms`` inclusive, ``until_ms`` exclusive. ``offsets`` maps partitions to

@@ -11,16 +11,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import InvalidSetting
+from seekpoint.schemas.frozen_struct import FrozenStruct
 
 __all__ = ["Path"]
 
 _PART = re.compile(r'"((?:[^"\\]|\\.)*)"|([^".]+)')
 
 
-@dataclass(frozen=True, slots=True)
-class Path:
+class Path(FrozenStruct, frozen=True):
     """``*`` is one name, ``**`` is any number of them; a name that holds a dot stands in quotes."""
 
     parts: tuple[str, ...]

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import blake2b
 from pathlib import Path as FilePath
@@ -26,8 +26,8 @@ from typing import Any
 from seekpoint.consumers.staging.masks.mask_names import check_kind, check_path
 from seekpoint.consumers.staging.masks.mask_paths import Path
 from seekpoint.schemas.config.secrets import read_secret_file
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import InvalidSetting
+from seekpoint.schemas.frozen_struct import FrozenStruct
 
 __all__ = ["Do", "MaskRule", "MaskRules", "Policy"]
 
@@ -50,8 +50,7 @@ class Policy(StrEnum):
     DROP = "drop"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MaskRule:
+class MaskRule(FrozenStruct, frozen=True, kw_only=True):
     """One rule. ``kinds`` empty: all that are covered."""
 
     do: Do
@@ -64,7 +63,7 @@ class MaskRule:
             raise InvalidSetting("a rule that drops needs a path or a regex", hint='write path = "context.customer"')
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)  # msgspec has no field that its text leaves out
 class MaskRules:
     """All rules. Raises ``InvalidSetting`` for what cannot be meant."""
 

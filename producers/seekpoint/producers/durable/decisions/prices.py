@@ -7,8 +7,8 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from seekpoint.producers.durable.decisions.usage import Usage
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import InvalidSetting
+from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.values.decimals import EXACT, decimal_in, total
 
 __all__ = ["Price", "Prices"]
@@ -19,8 +19,7 @@ _DECIMALS_MAX = 6
 """So that the cost of one token has the twelve decimals that a budget counts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
+class Price(FrozenStruct, frozen=True):
     """USD a million tokens, by kind. A cached or cache-written token without a price of its own costs as input does."""
 
     input: Decimal

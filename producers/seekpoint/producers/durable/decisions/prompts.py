@@ -14,7 +14,7 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
-from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.values.json_values import dump, load
 
 __all__ = ["Prompts", "Shortened", "first_difference", "requests_in", "whole_request"]
@@ -24,8 +24,7 @@ _SHOWN_CHARACTERS_MAX = 120
 _SHOWN_BEFORE = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Shortened:
+class Shortened(FrozenStruct, frozen=True):
     """A request as it is written."""
 
     text: Json

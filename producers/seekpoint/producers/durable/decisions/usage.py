@@ -11,13 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.frozen_struct import FrozenStruct
 
 __all__ = ["Usage", "model_in", "usage_in"]
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(FrozenStruct, frozen=True):
     """Tokens of one call; each None where the answer does not tell.
 
     ``input_tokens`` counts what was read at the full price: neither ``cached_tokens`` (read from a cache) nor

@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 
 from seekpoint.producers.durable.effects.effect_resolution import Answer
 from seekpoint.producers.durable.failures.failure_classes import register_failure
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import InvalidName, InvalidSetting, UnknownConnector
+from seekpoint.schemas.frozen_struct import FrozenStruct
 
 __all__ = [
     "ATTEMPTS_MAX",
@@ -49,8 +49,7 @@ class NotDone(Exception):
     retryable = False
 
 
-@dataclass(frozen=True, slots=True)
-class Reconciled:
+class Reconciled(FrozenStruct, frozen=True):
     """A reconciler's answer with the effect's ``output``, or the ``reason`` of its failure."""
 
     answer: Answer
@@ -58,8 +57,7 @@ class Reconciled:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Connector:
+class Connector(FrozenStruct, frozen=True):
     """One outside system. ``dispatch`` and ``reconcile`` are functions, async or not.
 
     Both get the effect's arguments and options, and ``idempotency_key=`` and ``business_key=`` if they accept them.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import field
 
 from seekpoint.producers.durable.effects.business_keys import KeyHolder
 from seekpoint.producers.durable.effects.compensations import UNDO
@@ -13,8 +14,8 @@ from seekpoint.producers.durable.effects.effect_resolution import Effect, Effect
 from seekpoint.producers.durable.effects.external_outcome import ExternalOutcome, external_outcome_for
 from seekpoint.producers.durable.steps.retries import ONCE, Retry
 from seekpoint.schemas.bodies import Json
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import Refused
+from seekpoint.schemas.frozen_struct import FrozenStruct
 
 if TYPE_CHECKING:
     from seekpoint.producers.durable.durable_process import DurableProcess
@@ -26,8 +27,7 @@ __all__ = ["EffectFacts", "EffectRequest"]
 _NOT_IN_DOUBT = (EffectStatus.NEW, EffectStatus.SUCCEEDED, EffectStatus.FAILED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EffectRequest:
+class EffectRequest(FrozenStruct, frozen=True, kw_only=True):
     """The arguments of ``process.effect``, or of a compensation."""
 
     name: str

@@ -46,7 +46,7 @@ from __future__ import annotations
 
 from enum import Enum, StrEnum
 
-from seekpoint.schemas.dataclass import dataclass
+from seekpoint.schemas.frozen_struct import FrozenStruct
 
 __all__ = ["Answer", "Effect", "EffectStatus", "End", "NextStep", "Situation", "decide", "is_known_undone"]
 
@@ -117,8 +117,7 @@ class NextStep(Enum):
     STUCK = "given up: raise EffectUnknown until a person has decided"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
+class Situation(FrozenStruct, frozen=True, kw_only=True):
     """The input of ``decide``."""
 
     status: EffectStatus

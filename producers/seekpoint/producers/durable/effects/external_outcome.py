@@ -12,8 +12,8 @@ from typing import Any
 from seekpoint.producers.durable.failures.recorded_failures import failure_text
 from seekpoint.schemas.bodies import EffectVerdict, Json
 from seekpoint.schemas.config.settings import Settings
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import EffectFailed, SeekpointError
+from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.process_state import MailItem
 from seekpoint.schemas.values.json_values import load
 
@@ -30,8 +30,7 @@ _NO_SECRETS = Settings()
 _SETTLING = frozenset({"succeeded", "failed", "unknown", "stuck"})
 
 
-@dataclass(frozen=True, slots=True)
-class ExternalOutcome:
+class ExternalOutcome(FrozenStruct, frozen=True):
     """An outcome from outside the process, and the external entry that has it."""
 
     external_id: bytes

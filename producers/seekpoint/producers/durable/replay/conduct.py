@@ -5,8 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import InvalidSetting
+from seekpoint.schemas.frozen_struct import FrozenStruct
 
 if TYPE_CHECKING:
     from seekpoint.producers.durable.steps.agent import Agent
@@ -34,8 +34,7 @@ class Detail(StrEnum):
     """No content: it lives in the memory of the run, and code that runs again makes it again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
+class RunOptions(FrozenStruct, frozen=True, kw_only=True):
     """How one opening of a process is run."""
 
     agent: Agent | None = None

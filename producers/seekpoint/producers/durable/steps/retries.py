@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from typing import Final
 
+from msgspec import field
+
 from seekpoint.producers.durable.failures.transient import is_transient
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import InvalidSetting, LimitExceeded, UnserializableValue
+from seekpoint.schemas.frozen_struct import FrozenStruct
 
 __all__ = ["ONCE", "TRANSIENT", "Retry"]
 
@@ -15,8 +16,7 @@ _NEVER: Final = (UnserializableValue, LimitExceeded)
 """The work was done, only its result cannot be journaled: doing it again gives the same."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retry:
+class Retry(FrozenStruct, frozen=True, kw_only=True):
     """How often a call may be tried, and the wait between: ``backoff_s * factor ** n``, capped, with jitter.
 
     ``non_retryable`` and exceptions whose attribute ``retryable`` is False end it at once; with ``only_transient`` so

@@ -10,16 +10,15 @@ from seekpoint.producers.durable.session import Session, idempotency_key
 from seekpoint.producers.durable.waits.waiting import Waiting
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.error_texts import error_line
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import SeekpointError
+from seekpoint.schemas.frozen_struct import FrozenStruct
 
 __all__ = ["ChildEnd", "Children"]
 
 logger = logging.getLogger("seekpoint.producers")
 
 
-@dataclass(frozen=True, slots=True)
-class ChildEnd:
+class ChildEnd(FrozenStruct, frozen=True):
     """How a child ended."""
 
     outcome: str

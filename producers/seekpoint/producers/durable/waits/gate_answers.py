@@ -15,8 +15,8 @@ from seekpoint.consumers.recovery.process_history import newest_entry
 from seekpoint.producers.durable.effects.compensations import UNDO
 from seekpoint.producers.durable.waits.gate_calls import verdict_of
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import GateNotOpen, ProcessFinished, SeekpointError, UnknownProcess
+from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.values.clock import iso_time
 
 if TYPE_CHECKING:
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["OpenGate", "gate_to_answer", "has_no_successor", "open_gates", "opened_us"]
 
 
-@dataclass(frozen=True, slots=True)
-class OpenGate:
+class OpenGate(FrozenStruct, frozen=True):
     """A gate that waits for an answer, with the prompt for a person and the deadline."""
 
     key: str

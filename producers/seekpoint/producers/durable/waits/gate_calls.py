@@ -23,8 +23,8 @@ from seekpoint.producers.durable.replay.history_matcher import CallPlace
 from seekpoint.producers.durable.waits.timer_calls import microseconds
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies import Json
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import LimitExceeded, ReplayDivergence
+from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.process_state import MailItem
 from seekpoint.schemas.values.json_values import dump, load
 
@@ -85,8 +85,7 @@ async def _recorded(output: Json) -> GateAnswer:
     return GateAnswer(row["outcome"], load(row["payload"]), row["actor"], row["reason"])
 
 
-@dataclass(frozen=True, slots=True)
-class _Gate:
+class _Gate(FrozenStruct, frozen=True):
     """One open gate."""
 
     process: DurableProcess

@@ -21,8 +21,8 @@ from seekpoint.producers.durable.replay.history_matcher import CallPlace
 from seekpoint.producers.durable.waits.timer_calls import microseconds
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies import Json
-from seekpoint.schemas.dataclass import dataclass
 from seekpoint.schemas.errors import InvalidName, Refused, ReplayDivergence
+from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.state_parts import MailItem, mail_item
 from seekpoint.schemas.values.json_values import dump
 
@@ -77,8 +77,7 @@ def _timed_out(name: str | None, timeout_s: float | timedelta | None) -> Timeout
     return TimeoutError(f"no {'mail' if name is None else f'signal {name[:80]!r}'} came within {waited}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Receive:
+class _Receive(FrozenStruct, frozen=True):
     """One ``receive`` that the record does not answer."""
 
     process: DurableProcess
