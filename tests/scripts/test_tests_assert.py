@@ -33,10 +33,16 @@ def asserts(function: ast.AST) -> bool:
 
 
 @cache
+def parse(file: Path) -> ast.Module:
+    """Return the syntax tree of `file`."""
+    return ast.parse(file.read_text())
+
+
+@cache
 def functions(file: Path) -> dict[str, list[Function]]:
     """Return the functions and methods of `file` by name; a class gives its name to its ``__init__``."""
     found: dict[str, list[Function]] = {}
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in ast.walk(parse(file)):
         if isinstance(node, Function):
             found.setdefault(node.name, []).append(node)
         elif isinstance(node, ast.ClassDef):
@@ -51,7 +57,7 @@ def visible_files(file: Path) -> tuple[Path, ...]:
     modules = {each.stem: each for each in FILES if not each.stem.startswith("test_")}
     found = [file]
     for each in found:
-        for node in ast.walk(ast.parse(each.read_text())):
+        for node in ast.walk(parse(each)):
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             found += [modules[name] for name in names if name in modules and modules[name] not in found]

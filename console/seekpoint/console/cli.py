@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
@@ -56,7 +56,9 @@ app = typer.Typer(
     epilog="Exit codes: 0 ok, 1 a fault was found, 2 usage, 3 not reachable, 4 refused.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    rich_markup_mode="rich" if sys.stdout.isatty() else None,  # a pipe does not need Rich, which takes 60 ms to load
+    rich_markup_mode="rich"
+    if sys.stdout and sys.stdout.isatty()
+    else None,  # a pipe does not need Rich, which takes 60 ms to load
 )
 _Group = tuple[str, dict[str, CommandBody]]
 
@@ -140,6 +142,8 @@ def _root(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line ``arguments``, by default those of this program. Return the exit code; never raise."""
     set_debug(False)
+    if not _has_output():
+        return EXIT_BROKEN_PIPE
     if sys.platform == "win32":
         for stream in (sys.stdout, sys.stderr):  # the code page of a pipe cannot encode most names
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -151,6 +155,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_BROKEN_PIPE
     return code
+
+
+def _has_output() -> bool:
+    """Return whether stdout is open, and report it if not. A closed stream (``>&-``) is None and becomes ``/dev/null``.
+
+    Otherwise the next file or socket would get the stream's descriptor, and messages would be written into it.
+    """
+    is_open = sys.stdout is not None
+    sys.stdout = sys.stdout or _null_stream()
+    sys.stderr = sys.stderr or _null_stream()
+    if not is_open:
+        fail("standard output is closed")
+    return is_open
+
+
+def _null_stream() -> TextIO:
+    return os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
 
 
 def _run(arguments: list[str]) -> int:

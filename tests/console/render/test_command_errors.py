@@ -126,6 +126,23 @@ def test_a_closed_pipe_ends_quietly() -> None:
 
 
 @pytest.mark.parametrize(
+    ("redirection", "code", "printed", "error"),
+    [
+        (">&-", 141, "", "error: standard output is closed\n"),
+        ("2>&-", 0, "seekpoint", ""),
+        (">&- 2>&-", 141, "", ""),
+    ],
+)
+def test_a_closed_output_stream_gives_an_exit_code_and_no_traceback(
+    redirection: str, code: int, printed: str, error: str
+) -> None:
+    """A shell closes a stream with ``>&-``; Python then has None in place of it."""
+    command = f'"$1" -m seekpoint.console --version {redirection}'
+    ran = subprocess.run(["sh", "-c", command, "sh", sys.executable], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout[:9], ran.stderr) == (code, printed, error)
+
+
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["verfy"], "No such command 'verfy'. Did you mean 'verify'? see seekpoint --help"),

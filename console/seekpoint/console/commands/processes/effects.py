@@ -59,6 +59,7 @@ def show(target: CommandTarget, process_id: ProcessId, key: EffectKey, json: AsJ
     For turns that are over and for finished processes it is read from the journal.
     """
     from seekpoint.consumers.recovery.process_history import history
+    from seekpoint.schemas import bodies as b
 
     state = target.recoverer.recover(process_id).state
     call: Call | None = state.calls.get(key)
@@ -72,7 +73,8 @@ def show(target: CommandTarget, process_id: ProcessId, key: EffectKey, json: AsJ
         entry_facts(logged)
         for batch in history(target.recoverer, process_id, kinds=_KINDS)
         for logged in batch
-        if logged.entry.body.key == key  # type: ignore[attr-defined]  # bodies of these kinds have a key
+        if isinstance(body := logged.entry.body, b.EffectIntended | b.EffectSettled | b.EffectVerdict)
+        if body.key == key
     ]
     if json:
         emit_json({**facts, "entries": entries})
@@ -203,19 +205,13 @@ def _every_effect(target: CommandTarget, process_id: str | None) -> Iterator[dic
 
 def _histories(target: CommandTarget, partition: int, stop: int) -> dict[str, EffectHistory]:
     """Read a partition once and return the effects of each of its processes."""
-    from seekpoint.consumers.log_reading.scan import entry_of
+    from seekpoint.consumers.log_reading.scan import entries_of
     from seekpoint.producers.durable.effects.effect_history import EffectHistory
-    from seekpoint.schemas.errors import UndecodableRecord
 
     log, found = target.log, dict[str, EffectHistory]()
     with ReadingProgress("reading", stop) as progress:
         for batch in watched(log, progress.advance).read(partition, 0, stop):
-            for record in batch.records:
-                try:
-                    entry = entry_of(record, log.codec, log.partitions)
-                except UndecodableRecord as exc:
-                    target.recoverer.add_dead_letter(record, exc)
-                    continue
+            for record, entry in entries_of(batch.records, log, target.recoverer.add_dead_letter):
                 if entry.process_id not in found:
                     found[entry.process_id] = EffectHistory(log.limits)
                 found[entry.process_id].take(record.offset, entry)

@@ -12,6 +12,7 @@ from seekpoint.console.render.output import counted, emit_json, say, warn
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:
+    from seekpoint.console.render.progress import ReadingProgress
     from seekpoint.schemas.bodies.entry import Entry
     from seekpoint.schemas.errors import SeekpointError
 from seekpoint.console.services.options import AsJson
@@ -104,17 +105,15 @@ class _PartitionDecisions:
         self._found: dict[str, Any] = {}
         self._left_out: set[str] = set()
 
-    def decisions(self, partition: int, low: int, high: int, progress: Any) -> Iterator[dict[str, Any]]:
+    def decisions(self, partition: int, low: int, high: int, progress: ReadingProgress) -> Iterator[dict[str, Any]]:
         """Yield the decisions in log order."""
-        from seekpoint.schemas.errors import JournalGap, UndecodableRecord
+        from seekpoint.consumers.log_reading import scan
+        from seekpoint.schemas.errors import JournalGap
 
         for batch in self._log.read(partition, low, high):
-            for record in batch.records:
+            for record, entry in scan.entries_of(batch.records, self._log):
                 try:
-                    entry = self._log.codec.decode(record.value)
                     found = self._decision(record.offset, entry)
-                except UndecodableRecord:
-                    continue
                 except JournalGap as exc:
                     self._leave_out(exc)
                     continue
