@@ -38,7 +38,7 @@ class KafkaRangeReader:
         self._errors = errors
         self._stops = {each.partition: each.stop for each in ranges}
         self._open = set(self._stops)
-        with errors.translated():
+        with errors.translating_errors():
             group = {"group.id": "seekpoint-replay"}  # never joined, but the client requires a name
             self._consumer = Consumer(safe({**_CONFIG, **settings.consumer_config(), **group, **LOGGED}))
             self._consumer.assign([TopicPartition(topic, each.partition, each.start) for each in ranges])
@@ -47,7 +47,7 @@ class KafkaRangeReader:
         """Return the records that arrived. Raises ``JournalGap`` if the source was trimmed meanwhile."""
         if not self._open:
             return []
-        with self._errors.translated():
+        with self._errors.translating_errors():
             messages: list[Any] = self._consumer.consume(records_max, timeout_s)
         good = [message for message in messages if message.error() is None]
         if len(good) < len(messages):

@@ -89,7 +89,7 @@ class KafkaTopic:
     def facts(self) -> ReplayTopicFacts:
         """Return the topic's facts, requested once. Raises ``ReplayRefused`` if there is no such topic."""
         if self._facts is None:
-            with self._errors.translated():
+            with self._errors.translating_errors():
                 described = self._described(self.topic)
                 cluster = self._answer(self._admin.describe_cluster(request_timeout=self._timeout_s))
                 # A source's settings do not matter, and reading them needs a permission of its own.
@@ -139,7 +139,7 @@ class KafkaTopic:
         deadline = time.monotonic() + self._timeout_s
         while True:
             try:
-                with self._errors.translated():
+                with self._errors.translating_errors():
                     answers = self._admin.list_offsets(
                         request, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=self._timeout_s
                     )
@@ -219,7 +219,7 @@ class KafkaTopic:
         topic._write({key: value})
 
     def _create_audit(self) -> None:
-        with self._errors.translated():
+        with self._errors.translating_errors():
             brokers = len(self._admin.list_topics(timeout=self._timeout_s).brokers)
             config = {"retention.ms": "-1", "cleanup.policy": "delete"}
             topic = NewTopic(AUDIT_TOPIC, num_partitions=1, replication_factor=min(3, brokers), config=config)
@@ -263,7 +263,7 @@ class KafkaTopic:
     # --- the client
     @cached_property
     def _admin(self) -> AdminClient:
-        with self._errors.translated():
+        with self._errors.translating_errors():
             return AdminClient({**self._settings.admin_config(), **LOGGED})
 
     @property

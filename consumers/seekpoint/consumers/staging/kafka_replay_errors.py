@@ -29,7 +29,7 @@ class TopicErrors:
         return found
 
     @contextmanager
-    def translated(self) -> Iterator[None]:
+    def translating_errors(self) -> Iterator[None]:
         """Raise Seekpoint's error for each error that the client raises within."""
         try:
             yield

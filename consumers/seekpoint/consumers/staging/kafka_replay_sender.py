@@ -38,7 +38,7 @@ class KafkaSender:
     def __init__(self, topic: str, settings: Settings, errors: TopicErrors, *, linger_ms: float) -> None:
         self._topic = topic
         self._errors = errors
-        with errors.translated():
+        with errors.translating_errors():
             config = {**_DEFAULTS, **settings.producer_config(), "linger.ms": linger_ms, **_REQUIRED}
             self._producer = Producer(config)
 

@@ -75,8 +75,8 @@ class ReplayTopicFacts(FrozenStruct, frozen=True, kw_only=True):
 class RangeReader(Protocol):
     """A reader of offset ranges, one per partition. Belongs to one thread."""
 
-    def take(self, records_max: int, timeout_s: float) -> Sequence[Any]:
-        """Return some of the records (``ReplayMessage``) of the ranges, in order by partition; none if none came."""
+    def take(self, records_max: int, timeout_s: float) -> Sequence[ReplayMessage]:
+        """Return some of the records of the ranges, in order by partition; none if none came."""
 
     def unfinished(self) -> frozenset[int]:
         """Return the partitions whose range was not read to its end."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from seekpoint.consumers.staging.capture.capture_target import CaptureTarget
 from seekpoint.consumers.staging.copy.copier import Copier
+from seekpoint.consumers.staging.copy.full_read import end_offsets
 from seekpoint.consumers.staging.copy.headers import HeaderRules, Provenance
 from seekpoint.consumers.staging.copy.partitioning import Partitioner, choose_partitioner
 from seekpoint.consumers.staging.copy.seeding import Seeder
@@ -15,7 +16,14 @@ from seekpoint.consumers.staging.copy.selection import Gap, ranges_of
 from seekpoint.consumers.staging.copy.source_codec import codec_of
 from seekpoint.consumers.staging.copy.transform import Transform, Transformed
 from seekpoint.consumers.staging.replay_plan import Plan
-from seekpoint.consumers.staging.replay_ports import OffsetRange, RangeReader, ReplaySource, ReplayTarget, Sender
+from seekpoint.consumers.staging.replay_ports import (
+    OffsetRange,
+    RangeReader,
+    ReplayMessage,
+    ReplaySource,
+    ReplayTarget,
+    Sender,
+)
 from seekpoint.consumers.staging.resume.progress_file import ReplayProgress
 from seekpoint.consumers.staging.target_checks import check_target, check_timestamps, qualified_name
 from seekpoint.schemas.errors import ReplayRefused
@@ -80,7 +88,7 @@ class ReplayRun:
             target=target,
             ranges=ranges,
             gaps=[list(gap) for gap in gaps],
-            target_start={partition: mark.high for partition, mark in self._target.watermarks().items()},
+            target_start=end_offsets(self._target),
         )
 
     def _checked(self, saved: ReplayProgress) -> ReplayProgress:
@@ -105,7 +113,7 @@ class ReplayRun:
         """Return a decoder of the source's entries."""
         return codec_of(self._schemas, self._source.schemas)
 
-    def transform(self, on_masked: Callable[[Any, Transformed], None] | None) -> Transform | None:
+    def transform(self, on_masked: Callable[[ReplayMessage, Transformed], None] | None) -> Transform | None:
         """Return what selects and changes the records; None if all are copied unchanged."""
         plan = self.plan
         if plan.is_plain:

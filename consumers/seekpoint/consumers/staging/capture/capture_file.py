@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -67,11 +67,6 @@ class CaptureFile:
         """Return the records of the journal's schemas topic."""
         found: dict[bytes, bytes] = self._meta["schemas"]
         return dict(found)
-
-    @property
-    def meta(self) -> Mapping[str, Any]:
-        """Return the metadata, with the plan of the capture."""
-        return self._meta
 
     @property
     def partitions(self) -> int:

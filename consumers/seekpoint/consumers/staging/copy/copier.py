@@ -16,7 +16,7 @@ from seekpoint.consumers.staging.copy.pace import Pace, Schedule
 from seekpoint.consumers.staging.copy.partitioning import Partitioner
 from seekpoint.consumers.staging.copy.tallies import MASK, NO_KEY, NO_VALUE, record_sum
 from seekpoint.consumers.staging.copy.transform import Transform
-from seekpoint.consumers.staging.replay_ports import OffsetRange, RangeReader, Sender
+from seekpoint.consumers.staging.replay_ports import OffsetRange, RangeReader, ReplayMessage, Sender
 from seekpoint.consumers.staging.resume.delivered_records import DeliveredRecords
 from seekpoint.schemas.errors import JournalUnavailable
 
@@ -124,12 +124,12 @@ class Copier:
                 return True
         return False
 
-    def _take(self, timeout_s: float) -> Sequence[Any]:
+    def _take(self, timeout_s: float) -> Sequence[ReplayMessage]:
         messages = self._reader.take(_BATCH_RECORDS, timeout_s)
         self._note_times(messages)
         return messages
 
-    def _check_silence(self, messages: Sequence[Any], last_read_at: float) -> float:
+    def _check_silence(self, messages: Sequence[ReplayMessage], last_read_at: float) -> float:
         """Return the time of the last record. Raises ``JournalUnavailable`` if that is too long ago."""
         now = time.monotonic()
         if messages or not self._reader.unfinished():
@@ -141,7 +141,7 @@ class Copier:
             )
         return last_read_at
 
-    def _note_times(self, messages: Sequence[Any]) -> None:
+    def _note_times(self, messages: Sequence[ReplayMessage]) -> None:
         """Keep the first and last time, from the first and last record of each batch."""
         stats = self.stats
         for message in (*messages[:1], *messages[-1:]):
@@ -150,7 +150,7 @@ class Copier:
             stats.last_ms = stamp if stats.last_ms is None else max(stamp, stats.last_ms)
 
     # --- sending --------------------------------------------------------------------------------------------------
-    def _send_all(self, messages: Sequence[Any]) -> None:
+    def _send_all(self, messages: Sequence[ReplayMessage]) -> None:
         """Send a batch. The plain path decodes no value and creates no object that the client does not need."""
         self.stats.read += len(messages)
         plain = self._transform is None and self._partitioner.keeps_partitions and self._delivered is None
@@ -158,7 +158,7 @@ class Copier:
         for message in messages:
             send(message)
 
-    def _send_plain(self, message: Any) -> None:
+    def _send_plain(self, message: ReplayMessage) -> None:
         """Send a record unchanged to the partition of the same number."""
         stats, partition, offset = self.stats, message.partition(), message.offset()
         if offset != stats.positions[partition]:
@@ -186,7 +186,7 @@ class Copier:
             stats.restamped += 1
         self._produce(value, key, partition, stamp, headers)
 
-    def _send_one(self, message: Any) -> None:
+    def _send_one(self, message: ReplayMessage) -> None:
         """Transform a record, choose its partition, and send it unless it was delivered before."""
         stats, partition, offset = self.stats, message.partition(), message.offset()
         if offset != stats.positions[partition]:
@@ -227,7 +227,7 @@ class Copier:
                 self._check()
                 self._sender.poll(_WAIT_FULL_S)
 
-    def _send_paced(self, message: Any) -> None:
+    def _send_paced(self, message: ReplayMessage) -> None:
         """Send a record when it is due."""
         stats = self.stats
         due = self._schedule.due(time.monotonic(), message.timestamp()[1])

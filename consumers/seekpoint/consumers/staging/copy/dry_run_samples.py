@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from types import NoneType
-from typing import Any
 
 from seekpoint.consumers.staging.copy.transform import Transformed
+from seekpoint.consumers.staging.replay_ports import ReplayMessage
 from seekpoint.consumers.staging.replay_report import Sample
 from seekpoint.schemas.errors import NewerFormat, UndecodableRecord
 from seekpoint.schemas.wire.codec import Codec
@@ -30,7 +30,7 @@ class DryRunSamples:
         """Return the samples."""
         return tuple(self._samples)
 
-    def add(self, message: Any, transformed: Transformed) -> None:
+    def add(self, message: ReplayMessage, transformed: Transformed) -> None:
         """Add a record if it was changed and more samples are needed."""
         if len(self._samples) < _SAMPLES_MAX and (message.key(), message.value()) != transformed[:2]:
             before = self._rendered(message.key(), message.value())

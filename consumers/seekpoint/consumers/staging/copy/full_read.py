@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
-from seekpoint.consumers.staging.replay_ports import OffsetRange, RangeReader, ReplaySource
+from seekpoint.consumers.staging.replay_ports import OffsetRange, RangeReader, ReplayMessage, ReplaySource
 from seekpoint.schemas.errors import SeekpointError
 
 __all__ = ["end_offsets", "read_between", "read_to_end"]
@@ -15,7 +14,9 @@ _BATCH_RECORDS = 2_000
 _TAKE_S = 0.1
 
 
-def read_to_end(reader: RangeReader, silence_max_s: float, timeout: SeekpointError) -> Iterator[Sequence[Any]]:
+def read_to_end(
+    reader: RangeReader, silence_max_s: float, timeout: SeekpointError
+) -> Iterator[Sequence[ReplayMessage]]:
     """Yield all records in batches; close ``reader``. Raises ``timeout`` after ``silence_max_s`` without records."""
     last_read_at = time.monotonic()
     try:
@@ -37,7 +38,7 @@ def read_between(
     ends: Mapping[int, int],
     silence_max_s: float,
     timeout: SeekpointError,
-) -> Iterator[Sequence[Any]]:
+) -> Iterator[Sequence[ReplayMessage]]:
     """Yield all records of the partitions in ``ends``, from ``starts`` (default 0) on. Raises as ``read_to_end``."""
     ranges = [OffsetRange(p, starts.get(p, 0), end) for p, end in sorted(ends.items()) if starts.get(p, 0) < end]
     return read_to_end(source.read(ranges), silence_max_s, timeout)

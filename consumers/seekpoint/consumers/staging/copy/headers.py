@@ -36,25 +36,11 @@ SEEDED = f"{_REPLAY_PREFIX}seeded"
 """Marks an entry that the source does not have: it holds a process's state at the start of the range."""
 
 STRIPPED = (
-    *("traceparent", "tracestate", "baggage", "b3", "x-b3-*", "uber-trace-id", "uberctx-*", "sw8*", "x-datadog-*"),
-    *(
-        "dd-pathway-ctx*",
-        "x-amzn-trace-id",
-        "newrelic",
-        "elastic-apm-traceparent",
-        "sentry-trace",
-        "x-cloud-trace-context",
-    ),
-    *(
-        "__replicator_id",
-        "__replicator_*",
-        "__connect.*",
-        "kcopy.*",
-        "mm2-*",
-        "kafka_replyTopic",
-        "kafka_correlationId",
-    ),
-)
+    "traceparent", "tracestate", "baggage", "b3", "x-b3-*", "uber-trace-id", "uberctx-*", "sw8*", "x-datadog-*",
+    "dd-pathway-ctx*", "x-amzn-trace-id", "newrelic", "elastic-apm-traceparent", "sentry-trace",
+    "x-cloud-trace-context", "__replicator_id", "__replicator_*", "__connect.*", "kcopy.*", "mm2-*",
+    "kafka_replyTopic", "kafka_correlationId",
+)  # fmt: skip
 """Headers dropped by default: a copied trace would join two systems, a replicator's mark would stop the next one."""
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
-from seekpoint.consumers.staging.replay_ports import RangeReader
+from seekpoint.consumers.staging.replay_ports import RangeReader, ReplayMessage
 
 __all__ = ["QUEUE_RECORDS_MAX", "MergedReader", "TimestampMerge"]
 
@@ -79,7 +79,7 @@ class MergedReader:
         self._paused: set[int] = set()
         self._finished: set[int] = set()
 
-    def add(self, messages: Sequence[Any]) -> None:
+    def add(self, messages: Sequence[ReplayMessage]) -> None:
         """Add records that were read, then pause and resume partitions."""
         for message in messages:
             self.merge.add(message.partition(), message.timestamp()[1], message)

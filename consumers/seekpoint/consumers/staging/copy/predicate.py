@@ -17,6 +17,7 @@ from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from seekpoint.consumers.staging.replay_ports import ReplayMessage
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.errors import InvalidSetting
 
@@ -49,7 +50,6 @@ class Predicate:
     """A compiled expression. Raises ``InvalidSetting`` if it is invalid, or if the library is missing."""
 
     def __init__(self, expression: str) -> None:
-        self.expression = expression
         self.needs_entry = _ENTRY_VARIABLES.search(expression) is not None
         self._needs_value = re.search(r"\bvalue\b", expression) is not None
         self._program = _compiled(expression)
@@ -57,7 +57,7 @@ class Predicate:
         """Records for which the expression failed."""
         self.first_error: str | None = None
 
-    def matches(self, message: Any, entry: Entry | None) -> bool:
+    def matches(self, message: ReplayMessage, entry: Entry | None) -> bool:
         """Return whether the expression is true for the record."""
         try:
             answer = self._program.eval(data=self._facts(message, entry))
@@ -71,7 +71,7 @@ class Predicate:
         self.first_error = self.first_error or error[:200]
         return False
 
-    def _facts(self, message: Any, entry: Entry | None) -> dict[str, Any]:
+    def _facts(self, message: ReplayMessage, entry: Entry | None) -> dict[str, Any]:
         key, value, stamp = message.key(), message.value(), message.timestamp()[1]
         return {
             "key": (key or b"").decode(errors="replace"),

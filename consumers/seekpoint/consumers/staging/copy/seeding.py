@@ -21,7 +21,7 @@ from seekpoint.consumers.staging.copy.headers import OFFSET, SEEDED, TIMESTAMP, 
 from seekpoint.consumers.staging.copy.partitioning import Partitioner
 from seekpoint.consumers.staging.copy.tallies import record_sum
 from seekpoint.consumers.staging.copy.transform import Transform
-from seekpoint.consumers.staging.replay_ports import OffsetRange, ReplaySource, Sender
+from seekpoint.consumers.staging.replay_ports import OffsetRange, ReplayMessage, ReplaySource, Sender
 from seekpoint.consumers.staging.resume.delivered_records import DeliveredRecords
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry
@@ -146,7 +146,7 @@ class Seeder:
             if draft.offset >= 0:  # also after forged or stale entries only: a seed of the source does not count then
                 yield key.decode(), draft.freeze()
 
-    def _messages(self, offset_range: OffsetRange) -> Iterator[Any]:
+    def _messages(self, offset_range: OffsetRange) -> Iterator[ReplayMessage]:
         if offset_range.start < offset_range.stop:
             timeout = JournalUnavailable("no record comes from the source", partition=offset_range.partition)
             for messages in read_to_end(self.source.read([offset_range]), self.silence_max_s, timeout):

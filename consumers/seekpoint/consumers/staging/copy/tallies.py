@@ -12,7 +12,7 @@ from typing import Any
 from zlib import crc32
 
 from seekpoint.consumers.staging.copy.headers import JOB, OFFSET, TIMESTAMP, Origin, without_replay_headers
-from seekpoint.consumers.staging.replay_ports import Headers
+from seekpoint.consumers.staging.replay_ports import Headers, ReplayMessage
 from seekpoint.schemas.errors import ReplayMismatch
 
 __all__ = ["MASK", "NO_KEY", "NO_VALUE", "Arrivals", "MappedRange", "Tallies", "compare", "record_sum"]
@@ -111,9 +111,9 @@ class Arrivals:
     def __post_init__(self) -> None:
         self._job_header = (JOB, self.job.encode())
 
-    def add(self, message: Any) -> None:
+    def add(self, message: ReplayMessage) -> None:
         """Count one record of the target, if the job sent it. Most records have the four replay headers last."""
-        headers = message.headers()
+        headers: Any = message.headers()
         if headers is None:
             return
         last = headers[-4:]
@@ -128,7 +128,9 @@ class Arrivals:
         if origin is not None and origin.job == self.job:
             self._count(message, without_replay_headers(headers), *origin[2:5], origin.seeded)
 
-    def _count(self, message: Any, headers: Headers, source: int, offset: int, stamp: int, seeded: bool) -> None:
+    def _count(
+        self, message: ReplayMessage, headers: Headers, source: int, offset: int, stamp: int, seeded: bool
+    ) -> None:
         key, value, partition = message.key(), message.value(), message.partition()
         tally = self.tallies.by_partition.get(partition) or self.tallies.of_partition(partition)
         tally[0] += 1

@@ -12,6 +12,7 @@ from seekpoint.consumers.staging.copy.predicate import Predicate
 from seekpoint.consumers.staging.copy.selection import Selection
 from seekpoint.consumers.staging.masks.mask_rules import MaskRules
 from seekpoint.consumers.staging.masks.masking import Masking
+from seekpoint.consumers.staging.replay_ports import ReplayMessage
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry, process_key
 from seekpoint.schemas.errors import InvalidName, ReplayRefused, UndecodableRecord
@@ -33,7 +34,7 @@ class Transformed(NamedTuple):
 class _LazyEntry:
     """The entry of a record, decoded once, on first use."""
 
-    message: Any
+    message: ReplayMessage
     codec: Codec
     done: bool = False
     found: Entry | None = None
@@ -62,7 +63,7 @@ class Transform:
         *,
         masks: MaskRules | None = None,
         prefix: str = "",
-        on_masked: Callable[[Any, Transformed], None] | None = None,
+        on_masked: Callable[[ReplayMessage, Transformed], None] | None = None,
     ) -> None:
         self._selection = selection
         self._headers = headers if masks is None else HeaderRules(keep_only=masks.keep_headers)
@@ -80,7 +81,7 @@ class Transform:
         """The predicate, with the records for which it failed."""
         return self._predicate
 
-    def apply(self, message: Any) -> Transformed | None:
+    def apply(self, message: ReplayMessage) -> Transformed | None:
         """Return the record to send; None to send none. Raises ``ReplayRefused`` if a mask's policy is to stop."""
         entry = _LazyEntry(message, self._codec)
         if not self._is_selected(message, entry):
@@ -99,7 +100,7 @@ class Transform:
         return None if masked is None else self._with_prefix(masked)
 
     # --- selecting
-    def _is_selected(self, message: Any, lazy: _LazyEntry) -> bool:
+    def _is_selected(self, message: ReplayMessage, lazy: _LazyEntry) -> bool:
         selection = self._selection
         if self._keys is not None and message.key() not in self._keys:
             return False
@@ -126,7 +127,7 @@ class Transform:
         return not actors or entry.actor in actors
 
     # --- masking and renaming
-    def _changed(self, message: Any, lazy: _LazyEntry) -> tuple[bytes | None, bytes | None] | None:
+    def _changed(self, message: ReplayMessage, lazy: _LazyEntry) -> tuple[bytes | None, bytes | None] | None:
         if self._masking is not None:
             return self._masking.of(message, lazy.get, self._with_prefix, self._prefix)
         if not self._prefix:

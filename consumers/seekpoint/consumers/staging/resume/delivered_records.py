@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from seekpoint.consumers.staging.copy.headers import Origin
+from seekpoint.consumers.staging.replay_ports import ReplayMessage
 
 __all__ = ["DeliveredRecords", "wait_for_stable_ends"]
 
@@ -23,7 +23,7 @@ class DeliveredRecords:
     newest: dict[tuple[int, int], int] = field(default_factory=dict)
     seeded: set[bytes] = field(default_factory=set)
 
-    def add(self, messages: Iterable[Any]) -> None:
+    def add(self, messages: Iterable[ReplayMessage]) -> None:
         """Add records that were read from the target."""
         for message in messages:
             origin = Origin.from_headers(message.headers())
