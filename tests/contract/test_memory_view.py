@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from seekpoint.consumers.view.memory_view import MemoryView
-from seekpoint.consumers.view.view_store import Change, Seen
+from seekpoint.consumers.view.view_store import Change, ViewLookup
 from seekpoint.schemas.errors import ViewUnavailable
-from view_contract import KEY, Journal, ViewContract, full_state
+from view_contract import ViewContract
+from view_journal import KEY, Journal, full_state
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def test_a_flushed_view_is_none(store: MemoryView) -> None:
     """No meta, no process, and the token is of nothing."""
     journal = Journal(store)
     store.flush()
-    assert store.see(journal.partition, KEY) == Seen(None, None, None)
+    assert store.look_up(journal.partition, KEY) == ViewLookup(None, None, None)
     assert not journal.write([])
 
 
@@ -33,7 +34,7 @@ def test_a_view_that_lost_its_last_writes_is_an_older_one(store: MemoryView) -> 
     for offset in range(3):
         journal.write([Change(key=KEY, state=full_state(offset), whole=True)])
     store.lose_last_writes(2)
-    meta, state, *_ = store.see(journal.partition, KEY)
+    meta, state, *_ = store.look_up(journal.partition, KEY)
     assert meta is not None
     assert (meta.applied, state) == (0, full_state(0))
 
@@ -45,7 +46,7 @@ def test_a_view_that_is_down_raises_until_it_is_up(store: MemoryView) -> None:
     with pytest.raises(ViewUnavailable):
         journal.write([])
     with pytest.raises(ViewUnavailable):
-        store.see(journal.partition, KEY)
+        store.look_up(journal.partition, KEY)
     store.up()
     assert journal.write([])
 

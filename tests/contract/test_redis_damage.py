@@ -15,7 +15,7 @@ from seekpoint.consumers.view.view_store import Change, Pointer
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import NewerFormat
 from seekpoint.schemas.state.process_state import State
-from view_contract import KEY, OTHER, Journal, full_state
+from view_journal import KEY, OTHER, Journal, full_state
 
 pytestmark = pytest.mark.cluster
 
@@ -94,7 +94,7 @@ KINDS: dict[str, Callable[[Damage], object]] = {
 def test_a_changed_part_of_a_process_is_seen(server: OwnValkey, store: RedisView, journal: Journal, kind: str) -> None:
     """Readers and projectors are told; the neighbour is as good as ever; a whole change makes the process anew."""
     KINDS[kind](Damage(server.client, journal))
-    seen = store.see(journal.partition, KEY)
+    seen = store.look_up(journal.partition, KEY)
     assert (seen.state, bool(seen.damage)) == (None, True)
     loaded = store.load(journal.partition, journal.token, [KEY, OTHER])
     assert loaded is not None
@@ -108,16 +108,16 @@ def test_a_changed_meta_is_no_view(server: OwnValkey, store: RedisView, journal:
     """An applied offset that is too high would hide entries: readers go on without the view, projectors rebuild it."""
     server.client.hset(Damage(server.client, journal).prefix + b"meta", field, "99")
     assert store.meta(journal.partition) is None
-    assert store.see(journal.partition, KEY).meta is None
+    assert store.look_up(journal.partition, KEY).meta is None
     assert not journal.write([])
 
 
 @pytest.mark.parametrize("value", [b"12:9", b"12:9:0", b"junk", b"", b"13:5:" + head_check(KEY, b"12:5")])
 def test_a_changed_pointer_is_none(server: OwnValkey, store: RedisView, journal: Journal, value: bytes) -> None:
     """A floor that is too high would hide entries."""
-    assert store.see(journal.partition, KEY).pointer == Pointer(12, 5)
+    assert store.look_up(journal.partition, KEY).pointer == Pointer(12, 5)
     server.client.hset(Damage(server.client, journal).key(b"pointers"), KEY, value)
-    assert store.see(journal.partition, KEY).pointer is None
+    assert store.look_up(journal.partition, KEY).pointer is None
 
 
 @pytest.mark.parametrize("index", [b"heads", b"checks"])
@@ -151,7 +151,7 @@ def test_random_damage_is_never_handed_out(server: OwnValkey, store: RedisView) 
         _damage(server.client, random.choice(keys), random)
         for key in (KEY, OTHER):
             try:
-                seen = store.see(journal.partition, key)
+                seen = store.look_up(journal.partition, key)
             except NewerFormat:  # the format's number was changed
                 break
             if seen.meta is None or seen.damage is not None:
@@ -192,6 +192,6 @@ def test_the_check_has_no_secret(server: OwnValkey, store: RedisView, journal: J
     fields = [part for pair in server.client.hgetall(damage.key(b"c:" + KEY)).items() for part in pair]
     messages = server.client.lrange(damage.key(b"m:" + KEY), 0, -1)
     server.client.hset(damage.key(b"checks"), KEY, check_of(KEY, row[0], row[1], fields, messages))
-    seen: State | None = store.see(journal.partition, KEY).state
+    seen: State | None = store.look_up(journal.partition, KEY).state
     assert seen is not None
     assert seen.values_json["big"] != full_state().values_json["big"]

@@ -15,13 +15,14 @@ from redis.crc import key_slot
 from own_valkey import OwnValkey, own_valkey
 from seekpoint.consumers.view.redis_view import RedisView
 from seekpoint.consumers.view.view_rows import head_check
-from seekpoint.consumers.view.view_store import Change, Loaded, Pointer, Seen
+from seekpoint.consumers.view.view_store import Change, Loaded, Pointer, ViewLookup
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import InvalidSetting, NewerFormat, ViewRefused, ViewUnavailable
 from seekpoint.schemas.state.conversation import Conversation
 from seekpoint.schemas.state.process_state import Draft
-from view_contract import KEY, OTHER, Journal, ViewContract, full_state
+from view_contract import ViewContract
+from view_journal import KEY, OTHER, Journal, full_state
 
 pytestmark = pytest.mark.own_cluster
 
@@ -68,7 +69,7 @@ def test_all_keys_of_a_partition_are_in_one_slot(server: OwnValkey, store: Redis
         token = store.install(journal.partition, "topic")
         store.put(journal.partition, token, {b"a}b{c": (full_state(3), Pointer(1, 1))})
         store.ready(journal.partition, token, 3, 1)
-        store.see(journal.partition, b"a}b{c")
+        store.look_up(journal.partition, b"a}b{c")
         store.page(journal.partition, b"", b"a", 10)
         store.offsets_from(journal.partition, token, 0)
         store.offset_of(journal.partition, b"a}b{c")
@@ -94,7 +95,7 @@ def test_a_real_cluster_takes_every_call() -> None:
         assert store.put(journal.partition, token, {KEY: (full_state(3), Pointer(1, 1))})
         assert store.ready(journal.partition, token, 3, 1)
         assert store.load(journal.partition, token, [KEY]) == Loaded(3, {KEY: full_state(3)})
-        assert store.see(journal.partition, KEY).pointer == Pointer(1, 1)
+        assert store.look_up(journal.partition, KEY).pointer == Pointer(1, 1)
         assert store.partitions() == 8
         store.close()
 
@@ -139,14 +140,14 @@ def test_flushall_in_the_middle_is_a_view_that_is_not_there(server: OwnValkey, s
     _write(journal, KEY, 0)
     server.client.flushall()
     assert not journal.write([])
-    assert store.see(journal.partition, KEY) == Seen(None, None, None)
+    assert store.look_up(journal.partition, KEY) == ViewLookup(None, None, None)
     assert store.load(journal.partition, journal.token, [KEY]) is None
     assert store.offsets_from(journal.partition, journal.token, 0) is None
     assert not store.point(journal.partition, journal.token, {KEY: Pointer(1, 1)})
     assert _keys(server) == []
     journal.token = store.install(journal.partition, "topic")
     assert store.ready(journal.partition, journal.token, -1, -1)
-    assert store.see(journal.partition, KEY).state is None
+    assert store.look_up(journal.partition, KEY).state is None
 
 
 def test_scripts_that_redis_forgot_are_sent_again(server: OwnValkey, store: RedisView) -> None:
@@ -165,7 +166,7 @@ def test_a_view_that_lost_an_index_is_no_view(server: OwnValkey, store: RedisVie
     (name,) = [key for key in _keys(server) if key.endswith(b":" + part.encode())]
     server.client.delete(name)
     assert store.meta(journal.partition) is None
-    assert store.see(journal.partition, OTHER) == Seen(None, None, None)
+    assert store.look_up(journal.partition, OTHER) == ViewLookup(None, None, None)
     assert store.offsets_from(journal.partition, journal.token, 0) is None
     assert store.offset_of(journal.partition, KEY) == (None, None)
     assert store.page(journal.partition, b"", b"", 9).meta is None
@@ -179,7 +180,7 @@ def test_a_state_that_lost_its_content_is_never_handed_out(server: OwnValkey, st
     _write(journal, KEY, 0)
     (name,) = [key for key in _keys(server) if part in key]
     server.client.delete(name)
-    seen = store.see(journal.partition, KEY)
+    seen = store.look_up(journal.partition, KEY)
     assert (seen.meta, seen.state) == (store.meta(journal.partition), None)
     assert seen.damage is not None
     assert store.load(journal.partition, journal.token, [KEY]) == Loaded(0, {}, {KEY: seen.damage})
@@ -196,7 +197,7 @@ def test_a_view_or_a_state_of_a_newer_format_stops_the_reader(server: OwnValkey,
     server.client.hset(heads, KEY, newer)
     server.client.hset(checks, KEY, head_check(KEY, newer) + b":" + rest)
     with pytest.raises(NewerFormat):
-        store.see(journal.partition, KEY)
+        store.look_up(journal.partition, KEY)
     with pytest.raises(NewerFormat):
         store.load(journal.partition, journal.token, [KEY])
     with pytest.raises(NewerFormat):
@@ -250,7 +251,7 @@ def test_a_full_redis_takes_a_batch_whole_or_not_at_all() -> None:
             _write(journal, OTHER, 5)
         server.client.config_set("maxmemory", "0")
         assert journal.state() == full_state(0)
-        assert store.see(journal.partition, OTHER).state is None
+        assert store.look_up(journal.partition, OTHER).state is None
         assert _write(journal, OTHER, 5)
         store.close()
 
@@ -269,14 +270,14 @@ def test_a_redis_that_hangs_or_dies_is_unavailable_and_comes_back() -> None:
         assert time.monotonic() - started < 15
         server.part.resume()
         wait_until(lambda: _answers(store))
-        wait_until(lambda: store.see(journal.partition, KEY).state == full_state(1))  # it ran after all
+        wait_until(lambda: store.look_up(journal.partition, KEY).state == full_state(1))  # it ran after all
         assert store.write(journal.partition, journal.token, 1, 1, 1, []) is False
         server.part.kill()
         with pytest.raises(ViewUnavailable):
             store.meta(journal.partition)
         server.part.start()
         wait_until(lambda: _answers(store))
-        assert store.see(journal.partition, KEY).state == full_state(1)
+        assert store.look_up(journal.partition, KEY).state == full_state(1)
         store.close()
 
 
@@ -342,11 +343,11 @@ def test_readers_and_a_writer_at_once_see_whole_states(store: RedisView) -> None
     """State and applied offset are of one write, in every call."""
     journal = Journal(store)
     stop = threading.Event()
-    torn: list[Seen] = []
+    torn: list[ViewLookup] = []
 
     def look() -> None:
         while not stop.is_set():
-            seen = store.see(journal.partition, KEY)
+            seen = store.look_up(journal.partition, KEY)
             if seen.state is not None and (seen.meta is None or seen.state.offset != seen.meta.applied):
                 torn.append(seen)
 
@@ -385,12 +386,12 @@ def test_a_view_of_an_older_fold_is_none_and_one_of_a_newer_stops_everybody(
     assert _write(journal, KEY, 0)
     monkeypatch.setattr("seekpoint.consumers.view.redis_view.FOLD_VERSION", 2)
     assert store.meta(journal.partition) is None
-    assert store.see(journal.partition, KEY) == Seen(None, None, None)
+    assert store.look_up(journal.partition, KEY) == ViewLookup(None, None, None)
     assert store.offset_of(journal.partition, KEY) == (None, None)
     assert store.page(journal.partition, b"", b"", 10) == (None, ())
     newer = Journal(store)
     assert store.meta(newer.partition) is not None
     monkeypatch.undo()
-    for read in (store.meta, lambda number: store.see(number, KEY), lambda number: store.page(number, b"", b"", 1)):
+    for read in (store.meta, lambda number: store.look_up(number, KEY), lambda number: store.page(number, b"", b"", 1)):
         with pytest.raises(NewerFormat):
             read(newer.partition)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, given
@@ -12,21 +12,17 @@ from hypothesis import strategies as st
 
 from batches import fold_batch
 from histories import Step, Written, expected_states, steps, write_history
-from seekpoint.consumers.view.view_store import Change, Loaded, Pointer, Seen, ViewBrowser
+from seekpoint.consumers.view.view_store import Change, Loaded, Pointer, ViewBrowser, ViewLookup
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.folds import Folded, UserFold, only
 from seekpoint.schemas.state.call_table import CallsDraft
 from seekpoint.schemas.state.calls import Call
 from seekpoint.schemas.state.conversation import Conversation
-from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_state import Draft, State, new_state
-from seekpoint.schemas.state.state_parts import Degraded, InvocationState, Lineage, MailItem
+from view_journal import KEY, OTHER, TOPIC, Journal, full_state, small_state, with_messages, with_values
 
-__all__ = ["Journal", "ViewContract", "full_state"]
+__all__ = ["ViewContract"]
 
-KEY, OTHER = b"case-17", "fläche {1}".encode()
-TOPIC = "topic-id-1"
-_partitions = itertools.count(100)
 
 # One contract, several inheritors; and each example takes a partition of its own, so the store may be shared.
 slow_store = hypothesis_settings(
@@ -34,70 +30,6 @@ slow_store = hypothesis_settings(
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.differing_executors],
 )
-
-
-def full_state(offset: int = 7) -> State:
-    """A state with nothing at its default, texts that are not canonical JSON among it."""
-    draft = Draft()
-    draft.offset, draft.first_offset, draft.epoch, draft.seq = offset, 0, 3, 2**53 + 1
-    draft.owner, draft.owner_node, draft.owner_boot = bytes(range(16)), "node-ü", ""
-    draft.lifecycle, draft.last_kind, draft.invocations = Lifecycle.RUNNING, "custom", 4
-    draft.values_json = {"": ' { "b":1, "a" : 1e400 } ', "k\x00\n": '"\\u00fc"', "big": str(2**64)}
-    said = [b.MessageSaid("user", "hällo \x00 \U0001f600"), b.MessageSaid("", None, "[ 1 ]", "[]", "", "n")]
-    draft.conversation = Conversation([*said, b.MessageSaid("tool", "")])
-    draft.invocation = InvocationState("", " null", True)
-    item = MailItem(bytes(range(16, 32)), "signal", "go", " 1.0", None)
-    draft.mailbox = {item.id: item}
-    draft.remembered = {bytes([number]) * 16: None for number in (200, 0, 3)}
-    draft.lineage = Lineage("parent", 0, 5, 2)
-    draft.degraded = Degraded("gap", 4, 9, "", Degraded("state_limit", 1, 1, "detail"))
-    for number, name in enumerate(("stale_entries", "duplicate_entries", "forged_entries", "lost_claims"), 1):
-        setattr(draft, name, number)
-    draft.abandoned_entries, draft.refused_externals = 2**40, 1
-    draft.customs = 6
-    draft.folds = {"spent": Folded(3, 5, " [1.0 ] "), "ü {1}": Folded(1, 6, '"ü"', 4, "KeyError")}
-    return draft.freeze()
-
-
-class Journal:
-    """One partition's view, from its installation on."""
-
-    def __init__(self, store: ViewBrowser, *, applied: int = -1) -> None:
-        self.store = store
-        self.partition = next(_partitions)
-        self.token = store.install(self.partition, TOPIC)
-        assert store.ready(self.partition, self.token, applied, -1)
-        self.applied = applied
-
-    def write(self, changes: Iterable[Change], applied: int | None = None) -> bool:
-        """Write at the right position."""
-        upto = self.applied + 1 if applied is None else applied
-        done = self.store.write(self.partition, self.token, self.applied + 1, upto, 5, list(changes))
-        if done:
-            self.applied = upto
-        return done
-
-    def state(self, key: bytes = KEY) -> State | None:
-        """What is seen of a process; the same that is loaded."""
-        seen = self.store.see(self.partition, key).state
-        loaded = self.store.load(self.partition, self.token, [key])
-        assert loaded is not None
-        assert loaded == Loaded(self.applied, {} if seen is None else {key: seen})
-        return seen
-
-
-def _state(offset: int, **values: str) -> State:
-    draft = Draft()
-    draft.offset, draft.values_json = offset, dict(values)
-    return draft.freeze()
-
-
-def _say(state: State, offset: int, *texts: str) -> State:
-    draft = state.thaw()
-    draft.offset = offset
-    for text in texts:
-        draft.conversation = draft.conversation.append(b.MessageSaid("user", text))
-    return draft.freeze()
 
 
 class ViewContract:
@@ -169,9 +101,9 @@ class ViewContract:
 
     def test_only_what_a_change_names_is_written(self, journal: Journal) -> None:
         """Values not named and messages said before stay as they are; a removed value goes."""
-        first = _say(_state(0, a="1", b="2", c="3"), 0, "one", "two")
+        first = with_messages(small_state(0, a="1", b="2", c="3"), 0, "one", "two")
         journal.write([Change(key=KEY, state=first, whole=True)])
-        draft = _say(first, 1, "three").thaw()
+        draft = with_messages(first, 1, "three").thaw()
         draft.values_json = {"a": "9", "c": "3"}
         second = draft.freeze()
         journal.write([
@@ -188,7 +120,7 @@ class ViewContract:
 
     def test_a_call_that_ends_or_is_forgotten_replaces_its_row(self, journal: Journal) -> None:
         """A view finds the state whole after a call was answered, and after another one was forgotten."""
-        draft = _state(0, a="1").thaw()
+        draft = small_state(0, a="1").thaw()
         draft.calls = CallsDraft(
             {"a:1": Call("step", 1, "d", "started", 1, 1), "b:1": Call("step", 2, "d", "started", 1, 2)}
         )
@@ -240,7 +172,7 @@ class ViewContract:
         draft.values_json = {f"key-{number}": str(number) for number in range(20_000)}
         draft.conversation = Conversation(b.MessageSaid("user", str(number)) for number in range(20_000))
         big = draft.freeze()
-        small = _state(3, a="1")
+        small = small_state(3, a="1")
         many = [Change(key=b"p-%d" % number, state=small, whole=True) for number in range(9_000)]
         assert journal.write([Change(key=KEY, state=big, whole=True), *many])
         assert journal.state() == big
@@ -252,7 +184,7 @@ class ViewContract:
         found = journal.store.offsets_from(journal.partition, journal.token, 0)
         assert found is not None
         assert len(found) == 9_000
-        fewer = replace_values(big, {})
+        fewer = with_values(big, {})
         journal.write([Change(key=KEY, state=fewer, base=big, context_keys=frozenset(big.values_json))])
         assert journal.state() == fewer
 
@@ -261,24 +193,24 @@ class ViewContract:
     def test_a_write_at_another_position_changes_nothing(self, store: ViewBrowser, position: int) -> None:
         """applied + 1 or nothing: a batch that is replayed, or too far ahead."""
         journal = Journal(store, applied=4)
-        journal.write([Change(key=KEY, state=_state(5), whole=True)])
+        journal.write([Change(key=KEY, state=small_state(5), whole=True)])
         before = journal.state(), store.meta(journal.partition)
-        change = Change(key=KEY, state=_state(99, a="1"), whole=True)
+        change = Change(key=KEY, state=small_state(99, a="1"), whole=True)
         assert not store.write(journal.partition, journal.token, position, 99, 1, [change])
         assert (journal.state(), store.meta(journal.partition)) == before
 
     def test_a_write_with_another_token_changes_nothing(self, journal: Journal) -> None:
         """Nor do load, put, ready, point and offsets."""
         store, at = journal.store, journal.partition
-        journal.write([Change(key=KEY, state=_state(0), whole=True)])
-        before = store.see(at, KEY)
-        assert not store.write(at, "other", 1, 9, 1, [Change(key=KEY, state=_state(9), whole=True)])
-        assert not store.put(at, "other", {KEY: (_state(9), Pointer(1, 1))})
+        journal.write([Change(key=KEY, state=small_state(0), whole=True)])
+        before = store.look_up(at, KEY)
+        assert not store.write(at, "other", 1, 9, 1, [Change(key=KEY, state=small_state(9), whole=True)])
+        assert not store.put(at, "other", {KEY: (small_state(9), Pointer(1, 1))})
         assert not store.ready(at, "other", 9, 1)
         assert not store.point(at, "other", {KEY: Pointer(1, 1)})
         assert store.load(at, "other", [KEY]) is None
         assert store.offsets_from(at, "other", 0) is None
-        assert store.see(at, KEY) == before
+        assert store.look_up(at, KEY) == before
 
     def test_offsets_beyond_what_a_double_holds_are_exact(self, store: ViewBrowser) -> None:
         """The guard compares texts."""
@@ -299,7 +231,7 @@ class ViewContract:
     def test_there_is_no_view_before_one_is_installed(self, store: ViewBrowser) -> None:
         """Neither meta nor process."""
         assert store.meta(99) is None
-        assert store.see(99, KEY) == Seen(None, None, None)
+        assert store.look_up(99, KEY) == ViewLookup(None, None, None)
         assert store.load(99, "t", [KEY]) is None
 
     def test_a_view_that_is_rebuilt_has_no_applied_offset(self, store: ViewBrowser) -> None:
@@ -312,7 +244,7 @@ class ViewContract:
         assert store.load(90, token, [KEY, OTHER]) == Loaded(None, {KEY: full_state(7)})
         assert store.ready(90, token, 1, 4)
         assert store.ready(90, token, 1, 4)
-        assert store.see(90, KEY) == Seen((token, 1, TOPIC, 4), full_state(7), Pointer(3, 2))  # type: ignore[arg-type]
+        assert store.look_up(90, KEY) == ViewLookup((token, 1, TOPIC, 4), full_state(7), Pointer(3, 2))  # type: ignore[arg-type]
         assert not store.put(90, token, {KEY: (full_state(8), Pointer(9, 9))})
         assert store.write(90, token, 2, 5, 4, [])
         assert not store.ready(90, token, 1, 4)
@@ -321,24 +253,24 @@ class ViewContract:
     def test_of_two_rebuilders_the_later_one_wins(self, journal: Journal) -> None:
         """Whatever the first still does changes nothing; old states are not seen through the new token."""
         store, at = journal.store, journal.partition
-        journal.write([Change(key=KEY, state=_state(0, a="1"), whole=True)])
+        journal.write([Change(key=KEY, state=small_state(0, a="1"), whole=True)])
         first = store.install(at, TOPIC)
-        assert store.put(at, first, {KEY: (_state(0, a="1"), Pointer(0, 0))})
+        assert store.put(at, first, {KEY: (small_state(0, a="1"), Pointer(0, 0))})
         second = store.install(at, TOPIC)
         assert len({first, second, journal.token}) == 3
-        assert not store.put(at, first, {OTHER: (_state(1), Pointer(0, 0))})
+        assert not store.put(at, first, {OTHER: (small_state(1), Pointer(0, 0))})
         assert not store.ready(at, first, 0, 0)
         assert not journal.write([])
-        assert store.put(at, second, {OTHER: (_state(1), Pointer(0, 0))})
+        assert store.put(at, second, {OTHER: (small_state(1), Pointer(0, 0))})
         assert store.ready(at, second, 1, 0)
-        assert store.see(at, KEY).state is None
-        assert store.see(at, OTHER).state == _state(1)
+        assert store.look_up(at, KEY).state is None
+        assert store.look_up(at, OTHER).state == small_state(1)
 
     # --- indexes ------------------------------------------------------------------------------------------------------
     def test_offsets_are_of_processes_at_or_above_the_floor(self, journal: Journal) -> None:
         """The newest offset of each."""
-        journal.write([Change(key=b"p%d" % number, state=_state(number), whole=True) for number in range(5)], 4)
-        journal.write([Change(key=b"p1", state=_state(9))], 9)
+        journal.write([Change(key=b"p%d" % number, state=small_state(number), whole=True) for number in range(5)], 4)
+        journal.write([Change(key=b"p1", state=small_state(9))], 9)
         found = journal.store.offsets_from(journal.partition, journal.token, 3)
         assert found == {b"p3": 3, b"p4": 4, b"p1": 9}
         assert journal.store.offsets_from(journal.partition, journal.token, 9, applied=9) == {b"p1": 9}
@@ -357,11 +289,11 @@ class ViewContract:
     def test_a_pointer_is_seen_with_its_process(self, journal: Journal) -> None:
         """It stays when the process changes; of a process that is not there, none is seen."""
         store, at = journal.store, journal.partition
-        journal.write([Change(key=KEY, state=_state(0), whole=True)])
+        journal.write([Change(key=KEY, state=small_state(0), whole=True)])
         assert store.point(at, journal.token, {KEY: Pointer(2**53 + 1, 7), OTHER: Pointer(1, 1)})
-        journal.write([Change(key=KEY, state=_state(1), whole=True)])
-        assert store.see(at, KEY).pointer == Pointer(2**53 + 1, 7)
-        assert store.see(at, OTHER).pointer is None
+        journal.write([Change(key=KEY, state=small_state(1), whole=True)])
+        assert store.look_up(at, KEY).pointer == Pointer(2**53 + 1, 7)
+        assert store.look_up(at, OTHER).pointer is None
 
     def test_a_page_lists_processes_by_key(self, journal: Journal) -> None:
         """After a key, with a prefix, at most so many; what it says is the state's."""
@@ -380,7 +312,7 @@ class ViewContract:
 
     def test_the_offset_of_a_process_is_asked_for_cheaply(self, journal: Journal) -> None:
         """With its partition's meta."""
-        journal.write([Change(key=KEY, state=_state(12), whole=True)], 12)
+        journal.write([Change(key=KEY, state=small_state(12), whole=True)], 12)
         meta, offset = journal.store.offset_of(journal.partition, KEY)
         assert meta == (journal.token, 12, TOPIC, 5)
         assert offset == 12
@@ -390,25 +322,18 @@ class ViewContract:
     def test_a_change_that_leaves_something_out_is_damage(self, journal: Journal) -> None:
         """A state that is not the one its head counts is never handed out; a whole change makes the row anew."""
         store, at = journal.store, journal.partition
-        journal.write([Change(key=KEY, state=_state(0), whole=True)])
-        journal.write([Change(key=KEY, state=_say(_state(0), 1, "not named"))])
-        journal.write([Change(key=OTHER, state=_state(2), whole=True)])
-        seen = store.see(at, KEY)
+        journal.write([Change(key=KEY, state=small_state(0), whole=True)])
+        journal.write([Change(key=KEY, state=with_messages(small_state(0), 1, "not named"))])
+        journal.write([Change(key=OTHER, state=small_state(2), whole=True)])
+        seen = store.look_up(at, KEY)
         assert (seen.meta, seen.state) == (store.meta(at), None)
         assert seen.damage is not None
         assert store.load(at, journal.token, [KEY, OTHER]) == Loaded(
-            journal.applied, {OTHER: _state(2)}, {KEY: seen.damage}
+            journal.applied, {OTHER: small_state(2)}, {KEY: seen.damage}
         )
-        assert store.write(
-            at, journal.token, journal.applied + 1, journal.applied, 5, [Change(key=KEY, state=_state(1), whole=True)]
-        )
-        assert journal.state() == _state(1)
-
-
-def replace_values(state: State, values: dict[str, str]) -> State:
-    draft = state.thaw()
-    draft.values_json = values
-    return draft.freeze()
+        change = Change(key=KEY, state=small_state(1), whole=True)
+        assert store.write(at, journal.token, journal.applied + 1, journal.applied, 5, [change])
+        assert journal.state() == small_state(1)
 
 
 def _appender() -> Callable[[int, bytes | None, bytes | None], int]:

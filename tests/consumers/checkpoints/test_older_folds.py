@@ -61,7 +61,7 @@ class Kept:
         )
         projection = PartitionProjection(0, source)
         assert projection.prepare() or projection.prepare()
-        return self.view.see(0, KEY).state
+        return self.view.look_up(0, KEY).state
 
     def settle(self) -> None:
         """Do nothing: no transaction is ever open."""

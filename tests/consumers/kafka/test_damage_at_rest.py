@@ -131,7 +131,7 @@ async def test_the_projector_stops_the_partition_and_keeps_nothing(damaged: Sett
         await Projector(damaged).catch_up(timeout_s=30)
     _is_told(caught.value, damaged)
     view = RedisView(damaged, 1)
-    seen = view.see(0, b"case-1")
+    seen = view.look_up(0, b"case-1")
     assert seen.state is None or seen.state.offset < DAMAGED_AT
     assert seen.meta is None or seen.meta.applied is None or seen.meta.applied < DAMAGED_AT
     view.close()

@@ -45,7 +45,7 @@ def rounds(bench: Bench, projection: PartitionProjection, count: int = 2) -> int
 
 
 def kept_in_view(bench: Bench, key: bytes = KEY) -> State:
-    state = bench.view.see(0, key).state
+    state = bench.view.look_up(0, key).state
     assert state is not None
     return state
 
@@ -68,7 +68,7 @@ def test_the_content_is_kept_for_as_long_as_the_setting_says(bench: Bench) -> No
     for state in (kept_in_view(bench), newest_checkpoint(bench)):
         assert (state.content_dropped, state.context, len(state.conversation)) == (True, {}, 0)
         assert (state.result, state.hash) == ("receipt", before)
-    pointer = bench.view.see(0, KEY).pointer
+    pointer = bench.view.look_up(0, KEY).pointer
     assert pointer is not None
     data = bench.kept.at(0, pointer.position, KEY)
     assert data is not None

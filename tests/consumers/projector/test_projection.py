@@ -18,7 +18,7 @@ from seekpoint.schemas.folds import UserFold, only
 def test_a_batch_brings_the_view_to_the_end(bench: Bench) -> None:
     """The view has the state as of the newest entry, and the offset it is as of."""
     assert bench.project(bench.projection())
-    seen = bench.view.see(0, b"case-17")
+    seen = bench.view.look_up(0, b"case-17")
     assert seen.state is not None
     assert seen.state.context == {"n": 2}
     assert seen.meta is not None
@@ -89,7 +89,7 @@ def test_every_body_writes_what_it_changed(bench: Bench) -> None:
     for body in bodies:
         bench.owner.own(body)
         assert bench.project(projection)
-        seen = bench.view.see(0, b"case-17").state
+        seen = bench.view.look_up(0, b"case-17").state
         cached = projection.cache.get(b"case-17")
         assert seen == cached, body
     assert truth.position == 0
@@ -100,13 +100,13 @@ def test_mail_that_a_call_receives_goes_into_the_view_with_it(bench: Bench) -> N
     projection = bench.projection()
     bench.owner.external(b.Signal("go", "1"))
     assert bench.project(projection)
-    waiting = bench.view.see(0, b"case-17").state
+    waiting = bench.view.look_up(0, b"case-17").state
     assert waiting is not None
     (sent,) = waiting.mailbox
     for position, external_id in enumerate((sent, b.NIL_ID), 1):
         bench.owner.own(b.Received(external_id, f"receive:{position}", position))
         assert bench.project(projection)
-        seen = bench.view.see(0, b"case-17").state
+        seen = bench.view.look_up(0, b"case-17").state
         assert seen == projection.cache.get(b"case-17")
         assert seen is not None
         assert (len(seen.calls), len(seen.mailbox)) == (position, 0)
@@ -158,7 +158,7 @@ def test_a_fold_goes_into_the_view_and_the_checkpoint() -> None:
         for _ in range(3):
             bench.owner.own(b.Custom("note", "1"))
             assert bench.project(projection)
-        seen = bench.view.see(0, b"case-17").state
+        seen = bench.view.look_up(0, b"case-17").state
         assert seen is not None
         assert seen.folded("count") == 3
         bench.save(projection)
@@ -184,12 +184,12 @@ def test_a_new_folds_past_is_read_from_the_log_once_the_process_goes_on(is_saved
         projection = bench.projection()
         bench.owner.update("a", "1")
         assert bench.project(projection)
-        seen = bench.view.see(0, b"case-17").state
+        seen = bench.view.look_up(0, b"case-17").state
         assert seen is not None
         assert seen.folded("count") == 1
         bench.owner.own(b.Custom("note", "1"))
         assert bench.project(projection)
-        seen = bench.view.see(0, b"case-17").state
+        seen = bench.view.look_up(0, b"case-17").state
         assert seen is not None
         assert seen.folded("count") == 2
 
@@ -207,7 +207,7 @@ def test_a_new_folds_past_that_was_trimmed_is_never_made_up() -> None:
         projection = bench.projection()
         bench.owner.own(b.Custom("note", "1"))
         assert bench.project(projection)
-        seen = bench.view.see(0, b"case-17").state
+        seen = bench.view.look_up(0, b"case-17").state
         assert seen is not None
         assert seen.seq == 2
         with pytest.raises(FoldUnavailable):

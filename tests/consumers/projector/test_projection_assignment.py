@@ -69,7 +69,7 @@ def test_a_view_is_rebuilt_from_checkpoints_and_reads_on_at_the_floor(bench: Ben
         pass
     assert projection.position == 4
     assert bench.project(projection)
-    seen = bench.view.see(0, b"case-17")
+    seen = bench.view.look_up(0, b"case-17")
     assert seen.state is not None
     assert seen.state.context == {"n": 5}
 
@@ -84,7 +84,7 @@ def test_a_damaged_checkpoint_is_refolded_from_a_whole_log_and_written_anew(benc
     again = bench.projection(ready=False)
     while not again.prepare():
         pass
-    seen = bench.view.see(0, b"case-17")
+    seen = bench.view.look_up(0, b"case-17")
     assert seen.state is not None
     assert seen.state.context == {"n": 2}
     assert bench.save(again, force=False) == 1
@@ -175,4 +175,4 @@ def test_a_failover_within_a_rebuild_begins_it_again(bench: Bench, monkeypatch: 
     while not heir.prepare():
         pass
     assert failovers == []
-    assert bench.view.see(0, b"case-17").state is not None
+    assert bench.view.look_up(0, b"case-17").state is not None

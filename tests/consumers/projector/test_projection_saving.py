@@ -23,7 +23,7 @@ def test_forced_checkpoints_raise_the_floor_to_the_end(bench: Bench) -> None:
     assert bench.floor == 4
     assert projection.dirty == {}
     assert bench.save(projection) == 0, "nothing newer: nothing is written"
-    pointer = bench.view.see(0, b"case-17").pointer
+    pointer = bench.view.look_up(0, b"case-17").pointer
     assert pointer is not None
     assert pointer.floor == 4
     data = bench.kept.at(0, pointer.position, b"case-17")

@@ -169,7 +169,7 @@ def test_a_view_that_is_flushed_while_nothing_arrives_is_made_anew(bench: Bench)
     bench.view.flush()
     bench.idle()
     bench.turns()
-    assert bench.view.see(0, b"case-17").state is not None
+    assert bench.view.look_up(0, b"case-17").state is not None
     bench.loop.close()
 
 
@@ -209,7 +209,7 @@ def test_projecting_goes_on_beside_a_transaction(bench: Bench) -> None:
     before = bench.broker.kept.end(0)
     bench.owner.update("n", "2")
     bench.turns_beside()
-    state = bench.view.see(0, b"case-17").state
+    state = bench.view.look_up(0, b"case-17").state
     assert state is not None
     assert state.context == {"n": 2}
     assert bench.broker.kept.end(0) == before

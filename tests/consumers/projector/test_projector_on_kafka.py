@@ -69,7 +69,7 @@ class History:
                     continue
                 key = process_id.encode()
                 number = partition_of(key, self.settings.partitions)
-                assert view.see(number, key).state == state, process_id
+                assert view.look_up(number, key).state == state, process_id
                 assert saved[number][key] == state, process_id
             letters = DeadLetters(reader, self.settings).list()
             places = {(one.partition, one.offset) for one in self.historian.written if one.entry is None}

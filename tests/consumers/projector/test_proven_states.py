@@ -37,7 +37,7 @@ def saved(bench: Bench, key: bytes = KEY) -> State:
 
 def viewed(bench: Bench, key: bytes = KEY) -> State:
     """What the view has, which is whole."""
-    seen = bench.view.see(0, key)
+    seen = bench.view.look_up(0, key)
     assert seen.state is not None
     return seen.state
 

@@ -71,7 +71,7 @@ class Truth:
         What the view has of that process proves nothing from then on. What is saved of it must still be true.
         """
         meta = self.view.meta(0)
-        known = [key for key in map(str.encode, self.drafts) if meta is not None and self.view.see(0, key).state]
+        known = [key for key in map(str.encode, self.drafts) if meta is not None and self.view.look_up(0, key).state]
         if not known:
             return
         key = self.random.choice(known)
@@ -151,7 +151,7 @@ class Truth:
             key = process_id.encode()
             state, position = states.get(key, (None, None))
             self._compare("checkpoint", key, draft, state, seek_point(None if state is None else state.offset, floor))
-            seen = self.view.see(0, key)
+            seen = self.view.look_up(0, key)
             is_believed = final or key not in self.forged
             if is_believed and seen.meta and seen.meta.applied is not None and seen.meta.applied + 1 >= floor:
                 self._compare("view", key, draft, seen.state, seen.meta.applied + 1)

@@ -23,7 +23,7 @@ from seekpoint.consumers.checkpoints.checkpoint import (
 )
 from seekpoint.consumers.checkpoints.checkpoint_index import CheckpointIndex, Located
 from seekpoint.consumers.recovery.tiers import Tier
-from seekpoint.consumers.view.view_store import Seen, ViewMeta, ViewStore
+from seekpoint.consumers.view.view_store import ViewLookup, ViewMeta, ViewStore
 from seekpoint.schemas.errors import (
     JournalMismatch,
     LogDamaged,
@@ -77,7 +77,7 @@ class Search:
     """The base must lie before this seq."""
     stop: int | None = None
     """The base must not contain this offset or a later one."""
-    seen: Seen | None = None
+    lookup: ViewLookup | None = None
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -88,7 +88,7 @@ class Search:
     @property
     def has_no_view(self) -> bool:
         """Whether the view answered that the partition has no view."""
-        return self.seen is not None and self.seen.meta is None
+        return self.lookup is not None and self.lookup.meta is None
 
     def refuse_newer(self, state: State) -> None:
         """Raise ``Unusable`` if ``state`` is newer than the requested point."""
@@ -126,13 +126,13 @@ class BaseFinder:
     # --- the view -------------------------------------------------------------------------------------------------
     def from_view(self, search: Search, marks: Watermarks) -> Base:
         """Return the view's state. ``query_view`` must have been called before ``marks`` were read."""
-        seen = self._seen(search)
-        meta, problem = seen.meta, view_problem(seen.meta, self._log.topic_id, marks)
+        found = self._lookup(search)
+        meta, problem = found.meta, view_problem(found.meta, self._log.topic_id, marks)
         if meta is None or meta.applied is None or problem is not None:
             raise Unusable(problem or "there is none", is_expected=meta is None)
-        if seen.damage is not None:
-            raise Unusable(seen.damage)
-        state = seen.state or new_state()
+        if found.damage is not None:
+            raise Unusable(found.damage)
+        state = found.state or new_state()
         search.refuse_newer(state)
         return Base(Tier.VIEW, state, meta.applied + 1, (Landmark(meta.applied, meta.leader_epoch),))
 
@@ -150,7 +150,7 @@ class BaseFinder:
             search.notes.append(self._view_error)
             return
         try:
-            search.seen = self.view.see(search.partition, search.key)
+            search.lookup = self.view.look_up(search.partition, search.key)
         except (ViewUnavailable, ViewRefused, JournalMismatch) as exc:
             self._view_error = f"view: {exc.message}"
             search.notes.append(self._view_error)
@@ -175,20 +175,20 @@ class BaseFinder:
             timer.start()
         return True
 
-    def _seen(self, search: Search) -> Seen:
+    def _lookup(self, search: Search) -> ViewLookup:
         if self.view is None:
             raise Unusable("no view is kept", is_expected=True)
-        if search.seen is None:
+        if search.lookup is None:
             reason = search.notes[0].partition(": ")[2] if search.notes else "the view was not queried"
             raise Unusable(reason, is_expected=True)
-        return search.seen
+        return search.lookup
 
     # --- checkpoints ----------------------------------------------------------------------------------------------
     def from_pointer(self, search: Search, marks: Watermarks) -> Base:
         """Return the checkpoint that the view points to, with the floor of the same transaction and no other (P7)."""
-        if self.checkpoints is None or search.seen is None or search.seen.pointer is None:
+        if self.checkpoints is None or search.lookup is None or search.lookup.pointer is None:
             raise Unusable("no pointer to a checkpoint", is_expected=True)
-        pointer = search.seen.pointer
+        pointer = search.lookup.pointer
         value = self.checkpoints.at(search.partition, pointer.position, search.key)
         if value is None:
             raise Unusable("the checkpoint that the view points to was compacted away", is_expected=True)

@@ -1,4 +1,4 @@
-"""The view in memory: complete, and with a Redis' faults by name. The tutorial, the test double, the specification."""
+"""The view in memory: a complete ``ViewStore`` for tests and tutorials, which can simulate the faults of a Redis."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from seekpoint.consumers.view.view_store import (
     Loaded,
     Page,
     Pointer,
-    Seen,
+    ViewLookup,
     ViewMeta,
     summary_of,
 )
@@ -28,11 +28,11 @@ __all__ = ["MemoryView"]
 _DAMAGE = "its row does not have its hash"
 
 
-class _Kept(FrozenStruct, frozen=True):
-    """One process. ``promised`` is what its last change said its content's size is; another one is damage."""
+class _Row(FrozenStruct, frozen=True):
+    """One process. ``expected_sizes`` are the sizes of the content after its last change; other sizes are damage."""
 
     state: State
-    promised: tuple[int, int, int]
+    expected_sizes: tuple[int, int, int]
     pointer: Pointer | None = None
     is_damaged: bool = False
 
@@ -40,17 +40,17 @@ class _Kept(FrozenStruct, frozen=True):
 @dataclass(slots=True)
 class _ViewPartition:
     meta: ViewMeta
-    kept: dict[bytes, _Kept] = field(default_factory=dict)
+    rows: dict[bytes, _Row] = field(default_factory=dict)
 
     def copy(self) -> _ViewPartition:
-        return _ViewPartition(self.meta, dict(self.kept))
+        return _ViewPartition(self.meta, dict(self.rows))
 
 
 class MemoryView:
     """A ``ViewStore`` in memory. Thread safe.
 
-    Changes are applied as Redis applies them, field by field: a ``Change`` that leaves out what it changed leaves the
-    view as wrong here as there. ``history_writes_max`` is how many calls that wrote something it can lose again.
+    It applies changes field by field, as Redis does, so that a ``Change`` that omits a field damages the view here,
+    too. ``history_writes_max`` is the number of writing calls that ``lose_last_writes`` can undo.
 
     >>> view = MemoryView()
     >>> token = view.install(0, "topic-id")
@@ -58,7 +58,7 @@ class MemoryView:
     True
     >>> view.write(0, token, 0, 0, -1, [Change(key=b"case-17", state=new_state(), whole=True)])
     True
-    >>> view.see(0, b"case-17").state == new_state()
+    >>> view.look_up(0, b"case-17").state == new_state()
     True
     """
 
@@ -72,192 +72,192 @@ class MemoryView:
 
     # --- faults -------------------------------------------------------------------------------------------------------
     def flush(self) -> None:
-        """FLUSHALL: everything is gone."""
+        """Remove everything, as FLUSHALL does."""
         with self._lock:
-            self._remember()
+            self._record_history()
             self._partitions = {}
 
     def lose_last_writes(self, count: int) -> None:
-        """A failover to a replica that lagged: the last ``count`` calls that wrote something never happened."""
+        """Undo the last ``count`` writing calls, as a failover to a replica that lagged does."""
         with self._lock:
             for _ in range(min(count, len(self._history))):
                 self._partitions = self._history.pop()
 
     def down(self) -> None:
-        """Every call raises ``ViewUnavailable`` until ``up``."""
+        """Make every call raise ``ViewUnavailable`` until ``up``."""
         self._down = True
 
     def up(self) -> None:
-        """It answers again, with what it had."""
+        """Answer calls again, with the former content."""
         self._down = False
 
     def lose_next_answer(self) -> None:
-        """The next call that writes is carried out, but its caller gets ``ViewUnavailable``: a time-out."""
+        """Execute the next writing call, but raise ``ViewUnavailable``, as a time-out does."""
         self._answers_to_lose += 1
 
     def damage(self, partition: int, key: bytes) -> None:
-        """Something in the process's row is changed, and the row does not have its hash any more."""
+        """Change the process's row, so that the row does not have its hash any more."""
         with self._lock:
-            kept = self._partitions[partition].kept
-            kept[key] = replace(kept[key], is_damaged=True)
+            rows = self._partitions[partition].rows
+            rows[key] = replace(rows[key], is_damaged=True)
 
     def forge(self, partition: int, key: bytes, state: State | None) -> None:
-        """The process's row is replaced by one of ``state`` that has its hash; None: every trace of it is removed."""
+        """Replace the process's row by one of ``state`` with a valid hash; None: remove every trace of the process."""
         with self._lock:
-            kept = self._partitions[partition].kept
-            before = kept.pop(key, None)
+            rows = self._partitions[partition].rows
+            before = rows.pop(key, None)
             if state is not None:
-                kept[key] = _Kept(state, _sizes(state), None if before is None else before.pointer)
+                rows[key] = _Row(state, _sizes(state), None if before is None else before.pointer)
 
     # --- ViewStore ----------------------------------------------------------------------------------------------------
     @property
     def is_loaded(self) -> bool:
-        """Whether the client library is loaded: there is none."""
+        """True, because there is no client library to load."""
         return True
 
     def load_client(self) -> None:
         """Do nothing: there is no client library."""
 
     def meta(self, partition: int) -> ViewMeta | None:
-        """The partition's view, None if there is none."""
-        with self._asked():
+        """Return the meta data of the partition's view; None if there is no view."""
+        with self._answering():
             found = self._partitions.get(partition)
             return None if found is None else found.meta
 
     def load(self, partition: int, token: str, keys: Collection[bytes]) -> Loaded | None:
-        """The applied offset and the states of ``keys`` that are there; None: another token."""
-        with self._asked():
-            found = self._of(partition, token)
+        """Return the applied offset and the present states of ``keys``; None: another token."""
+        with self._answering():
+            found = self._partition(partition, token)
             if found is None:
                 return None
-            kept = {key: found.kept[key] for key in keys if key in found.kept}
-            states = {key: one.state for key, one in kept.items() if _intact(one)}
-            return Loaded(found.meta.applied, states, {key: _DAMAGE for key in kept if key not in states})
+            rows = {key: found.rows[key] for key in keys if key in found.rows}
+            states = {key: row.state for key, row in rows.items() if _is_intact(row)}
+            return Loaded(found.meta.applied, states, {key: _DAMAGE for key in rows if key not in states})
 
     def write(
         self, partition: int, token: str, position: int, applied: int, leader_epoch: int, changes: Sequence[Change]
     ) -> bool:
         """Write ``changes`` and set ``applied``, if the token is this one and the view's applied + 1 ``position``."""
         with self._writing():
-            found = self._of(partition, token)
+            found = self._partition(partition, token)
             if found is None or found.meta.applied is None or found.meta.applied + 1 != position:
                 return False
-            self._remember()
+            self._record_history()
             for change in changes:
-                found.kept[change.key] = _changed(found.kept.get(change.key), change)
+                found.rows[change.key] = _changed(found.rows.get(change.key), change)
             found.meta = found.meta._replace(applied=applied, leader_epoch=leader_epoch)
             return True
 
     def install(self, partition: int, topic_id: str) -> str:
-        """Begin a rebuild: an empty view with a fresh token and no applied offset. Its token."""
+        """Begin a rebuild: make an empty view without an applied offset. Return its new token."""
         with self._writing():
-            self._remember()
+            self._record_history()
             token = token_urlsafe(6)
             self._partitions[partition] = _ViewPartition(ViewMeta(token, None, topic_id, -1))
             return token
 
     def put(self, partition: int, token: str, states: Mapping[bytes, tuple[State, Pointer]]) -> bool:
-        """Load states into a view that is being rebuilt. False if it is another, or is not being rebuilt any more."""
+        """Write states into a view during its rebuild. Return False if the token is another, or the view is ready."""
         with self._writing():
-            found = self._of(partition, token)
+            found = self._partition(partition, token)
             if found is None or found.meta.applied is not None:
                 return False
-            self._remember()
+            self._record_history()
             for key, (state, pointer) in states.items():
-                found.kept[key] = _Kept(state, _sizes(state), pointer)
+                found.rows[key] = _Row(state, _sizes(state), pointer)
             return True
 
     def ready(self, partition: int, token: str, applied: int, leader_epoch: int, processes: int | None = None) -> bool:
-        """End a rebuild: the view is valid as of ``applied``. Asked twice it says True twice, if that still holds."""
+        """End a rebuild: make the view valid as of ``applied``. Return True for a second call that still holds."""
         with self._writing():
-            found = self._of(partition, token)
-            if found is None or found.meta.applied not in (None, applied) or processes not in (None, len(found.kept)):
+            found = self._partition(partition, token)
+            if found is None or found.meta.applied not in (None, applied) or processes not in (None, len(found.rows)):
                 return False
-            self._remember()
+            self._record_history()
             found.meta = found.meta._replace(applied=applied, leader_epoch=leader_epoch)
             return True
 
     def point(self, partition: int, token: str, pointers: Mapping[bytes, Pointer]) -> bool:
-        """Say where checkpoints are. False if the token is another."""
+        """Write pointers to checkpoints. Return False if the token is another."""
         with self._writing():
-            found = self._of(partition, token)
+            found = self._partition(partition, token)
             if found is None:
                 return False
-            self._remember()
+            self._record_history()
             for key, pointer in pointers.items():
-                if key in found.kept:
-                    found.kept[key] = replace(found.kept[key], pointer=pointer)
+                if key in found.rows:
+                    found.rows[key] = replace(found.rows[key], pointer=pointer)
             return True
 
     def offsets_from(
         self, partition: int, token: str, floor: int, applied: int | None = None
     ) -> dict[bytes, int] | None:
-        """Processes whose state's offset is at or above ``floor``, with that offset; None if the view is another."""
-        with self._asked():
-            found = self._of(partition, token)
+        """Return the processes whose state's offset is at or above ``floor``, with that offset; None: another view."""
+        with self._answering():
+            found = self._partition(partition, token)
             if found is None or applied not in (None, found.meta.applied):
                 return None
-            return {key: one.state.offset for key, one in found.kept.items() if one.state.offset >= floor}
+            return {key: one.state.offset for key, one in found.rows.items() if one.state.offset >= floor}
 
     def finished(self, partition: int, token: str, start: int, stop: int, count: int) -> tuple[list[bytes], int] | None:
-        """Return finished processes that have content, of the ``count`` first in [start, stop); where to go on."""
-        with self._asked():
-            found = self._of(partition, token)
+        """Return finished processes with content, of the first ``count`` in [start, stop), and the next offset."""
+        with self._answering():
+            found = self._partition(partition, token)
             if found is None:
                 return None
-            offsets = sorted((one.state.offset, key) for key, one in found.kept.items())
+            offsets = sorted((one.state.offset, key) for key, one in found.rows.items())
             page = [(offset, key) for offset, key in offsets if start <= offset < stop][:count]
-            states = {key: found.kept[key].state for _, key in page}
+            states = {key: found.rows[key].state for _, key in page}
             following = page[-1][0] + 1 if len(page) == count else stop
             return [key for key, one in states.items() if one.finished and not one.content_dropped], following
 
-    def see(self, partition: int, key: bytes) -> Seen:
-        """One process, its partition's meta and its pointer."""
-        with self._asked():
+    def look_up(self, partition: int, key: bytes) -> ViewLookup:
+        """Return one process, its partition's meta data and its pointer."""
+        with self._answering():
             found = self._partitions.get(partition)
             if found is None:
-                return Seen(None, None, None)
-            one = found.kept.get(key)
+                return ViewLookup(None, None, None)
+            one = found.rows.get(key)
             if one is None:
-                return Seen(found.meta, None, None)
-            if not _intact(one):
-                return Seen(found.meta, None, one.pointer, _DAMAGE)
-            return Seen(found.meta, one.state, one.pointer)
+                return ViewLookup(found.meta, None, None)
+            if not _is_intact(one):
+                return ViewLookup(found.meta, None, one.pointer, _DAMAGE)
+            return ViewLookup(found.meta, one.state, one.pointer)
 
     # --- ViewBrowser --------------------------------------------------------------------------------------------------
     def partitions(self) -> int:
-        """How many partitions the journal has."""
-        with self._asked():
+        """Return the journal's number of partitions."""
+        with self._answering():
             return self._partitions_count
 
     def offset_of(self, partition: int, key: bytes) -> tuple[ViewMeta | None, int | None]:
-        """The partition's meta and the offset of the process's state, if it is there."""
-        seen = self.see(partition, key)
-        return seen.meta, None if seen.state is None else seen.state.offset
+        """Return the partition's meta data and the offset of the process's state, if it has one."""
+        found = self.look_up(partition, key)
+        return found.meta, None if found.state is None else found.state.offset
 
     def page(self, partition: int, after: bytes, prefix: bytes, count: int) -> Page:
-        """The ``count`` first processes whose keys begin with ``prefix`` and come after ``after``, by key."""
-        with self._asked():
+        """Return the first ``count`` processes whose keys begin with ``prefix`` and come after ``after``, by key."""
+        with self._answering():
             found = self._partitions.get(partition)
             if found is None:
                 return Page(None, ())
-            keys = sorted(key for key in found.kept if key.startswith(prefix) and key > after)[:count]
-            if any(found.kept[key].is_damaged for key in keys):
+            keys = sorted(key for key in found.rows if key.startswith(prefix) and key > after)[:count]
+            if any(found.rows[key].is_damaged for key in keys):
                 return Page(None, ())
-            return Page(found.meta, tuple(summary_of(partition, key, found.kept[key].state) for key in keys))
+            return Page(found.meta, tuple(summary_of(partition, key, found.rows[key].state) for key in keys))
 
     def close(self) -> None:
-        """Nothing to give up."""
+        """Do nothing: there is no connection."""
 
-    def _of(self, partition: int, token: str) -> _ViewPartition | None:
+    def _partition(self, partition: int, token: str) -> _ViewPartition | None:
         found = self._partitions.get(partition)
         return found if found is not None and found.meta.token == token else None
 
-    def _remember(self) -> None:
+    def _record_history(self) -> None:
         self._history.append({number: one.copy() for number, one in self._partitions.items()})
 
     @contextmanager
-    def _asked(self) -> Iterator[None]:
+    def _answering(self) -> Iterator[None]:
         if self._down:
             raise ViewUnavailable("the view in memory is down")
         with self._lock:
@@ -265,17 +265,17 @@ class MemoryView:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        with self._asked():
+        with self._answering():
             yield
             if self._answers_to_lose:
                 self._answers_to_lose -= 1
                 raise ViewUnavailable("the answer of the view in memory was lost")
 
 
-def _changed(before: _Kept | None, change: Change) -> _Kept:
+def _changed(before: _Row | None, change: Change) -> _Row:
     state, pointer = change.state, None if before is None else before.pointer
     if change.whole:
-        return _Kept(state, _sizes(state), pointer)
+        return _Row(state, _sizes(state), pointer)
     old = before.state if before is not None else new_state()
     draft = state.thaw()
     draft.values_json = {key: text for key, text in old.values_json.items() if key not in change.context_keys}
@@ -292,11 +292,11 @@ def _changed(before: _Kept | None, change: Change) -> _Kept:
     if not change.mail:
         draft.mailbox, draft.remembered = dict(old.mailbox), dict(old.remembered)
     is_damaged = (before is not None and before.is_damaged) or not _is_written_on(old, change)
-    return _Kept(draft.freeze(), _sizes(state), pointer, is_damaged)
+    return _Row(draft.freeze(), _sizes(state), pointer, is_damaged)
 
 
 def _is_written_on(old: State, change: Change) -> bool:
-    """Whether the change's base has the fields that are replaced as ``old`` has them: else the row's sum is wrong."""
+    """Return whether the change's base has the replaced fields as ``old`` has them: else the row's sum is wrong."""
     base = change.base or new_state()
     return (
         all(old.values_json.get(key) == base.values_json.get(key) for key in change.context_keys)
@@ -310,5 +310,5 @@ def _sizes(state: State) -> tuple[int, int, int]:
     return len(state.values_json), len(state.conversation), len(state.calls)
 
 
-def _intact(kept: _Kept) -> bool:
-    return not kept.is_damaged and _sizes(kept.state) == kept.promised
+def _is_intact(row: _Row) -> bool:
+    return not row.is_damaged and _sizes(row.state) == row.expected_sizes

@@ -1,4 +1,4 @@
-"""Redis: the only module of this root that imports its client, and only when it is first used (140 ms)."""
+"""Redis: the only module of this root that imports the client, and only at its first use (140 ms)."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _VIEW_TIMEOUT_S = 2.0
 _RETRY_AFTER_S = 5.0
 _POLICY_INTERVAL_S = 30.0
 _PASSING = ("BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "OOM", "READONLY", "TRYAGAIN")
-"""How Redis begins an answer that it will not give for ever."""
+"""The beginnings of Redis errors that pass by themselves."""
 
 
 class RedisHash:
-    """One hash in Redis that may be missing at any time: failing writes are logged, failing reads find nothing.
+    """A hash in Redis that works without Redis: a failing write is logged, a failing read finds nothing. Thread safe.
 
-    After a failure it is left alone for five seconds, so that a dead Redis costs nobody a second a call. Thread safe.
+    After a failure there are no calls for five seconds, so that a dead Redis does not delay every call by a second.
     """
 
     def __init__(self, settings: Settings, key: str) -> None:
@@ -49,12 +49,12 @@ class RedisHash:
         self._try(lambda client: client.hdel(self._key, field), None)
 
     def items(self) -> Mapping[bytes, bytes]:
-        """All fields; none if Redis does not answer."""
+        """Return all fields; none if Redis does not answer."""
         nothing: Mapping[bytes, bytes] = {}
         return self._try(lambda client: client.hgetall(self._key), nothing)
 
     def close(self) -> None:
-        """Give up the connection. Idempotent."""
+        """Close the connection. Idempotent."""
         with self._lock:
             client, self._client = self._client, None
         if client is not None:
@@ -86,17 +86,17 @@ class RedisHash:
 
 
 class RedisScripts:
-    """Runs scripts in Redis, Valkey or a Redis Cluster (found out at the first call). Blocks; thread safe.
+    """Runs scripts in Redis, Valkey or a Redis Cluster (the first call finds out which). Blocks; thread safe.
 
-    Not tried again: a call that timed out may have run. That the server evicts nothing is looked at on each new
-    connection and every 30 s. Raises ``ViewUnavailable``, ``ViewRefused``, and ``InvalidSetting`` for an option that
-    the client does not know; no message has a secret.
+    It does not retry: a call that timed out may have been executed. On each new connection and every 30 s it checks
+    that the server evicts nothing. Raises ``ViewUnavailable``, ``ViewRefused``, and ``InvalidSetting`` for an option
+    that the client does not know; no message contains a secret.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._client: Any = None
-        self._looked_at = 0.0
+        self._checked_at = 0.0
         self._lock = threading.Lock()
 
     @property
@@ -105,20 +105,20 @@ class RedisScripts:
         return "redis" in sys.modules
 
     def load(self) -> None:
-        """Load it (140 ms)."""
-        import redis  # noqa: F401  # for its loading only
+        """Load the client's library (140 ms)."""
+        import redis  # noqa: F401  # only to load it
 
     def run(self, script: Script, key: str, *arguments: str | bytes | int) -> Any:
-        """What ``script`` answers; ``key`` is the key it declares."""
+        """Run ``script``, which declares ``key``, and return its answer."""
         return self._answer(lambda client: _evaluate(client, script, key, arguments))
 
     def field(self, key: str, name: str) -> bytes | None:
-        """A field of a hash."""
+        """Return a field of a hash."""
         found: bytes | None = self._answer(lambda client: client.hget(key, name))
         return found
 
     def close(self) -> None:
-        """Give up the connections. Idempotent; a later call connects anew."""
+        """Close the connections. Idempotent; a later call connects again."""
         with self._lock:
             client, self._client = self._client, None
         if client is not None:
@@ -130,20 +130,20 @@ class RedisScripts:
         try:
             return call(self._connected())
         except (redis.RedisError, OSError) as exc:
-            self._looked_at = 0.0
+            self._checked_at = 0.0
             raise self._translated(exc) from exc
 
     def _connected(self) -> Any:
         with self._lock:
             if self._client is None:
-                self._client = self._opened()
-            if time.monotonic() - self._looked_at > _POLICY_INTERVAL_S or self._looked_at == 0.0:
+                self._client = self._connect()
+            if time.monotonic() - self._checked_at > _POLICY_INTERVAL_S or self._checked_at == 0.0:
                 _refuse_eviction(self._client)
-                self._looked_at = time.monotonic()
+                self._checked_at = time.monotonic()
             return self._client
 
-    def _opened(self) -> Any:
-        """The client for what answers there: one server, or a cluster."""
+    def _connect(self) -> Any:
+        """Return a client for the server or the cluster at ``redis_url``."""
         import redis
 
         url = self._settings.redis_url
@@ -156,29 +156,29 @@ class RedisScripts:
                 return client
             client.close()
             return redis.RedisCluster.from_url(url, **options)
-        except (TypeError, ValueError) as exc:  # an option that the client does not know
+        except (TypeError, ValueError) as exc:  # the client does not know an option
             raise InvalidSetting(self._settings.scrub(f"the Redis client refuses a setting: {exc}")) from exc
 
     def _translated(self, exc: Exception) -> SeekpointError:
         from redis import exceptions as e
 
-        said = self._settings.scrub(str(exc)) or type(exc).__name__
+        reason = self._settings.scrub(str(exc)) or type(exc).__name__
         if isinstance(exc, e.AuthenticationError | e.AuthorizationError | e.NoPermissionError):
             hint = "check the user and password of redis_url, and what it may do: docs/view.md"
-            return ViewRefused(f"Redis does not let us in: {said}", hint=hint)
-        passing = isinstance(exc, e.OutOfMemoryError | e.ReadOnlyError) or said.startswith(_PASSING)
+            return ViewRefused(f"Redis refuses the login: {reason}", hint=hint)
+        passing = isinstance(exc, e.OutOfMemoryError | e.ReadOnlyError) or reason.startswith(_PASSING)
         if isinstance(exc, e.ResponseError) and not passing:
-            return ViewRefused(f"Redis refuses a call of the view: {said}")
-        return ViewUnavailable(f"Redis does not serve the view: {said}")
+            return ViewRefused(f"Redis refuses a call of the view: {reason}")
+        return ViewUnavailable(f"Redis does not serve the view: {reason}")
 
 
 def _options(settings: Settings, timeout_s: float) -> dict[str, Any]:
-    """Short time-outs and no retries, unless the user's own settings say otherwise."""
+    """Return the client's options: short time-outs and no retries, unless the user's settings say otherwise."""
     from redis.backoff import NoBackoff
     from redis.retry import Retry
 
-    ours = {"socket_connect_timeout": _TIMEOUT_S, "socket_timeout": timeout_s, "retry": Retry(NoBackoff(), 0)}
-    return {**ours, **settings.redis_config()}
+    defaults = {"socket_connect_timeout": _TIMEOUT_S, "socket_timeout": timeout_s, "retry": Retry(NoBackoff(), 0)}
+    return {**defaults, **settings.redis_config()}
 
 
 def _evaluate(client: Any, script: Script, key: str, arguments: tuple[str | bytes | int, ...]) -> Any:
@@ -191,17 +191,17 @@ def _evaluate(client: Any, script: Script, key: str, arguments: tuple[str | byte
 
 
 def _refuse_eviction(client: Any) -> None:
-    """``ViewRefused`` if a server behind ``client`` may drop keys when its memory is full."""
+    """Raise ``ViewRefused`` if a server of ``client`` may drop keys when its memory is full."""
     import redis
 
     clustered = isinstance(client, redis.RedisCluster)
     nodes: list[dict[str, Any]] = [{"target_nodes": node} for node in client.get_primaries()] if clustered else [{}]
     for node in nodes:
-        said = client.info("memory", **node)
-        policy = said.get("maxmemory_policy", "noeviction")
-        if int(said.get("maxmemory", 0)) > 0 and policy != "noeviction":
+        memory = client.info("memory", **node)
+        policy = memory.get("maxmemory_policy", "noeviction")
+        if int(memory.get("maxmemory", 0)) > 0 and policy != "noeviction":
             raise ViewRefused(
                 "this Redis evicts keys when its memory is full: a view in it would lose processes silently",
                 maxmemory_policy=policy,
-                maxmemory=said["maxmemory"],
+                maxmemory=memory["maxmemory"],
             )

@@ -1,4 +1,4 @@
-"""The view, to look at: processes as of what the projector applied, from Redis alone. Kafka is not asked."""
+"""The public reader of the view: processes as of the applied offset, from Redis alone, without Kafka."""
 
 from __future__ import annotations
 
@@ -30,31 +30,31 @@ _PAGE_MAX = 500
 
 
 class Viewed(FrozenStruct, frozen=True, kw_only=True):
-    """One process as the view has it."""
+    """One process in the view."""
 
     process_id: str
     state: State
     applied: int
-    """The offset of its partition that the view is as of: nothing up to it is missing from the state."""
+    """The applied offset of its partition: the state contains all entries up to it."""
     topic_id: str
-    """The journal topic that both offsets are of."""
+    """The id of the journal topic to which both offsets belong."""
 
 
 class Listing(FrozenStruct, frozen=True, kw_only=True):
-    """Some processes, by id."""
+    """A page of processes, by id."""
 
     processes: tuple[Summary, ...]
     cursor: str
-    """What ``list`` takes to go on; "" when there are no more."""
+    """The argument of ``list`` for the next page; "" at the end."""
     missing: tuple[int, ...]
-    """Partitions without a valid view (none, or being rebuilt): their processes are not in the list."""
+    """Partitions without a valid view (there is none, or a rebuild runs). Their processes are not in the list."""
 
 
 class View:
-    """Reads the view; changes nothing. Thread safe; blocking work runs in threads of its own.
+    """Reads the view and changes nothing. Thread safe; blocking work runs in threads of its own.
 
-    Eventually consistent: ``applied`` says as of where. For the state as of now, use ``Recovery``. All calls raise
-    ``ViewUnavailable`` (Redis does not answer, or holds no valid view), ``ViewRefused`` and ``NewerFormat``.
+    The view is eventually consistent, as of ``applied``. For the present state use ``Recovery``. All calls raise
+    ``ViewUnavailable`` (Redis does not answer, or has no valid view), ``ViewRefused`` and ``NewerFormat``.
 
     >>> from seekpoint.consumers.view.memory_view import MemoryView
     >>> asyncio.run(View(MemoryView()).list()).missing
@@ -67,25 +67,25 @@ class View:
 
     @classmethod
     def connect(cls, settings: Settings | None = None) -> View:
-        """The view in Redis; ``settings`` as of ``Settings.load()`` unless given. Connects when first used."""
+        """Return a reader with ``settings``, by default ``Settings.load()``. It connects when first used."""
         settings = settings or Settings.load()
         if settings.redis_url is None:
             raise InvalidSetting("the settings name no Redis, so there is no view", setting="redis_url")
-        from seekpoint.consumers.view.redis_view import RedisView  # what has no Redis need not have its client
+        from seekpoint.consumers.view.redis_view import RedisView  # a user without Redis need not install its client
 
         return cls(RedisView(settings))
 
     async def get(self, process_id: str) -> Viewed | None:
-        """One process; None if the view, which is valid, has no such process. One call to Redis."""
+        """Return one process; None if the view is valid and has no such process. One call to Redis."""
         return await self._run(lambda: self._get(process_id))
 
     async def list(
         self, *, lifecycle: Lifecycle | str | None = None, prefix: str = "", limit: int = 100, cursor: str = ""
     ) -> Listing:
-        """At most ``limit`` processes in the order of their ids, from ``cursor`` on; no content is read.
+        """Return at most ``limit`` processes in the order of their ids, from ``cursor`` on, without their content.
 
-        Each process that is there all the while is listed once, also across a rebuild. ``prefix`` is looked up;
-        ``lifecycle`` is filtered, so a rare one reads the heads of all.
+        A process that exists during all calls is listed exactly once, also across a rebuild. ``prefix`` uses an index;
+        ``lifecycle`` filters, so a rare one makes the call read the heads of all processes.
         """
         if lifecycle not in (None, *Lifecycle):
             raise InvalidName(f"there is no lifecycle {lifecycle!r}", hint=f"one of {', '.join(Lifecycle)}")
@@ -94,11 +94,11 @@ class View:
     async def watch(
         self, process_id: str, *, interval_s: float = 0.2, stall_timeout_s: float = 30.0
     ) -> AsyncIterator[Viewed]:
-        """The process's state now, if there is one, then each newer one that is seen; ends with a finished one.
+        """Yield the process's present state, if there is one, then newer ones, until the process has finished.
 
-        Asks for an offset every ``interval_s`` (one call of some microseconds) and reads the state only when it rose:
-        states in between are skipped, none comes twice, none is older than the one before. Raises
-        ``ViewUnavailable`` when there was no valid view for ``stall_timeout_s``.
+        It asks for the offset every ``interval_s`` (one call of some microseconds) and reads the state only when the
+        offset rose. It may skip states, but yields none twice and none that is older than the one before. Raises
+        ``ViewUnavailable`` if there was no valid view for ``stall_timeout_s``.
         """
         offset = -1
         valid_at = time.monotonic()
@@ -118,7 +118,7 @@ class View:
             await asyncio.sleep(interval_s)
 
     async def close(self) -> None:
-        """Give up threads and connections. Idempotent."""
+        """Close threads and connections. Idempotent."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._store.close()
 
@@ -134,7 +134,7 @@ class View:
     def _get(self, process_id: str) -> Viewed | None:
         key = named_process_key(process_id)
         partition = partition_of(key, self._store.partitions())
-        meta, state, _, damage = self._store.see(partition, key)
+        meta, state, _, damage = self._store.look_up(partition, key)
         if meta is None or meta.applied is None:
             raise _no_view(partition)
         if damage is not None:
@@ -161,7 +161,7 @@ class View:
             self._stream(partition, prefix, cursor, min(limit + 1, _PAGE_MAX), missing)
             for partition in range(self._store.partitions())
         ]
-        # By code points as by UTF-8 bytes: the same order.
+        # The order by code points is the order by UTF-8 bytes.
         merged = heapq.merge(*streams, key=lambda one: one.process_id)
         wanted = (one for one in merged if lifecycle is None or one.lifecycle == lifecycle)
         found = list_of(islice(wanted, limit + 1))
@@ -173,7 +173,7 @@ class View:
         )
 
     def _stream(self, partition: int, prefix: bytes, after: bytes, count: int, missing: set[int]) -> Iterator[Summary]:
-        """A partition's processes, a page at a time."""
+        """Yield a partition's processes; read a page at a time."""
         while True:
             meta, summaries = self._store.page(partition, after, prefix, count)
             if meta is None or meta.applied is None:
@@ -189,7 +189,7 @@ class View:
 
 
 list_of = list
-"""The builtin, which the method of that name hides inside the class."""
+"""The builtin, which the method ``list`` hides inside the class."""
 
 
 def _no_view(partition: int) -> ViewUnavailable:

@@ -1,10 +1,10 @@
-"""A state as what a view keeps of it: a head, the mail, the context's fields, the conversation's messages.
+"""The row of a process in a view: a head, the mail, the fields of its context, the messages of its conversation.
 
-The head has everything that is small, as one JSON object without what is at its default; the mail (mailbox and
-remembered ids) is apart because it may be a megabyte and seldom changes. The head counts values, messages and calls: a
-writer that leaves some out is seen. A check beside it is a hash of the head and a sum over everything else: a row of
-which something was changed, lost or added is seen. A batch changes the sum by what it changes. It guards against
-accidents: it holds no secret.
+The head is one JSON object with everything small that is not at its default. The mail (mailbox and remembered ids) is
+stored apart because it may be a megabyte and seldom changes. The head counts values, messages and calls, which detects
+a write that omits some. The row's check has a hash of the head and a sum over everything else, which detects a part
+that was changed, lost or added; a batch updates the sum by the difference. The check guards against accidents only: it
+has no secret.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
     "mail_check",
     "mail_of",
     "message_row",
-    "said_sum",
+    "message_sum",
     "state_of",
     "sum_text",
     "summary_in",
@@ -47,16 +47,16 @@ __all__ = [
 
 _dumps = orjson.dumps
 _MODULUS = 1 << 52
-"""Of sums: Lua's numbers are exact up to there."""
+"""The modulus of sums, because Lua's numbers are exact up to 2^53."""
 
 Row = Sequence[Any]
 _CALL, _FRAME, _FOLD = b"\xff", b"\xfe", b"\xfd"
-"""How the names of fields begin that are no context value's: no UTF-8 text has these bytes."""
+"""The first byte of fields that are not context values. No UTF-8 text contains these bytes."""
 _FRAMES = {_FRAME + b"start": "start_frame", _FRAME + b"turn": "turn_frame"}
 
 
 def head_of(state: State) -> bytes:
-    """The head: JSON, a few hundred bytes."""
+    """Return the head: JSON, a few hundred bytes."""
     head = {"v": FOLD_VERSION, "lifecycle": state.lifecycle, "offset": state.offset, **FIELDS.head_of(state)}
     values, messages = len(state.values_json), len(state.conversation)
     if values:
@@ -69,7 +69,7 @@ def head_of(state: State) -> bytes:
 
 
 def mail_of(state: State) -> bytes:
-    """The mailbox and the remembered ids; nothing at all if both are empty."""
+    """Return the mailbox and the remembered ids; no bytes if both are empty."""
     if not state.mailbox and not state.remembered:
         return b""
     items = [mail_row(item) for item in state.mailbox.values()]
@@ -77,7 +77,7 @@ def mail_of(state: State) -> bytes:
 
 
 def call_fields(state: State, keys: Iterable[str], changed: list[str | bytes], removed: list[str | bytes]) -> None:
-    """Add the fields of the calls ``keys``: field, value, ... of what there is, the field of what is gone."""
+    """Add the calls ``keys``: field, value, ... to ``changed``, or the field to ``removed`` if the call is gone."""
     calls = state.calls
     for key in keys:
         call, name = calls.get(key), _CALL + key.encode()
@@ -88,31 +88,31 @@ def call_fields(state: State, keys: Iterable[str], changed: list[str | bytes], r
 
 
 def frame_fields(state: State) -> list[str | bytes]:
-    """The fields of what a resume starts from: field, value, ..."""
+    """Return the fields of the frames that a resume starts from: field, value, ..."""
     frames = zip(_FRAMES, (state.start_frame, state.turn_frame), strict=True)
     return [part for name, frame in frames if frame is not None for part in (name, orjson.dumps(frame_row(frame)))]
 
 
 def fold_fields(state: State) -> list[str | bytes]:
-    """The fields of what users' folds made of it: field, value, ..."""
+    """Return the fields of the results of users' folds: field, value, ..."""
     return [part for name, one in state.folds.items() for part in (_FOLD + name.encode(), _dumps(fold_row(one)))]
 
 
-def message_row(said: MessageSaid) -> bytes:
-    """One message: a JSON list of role, text, parts, tool calls, tool call id and name, without nulls at its end."""
-    parts, calls, call_id, name = said.parts, said.tool_calls, said.tool_call_id, said.name
-    if parts is calls is call_id is name is None and said.content is not None:
-        return _dumps((said.role, said.content))
-    row = [said.role, said.content, parts, calls, call_id, name]
+def message_row(message: MessageSaid) -> bytes:
+    """Return a message as a JSON list: role, text, parts, tool calls, tool call id, name; without nulls at its end."""
+    parts, calls, call_id, name = message.parts, message.tool_calls, message.tool_call_id, message.name
+    if parts is calls is call_id is name is None and message.content is not None:
+        return _dumps((message.role, message.content))
+    row = [message.role, message.content, parts, calls, call_id, name]
     while row[-1] is None:
         row.pop()
     return _dumps(row)
 
 
-def said_sum(messages: Iterable[bytes], start: int) -> int:
-    """What messages from position ``start`` on add to a row's sum: CRC-32 times position, as Fletcher's checksum.
+def message_sum(messages: Iterable[bytes], start: int) -> int:
+    """Return what messages from position ``start`` on add to a row's sum: CRC-32 times position, like Fletcher's sum.
 
-    A conversation may have ten thousand of them: 0.2 µs each.
+    A conversation may have ten thousand messages, each of which costs 0.2 µs.
     """
     total: int = sum(map(mul, map(crc32, messages), count(start + 1)))
     return total % _MODULUS
@@ -135,12 +135,12 @@ def sum_text(total: int) -> bytes:
 
 def check_of(key: bytes, head: bytes, mail: bytes | None, context: Sequence[bytes], messages: Sequence[bytes]) -> bytes:
     """Return the check of a row with these parts: ``HEAD:SUM:MAIL``. ``view_scripts`` keeps it up to date."""
-    total = said_sum(messages, 0) + field_sum(context)
+    total = message_sum(messages, 0) + field_sum(context)
     return b"%b:%b:%b" % (head_check(key, head), sum_text(total), mail_check(key, mail))
 
 
 def head_check(key: bytes, head: bytes) -> bytes:
-    """The first part of a row's check: lists read nothing but heads."""
+    """Return the first part of a row's check, a hash of the head alone, because lists read only heads."""
     return sha1(key + b"\0" + head, usedforsecurity=False).hexdigest()[:13].encode()
 
 
@@ -150,23 +150,23 @@ def mail_check(key: bytes, mail: bytes | None) -> bytes:
 
 
 def state_of(head: bytes, mail: bytes | None, context: Sequence[bytes], messages: Iterable[bytes]) -> State:
-    """The state again, exactly. ``context`` is field, value, field, value.
+    """Return the state of a row. ``context`` is field, value, field, value, ...
 
-    ``NewerFormat`` if a newer fold wrote it, ``JournalMismatch`` if parts of it are missing or no such parts.
+    Raises ``NewerFormat`` if a newer fold wrote it, and ``JournalMismatch`` if parts are missing or invalid.
     """
     try:
         row = _head(head)
-        apart = _apart(mail, context, messages)
-        found = (len(apart["context"]), len(apart["conversation"]), len(apart["calls"]))
+        parts = _other_parts(mail, context, messages)
+        found = (len(parts["context"]), len(parts["conversation"]), len(parts["calls"]))
         if found != (row.get("values", 0), row.get("messages", 0), row.get("calls", 0)):
-            raise ValueError("other values, messages or calls than its head counts: its writer left something out")
-        return State.from_json(FIELDS.from_head(row, apart))
+            raise ValueError("the numbers of values, messages or calls are not those of the head: a write omitted some")
+        return State.from_json(FIELDS.from_head(row, parts))
     except (LookupError, TypeError, ValueError, AttributeError) as exc:
-        raise JournalMismatch("a process in the view is no state", cause=repr(exc)[:200]) from exc
+        raise JournalMismatch("a process in the view is not a valid state", cause=repr(exc)[:200]) from exc
 
 
 def summary_in(partition: int, key: bytes, head: bytes) -> Summary:
-    """What a list says, from the head alone. Raises as ``state_of`` does."""
+    """Return the summary of a process from its head alone. Raises as ``state_of`` does."""
     try:
         row = _head(head)
         owner = row.get("owner")
@@ -186,7 +186,7 @@ def summary_in(partition: int, key: bytes, head: bytes) -> Summary:
             values=row.get("values", 0),
         )
     except (LookupError, TypeError, ValueError, AttributeError) as exc:
-        raise JournalMismatch("the view holds bytes that are no head", cause=repr(exc)[:200]) from exc
+        raise JournalMismatch("a head in the view is not valid", cause=repr(exc)[:200]) from exc
 
 
 def _head(head: bytes) -> dict[str, Any]:
@@ -198,8 +198,8 @@ def _head(head: bytes) -> dict[str, Any]:
     return row
 
 
-def _apart(mail: bytes | None, context: Sequence[bytes], messages: Iterable[bytes]) -> dict[str, Any]:
-    """Return the values that are kept apart from the head, by their keys in a state's JSON."""
+def _other_parts(mail: bytes | None, context: Sequence[bytes], messages: Iterable[bytes]) -> dict[str, Any]:
+    """Return the values that are not in the head, by their keys in a state's JSON."""
     texts: list[str] = []
     calls: dict[str, Any] = {}
     frames: dict[str, Any] = {}
@@ -214,10 +214,10 @@ def _apart(mail: bytes | None, context: Sequence[bytes], messages: Iterable[byte
         else:
             texts += [name.decode(), value.decode()]
     items, remembered = orjson.loads(mail) if mail else ([], "")
-    said = orjson.loads(b"[" + b",".join(messages) + b"]")
+    rows = orjson.loads(b"[" + b",".join(messages) + b"]")
     return {
         "context": dict(zip(texts[::2], texts[1::2], strict=True)),
-        "conversation": [[*one, *(None,) * (6 - len(one))] for one in said],
+        "conversation": [[*one, *(None,) * (6 - len(one))] for one in rows],
         "calls": calls,
         "folds": folds,
         "mailbox": items,

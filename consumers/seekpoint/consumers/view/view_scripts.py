@@ -1,7 +1,8 @@
-"""The Lua that runs inside Redis: each call of a view is one of these scripts, so each is atomic.
+"""The Lua scripts that run inside Redis: each call of a view is one of them, so each is atomic.
 
-``KEYS[1]`` is the partition's meta, ``ARGV[1]`` the prefix of all its keys; the others are made of it and the token,
-so all of them share the hash tag. Numbers travel as text: Lua's are doubles. ``unpack`` fails above 8,000 values.
+``KEYS[1]`` is the partition's meta, ``ARGV[1]`` the prefix of all its keys. The other keys consist of the prefix and
+the token, so all share the hash tag. Numbers are passed as text, because Lua's are doubles. ``unpack`` fails above
+8,000 values.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ __all__ = [
     "FINISHED",
     "INSTALL",
     "LOAD",
+    "LOOKUP",
     "META",
     "OFFSET",
     "OFFSETS",
@@ -23,7 +25,6 @@ __all__ = [
     "POINT",
     "PUT",
     "READY",
-    "SEE",
     "SWEEP",
     "WRITE",
     "Script",
@@ -46,11 +47,11 @@ local meta = redis.call('HMGET', KEYS[1], 'format', 'token', 'applied', 'topic_i
   'partitions', 'check')
 local at = base .. (meta[2] or '') .. ':'
 local function stamp(applied, epoch)
-  local said = {meta[2], applied, meta[4], epoch, meta[6], meta[7]}
-  for n = 1, 6 do said[n] = said[n] or '' end
-  return redis.sha1hex(table.concat(said, '\0'))
+  local parts = {meta[2], applied, meta[4], epoch, meta[6], meta[7]}
+  for n = 1, 6 do parts[n] = parts[n] or '' end
+  return redis.sha1hex(table.concat(parts, '\0'))
 end
--- A view that lost one of its indexes (to eviction, to a person) is no view: it would say "no such process".
+-- A view that lost one of its indexes (by eviction, by a person) is not valid: processes would be missing from it.
 local size = redis.call('HLEN', at .. 'heads')
 local whole = tonumber(meta[1] or '') and meta[2] and size == redis.call('ZCARD', at .. 'offsets') + 1
   and size == redis.call('ZCARD', at .. 'names') + 1 and meta[8] == stamp(meta[3], meta[5])
@@ -65,10 +66,10 @@ local function many(command, key, list)
     redis.call(command, key, unpack(list, first, math.min(first + 3999, #list)))
   end
 end
--- A row's sum changes by what view_rows.py found: Lua's numbers are exact up to 2^53.
+-- view_rows.py computes the difference of a row's sum: Lua's numbers are exact up to 2^53.
 local modulus = 4503599627370496
 local function change(packed)
-  -- Redis refuses a script for want of memory at its first write only, and only if that write takes memory: this one.
+  -- Redis checks for a full memory only at a script's first write, and only if that write takes memory: this one.
   redis.call('HSET', KEYS[1], 'format', meta[1])
   local heads, checks, offsets, names = {}, {}, {}, {}
   for _, row in ipairs(cmsgpack.unpack(packed)) do
@@ -80,9 +81,9 @@ local function change(packed)
       names[#names + 1] = '0'
       names[#names + 1] = key
     else
-      local old, kept = string.match(redis.call('HGET', at .. 'checks', key) or '', ':(%d+):(%x*)')
+      local old, mail_before = string.match(redis.call('HGET', at .. 'checks', key) or '', ':(%d+):(%x*)')
       sum = (sum + tonumber(old or 0)) % modulus
-      mails = mails or kept or ''
+      mails = mails or mail_before or ''
     end
     many('HSET', context, row[5])
     many('HDEL', context, row[6])
@@ -173,7 +174,7 @@ local function process(key)
 end
 """
 
-# As many of the keys as fit into ARGV[4] bytes, at least one: the caller asks again for the rest.
+# Returns as many of the keys as fit into ARGV[4] bytes, at least one. The caller asks again for the rest.
 LOAD = Script(
     _ALIVE
     + _PROCESS
@@ -193,7 +194,7 @@ return {meta[3], found}
 """
 )
 
-SEE = Script(
+LOOKUP = Script(
     _ALIVE
     + _PROCESS
     + r"""
@@ -212,7 +213,7 @@ return {meta[3], redis.call('ZRANGEBYSCORE', at .. 'offsets', ARGV[3], unpack(pa
 """
 )
 
-# A value of JSON inside the head has its quotes escaped: only the head's own members look so.
+# In a JSON text inside the head the quotes are escaped, so only the head's own members match.
 FINISHED = Script(
     _ALIVE
     + r"""
@@ -247,7 +248,7 @@ return {meta, keys, redis.call('HMGET', at .. 'heads', unpack(keys)), redis.call
 """
 )
 
-# A bounded piece of what earlier views left behind; how many of them are not gone yet.
+# Removes a bounded part of former views; returns how many former views are left.
 SWEEP = Script(r"""
 local base = ARGV[1]
 local token = redis.call('SRANDMEMBER', base .. 'old')

@@ -1,8 +1,8 @@
-"""Where a view is kept: the port between the projector and Redis. ``MemoryView`` is its twin.
+"""The port through which projectors write views and readers read them. ``MemoryView`` is the version in memory.
 
-A view is, a journal partition: an **applied** offset, and every process's state as of it. State and offset change in
-one call (P3), guarded by a **token**: a fresh one for every rebuild, and part of all keys, so that whoever was at work
-on the view before it changes nothing any more (P1b).
+A view of a journal partition is an **applied** offset and every process's state as of it. States and offset change in
+one call (P3), which a **token** guards. Each rebuild makes a new token, which is part of all keys, so that a projector
+of the former view changes nothing any more (P1b).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ __all__ = [
     "Loaded",
     "Page",
     "Pointer",
-    "Seen",
     "Summary",
     "ViewBrowser",
+    "ViewLookup",
     "ViewMeta",
     "ViewStore",
     "summary_of",
@@ -33,24 +33,24 @@ __all__ = [
 
 
 class ViewMeta(NamedTuple):
-    """One partition's view. ``applied`` is None while it is being rebuilt; -1 is valid: nothing applied yet."""
+    """The meta data of one partition's view. ``applied`` is None during a rebuild, and -1 if nothing is applied yet."""
 
     token: str
     applied: int | None
     topic_id: str
     leader_epoch: int
-    """Of the record at ``applied``; -1 where it is not known."""
+    """Of the record at ``applied``; -1 if it is unknown."""
 
 
 class Pointer(NamedTuple):
-    """Where a checkpoint is, and the floor of the transaction that wrote it: one is no use without the other."""
+    """The position of a checkpoint, and the floor of the transaction that wrote it. Use neither without the other."""
 
     position: int
     floor: int
 
 
 class Change(FrozenStruct, frozen=True, kw_only=True):
-    """What a batch did to one process. ``state`` is the state after it; the rest says which fields must be written."""
+    """The change of one process by a batch: ``state`` is the state after it, the rest says which fields to write."""
 
     key: bytes
     state: State
@@ -63,72 +63,72 @@ class Change(FrozenStruct, frozen=True, kw_only=True):
     call_keys: frozenset[str] = field(default_factory=frozenset)
     """Calls that were made, answered or forgotten (as they are in ``state``)."""
     frames: bool = False
-    """Write what a resume starts from: an agent began, or one of its turns ended."""
+    """Write the frames that a resume starts from: an agent started, or one of its turns ended."""
     folds: bool = False
-    """Write what users' folds made of it: a custom entry was applied, or results were made anew."""
+    """Write the results of users' folds: a custom entry was applied, or the results were computed again."""
     messages: Sequence[MessageSaid] = ()
     """Messages that were added at the conversation's end."""
     mail: bool = True
     """Write the mailbox and the remembered ids: up to 1 MiB. False only if both are as they were."""
 
 
-class Seen(NamedTuple):
-    """What a reader finds of one process, in one call."""
+class ViewLookup(NamedTuple):
+    """One process in the view, read in one call."""
 
     meta: ViewMeta | None
     state: State | None
     """None: the process is not in the view, or its row is damaged."""
     pointer: Pointer | None
     damage: str | None = None
-    """Why the process's row may not be used; None: it is whole."""
+    """Why the process's row may not be used; None: it is intact."""
 
 
 class Loaded(NamedTuple):
-    """What a projector finds of several processes, in one call."""
+    """Several processes in the view, read in one call."""
 
     applied: int | None
     states: Mapping[bytes, State]
-    """Of those that are there."""
+    """The states of the processes that the view has."""
     damaged: Mapping[bytes, str] = MappingProxyType({})
-    """Of those whose row may not be used: why."""
+    """By key: why the process's row may not be used."""
 
 
 class Summary(FrozenStruct, frozen=True, kw_only=True):
-    """One process in a list, as of its view: what can be said without reading its content."""
+    """One process in a list, as of its view, without its content."""
 
     process_id: str
     partition: int
     lifecycle: Lifecycle
     epoch: int
     owner: bytes | None
-    """The claim it is owned by; None: nobody's."""
+    """The claim of the owner; None: the process has no owner."""
     owner_node: str | None
     seq: int
     offset: int
-    """Of the newest entry that was folded."""
+    """Of the newest folded entry."""
     last_kind: str | None
     finished: bool
     degraded: str | None
-    """Why a person has to look: the reason of ``Degraded``."""
+    """The reason of ``Degraded``; None: the process is not degraded."""
     messages: int
-    """In its conversation."""
+    """The number of messages in its conversation."""
     values: int
-    """In its context."""
+    """The number of values in its context."""
 
 
 class Page(NamedTuple):
-    """Some processes of a partition, by key."""
+    """A page of a partition's processes, by key."""
 
     meta: ViewMeta | None
     summaries: Sequence[Summary]
 
 
 class ViewStore(Protocol):
-    """Keeps views. Blocking, thread safe. Every call raises ``ViewUnavailable`` if the store does not answer.
+    """Stores views. Blocking, thread safe. Every call raises ``ViewUnavailable`` if the store does not answer.
 
-    A view that lost one of its indexes is no view: what finds it so answers as if there were none, or another token.
-    A process whose row does not have its hash is ``damaged``: nothing of the row is handed out, the others are as good
-    as ever. The hash has no secret: whoever can write to the store can make a row that has it.
+    If a view lost one of its indexes, every call answers as if there were no view, or one with another token. A process
+    whose row does not have its hash is ``damaged``: no call returns anything of the row, and the other processes are
+    not affected. The hash has no secret: a client that can write to the store can make a row with a valid hash.
     """
 
     @property
@@ -139,10 +139,10 @@ class ViewStore(Protocol):
         """Load the store's client library ahead of the first call."""
 
     def meta(self, partition: int) -> ViewMeta | None:
-        """The partition's view, None if there is none."""
+        """Return the meta data of the partition's view; None if there is no view."""
 
     def load(self, partition: int, token: str, keys: Collection[bytes]) -> Loaded | None:
-        """The applied offset and the states of ``keys`` that are there, in one call (P2); None: another token."""
+        """Return the applied offset and the present states of ``keys``, in one call (P2); None: another token."""
 
     def write(
         self, partition: int, token: str, position: int, applied: int, leader_epoch: int, changes: Sequence[Change]
@@ -153,60 +153,62 @@ class ViewStore(Protocol):
         """
 
     def install(self, partition: int, topic_id: str) -> str:
-        """Begin a rebuild: an empty view with a fresh token and no applied offset, in one call (P1b). Its token."""
+        """Begin a rebuild: make an empty view without an applied offset, in one call (P1b). Return its new token."""
 
     def put(self, partition: int, token: str, states: Mapping[bytes, tuple[State, Pointer]]) -> bool:
-        """Load states into a view that is being rebuilt. False if the token is another, or the view is ready."""
+        """Write states into a view during its rebuild. Return False if the token is another, or the view is ready."""
 
     def ready(self, partition: int, token: str, applied: int, leader_epoch: int, processes: int | None = None) -> bool:
-        """End a rebuild: the view is valid as of ``applied``. False if the token is another.
+        """End a rebuild: make the view valid as of ``applied``. Return False if the token is another.
 
-        ``processes`` is how many were put: False too if there are not so many (a failover lost the last of them).
-        Asked again it says True again, unless something was applied meanwhile: then False, and nothing is changed.
+        ``processes`` is the number of processes that were put. Return False also if the view has not so many: a
+        failover lost some. A second call returns True again, unless entries were applied meanwhile: then it returns
+        False and changes nothing.
         """
 
     def point(self, partition: int, token: str, pointers: Mapping[bytes, Pointer]) -> bool:
-        """Say where checkpoints are (P6). False if the token is another."""
+        """Write pointers to checkpoints (P6). Return False if the token is another."""
 
     def offsets_from(
         self, partition: int, token: str, floor: int, applied: int | None = None
     ) -> dict[bytes, int] | None:
-        """Processes whose state's offset is at or above ``floor``, with that offset; None if the token is another.
+        """Return the processes whose state's offset is at or above ``floor``, with that offset; None: another token.
 
-        With ``applied``: None too if the view is not just there.
+        With ``applied``, return None also if the view is at another offset.
         """
 
     def finished(self, partition: int, token: str, start: int, stop: int, count: int) -> tuple[list[bytes], int] | None:
-        """Return finished processes whose content is kept, of the ``count`` first whose offset is in [start, stop).
+        """Return finished processes with content among the first ``count`` processes with an offset in [start, stop).
 
-        And the offset to go on from, ``stop`` where there are no more. None if the token is another.
+        Return with them the offset to go on from, which is ``stop`` at the end. Return None if the token is another.
         """
 
-    def see(self, partition: int, key: bytes) -> Seen:
-        """One process, its partition's meta and its pointer, in one call."""
+    def look_up(self, partition: int, key: bytes) -> ViewLookup:
+        """Return one process, its partition's meta data and its pointer, in one call."""
 
 
 class ViewBrowser(ViewStore, Protocol):
-    """What the public ``View`` asks of a store besides."""
+    """A ``ViewStore`` with the calls that the public ``View`` needs in addition."""
 
     def partitions(self) -> int:
-        """How many partitions the journal has."""
+        """Return the journal's number of partitions."""
 
     def offset_of(self, partition: int, key: bytes) -> tuple[ViewMeta | None, int | None]:
-        """The partition's meta and the offset of the process's state, if it is there, in one small call."""
+        """Return the partition's meta data and the offset of the process's state, if it has one, in one small call."""
 
     def page(self, partition: int, after: bytes, prefix: bytes, count: int) -> Page:
-        """The ``count`` first processes whose keys begin with ``prefix`` and come after ``after``, by key.
+        """Return the first ``count`` processes whose keys begin with ``prefix`` and come after ``after``, by key.
 
-        No conversation and no context is read. A damaged head makes it a page of no view: nothing is left out silently.
+        It reads no conversation and no context. If a head is damaged, the page has no meta data and no processes, so
+        that no process is missing silently.
         """
 
     def close(self) -> None:
-        """Give up connections. Idempotent."""
+        """Close the connections. Idempotent."""
 
 
 def summary_of(partition: int, key: bytes, state: State) -> Summary:
-    """What a list says of ``state``."""
+    """Return the summary of ``state``."""
     return Summary(
         process_id=key.decode(),
         partition=partition,
