@@ -1,14 +1,13 @@
-"""Budgets: a call is admitted by an estimate before it begins, and charged what it used when it ends.
+"""Enforce budgets: admit a call by its estimate before it begins, and charge its usage when it ends.
 
-The sums are the fold's (``process_budget``): a start reserves, an end charges, each once however often the
-process is recovered. Here is decided, before anything is sent, whether one more call fits. ``tokens``, ``usd``,
-``tool_calls``, ``model_calls``, ``irreversible_effects`` and ``wall_s`` (time spent in calls), for the run and for each
-UTC day.
+The fold keeps the sums (``process_budget``): the start of a call reserves, its end charges, each once. This module
+decides, before anything is sent, whether one more call fits the limits on ``tokens``, ``usd``, ``tool_calls``,
+``model_calls``, ``irreversible_effects`` and ``wall_s`` (time spent in calls), for the run and for each UTC day.
 
-    fits                 goes on; told once (log, entry) when it passes the share ``warn_at``
-    does not, "fail"     ``BudgetExceeded``: nothing was begun; the run fails, and goes on there once it is raised
-    does not, "pause"    the same, and the process is suspended, not failed
-    does not, "escalate" a gate ``budget:DIMENSION`` asks a person: approved raises the limit, denied is ``fail``
+    fits                    the call begins; the first that passes the share ``warn_at`` logs and journals a warning
+    too much, "fail"        ``BudgetExceeded``: nothing was begun; the run fails, and resumes once the limit is raised
+    too much, "pause"       as "fail", but the process is suspended, not failed
+    too much, "escalate"    a gate ``budget:DIMENSION`` asks a person: approved raises the limit, denied is as "fail"
 """
 
 from __future__ import annotations
@@ -37,27 +36,27 @@ logger = logging.getLogger("seekpoint.producers")
 
 _ZERO = Decimal(0)
 _DAY_US = 86_400_000_000
-_KNOWN_BEFORE = frozenset({"tool_calls", "model_calls", "irreversible_effects"})
-"""A call that counts as none of these uses none: it may begin where none are left."""
+_EXACT_DIMENSIONS = frozenset({"tool_calls", "model_calls", "irreversible_effects"})
+"""The usage of these is known before a call: one that uses none may begin if none are left."""
 
 
 class Excess(NamedTuple):
-    """A limit that one more call would pass."""
+    """A limit that one more call would exceed."""
 
     dimension: str
     scope: str
     limit: Decimal
     used: Decimal
-    """Spent and reserved, without the call."""
+    """The amount that is spent and reserved, without the call."""
     wanted: Decimal
 
     def texts(self) -> dict[str, str]:
-        """The amounts as people and entries say them."""
+        """Return the amounts as plain text."""
         return {name: plain_text(getattr(self, name)) for name in ("limit", "used", "wanted")}
 
 
 class BudgetCalls(DurableCalls):
-    """What a process offers: ``set_budget``."""
+    """The budget calls of a process."""
 
     async def set_budget(
         self,
@@ -67,10 +66,10 @@ class BudgetCalls(DurableCalls):
         warn_at: float | str | Decimal = "0.8",
         on_exceed: str = "fail",
     ) -> None:
-        """Bound what the process may use: ``set_budget({"usd": "5.00", "model_calls": 40})``; ``a_day``: each UTC day.
+        """Limit the usage of the process: ``set_budget({"usd": "5.00", "model_calls": 40})``; ``a_day``: each UTC day.
 
-        Once a run: code that runs again sets nothing anew, so what a person raised meanwhile stays. Amounts are exact:
-        texts, whole numbers or Decimals. ``on_exceed``: ``fail``, ``pause`` or ``escalate``. Raises ``InvalidSetting``.
+        A run that follows does not set it again, so limits that a person has raised stay. Amounts are exact: texts,
+        whole numbers or Decimals. ``on_exceed``: ``fail``, ``pause`` or ``escalate``. Raises ``InvalidSetting``.
         """
         process = self._durable
         whole, day = _texts(limits), _texts(a_day)
@@ -90,17 +89,17 @@ async def _set(process: DurableProcess, place: CallPlace, body: b.BudgetSet, tex
 
 
 async def admit(process: DurableProcess, place: CallPlace, wanted: Mapping[str, Any]) -> None:
-    """Return once a call that is expected to use ``wanted`` may begin. Raises ``BudgetExceeded``.
+    """Return once a call with the estimate ``wanted`` may begin. Raises ``BudgetExceeded``.
 
-    To be followed by the call's start without an ``await`` in between: it is the start that reserves.
+    Send the call's start without an ``await`` in between: the start reserves.
     """
     while (budget := process.ahead_budget) is not None:
         amounts = _amounts(wanted)
         day = process.clock.now_us() // _DAY_US
         for scope, dimension, used, limit in warnings_of(budget, place.key, amounts, day):
             logger.warning("process %s: %s of %s %s are used (%s)", process.process_id, used, limit, dimension, scope)
-            noted = "warned", dimension, _note_scope(scope, day), place.key, plain_text(used), plain_text(limit)
-            process.send(b.BudgetNoted(*noted))
+            note = "warned", dimension, _note_scope(scope, day), place.key, plain_text(used), plain_text(limit)
+            process.send(b.BudgetNoted(*note))
         excess = excess_of(budget, place.key, amounts, day)
         if excess is None:
             return
@@ -108,29 +107,28 @@ async def admit(process: DurableProcess, place: CallPlace, wanted: Mapping[str, 
 
 
 async def _exceeded(process: DurableProcess, place: CallPlace, budget: Budget, excess: Excess) -> None:
-    """Return if a person raised the limit; else raise."""
-    asked = excess.texts()
-    process.send(b.BudgetNoted("exceeded", excess.dimension, excess.scope, place.key, asked["wanted"], asked["limit"]))
+    """Return if a person raised the limit; else raise ``BudgetExceeded``."""
+    texts = excess.texts()
+    process.send(b.BudgetNoted("exceeded", excess.dimension, excess.scope, place.key, texts["wanted"], texts["limit"]))
     if budget.on_exceed == "escalate" and await _escalated(process, place, excess):
         return
     if budget.on_exceed == "pause" and process.ahead_lifecycle is Lifecycle.RUNNING:
         process.send(b.LifecycleChanged(Lifecycle.SUSPENDED, f"budget: {excess.dimension}"))
     raise BudgetExceeded(
         "the budget does not allow one more call", process_id=process.process_id, key=place.key,
-        dimension=excess.dimension, scope=excess.scope, on_exceed=budget.on_exceed, **asked,
+        dimension=excess.dimension, scope=excess.scope, on_exceed=budget.on_exceed, **texts,
     )  # fmt: skip
 
 
 async def _escalated(process: DurableProcess, place: CallPlace, excess: Excess) -> bool:
-    """Whether a person raised the limit so that the call fits: to what the answer says, else to what it needs."""
+    """Whether a person raised the limit so that the call fits: to the answer's limit, else to what the call needs."""
     texts = excess.texts()
-    asked = {"call": place.key, "dimension": excess.dimension, "scope": excess.scope, **texts}
+    prompt = {"call": place.key, "dimension": excess.dimension, "scope": excess.scope, **texts}
     name = f"budget:{excess.dimension}"
     with process.matcher.inside(place) as scope:
-        scope.position = -1  # at 0, aside: a run that finds the limit raised does not ask, or asks something else
-        answer = await open_gate(
-            process, name, prompt=asked, key=f"{name}:{excess.scope}:{texts['used']}+{texts['wanted']}>{texts['limit']}"
-        )
+        scope.position = -1  # at 0, in no order: a run that finds the limit raised opens no gate, or another one
+        key = f"{name}:{excess.scope}:{texts['used']}+{texts['wanted']}>{texts['limit']}"
+        answer = await open_gate(process, name, prompt=prompt, key=key)
     limit = _limit_in(answer, excess)
     if limit is None:
         process.send(b.BudgetNoted("refunded", excess.dimension, excess.scope, place.key, actor=answer.actor))
@@ -140,7 +138,7 @@ async def _escalated(process: DurableProcess, place: CallPlace, excess: Excess) 
 
 
 def _limit_in(answer: GateAnswer, excess: Excess) -> Decimal | None:
-    """What a person raised the limit to: None for a no, and for a yes to what is no amount."""
+    """Return the limit that the answer sets; None if it denies, or names no valid amount."""
     if not answer:
         return None
     offered = answer.payload.get("limit") if isinstance(answer.payload, dict) else None
@@ -148,8 +146,8 @@ def _limit_in(answer: GateAnswer, excess: Excess) -> Decimal | None:
         return EXACT.add(excess.used, max(excess.wanted, Decimal(1)))
     try:
         return _amounts({excess.dimension: offered})[excess.dimension]
-    except InvalidSetting as exc:  # raised, it would be raised in every run: the answer is remembered
-        logger.warning("the limit that %s named is none: %s", answer.actor, exc)
+    except InvalidSetting as exc:  # not raised: the answer is recorded, so every later run would raise it too
+        logger.warning("the limit that %s named is not valid: %s", answer.actor, exc)
         return None
 
 
@@ -162,22 +160,21 @@ async def raise_budget(
     actor: str | None = None,
     key: str | None = None,
 ) -> None:
-    """Set one limit anew. Raises ``InvalidSetting`` for what is no dimension or no amount."""
+    """Set one limit to a new amount. Raises ``InvalidSetting`` for an unknown dimension or an invalid amount."""
     amount = _amounts({dimension: limit})[dimension]
     await process.append(b.BudgetNoted("raised", dimension, scope, key, "0", plain_text(amount), actor))
 
 
 # --- pure -------------------------------------------------------------------------------------------------------------
 def excess_of(budget: Budget, key: str, wanted: Mapping[str, Decimal], day: int) -> Excess | None:
-    """The first limit that the call ``key`` would pass; None if it fits.
+    """Return the first limit that the call ``key`` would exceed; None if it fits.
 
-    What a call does not estimate, it may begin as long as anything is left of it; how many calls of which kind it is,
-    is known.
+    A call without an estimate of a dimension may begin while any of that is left. Counts of calls need no estimate.
     """
     for scope, limits in (("run", budget.limits), ("day", budget.day_limits)):
         for dimension, limit in limits.items():
             used, more = _used(budget, key, dimension, scope, day), wanted.get(dimension, _ZERO)
-            if EXACT.add(used, more) > limit if more else used >= limit and dimension not in _KNOWN_BEFORE:
+            if EXACT.add(used, more) > limit if more else used >= limit and dimension not in _EXACT_DIMENSIONS:
                 return Excess(dimension, scope, limit, used, more)
     return None
 
@@ -185,22 +182,22 @@ def excess_of(budget: Budget, key: str, wanted: Mapping[str, Decimal], day: int)
 def warnings_of(
     budget: Budget, key: str, wanted: Mapping[str, Decimal], day: int
 ) -> list[tuple[str, str, Decimal, Decimal]]:
-    """(scope, dimension, used with the call, limit) of each limit whose warning share is reached and was not told."""
+    """Return (scope, dimension, used with the call, limit) of each limit that needs its first warning."""
     found = []
     for scope, limits in (("run", budget.limits), ("day", budget.day_limits)):
         for dimension, limit in limits.items():
             used = EXACT.add(_used(budget, key, dimension, scope, day), wanted.get(dimension, _ZERO))
-            told = f"warned {dimension} {_note_scope(scope, day)}" in budget.noted
-            if not told and limit > 0 and used >= EXACT.multiply(budget.warn_at, limit):
+            warned = f"warned {dimension} {_note_scope(scope, day)}" in budget.noted
+            if not warned and limit > 0 and used >= EXACT.multiply(budget.warn_at, limit):
                 found.append((scope, dimension, used, limit))
     return found
 
 
 def _used(budget: Budget, key: str, dimension: str, scope: str, day: int) -> Decimal:
-    kept = total(amounts.get(dimension, _ZERO) for one, amounts in budget.reserved.items() if one != key)
+    reserved = total(amounts.get(dimension, _ZERO) for one, amounts in budget.reserved.items() if one != key)
     if scope == "run":
-        return EXACT.add(budget.spent.get(dimension, _ZERO), kept)
-    return EXACT.add(budget.day_spent.get(dimension, _ZERO) if budget.day == day else _ZERO, kept)
+        return EXACT.add(budget.spent.get(dimension, _ZERO), reserved)
+    return EXACT.add(budget.day_spent.get(dimension, _ZERO) if budget.day == day else _ZERO, reserved)
 
 
 def _note_scope(scope: str, day: int) -> str:
@@ -218,7 +215,7 @@ def _amounts(wanted: Mapping[str, Any]) -> dict[str, Decimal]:
         return amounts_in(dump({name: str(value) for name, value in wanted.items() if value is not None}))
     except (ValueError, TypeError) as exc:
         raise InvalidSetting(
-            f"no amounts of a budget: {exc}",
+            f"not valid as amounts of a budget: {exc}",
             found=repr(dict(wanted))[:200],
             hint=f"dimensions: {', '.join(DIMENSIONS)}",
         ) from exc

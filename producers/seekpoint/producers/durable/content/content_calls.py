@@ -1,6 +1,6 @@
-"""What an agent may write into its process: context, conversation, lifecycle, entries of its own.
+"""Write content into a process: context, conversation, lifecycle, custom entries.
 
-Each call takes its place when it is made and returns, awaited, once its entry is acknowledged by Kafka.
+A call takes its place when it is made. Awaited, it returns once Kafka has acknowledged its entry.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["ContentCalls", "error_entry"]
 
 _FAILED_MAX = 100
-"""Of so many calls an entry says that an exception is their failure."""
+"""The most calls that an entry names as the origin of an exception."""
 
 Written: TypeAlias = "Coroutine[Any, Any, Acknowledged]"
 
@@ -36,7 +36,7 @@ class ContentCalls(DurableCalls):
         return self._durable.write(b.ContextUpdated(_key(key), dump(value, self._durable.limits)))
 
     def update_many(self, values: Mapping[str, Any]) -> Written:
-        """Set several context values in one entry: all or none. Together they are one value of the journal's limits."""
+        """Set several context values in one entry, all or none. For the journal's limits they are one value."""
         limits = self._durable.limits
         if len(values) > limits.items:
             raise LimitExceeded(
@@ -48,7 +48,7 @@ class ContentCalls(DurableCalls):
         )
 
     def delete(self, key: str) -> Written:
-        """Remove one context value; one that is not there is no error."""
+        """Remove one context value, if it exists."""
         return self._durable.write(b.ContextDeleted(_key(key)))
 
     def patch(self, patch: Mapping[str, Any]) -> Written:
@@ -69,31 +69,31 @@ class ContentCalls(DurableCalls):
         tool_call_id: str | None = None,
         name: str | None = None,
     ) -> Written:
-        """Add a message. ``content`` is text, structured parts, or None where the message only calls tools."""
+        """Add a message. ``content`` is text, structured parts, or None if the message only calls tools."""
         limits = self._durable.limits
         text = content if isinstance(content, str) or content is None else None
         parts = None if isinstance(content, str) or content is None else dump(content, limits)
         calls = None if tool_calls is None else dump(list(tool_calls), limits)
         return self._durable.write(b.MessageSaid(role, text, parts, calls, tool_call_id, name))
 
-    # --- life
+    # --- lifecycle
     def transition(self, to: str, reason: str | None = None) -> Written:
-        """Move to another lifecycle state. Raises ``IllegalTransition`` for a step that does not exist."""
-        said = None if reason is None else self._durable.settings.scrub(reason)
-        return self._durable.write(b.LifecycleChanged(str(to), said))
+        """Move to another lifecycle state. Raises ``IllegalTransition`` for a transition that does not exist."""
+        text = None if reason is None else self._durable.settings.scrub(reason)
+        return self._durable.write(b.LifecycleChanged(str(to), text))
 
     def suspend(self, reason: str | None = None) -> Written:
-        """Stop by request: ``suspended``, until a transition back to ``running``."""
+        """Move to ``suspended``, until a transition back to ``running``."""
         return self.transition("suspended", reason)
 
     def record(self, kind: str, payload: Any = None) -> Written:
-        """Write an entry of your own ``kind``; the fold keeps nothing of it but its kind."""
+        """Write a custom entry of a ``kind`` of your own; the fold only keeps its kind."""
         return self._durable.write(b.Custom(_key(kind), dump(payload, self._durable.limits)))
 
     def record_error(self, error: BaseException, trace: str | None = None, where: str | None = None) -> Written:
-        """Write down an exception; ``where`` names the line of your code it came from. The state keeps the newest one.
+        """Record an exception; ``where`` names the line of your code it came from. The state keeps the newest one.
 
-        Secrets of the settings are masked in its texts.
+        Secrets of the settings are masked.
         """
         return self._durable.write(error_entry(self._durable, error, trace, where))
 
@@ -104,9 +104,9 @@ def error_entry(process: DurableProcess, error: BaseException, trace: str | None
     trace_text, place = (
         None if text is None else settings.excerpt(text, TEXT_CHARACTERS_MAX) for text in (trace, where)
     )
-    name, said = error_name(error, settings), settings.excerpt(str(error), TEXT_CHARACTERS_MAX)
+    name, message = error_name(error, settings), settings.excerpt(str(error), TEXT_CHARACTERS_MAX)
     failed = unfollowed_calls(error, process.written.calls)[:_FAILED_MAX]
-    return b.ErrorRecorded(name, said, trace_text, place, failed=dump(failed) if failed else None)
+    return b.ErrorRecorded(name, message, trace_text, place, failed=dump(failed) if failed else None)
 
 
 def _key(key: str) -> str:

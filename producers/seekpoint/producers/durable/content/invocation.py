@@ -1,4 +1,4 @@
-"""An invocation: one piece of work an agent does, from its trigger to its result."""
+"""Record an invocation: one unit of an agent's work, from its trigger to its result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Invocation"]
 
 
 class ContentWriter(Protocol):
-    """What an invocation is written to."""
+    """The process that an invocation writes to."""
 
     limits: Limits
     settings: Settings
@@ -29,7 +29,7 @@ class ContentWriter(Protocol):
 
 
 class Invocation:
-    """The work under way. Set ``result`` to what it gave; its duration is monotonic."""
+    """An invocation under way. Set ``result`` to its result; its duration is monotonic."""
 
     def __init__(self, process: ContentWriter, trigger: str, payload: Any) -> None:
         self.trigger = trigger

@@ -1,7 +1,7 @@
-"""Decisions: model calls, recorded with request, response, tool calls, usage and cost, and never made twice.
+"""Make decisions: model calls that are recorded with request, response, tool calls, usage and cost.
 
-The digest covers the whole request: messages, model, tools, schema and every sampling option. A replay hands the
-response back; a request that changed is a divergence that names the first difference.
+The digest covers the whole request: messages, model, tools, schema and every sampling option. A replay returns the
+recorded response. A request that has changed is a divergence that names the first difference.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _NO_MORE = object()
 
 
 class DecisionCalls(DurableCalls):
-    """What a process offers: ``decide``, ``wrap_model``, ``wrap_tool``, ``policy_is``."""
+    """The model and tool calls of a process."""
 
     _prompts: Prompts | None = None
 
@@ -62,19 +62,19 @@ class DecisionCalls(DurableCalls):
         estimate: Mapping[str, Any] | None = None,
         on_chunk: Callable[[Any], object] | None = None,
     ) -> Coroutine[Any, Any, Any]:
-        """Ask a model once: ``call(request)``; from then on its response is remembered and handed back.
+        """Call a model once: ``call(request)``. Later runs get the recorded response.
 
-        A stream is recorded whole: the response is the list of its chunks; ``on_chunk`` sees each as it comes (of a
-        call that is made, not of a replay). Responses of the common clients are turned into plain values. ``usage``
-        reads the usage where ``usage_in`` does not know the shape; the cost is of the node's ``prices``; what is not
-        known is None, never 0, also where ``usage`` raises: what was answered is paid for, and kept. ``policy`` is the
-        version of prompts and rules in force, by default the version of the agent that asks. ``estimate`` is held
-        against the budget before: ``{"usd": "0.10", "tokens": 4000}``.
+        A stream is recorded whole: the response is the list of its chunks. ``on_chunk`` gets each chunk as it comes,
+        not in a replay. Responses of the common clients become plain values. ``usage`` reads the usage of a response
+        whose shape ``usage_in`` does not know; the node's ``prices`` give the cost. An unknown usage or cost is None,
+        never 0; if ``usage`` raises, the response is recorded all the same. ``policy`` is the version of prompts and
+        rules in force, by default the version of the agent. The budget admits ``estimate`` before the call:
+        ``{"usd": "0.10", "tokens": 4000}``.
 
-        Without ``retry`` it is tried again as a step is, and each attempt is charged to the budget.
+        Without ``retry`` it is retried as a step is, and the budget is charged for each attempt.
 
-        Raises what ``call`` raised; ``ReplayDivergence`` of kind ``prompt`` for another request than was recorded, and
-        as ``step`` does; ``BudgetExceeded``.
+        Raises the exception of ``call``, and ``BudgetExceeded``. Raises ``ReplayDivergence`` as ``step`` does; of kind
+        ``prompt`` if the request differs from the recorded one.
         """
         process = self._durable
         text = arguments_text((request,), {}, process.limits)
@@ -84,7 +84,7 @@ class DecisionCalls(DurableCalls):
         except ReplayDivergence as exc:
             if exc.facts.get("kind") != "prompt":
                 raise
-            return _say_what_changed(process, exc, request)
+            return _raise_difference(process, exc, request)
         record = place.record
         if record is not None:
             if record.status == "succeeded":
@@ -98,25 +98,26 @@ class DecisionCalls(DurableCalls):
         _check_usage(usage)
         if self._prompts is None:
             self._prompts = Prompts()
-        asks = process.options.agent
-        policy = policy if policy is not None or asks is None else asks.version
-        asking = _Asking(process, place, work, prompts=self._prompts, policy=policy, usage=usage, on_chunk=on_chunk)
-        return process.in_order(place, asking.through)
+        agent = process.options.agent
+        policy = policy if policy is not None or agent is None else agent.version
+        attempts = _Attempts(process, place, work, prompts=self._prompts, policy=policy, usage=usage, on_chunk=on_chunk)
+        return process.in_order(place, attempts.through)
 
     def wrap_model(self, call: Callable[..., Any], name: str = "model", **how: Any) -> Callable[..., Any]:
-        """``call`` for a framework that owns the loop: asked with options or one request, each call is a decision.
+        """Return a function for a framework that owns the loop: each call of it is a decision.
 
-        ``client = process.wrap_model(openai.chat.completions.create)``; ``how`` is what ``decide`` takes.
+        The function takes options or one request. ``client = process.wrap_model(openai.chat.completions.create)``;
+        ``how`` are options of ``decide``.
         """
 
         @wraps(call)
-        async def ask(*arguments: Any, **options: Any) -> Any:
+        async def decide(*arguments: Any, **options: Any) -> Any:
             if len(arguments) == 1 and not options:
                 return await self.decide(name, call, arguments[0], **how)
             request = {**({"arguments": list(arguments)} if arguments else {}), **options}
             return await self.decide(name, lambda _: call(*arguments, **options), request, **how)
 
-        return ask
+        return decide
 
     def wrap_tool(
         self,
@@ -126,14 +127,14 @@ class DecisionCalls(DurableCalls):
         retry: Retry | None = None,
         timeout: float | timedelta | None = None,
     ) -> Callable[..., Any]:
-        """``call`` for a framework that owns the loop: each call is a step, and counts as a tool call."""
-        called = name or name_of(call)
+        """Return a function for a framework that owns the loop: each call of it is a step that is a tool call."""
+        tool = name or name_of(call)
 
         @wraps(call)
-        async def use(*arguments: Any, **options: Any) -> Any:
-            return await self.tool(called, call, *arguments, retry=retry, timeout=timeout, **options)
+        async def call_tool(*arguments: Any, **options: Any) -> Any:
+            return await self.tool(tool, call, *arguments, retry=retry, timeout=timeout, **options)
 
-        return use
+        return call_tool
 
     def tool(
         self,
@@ -145,23 +146,23 @@ class DecisionCalls(DurableCalls):
         timeout: float | timedelta | None = None,
         **options: Any,
     ) -> Coroutine[Any, Any, Any]:
-        """A step that counts as a tool call in budgets; else as ``step``."""
+        """Make a step that counts as a tool call in budgets; else as ``step``."""
         process = self._durable
         return counted_step(process, name, call, arguments, options, _TOOL_CALL, key, retry, timeout)
 
     def policy_is(self, version: str) -> bool:
         """Whether the process began under ``version`` of its agent: for code that changes while runs are in flight.
 
-        True too where no agent runs: whoever writes the code there is its only version.
+        True also without an agent.
         """
         process = self._durable
-        began = process.written.agent or process.options.agent  # its first entry may be on its way yet
+        began = process.written.agent or process.options.agent  # the first entry may not be acknowledged yet
         return began is None or began.version == version
 
 
 @dataclass(slots=True)
-class _Asking(Attempts):
-    """One decision that is not remembered, or in doubt."""
+class _Attempts(Attempts):
+    """The attempts of one decision that is not recorded, or in doubt."""
 
     prompts: Prompts = field(default_factory=Prompts)
     policy: str | None = None
@@ -182,14 +183,14 @@ class _Asking(Attempts):
         return began
 
     async def _whole(self, answer: Any) -> Any:
-        """A stream to its end, a plain one in a thread as its call was; anything else as it is."""
+        """Return a stream as a list of its chunks, a blocking one read in a thread; any other value as it is."""
         if isinstance(answer, AsyncIterable):
             return [self._seen(plain(chunk)) async for chunk in answer]
         if isinstance(answer, Iterator):
-            pull, seen = partial(next, answer, _NO_MORE), []
+            pull, chunks = partial(next, answer, _NO_MORE), []
             while (chunk := await self.process.in_body_thread(pull)) is not _NO_MORE:
-                seen.append(self._seen(plain(chunk)))
-            return seen
+                chunks.append(self._seen(plain(chunk)))
+            return chunks
         return plain(answer)
 
     def _seen(self, chunk: Any) -> Any:
@@ -201,8 +202,8 @@ class _Asking(Attempts):
         text = dumped(value, self.place.key, self.process)
         usage = self._usage_of(value)
         request = self.work.arguments[0]
-        asked = request.get("model") if isinstance(request, Mapping) else None
-        model = model_in(value) or (asked if isinstance(asked, str) else None)
+        requested = request.get("model") if isinstance(request, Mapping) else None
+        model = model_in(value) or (requested if isinstance(requested, str) else None)
         prices = self.process.session.prices
         cost = None if prices is None else prices.cost(model, usage)
         calls = tool_calls_in(value)
@@ -218,8 +219,8 @@ class _Asking(Attempts):
             found = self.usage(value) if callable(self.usage) else self.usage or usage_in(value)
             if found is None or isinstance(found, Usage):
                 return found
-            logger.warning("%s: usage= gave no Usage, but %s", self.place.key, type(found).__name__)
-        except Exception as exc:  # the user's; asking the model again would cost again, and fail again
+            logger.warning("%s: usage= returned no Usage, but %s", self.place.key, type(found).__name__)
+        except Exception as exc:  # of the user's function: another model call would cost again, and fail again
             logger.warning("%s: its usage cannot be read: %s", self.place.key, error_line(exc, self.process.settings))
         return None
 
@@ -234,19 +235,21 @@ class _Asking(Attempts):
 
 def _check_usage(usage: object) -> None:
     if not (usage is None or callable(usage) or isinstance(usage, Usage)):
-        raise InvalidSetting("usage= is a Usage, or a function of the response that gives one", usage=repr(usage)[:80])
+        raise InvalidSetting(
+            "usage= is a Usage, or a function of the response that returns one", usage=repr(usage)[:80]
+        )
 
 
-async def _say_what_changed(process: DurableProcess, error: ReplayDivergence, request: Any) -> Any:
-    """Raise ``error`` with the first difference of the prompts, as far as the journal still has the old one."""
-    if error.asks is not None:  # an earlier one diverged, and is told of: this is the same error
+async def _raise_difference(process: DurableProcess, error: ReplayDivergence, request: Any) -> Any:
+    """Raise ``error`` with the first difference of the requests, if the journal still has the recorded one."""
+    if error.asks is not None:  # the same error as of an earlier call, which has its difference
         raise error
     key, text = error.facts.get("key"), dump(plain(request), process.limits)
     error.asks = b.DecisionStarted(request=text)
     try:
         found = process.session.entries(process.process_id, kinds=[b.DecisionStarted.KIND])
         recorded = (await requests_in(one.entry async for one in found)).get(str(key))
-    except Exception:  # it says less then, but it says so
+    except Exception:  # the error is useful without the difference
         recorded = None
     difference = None if recorded is None else first_difference(recorded, load(text))
     if difference is not None:
@@ -255,7 +258,7 @@ async def _say_what_changed(process: DurableProcess, error: ReplayDivergence, re
 
 
 def plain(value: Any) -> Any:
-    """A client's response as plain values: what ``model_dump`` or ``to_dict`` gives of it; anything else as it is."""
+    """Return a client's response as plain values, by its ``model_dump`` or ``to_dict``; any other value as it is."""
     for name in ("model_dump", "to_dict"):
         convert = getattr(value, name, None)
         if callable(convert) and not isinstance(value, type):
@@ -264,7 +267,7 @@ def plain(value: Any) -> Any:
 
 
 def tool_calls_in(answer: Any) -> list[Any] | None:
-    """The tool calls of an OpenAI- or Anthropic-shaped response; None where there are none."""
+    """Return the tool calls of an OpenAI- or Anthropic-shaped response; None if there are none."""
     if not isinstance(answer, Mapping):
         return None
     found: list[Any] = []
@@ -278,6 +281,6 @@ def tool_calls_in(answer: Any) -> list[Any] | None:
 
 
 def _list_in(answer: Mapping[str, Any], name: str) -> list[Any]:
-    """Its list of that name; anybody's answer may call something else so."""
+    """Return the list of that name; empty if the value is no list."""
     found = answer.get(name)
     return list(found) if isinstance(found, list | tuple) else []

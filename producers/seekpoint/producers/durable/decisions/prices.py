@@ -1,4 +1,4 @@
-"""What tokens cost: a table of the user's, in USD a million tokens. A model it does not name costs None, never 0."""
+"""Look up prices of tokens in the user's table, in USD a million tokens. An unknown model costs None, never 0."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["Price", "Prices"]
 _MILLION = Decimal(1_000_000)
 _PRICE_MAX = decimal_in("1E+9")
 _DECIMALS_MAX = 6
-"""So that the cost of one token has the twelve decimals that a budget counts."""
+"""The cost of one token then has the twelve decimals that a budget counts."""
 
 
 class Price(FrozenStruct, frozen=True):
-    """USD a million tokens, by kind. A cached or cache-written token without a price of its own costs as input does."""
+    """USD a million tokens, by kind. The default price of cached and cache-written tokens is that of input."""
 
     input: Decimal
     output: Decimal
@@ -28,7 +28,7 @@ class Price(FrozenStruct, frozen=True):
     cache_write: Decimal | None = None
 
     def cost(self, usage: Usage) -> Decimal | None:
-        """What ``usage`` costs in USD, exactly; None where input or output was not told."""
+        """Return the exact cost of ``usage`` in USD; None if input or output is not known."""
         if usage.input_tokens is None or usage.output_tokens is None:
             return None
         parts = (
@@ -41,9 +41,9 @@ class Price(FrozenStruct, frozen=True):
 
 
 class Prices:
-    """Prices by model. A name that ends in ``*`` stands for every model that begins so; the longest such one counts.
+    """Prices by model. A name that ends in ``*`` matches every model with that prefix; the longest match counts.
 
-    ``node.prices = Prices({...})``, before the first decision, and its decisions are journaled with what they cost.
+    Set ``node.prices = Prices({...})`` before the first decision to journal the costs of decisions.
 
     >>> from seekpoint.producers import Prices, Usage
     >>> prices = Prices({"small-*": {"input": "0.15", "output": "0.60"}})
@@ -54,22 +54,22 @@ class Prices:
     """
 
     def __init__(self, models: Mapping[str, Price | Mapping[str, Any]]) -> None:
-        """``InvalidSetting`` for what is no price: a float is not exact, write ``"0.15"`` or a Decimal."""
+        """Raises ``InvalidSetting`` for an invalid price: a float is not exact, write ``"0.15"`` or a Decimal."""
         self._models = {
             name: price if isinstance(price, Price) else _price(name, price) for name, price in models.items()
         }
 
     def of(self, model: str | None) -> Price | None:
-        """The price of ``model``; None if the table has none."""
+        """Return the price of ``model``; None if the table has none."""
         if model is None:
             return None
         if model in self._models:
             return self._models[model]
-        fitting = [name for name in self._models if name.endswith("*") and model.startswith(name[:-1])]
-        return self._models[max(fitting, key=len)] if fitting else None
+        matches = [name for name in self._models if name.endswith("*") and model.startswith(name[:-1])]
+        return self._models[max(matches, key=len)] if matches else None
 
     def cost(self, model: str | None, usage: Usage | None) -> Decimal | None:
-        """What a call of ``model`` cost in USD; None for an unknown model or usage."""
+        """Return the cost of a call of ``model`` in USD; None for an unknown model or usage."""
         price = self.of(model)
         return None if price is None or usage is None else price.cost(usage)
 

@@ -1,7 +1,7 @@
-"""Requests to models in the journal: written without what they share with the one before, so that storage is linear.
+"""Journal the requests to models without the messages that they share with the request before.
 
-A conversation of n messages asks the model n times, each time with everything said so far: written whole, that is the
-square of it. A request's first messages that are those of the decision before are left out and named instead.
+A conversation of n messages calls the model n times, each time with all messages so far: whole requests would need
+storage for n squared. An entry names the earlier decision and the number of messages that are the same.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SHOWN_BEFORE = 20
 
 
 class Shortened(FrozenStruct, frozen=True):
-    """A request as it is written."""
+    """A request as it is journaled."""
 
     text: Json
     shared_with: str | None = None
@@ -33,14 +33,14 @@ class Shortened(FrozenStruct, frozen=True):
 
 
 class Prompts:
-    """What the newest decision of a run asked, to shorten the next one by."""
+    """The messages of a run's newest decision, to shorten the next request."""
 
     def __init__(self) -> None:
         self._key: str | None = None
         self._messages: list[Json] = []
 
     def shortened(self, key: str, request: Any, limits: Limits = DEFAULT_LIMITS) -> Shortened:
-        """``request`` without the messages it begins with as the decision before did."""
+        """Return ``request`` without the first messages that it shares with the decision before."""
         messages = request.get(_MESSAGES) if isinstance(request, Mapping) else None
         if not isinstance(messages, list):
             return Shortened(dump(request, limits))
@@ -74,7 +74,7 @@ def whole_request(body: b.DecisionStarted, whole: dict[str, Any], read: Callable
 
 
 def first_difference(expected: Any, actual: Any, path: str = "$") -> str | None:
-    """Where two values first differ, in words: ``$.messages[2].content: "old" is now "new"``; None if they are equal.
+    """Return the first difference of two values: ``$.messages[2].content: "old" is now "new"``; None if they are equal.
 
     >>> first_difference({"model": "a", "n": 1}, {"model": "b", "n": 1})
     '$.model: "a" is now "b"'
@@ -113,7 +113,7 @@ def _shown(value: Any) -> str:
 
 
 def _cut(text: str, other: str = "") -> str:
-    """``text`` short enough to be read; if it is long, from a little before where it leaves ``other``."""
+    """Return an excerpt of ``text``; of a long one the part around the first difference from ``other``."""
     if len(text) <= _SHOWN_CHARACTERS_MAX:
         return text
     alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(text, other, strict=False)))

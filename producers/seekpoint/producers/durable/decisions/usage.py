@@ -1,4 +1,4 @@
-"""What a model call used, read from the answer of the common model APIs. What is not told stays None, never 0.
+"""Read the usage of a model call from responses of the common model APIs. An unknown count is None, never 0.
 
 Shapes known (plain dicts and the clients' objects alike): OpenAI chat completions (``prompt_tokens``, cached tokens
 inside them), OpenAI responses (``input_tokens`` with ``input_tokens_details``), Anthropic messages (``input_tokens``
@@ -17,9 +17,9 @@ __all__ = ["Usage", "model_in", "usage_in"]
 
 
 class Usage(FrozenStruct, frozen=True):
-    """Tokens of one call; each None where the answer does not tell.
+    """Tokens of one call; each is None if the response does not have it.
 
-    ``input_tokens`` counts what was read at the full price: neither ``cached_tokens`` (read from a cache) nor
+    ``input_tokens`` are those at the full price: neither ``cached_tokens`` (read from a cache) nor
     ``cache_write_tokens``. ``reasoning_tokens`` are part of ``output_tokens``.
     """
 
@@ -36,23 +36,23 @@ class Usage(FrozenStruct, frozen=True):
 
     @property
     def total_tokens(self) -> int | None:
-        """All tokens that were read and written; None as soon as input or output is not known."""
+        """All tokens of input and output; None if either is not known."""
         if self.input_tokens is None or self.output_tokens is None:
             return None
         return self.input_tokens + self.output_tokens + (self.cached_tokens or 0) + (self.cache_write_tokens or 0)
 
     def to_dict(self) -> dict[str, int]:
-        """What is known, as the journal keeps it."""
+        """Return the known counts, as the journal has them."""
         return {name: count for name, count in asdict(self).items() if count is not None}
 
     @classmethod
     def from_dict(cls, known: Mapping[str, Any]) -> Usage:
-        """What ``to_dict`` gave. ``TypeError`` for names that no usage has, ``ValueError`` for what is no count."""
+        """Return the usage of a ``to_dict``. Raises ``TypeError`` for unknown names, ``ValueError`` if invalid."""
         return cls(**known)
 
 
 def usage_in(answer: Any) -> Usage | None:
-    """The usage told by ``answer``: a response, or the list of a stream's events. None where none is told."""
+    """Return the usage in ``answer``: a response, or the list of a stream's events; None if there is none."""
     if _is_list(answer):
         return _streamed(answer)
     found = _part(answer, "usage")
@@ -60,7 +60,7 @@ def usage_in(answer: Any) -> Usage | None:
 
 
 def model_in(answer: Any) -> str | None:
-    """The model that says it answered."""
+    """Return the name of the model in ``answer``."""
     for one in answer if _is_list(answer) else (answer,):
         for holder in (one, _part(one, "message"), _part(one, "response")):
             model = _part(holder, "model")
@@ -70,7 +70,7 @@ def model_in(answer: Any) -> str | None:
 
 
 def _streamed(events: Sequence[Any]) -> Usage | None:
-    """The newest count of each kind wins: streams tell running totals (Anthropic) or the whole once (OpenAI)."""
+    """Take the newest count of each kind: streams have running totals (Anthropic) or one total (OpenAI)."""
     merged: dict[str, int] = {}
     for event in events:
         for holder in (event, _part(event, "message"), _part(event, "response")):
@@ -95,7 +95,7 @@ def _usage(found: Any) -> Usage:
 
 
 def _inclusive(found: Any, read: str, written: str, read_details: str, written_details: str) -> Usage:
-    """OpenAI counts cached tokens as part of what was read."""
+    """Subtract the cached tokens, which OpenAI counts as input."""
     whole, cached = _count(found, read), _count(_part(found, read_details), "cached_tokens")
     return Usage(
         input_tokens=None if whole is None else max(0, whole - (cached or 0)),
