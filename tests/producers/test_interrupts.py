@@ -5,16 +5,25 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from plain_threads import interrupt_main, outcome
-from seekpoint.producers import Agent, Process, agent
+from plain_threads import interrupt_main, interruptible, outcome, raised
+from seekpoint.producers import Agent, Node, Process, agent
 from seekpoint.producers.sync import SyncNode, SyncProcess
+from seekpoint.producers.sync_process import LoopCalls
 from seekpoint.producers.testing import history_of
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.errors import HandleClosed
+
+
+@pytest.fixture(autouse=True)
+def _interruptible() -> Iterator[None]:
+    with interruptible():
+        yield
 
 
 @pytest.fixture
@@ -90,8 +99,7 @@ def test_an_interrupted_opening_claims_nothing(log: MemoryLog) -> None:
         interrupt_main(ready)
         with pytest.raises(KeyboardInterrupt), node.open("p", wait_s=60):
             pass
-        assert node._looped is not None
-        assert node._looped._tasks == {}
+        assert node._looped.calls._tasks == set()
         assert node.recover("p").state.owner is not None
     assert [entry.body.KIND for entry in history_of(log, "p")] == ["claim", "released"]
 
@@ -140,6 +148,75 @@ def test_an_exit_in_an_agent_ends_the_program_not_the_loop(log: MemoryLog, endin
         with SyncNode.in_memory(log) as node:
             assert isinstance(outcome(lambda: node.run(ending, "p")), SystemExit)
             assert node.recover("p").state.owner is None
+
+    assert outcome(work) is None
+
+
+def test_an_exit_in_a_step_does_not_end_the_event_loop(log: MemoryLog) -> None:
+    """A plain agent on an async node may catch it: it is raised in the agent's thread only."""
+
+    @agent("catches")
+    def catches(process: SyncProcess, input: Any) -> object:
+        try:
+            process.step("leave", leaves)
+        except SystemExit as exc:
+            return exc.code
+        return None
+
+    async def work() -> Any:
+        async with Node.in_memory(log) as node:
+            return await node.run(catches, "p")
+
+    assert outcome(lambda: asyncio.run(work())) == 3
+
+
+def test_a_cancelled_agent_makes_no_more_calls(log: MemoryLog) -> None:
+    """Its call is cancelled, and so is each later one, of its node too."""
+    ready, ended, told = threading.Event(), threading.Event(), list[object]()
+
+    @agent("goes on")
+    def goes_on(process: SyncProcess, input: Any) -> None:
+        ready.set()
+        told.append(raised(lambda: process.gate("never")))
+        told.append(raised(lambda: process.node.signal("other", "go")))
+        ended.set()
+
+    async def work() -> None:
+        async with Node.in_memory(log) as node:
+            run = asyncio.create_task(node.run(goes_on, "p"))
+            assert await asyncio.to_thread(ready.wait, 60)
+            while (await node.recover("p")).state.lifecycle != "awaiting":  # noqa: ASYNC110  # the log gives no event
+                await asyncio.sleep(0.01)
+            run.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await run
+            assert await asyncio.to_thread(ended.wait, 60)
+
+    assert outcome(lambda: asyncio.run(work())) is None
+    assert told == [asyncio.CancelledError] * 2
+    assert [entry.body.KIND for entry in history_of(log, "p")][-1] == "released"
+
+
+def test_a_call_that_has_not_begun_is_refused_too() -> None:
+    """A thread submitted it, and the run was cancelled before the event loop came to it."""
+    made, told = list[int](), list[object]()
+    with asyncio.Runner() as runner:
+        calls = LoopCalls(runner.get_loop(), threading.current_thread())
+        thread = threading.Thread(target=lambda: told.append(raised(lambda: calls(lambda: made.append(1)))))
+        thread.start()
+        time.sleep(0.2)  # the call is submitted, and the event loop does not run
+        calls.refuse(asyncio.CancelledError)
+        runner.run(asyncio.to_thread(thread.join, 60))
+    assert (made, told) == ([], [asyncio.CancelledError])
+
+
+def test_an_error_is_not_hidden_by_a_node_that_is_closed(log: MemoryLog) -> None:
+    """The process cannot be released any more; the program gets its own error."""
+
+    def work() -> None:
+        with SyncNode.in_memory(log) as node, pytest.raises(LookupError), node.open("p"):
+            node.__exit__(None, None, None)
+            raise LookupError
 
     assert outcome(work) is None
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
+import inspect
 import threading
 from collections.abc import Iterator
-from typing import Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, assert_type
 
 import pytest
 
 from seekpoint.producers import Agent, Node, Process, Retry, VirtualClock, agent, check_replay
+from seekpoint.producers.durable.call_results import Turn
 from seekpoint.producers.sync import SyncNode, SyncProcess
 from seekpoint.producers.testing import When, assert_replays, crash_at, history_of
 from seekpoint.schemas import MemoryLog
@@ -224,38 +228,32 @@ def test_more_plain_agents_than_threads_for_bodies(node: SyncNode) -> None:
         target: Node = node._target
         return await asyncio.gather(*(target.run(many, f"p-{number}", number) for number in range(50)))
 
-    assert node._thread.ask(all_of_them) == list(range(50))
+    assert node._calls(all_of_them) == list(range(50))
 
 
 def test_what_is_typed_exists() -> None:
-    """The names that type checkers are told of are ``Process``'s and ``Node``'s own."""
-    import ast
-    import inspect
-
-    for kind, target in ((SyncProcess, Process), (SyncNode, Node)):
-        tree = ast.parse(inspect.getsource(kind))
-        told = [
-            stub.name if isinstance(stub, ast.FunctionDef) else ast.unparse(stub.target)
-            for one in ast.walk(tree)
-            if isinstance(one, ast.If)
-            for stub in one.body
-            if isinstance(stub, ast.FunctionDef | ast.AnnAssign)
-        ]
-        assert told
-        assert [name for name in told if not hasattr(target, name)] == []
+    """The names that type checkers know of are those of an opened process and of a node."""
+    with SyncNode.in_memory() as node, node.open("p") as process:
+        for proxy in (process, node):
+            tree = ast.walk(ast.parse(inspect.getsource(type(proxy))))
+            (typed,) = (each for each in tree if isinstance(each, ast.If) and ast.unparse(each.test) == "TYPE_CHECKING")
+            names = [ast.unparse(each.targets[0]) for each in typed.body if isinstance(each, ast.Assign)]
+            names += [ast.unparse(each.target) for each in typed.body if isinstance(each, ast.AnnAssign)]
+            assert len(names) > 10
+            assert [name for name in names if not hasattr(proxy, name)] == []
 
 
-def test_what_is_typed_takes_what_it_stands_for() -> None:
-    """A type checker refuses no option that the call has."""
-    import ast
-    import inspect
-
-    for kind, target in ((SyncProcess, Process), (SyncNode, Node)):
-        for stub in ast.walk(ast.parse(inspect.getsource(kind))):
-            if not isinstance(stub, ast.FunctionDef) or ast.unparse(stub.body[0]) != "...":
-                continue
-            told = [one.arg for one in (*stub.args.args, *stub.args.kwonlyargs)]
-            takes = inspect.signature(getattr(target, stub.name)).parameters
-            wanted = [name for name, one in takes.items() if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
-            is_open = stub.args.kwarg is not None and stub.args.vararg is not None and not stub.decorator_list
-            assert is_open or told == wanted, stub.name
+def test_a_type_checker_sees_the_signatures(node: SyncNode) -> None:
+    """They are those of the async calls: mypy reads this file."""
+    with node.open("p", wait_s=0.5) as process:
+        assert_type(process, SyncProcess)
+        assert_type(process.step("upper", str.upper, "ok"), str)
+        assert_type(process.now(), datetime)
+        for turn in process.turns():
+            assert_type(turn, Turn)
+            break
+    assert_type(node.signal("p", "go", signal_id=bytes(16)), bytes)
+    assert_type([each.offset for each in node.entries("p")], list[int])
+    if TYPE_CHECKING:
+        node.signal("p", "go", signal=b"7")  # type: ignore[call-arg]
+        process.gate("approve", timeout="soon")  # type: ignore[arg-type]

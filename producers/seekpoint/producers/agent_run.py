@@ -24,6 +24,7 @@ from seekpoint.producers.durable.steps.agent import Agent
 from seekpoint.producers.log_session import NodeServices
 from seekpoint.producers.opening import Opening
 from seekpoint.producers.process import Process, durable_side
+from seekpoint.producers.sync_process import run_code
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import (
     AgentMismatch,
@@ -188,7 +189,7 @@ class _Run(FrozenStruct, frozen=True):
         and what it asks for on its way out is refused. Written down where it was cut off, it would be in the way of
         the run that resumes there."""
         process, told = self.durable, None
-        code = asyncio.ensure_future(self.agent.run(self.process, asked))
+        code = asyncio.ensure_future(run_code(self.agent, self.process, asked))
         process.set_main_task(code)
         try:
             while not code.done():

@@ -6,9 +6,29 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-__all__ = ["interrupt_main", "main_waits", "outcome"]
+__all__ = ["interrupt_main", "interruptible", "main_waits", "outcome", "raised"]
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Raise ``KeyboardInterrupt`` on SIGINT meanwhile, also in tests that were started with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def raised(work: Callable[[], object]) -> type[BaseException] | None:
+    """Return the class of what ``work()`` raises in this thread."""
+    try:
+        work()
+    except BaseException as exc:
+        return type(exc)
+    return None
 
 
 def outcome(work: Callable[[], object]) -> object:

@@ -123,7 +123,8 @@ class DurableProcess:
         )  # fmt: skip
 
     def set_main_task(self, task: asyncio.Task[Any] | None) -> None:
-        """Treat the calls of ``task`` as those of the main code from here on."""
+        """Treat the calls of ``task`` as those of the main code from here on; None: of any task, if one thread waits
+        for each of them."""
         self.task = self.matcher.main.task = task
 
     def _record_difference(self, difference: Difference) -> None:

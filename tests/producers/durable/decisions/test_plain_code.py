@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from plain_threads import interrupt_main, outcome
-from seekpoint.producers import Process, agent
+from plain_threads import interrupt_main, interruptible, outcome
+from seekpoint.producers import Node, Process, agent
 from seekpoint.producers.durable.decisions.prices import Prices
 from seekpoint.producers.sync import SyncNode, SyncProcess
 from seekpoint.producers.testing import history_of
@@ -101,7 +101,7 @@ def test_code_that_swallows_a_call_off_does_not_spend_the_next_one(log: MemoryLo
             if not swallows:
                 raise
 
-    with SyncNode.in_memory(log) as node, node.open("p") as process:
+    with interruptible(), SyncNode.in_memory(log) as node, node.open("p") as process:
         for swallows in (True, False):
             begun.clear()
             struck = interrupt_main(begun)
@@ -169,6 +169,18 @@ def test_bodies_see_what_the_thread_has_set(log: MemoryLog) -> None:
             SEEN.set(value)
             assert process.step("look", SEEN.get) == value
             assert process.step("look", look_in_the_loop) == value
+
+
+async def test_a_plain_agent_sees_what_its_caller_has_set(log: MemoryLog) -> None:
+    """In its own code and in the bodies of its steps."""
+
+    @agent("looks")
+    def looks(process: SyncProcess, input: Any) -> Any:
+        return [SEEN.get(), process.step("look", look_in_the_loop)]
+
+    SEEN.set("the caller's")
+    async with Node.in_memory(log) as node:
+        assert await node.run(looks, "p") == ["the caller's"] * 2
 
 
 def test_plain_code_reaches_the_node_of_its_process(log: MemoryLog) -> None:

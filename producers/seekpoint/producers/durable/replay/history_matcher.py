@@ -197,7 +197,7 @@ class HistoryMatcher:
                 "a call from outside of the event loop", process_id=self.process_id,
                 hint="make the function that calls it async: a plain one runs in a thread",
             ) from None  # fmt: skip
-        if scope.task is not task:
+        if scope.task is not task and (scope.task is not None or scope is not self.main):
             scope = Scope(self, None, task=task, records=scope.records, parent=scope, outer=CURRENT.get(),
                           lenient_below_seq=scope.lenient_below_seq)  # fmt: skip
             CURRENT.set(scope)
@@ -214,7 +214,7 @@ class HistoryMatcher:
         scope = CURRENT.get()
         while scope is not None and scope.desk is not self:
             scope = scope.outer
-        if scope is not None or asyncio.current_task() is not self.main.task:
+        if scope is not None or self.main.task not in (None, asyncio.current_task()):
             raise Refused(
                 f"{what} belongs into the main code", process_id=self.process_id,
                 hint="call it neither in a step nor in a task of its own",

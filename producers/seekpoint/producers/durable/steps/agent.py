@@ -5,24 +5,21 @@ from __future__ import annotations
 import inspect
 import io
 import tokenize
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from textwrap import dedent
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 from seekpoint.producers.durable.steps.retries import Retry
 from seekpoint.producers.durable.steps.terms import retry_of
-from seekpoint.producers.durable.steps.thread_bridge import in_own_thread
 from seekpoint.schemas.errors import InvalidName, Refused
 
 __all__ = ["Agent", "agent", "check_is_agent"]
 
-Run: TypeAlias = Callable[[Any, Any], Awaitable[Any]]
-"""Takes a ``Process``, which is made of what stands above this module, and the input."""
-Plain: TypeAlias = Callable[[Any, Any], Any]
-"""Takes a ``SyncProcess`` and the input."""
+Run: TypeAlias = Callable[[Any, Any], Any]
+"""Takes the process and the input: a ``Process`` if it is async, a ``SyncProcess`` if it is a plain function."""
 
 _LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING}
 _NAME_CHARACTERS_MAX = 200
@@ -31,7 +28,7 @@ _NAMED = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEY
 
 @dataclass(frozen=True)
 class Agent:
-    """``async def run(process, input)`` with a name and a version; ``node.run`` runs it. Made by ``@agent``."""
+    """A function ``run(process, input)``, async or plain, with a name and a version. Made by ``@agent``."""
 
     name: str
     version: str
@@ -41,9 +38,14 @@ class Agent:
     retry_steps: Retry | None = None
     """How its steps and decisions without ``retry`` are tried again; None: three attempts for transient errors."""
 
-    def __call__(self, process: Any, input: Any = None) -> Awaitable[Any]:  # the word users know
-        """The code itself, as it is: for tests, and for an agent that calls another one's code."""
+    def __call__(self, process: Any, input: Any = None) -> Any:  # the word users know
+        """Call the function itself: in a test, or from another agent of the same kind (async or plain)."""
         return self.run(process, input)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its function is not async: it runs in a thread. A callable object is awaited, whatever it does."""
+        return inspect.isroutine(self.run) and not inspect.iscoroutinefunction(self.run)
 
     @cached_property
     def definition(self) -> str:
@@ -63,7 +65,7 @@ class Agent:
 
 def agent(
     name: str, version: str | int = "1", *, pinned: bool = False, retry_steps: Retry | None = None
-) -> Callable[[Run | Plain], Agent]:
+) -> Callable[[Run], Agent]:
     """Make an agent of ``async def run(process, input)``; a plain ``def`` runs in a thread, with a ``SyncProcess``.
 
     ``version`` is yours to count; claims record it, beside a digest of the code. ``pinned``: a process that began under
@@ -80,10 +82,10 @@ def agent(
 
     retry_of(retry_steps)
 
-    def made(run: Run | Plain) -> Agent:
+    def made(run: Run) -> Agent:
         if not callable(run):
             raise InvalidName("an agent is made of a function", name=name, found=type(run).__name__)
-        return Agent(name, str(version), in_own_thread(run) if _is_plain(run) else cast(Run, run), pinned, retry_steps)
+        return Agent(name, str(version), run, pinned, retry_steps)
 
     return made
 
@@ -94,11 +96,6 @@ def check_is_agent(given: object) -> None:
         raise Refused(
             "only an agent can be run", found=repr(given)[:80], hint="put @agent(name, version) over its function"
         )
-
-
-def _is_plain(run: Run | Plain) -> bool:
-    """Whether it is a function that is not async. A callable object may do what it likes, and is awaited."""
-    return inspect.isroutine(run) and not inspect.iscoroutinefunction(run)
 
 
 def _source_of(run: Run) -> str:
