@@ -122,6 +122,25 @@ async def test_a_turn_that_is_over_keeps_no_key_of_what_was_not_done(ledger: Led
     assert seen == ["p/1/pay:1", "paid 6"]
 
 
+async def test_an_earlier_turn_keeps_the_key_of_an_effect_that_succeeded(node: Node, ledger: Ledger) -> None:
+    """The state has dropped the effect; the history still has its outcome."""
+
+    @agent("payer")
+    async def run(process: Process, input: Any) -> Any:
+        async for turn in process.turns():
+            if turn.number == 2:
+                await process.step("one more", len, "")
+                assert "1/pay:1" not in (await node.recover("p")).state.calls
+                with pytest.raises(EffectDuplicate):
+                    await pays(node, ledger)
+                return "over"
+            await process.effect("pay", ledger.pay, 5, business_key=KEY)
+        return None
+
+    assert await node.run(run, "p") == "over"
+    assert ledger.calls == {"p/1/pay:1": 1}
+
+
 @pytest.mark.parametrize("when", [When.UNSENT, When.UNACKNOWLEDGED])
 async def test_a_key_whose_effect_may_yet_happen_stays_taken(ledger: Ledger, when: When) -> None:
     """Its owner died beside the intent: whoever resumes it goes on with it, and is not refused its own key."""
