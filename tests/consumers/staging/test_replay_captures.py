@@ -20,8 +20,8 @@ from seekpoint.consumers.staging.staging_replay import Replay
 from seekpoint.schemas.errors import ReplayRefused
 
 
-def test_a_capture_gives_back_what_was_captured(tmp_path: Path) -> None:
-    """Coordinates, times, headers, nulls; any Avro tool reads it, and it is replayed like a topic."""
+def test_a_replayed_capture_equals_its_source(tmp_path: Path) -> None:
+    """Coordinates, times, headers and nulls are equal, for any Avro tool and in a replay of the file."""
     source, file = journal(filled(), 4), tmp_path / "run.spk"
     source.compact(1, [3])
     assert Replay(source, CaptureTarget(file, source.facts())).run().checked
@@ -39,7 +39,7 @@ def test_a_capture_gives_back_what_was_captured(tmp_path: Path) -> None:
 
 
 def test_a_masked_capture_can_be_replayed_and_folds(tmp_path: Path) -> None:
-    """Keys that changed lie in other partitions there, in order."""
+    """Records whose keys changed are in the partitions of their new keys, in order."""
     source, file = journal(prod(), 4), tmp_path / "run.spk"
     for number in range(9):
         owner = Owner(source.append, 4, f"case-{number}")
@@ -57,8 +57,8 @@ def test_a_masked_capture_can_be_replayed_and_folds(tmp_path: Path) -> None:
     }
 
 
-def test_a_capture_that_did_not_become_whole_has_no_name(tmp_path: Path) -> None:
-    """What was cut off is refused, and so is what is none."""
+def test_an_incomplete_capture_is_no_capture(tmp_path: Path) -> None:
+    """A stopped capture leaves no file; a truncated file and other bytes are refused."""
     source, file = filled(), tmp_path / "run.spk"
     replay = Replay(source, CaptureTarget(file, source.facts()), Plan(pace=Pace(rate=20)))
     replay.stop()
@@ -75,8 +75,8 @@ def test_a_capture_that_did_not_become_whole_has_no_name(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
-def test_a_file_that_is_there_is_not_replaced_unless_asked(tmp_path: Path, dry_run: bool) -> None:
-    """It may be the only copy of an incident. Replaced, it is the former one until the new one is whole."""
+def test_an_existing_capture_is_replaced_only_with_overwrite(tmp_path: Path, dry_run: bool) -> None:
+    """Without ``overwrite`` the file stays. With it, the old file stays until the new one is complete."""
     source, file = filled(), tmp_path / "run.spk"
     file.write_bytes(b"an incident")
     with pytest.raises(ReplayRefused, match="the file exists") as caught:
@@ -95,8 +95,8 @@ def check(file: Path) -> None:
     assert file.read_bytes() == b"an incident"
 
 
-def test_of_the_ends_of_a_replay_only_a_file_is_overwritten(tmp_path: Path) -> None:
-    """As they are written: nothing is connected to for that, and a topic is never emptied."""
+def test_overwrite_is_refused_for_a_topic(tmp_path: Path) -> None:
+    """``overwrite`` with a topic is refused before anything is connected."""
     source, file = filled(), tmp_path / "run.spk"
     Replay(source, CaptureTarget(file, source.facts())).run()
     with pytest.raises(ReplayRefused, match="the file exists"):
@@ -114,10 +114,8 @@ def copied(file: Path) -> Path:
 
 
 @pytest.mark.parametrize("fails", ["fsync", "replace"])
-def test_a_disk_that_takes_no_more_is_a_refusal_with_the_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
-) -> None:
-    """And nothing is left of the file."""
+def test_a_full_disk_is_refused_with_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str) -> None:
+    """The incomplete file is removed."""
     source, file = filled(), tmp_path / "run.spk"
 
     def full(*_: object) -> None:
@@ -133,8 +131,8 @@ def test_a_disk_that_takes_no_more_is_a_refusal_with_the_path(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_held_capture_is_not_read_on(tmp_path: Path) -> None:
-    """A slow replay of a large file keeps what is due soon, not the file."""
+def test_a_paused_capture_is_not_read(tmp_path: Path) -> None:
+    """A slow replay does not buffer the whole file."""
     source, file = filled(partitions=1), tmp_path / "run.spk"
     Replay(source, CaptureTarget(file, source.facts())).run()
     reader = CaptureFile(file).read([OffsetRange(0, 0, 40)])

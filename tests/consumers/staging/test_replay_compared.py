@@ -1,4 +1,4 @@
-"""The end of a replay: what arrived is compared with what was sent, and the offset map is written."""
+"""The comparison of sent and arrived records, and the offset map."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from seekpoint.schemas.errors import ReplayMismatch
     ids=["lost", "value", "key", "time", "header", "nulled"],
 )
 def test_the_comparison_finds_what_differs(harm: Any) -> None:
-    """One record of forty, whatever of it was changed before it was read back."""
+    """Any change of one record of forty is found."""
     target = staging()
     sender = target.sender
 
@@ -49,8 +49,8 @@ def test_the_comparison_finds_what_differs(harm: Any) -> None:
         Replay(filled(), Harming()).run()
 
 
-def test_a_double_is_found() -> None:
-    """A record that is twice in the target is no success, though all are there."""
+def test_a_duplicate_is_found() -> None:
+    """A record that is twice in the target fails the replay."""
     target = staging()
     real = target._take
     twice = iter([True])
@@ -65,8 +65,8 @@ def test_a_double_is_found() -> None:
         Replay(filled(), target).run()
 
 
-def test_what_others_write_meanwhile_is_not_counted() -> None:
-    """A staging topic may be in use."""
+def test_records_of_other_producers_are_not_counted() -> None:
+    """Other producers may write to the target meanwhile."""
     target = staging()
     target.append(0, b"k", b"before")
     source, other = filled(), list[int]()
@@ -75,8 +75,8 @@ def test_what_others_write_meanwhile_is_not_counted() -> None:
     assert len([record for record in target.records() if Origin.from_headers(record.headers())]) == 40
 
 
-def test_the_offset_map_says_where_each_record_went(tmp_path: Path) -> None:
-    """In runs; unfolded it is the map of all records."""
+def test_the_offset_map_names_the_new_offset_of_each_record(tmp_path: Path) -> None:
+    """Its ranges, expanded, map every record."""
     source, target = filled(), staging(3)
     target.append(0, b"k", b"before")
     source.compact(1, [2])

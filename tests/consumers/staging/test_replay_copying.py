@@ -1,4 +1,4 @@
-"""The copy loop: what is settled was acknowledged, however late acknowledgements come."""
+"""The copy loop: only acknowledged records are settled, and pauses are not silence."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from seekpoint.schemas.errors import JournalUnavailable
 
 
 class LateSender(MemorySender):
-    """Acknowledges only every so many polls; a full queue in between."""
+    """A sender that acknowledges only in every n-th poll."""
 
     def __init__(self, topic: MemoryTopic, polls: int) -> None:
         super().__init__(topic)
@@ -59,8 +59,8 @@ def topic(records: int) -> MemoryTopic:
 
 
 @pytest.mark.parametrize("polls", [1, 2, 3, 7, 30])
-def test_what_is_settled_was_acknowledged(polls: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At every moment; positions and sums belong together; and at the end everything is."""
+def test_settled_records_are_acknowledged(polls: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each settled point has only acknowledged records and their checksums; the last one has all."""
     monkeypatch.setattr(windows, "_WINDOW_RECORDS", 2)
     monkeypatch.setattr(copying, "_BATCH_RECORDS", 4)
     source, target = topic(60), MemoryTopic(2)
@@ -77,27 +77,27 @@ def test_what_is_settled_was_acknowledged(polls: int, monkeypatch: pytest.Monkey
     assert len(seen) > 3 or polls == 30
 
 
-def test_a_full_queue_is_waited_for() -> None:
-    """Nothing is skipped for it."""
+def test_the_copy_waits_while_the_queue_is_full() -> None:
+    """No record is skipped."""
     source, target = topic(60), MemoryTopic(2)
     target.queue_max = 3
     assert copier(source, LateSender(target, 2), lambda now: None).run()
     assert len(target.records()) == 60
 
 
-def test_a_target_that_never_acknowledges_is_given_up() -> None:
-    """With how many are open; the progress so far is not affected."""
+def test_a_target_that_never_acknowledges_ends_the_replay() -> None:
+    """The error names how many records are not acknowledged."""
     with pytest.raises(JournalUnavailable) as caught:
         copier(topic(10), LateSender(MemoryTopic(2), 10**9), lambda now: None, silence_max_s=0.05).run()
     assert caught.value.unacknowledged == 10
 
 
-def test_a_source_that_falls_silent_is_given_up() -> None:
-    """Instead of waiting for ever for an offset that does not come."""
+def test_a_silent_source_ends_the_replay() -> None:
+    """The replay does not wait for ever for a record that does not come."""
     source = topic(10)
 
     class Silent:
-        """Has something left and never brings it."""
+        """A reader whose records never come."""
 
         def take(self, records_max: int, timeout_s: float) -> list[Any]:
             return []
@@ -110,8 +110,8 @@ def test_a_source_that_falls_silent_is_given_up() -> None:
         copier(source, MemorySender(MemoryTopic(2)), lambda now: None, silence_max_s=0.05).run()
 
 
-class Halting:
-    """A reading that brings something only every third time."""
+class SlowReader:
+    """A reader that returns records only in every third call."""
 
     def __init__(self, reader: Any) -> None:
         self._reader = reader
@@ -125,14 +125,14 @@ class Halting:
         return self._reader.take(records_max, timeout_s) if self._taken % 3 == 0 else []
 
 
-def halting(source: MemoryTopic) -> MemoryTopic:
+def with_slow_reader(source: MemoryTopic) -> MemoryTopic:
     read = source.read
-    source.read = lambda ranges: Halting(read(ranges))  # type: ignore[method-assign, assignment, return-value]
+    source.read = lambda ranges: SlowReader(read(ranges))  # type: ignore[method-assign, assignment, return-value]
     return source
 
 
-def test_a_source_that_is_held_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slow replay asks for nothing as long as enough waits to be due."""
+def test_a_paused_source_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A paced replay pauses the source while enough records are queued."""
     monkeypatch.setattr(merge, "QUEUE_RECORDS_MAX", 40)
     monkeypatch.setattr(copying, "_BATCH_RECORDS", 80)
     source, target = topic(160), MemoryTopic(2)
@@ -140,10 +140,10 @@ def test_a_source_that_is_held_is_not_silent(monkeypatch: pytest.MonkeyPatch) ->
     assert len(target.records()) == 160
 
 
-def test_a_long_way_to_the_next_record_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing was asked for while it was waited for."""
+def test_waiting_until_a_record_is_due_is_not_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time in which a record waits until it is due does not count as silence."""
     monkeypatch.setattr(copying, "_BATCH_RECORDS", 4)
-    source, target = halting(MemoryTopic(1)), MemoryTopic(1)
+    source, target = with_slow_reader(MemoryTopic(1)), MemoryTopic(1)
     for stamp in (1_000, 1_600, 2_200, 2_200):
         source.append(0, b"k", b"v", stamp)
     assert copier(source, MemorySender(target), lambda now: None, pace=Pace(speed=1), silence_max_s=0.4).run()
@@ -151,10 +151,10 @@ def test_a_long_way_to_the_next_record_is_no_silence(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("pace", [None, Pace(rate=100_000)])
-def test_a_pause_is_no_silence(pace: Pace | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long it was; what comes first then may be nothing."""
+def test_a_pause_is_not_silence(pace: Pace | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pause longer than the limit does not end the replay, even if the next read is empty."""
     monkeypatch.setattr(copying, "_BATCH_RECORDS", 4)
-    source, target, control = halting(topic(60)), MemoryTopic(2), Control()
+    source, target, control = with_slow_reader(topic(60)), MemoryTopic(2), Control()
     sender = MemorySender(target)
     produce = sender.produce
 
@@ -169,8 +169,8 @@ def test_a_pause_is_no_silence(pace: Pace | None, monkeypatch: pytest.MonkeyPatc
     assert len(target.records()) == 60
 
 
-def test_a_refused_record_ends_it() -> None:
-    """What came after it does not count as sent."""
+def test_a_refused_record_ends_the_replay() -> None:
+    """The replay raises the error of the delivery."""
 
     class Refusing(MemorySender):
         """Refuses the fifth record."""

@@ -1,4 +1,4 @@
-"""The files that a replay writes: each by one writer at a time, and none replaced that nobody meant."""
+"""The files that a replay writes: one writer at a time, and no file replaced without ``overwrite``."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from seekpoint.schemas.errors import InvalidSetting, ReplayMismatch, ReplayRefus
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_of_two_captures_into_one_file_the_second_is_refused(tmp_path: Path, overwrite: bool) -> None:
-    """While the first is under way, whether or not the file may be replaced; the first one becomes whole."""
+def test_a_second_capture_into_the_same_file_is_refused(tmp_path: Path, overwrite: bool) -> None:
+    """With and without ``overwrite``; the first capture completes."""
     source, file = filled(), tmp_path / "run.spk"
     refused: list[ReplayRefused] = []
 
@@ -45,8 +45,8 @@ def test_of_two_captures_into_one_file_the_second_is_refused(tmp_path: Path, ove
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_a_capture_that_became_whole_meanwhile_is_not_replaced(tmp_path: Path) -> None:
-    """It was not there when the second was made, and is when that begins."""
+def test_a_capture_completed_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+    """The file appears between the creation and the start of the second capture."""
     source, file = filled(), tmp_path / "run.spk"
     late = Replay(filled(3), CaptureTarget(file, source.facts()))
     Replay(source, CaptureTarget(file, source.facts())).run()
@@ -66,8 +66,8 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_what_a_killed_capture_left_is_in_nobodys_way(tmp_path: Path) -> None:
-    """The next one begins there anew: nothing has to be removed first."""
+def test_the_part_file_of_a_killed_capture_is_reused(tmp_path: Path) -> None:
+    """The next capture overwrites the part file."""
     source, file = filled(), tmp_path / "run.spk"
     killed = subprocess.run([sys.executable, "-c", KILLED, str(file)], check=False, timeout=240)
     assert (killed.returncode, list(tmp_path.iterdir())) == (-9, [part_path(file)])
@@ -78,10 +78,10 @@ def test_what_a_killed_capture_left_is_in_nobodys_way(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ends", ["finish", "abandon"])
-def test_a_file_that_gets_its_name_while_another_opens_it_is_left_alone(
+def test_a_part_file_renamed_while_another_writer_opens_it_is_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str
 ) -> None:
-    """Opened before, locked after: that is the other's file by then, and the next one is another."""
+    """A writer that opened the part file before and locked it after the rename opens a new one."""
     path, flock = tmp_path / "file", fcntl.flock
     first = NewFile("a file", path, overwrite=True)
     first.out.write(b"the first")
@@ -100,8 +100,8 @@ def test_a_file_that_gets_its_name_while_another_opens_it_is_left_alone(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_what_a_replay_writes_is_its_owners_alone(tmp_path: Path) -> None:
-    """A capture, the file it goes on from, the map of offsets: whatever the umask, and what was there before."""
+def test_only_the_owner_can_read_the_files_of_a_replay(tmp_path: Path) -> None:
+    """Capture, progress file and offset map have mode 0600, whatever the umask and the old mode."""
     before = os.umask(0)
     try:
         (tmp_path / "run.spk").write_text("old")
@@ -120,8 +120,8 @@ def test_what_a_replay_writes_is_its_owners_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["run.spk", "run.spk.part"])
-def test_a_link_that_lies_where_a_capture_is_written_is_not_followed(tmp_path: Path, name: str) -> None:
-    """The file it leads to stays as it was: the link is replaced, or refused."""
+def test_a_link_in_place_of_a_capture_is_not_followed(tmp_path: Path, name: str) -> None:
+    """The linked file does not change: the link is replaced or refused."""
     victim, source = tmp_path / "victim", filled()
     victim.write_text("precious")
     (tmp_path / name).symlink_to(victim)
@@ -133,8 +133,8 @@ def test_a_link_that_lies_where_a_capture_is_written_is_not_followed(tmp_path: P
     assert victim.read_text() == "precious"
 
 
-def test_a_system_without_locks_is_a_refusal_that_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some file systems have none: that is no other replay which is running."""
+def test_a_file_system_without_locks_is_refused_with_the_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the cause, not another running replay."""
 
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
@@ -147,8 +147,8 @@ def test_a_system_without_locks_is_a_refusal_that_says_so(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
-def test_an_offset_map_that_is_there_is_not_replaced_unless_asked(tmp_path: Path, dry_run: bool) -> None:
-    """As with captures; a dry run says so too, and never touches it."""
+def test_an_existing_offset_map_is_replaced_only_with_overwrite(tmp_path: Path, dry_run: bool) -> None:
+    """A dry run refuses it too, and never changes it."""
     source, target, file = filled(), staging(), tmp_path / "map"
     file.write_text("of another replay")
     with pytest.raises(ReplayRefused, match="the file exists") as caught:
@@ -161,7 +161,7 @@ def test_an_offset_map_that_is_there_is_not_replaced_unless_asked(tmp_path: Path
 
 
 def test_an_offset_map_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
-    """Where it cannot be written, or another replay is writing it: not when all the records are there."""
+    """An offset map that cannot be written, or is being written, is refused at the start."""
     target, file = staging(), tmp_path / "map"
     with pytest.raises(ReplayRefused, match="the offset map cannot be written") as caught:
         Replay(filled(), target, offset_map=tmp_path / "nowhere" / "map").run()
@@ -176,8 +176,8 @@ def test_an_offset_map_is_refused_before_anything_is_sent(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_there_is_no_map_of_a_replay_that_is_not_whole(tmp_path: Path) -> None:
-    """Neither where records differ nor where it was stopped: the same command goes on, with no map in its way."""
+def test_an_incomplete_replay_writes_no_offset_map(tmp_path: Path) -> None:
+    """A replay that differs or was stopped writes no map, so the same command can be repeated."""
     source, topic, file = filled(), staging(), tmp_path / "map"
 
     def again(target: ReplayTarget) -> Replay:
@@ -196,7 +196,7 @@ def test_there_is_no_map_of_a_replay_that_is_not_whole(tmp_path: Path) -> None:
 
 
 class Losing:
-    """A topic that hides its last record for as long as it is this."""
+    """A topic that hides its last record."""
 
     def __init__(self, topic: MemoryTopic) -> None:
         self._topic = topic
@@ -209,8 +209,8 @@ class Losing:
         return {at: mark._replace(high=max(mark.low, mark.high - 1)) for at, mark in watermarks.items()}
 
 
-def test_with_an_offset_map_a_replay_into_a_topic_may_overwrite(tmp_path: Path) -> None:
-    """The map. Without one there is nothing to overwrite: a topic is never emptied."""
+def test_overwrite_with_a_topic_needs_an_offset_map(tmp_path: Path) -> None:
+    """``overwrite`` replaces the map; without a map it is refused."""
     file = tmp_path / "run.spk"
     Replay(filled(), CaptureTarget(file, filled().facts())).run()
     with pytest.raises(ReplayRefused, match="never topics"):

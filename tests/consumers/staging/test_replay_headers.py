@@ -1,4 +1,4 @@
-"""Headers: what is left behind, what says where a record came from, and what is not read in a circle."""
+"""Headers: which are dropped, which name the origin, and how loops are refused."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from seekpoint.schemas.errors import ReplayRefused
 from seekpoint.schemas.log.partition import partition_of
 
 
-def test_traces_and_replicators_marks_are_left_behind() -> None:
-    """By default, however they are spelt; the user's own stay, in order, doubles and nulls too."""
+def test_headers_of_traces_and_replicators_are_dropped() -> None:
+    """By default, in any case of letters; other headers stay in order, duplicates and nulls included."""
     headers = [
         ("a", b"1"),
         ("traceparent", b"00-x"),
@@ -37,8 +37,8 @@ def test_traces_and_replicators_marks_are_left_behind() -> None:
     st.integers(-1, 2**41),
     st.lists(st.sampled_from(["x/a", "y/b.c"]), max_size=2),
 )
-def test_an_origin_is_read_as_it_was_written(partition: int, offset: int, stamp: int, path: list[str]) -> None:
-    """Whatever the numbers."""
+def test_an_origin_is_parsed_from_its_headers(partition: int, offset: int, stamp: int, path: list[str]) -> None:
+    """Any numbers and any path are parsed back."""
     provenance = Provenance("job-1", "prod/orders", "staging/orders")
     headers = [
         provenance.job_header,
@@ -51,8 +51,8 @@ def test_an_origin_is_read_as_it_was_written(partition: int, offset: int, stamp:
 
 
 @pytest.mark.parametrize("headers", [None, [], [("a", b"1")], [("seekpoint-replay-job", b"x")]])
-def test_headers_of_nobody_are_no_origin(headers: list[tuple[str, bytes]] | None) -> None:
-    """Also those that only look like ours."""
+def test_headers_without_a_valid_origin_are_ignored(headers: list[tuple[str, bytes]] | None) -> None:
+    """Invalid replay headers are ignored too."""
     assert Origin.from_headers(headers) is None
 
 
@@ -61,8 +61,8 @@ def chained(*topics: MemoryTopic) -> None:
         Replay(source, target).run()
 
 
-def test_a_circle_is_refused_however_long_it_is() -> None:
-    """A into B into C, and C into A: the first record says that it came from A."""
+def test_a_loop_is_refused_however_long_it_is() -> None:
+    """After A to B to C, a replay of C into A is refused at the first record."""
     a, b, c = (MemoryTopic(2, cluster_id="k", topic=name) for name in "abc")
     a.append(0, b"k", b"v")
     chained(a, b, c)
@@ -73,8 +73,8 @@ def test_a_circle_is_refused_however_long_it_is() -> None:
         assert len(circle[1].records()) == before
 
 
-def test_a_chain_that_is_no_circle_is_replayed() -> None:
-    """And the last record tells of the whole way."""
+def test_a_chain_without_a_loop_is_replayed() -> None:
+    """The last record names all topics of the chain."""
     a, b, c = (MemoryTopic(2, cluster_id="k", topic=name) for name in "abc")
     a.append(0, b"k", b"v", 5, [("mine", b"1")])
     chained(a, b, c)
@@ -85,8 +85,8 @@ def test_a_chain_that_is_no_circle_is_replayed() -> None:
     assert (record.headers() or [])[0] == ("mine", b"1")
 
 
-def test_partitions_are_kept_where_both_have_equally_many() -> None:
-    """Else the key decides, as it does for any other writer."""
+def test_partitions_are_kept_if_both_topics_have_equally_many() -> None:
+    """Otherwise the key decides, as for any producer."""
     assert choose_partitioner(Partitions.AUTO, 4, 4, keys_change=False, is_journal=True).keeps_partitions
     assert not choose_partitioner(Partitions.AUTO, 4, 8, keys_change=False, is_journal=True).keeps_partitions
     assert not choose_partitioner(Partitions.AUTO, 4, 4, keys_change=True, is_journal=True).keeps_partitions
@@ -96,8 +96,10 @@ def test_partitions_are_kept_where_both_have_equally_many() -> None:
 
 
 @given(st.binary(min_size=1, max_size=20), st.integers(1, 9), st.integers(2, 9), st.integers(0, 8))
-def test_what_lay_wrong_in_a_journal_lies_wrong_again(key: bytes, source: int, target: int, partition: int) -> None:
-    """An entry in a foreign partition is poison: laid by its key alone it would suddenly count."""
+def test_a_record_in_a_wrong_partition_gets_a_wrong_one_again(
+    key: bytes, source: int, target: int, partition: int
+) -> None:
+    """An entry in a wrong partition is poison, and must not become an entry in the target."""
     partition %= source
     laid = Partitioner(False, target, journal_partitions=source).partition_for(key, partition, key)
     assert (laid == partition_of(key, target)) == (partition == partition_of(key, source))

@@ -1,4 +1,4 @@
-"""The whole replay, on topics in memory: what arrives is what was there."""
+"""Complete replays between topics in memory."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from seekpoint.schemas.state.process_state import Draft
 
 
 # --- fidelity
-def test_a_copy_is_the_original() -> None:
-    """Keys, values, nulls, headers in order and twice, times, partitions; and each record says where it came from."""
+def test_a_copy_equals_the_source() -> None:
+    """Keys, values, nulls, headers, times and partitions are equal, and each record names its origin."""
     source, target = filled(), staging()
     report = Replay(source, target, job="job-1").run()
     assert_equal(source, target)
@@ -46,13 +46,13 @@ def test_a_copy_is_the_original() -> None:
 
 
 def test_an_empty_topic_is_replayed() -> None:
-    """It is no error, and nothing waits."""
+    """An empty topic is no error."""
     report = Replay(prod(), staging()).run()
     assert (report.replayed, report.checked, report.gaps) == (0, True, ())
 
 
-def test_another_number_of_partitions_lays_records_by_their_keys() -> None:
-    """As Java's partitioner does; each process keeps its order, nulls are spread by their partition."""
+def test_another_number_of_partitions_assigns_records_by_key() -> None:
+    """Keys decide as in Java's partitioner, each process keeps its order, and null keys go by partition."""
     source, target = filled(partitions=4), staging(3)
     Replay(source, target).run()
     for record in target.records():
@@ -67,8 +67,8 @@ def test_another_number_of_partitions_lays_records_by_their_keys() -> None:
         assert [record for _, record in of_it] == sent
 
 
-def test_times_that_the_client_cannot_carry_are_counted() -> None:
-    """Zero means now to it: the record is there, and the report says so."""
+def test_times_that_the_client_cannot_send_are_counted() -> None:
+    """The client replaces a time of 0 by the current time; the report counts such records."""
     source, target = prod(), staging()
     source.append(0, b"k", b"v", 0)
     assert Replay(source, target).run().restamped == 1
@@ -78,7 +78,7 @@ def test_times_that_the_client_cannot_carry_are_counted() -> None:
 @given(steps())
 @settings(max_examples=60, deadline=None)
 def test_a_replayed_journal_folds_to_the_same_states(history: list[Step]) -> None:
-    """Poison, forged entries and gaps included; also where another number of partitions lays it out anew."""
+    """With poison, forged entries and gaps, and with another number of partitions."""
     source = journal(prod(4), 4)
     write_history(history, source.append, 4)
     expected = {process_id: state.hash for process_id, state in folded(source).items()}
@@ -89,7 +89,7 @@ def test_a_replayed_journal_folds_to_the_same_states(history: list[Step]) -> Non
 
 
 def test_a_prefix_renames_processes_and_their_parents() -> None:
-    """Key and entry; the content stays, and what is no entry stays as it is."""
+    """The prefix is in key and entry; content and records that are no entries do not change."""
     source, target = journal(prod(), 4), staging()
     owner = Owner(source.append, 4, "case-17")
     owner.claim()
@@ -110,7 +110,7 @@ def folded_content() -> str:
 
 
 def test_masked_processes_have_the_same_structure() -> None:
-    """As many of them, as many messages, the same lifecycle; the secret is in none of them."""
+    """Processes, messages and lifecycles are the same, without the secret."""
     source, target = journal(prod(), 4), staging()
     for number in range(5):
         owner = Owner(source.append, 4, f"case-{number}")
@@ -135,7 +135,7 @@ def test_masked_processes_have_the_same_structure() -> None:
 
 # --- selections
 def test_a_selection_by_process_needs_no_entry_to_be_decoded() -> None:
-    """Keys are enough: also of records that are no entries."""
+    """The key is enough, also for records that are no entries."""
     source, target = filled(), staging()
     report = Replay(source, target, Plan(selection=Selection(processes=frozenset({"case-1", "case-3"})))).run()
     assert {record.key() for record in target.records()} == {b"case-1", b"case-3"}
@@ -154,8 +154,8 @@ def test_a_selection_by_process_needs_no_entry_to_be_decoded() -> None:
         (Selection(kinds=frozenset({"message_said"}), actors=frozenset({"bob"})), 0),
     ],
 )
-def test_a_selection_entry_by_entry_is_marked_as_not_foldable(selection: Selection, count: int) -> None:
-    """Whoever folds it must know."""
+def test_a_selection_of_single_entries_is_not_foldable(selection: Selection, count: int) -> None:
+    """The report names the reason."""
     source, target = journal(prod(), 4), staging()
     owner = Owner(source.append, 4, "case-1")
     owner.claim()
@@ -169,15 +169,15 @@ def test_a_selection_entry_by_entry_is_marked_as_not_foldable(selection: Selecti
     assert report.not_foldable
 
 
-def test_a_slice_without_its_history_is_marked_as_not_foldable() -> None:
-    """Unless its processes are seeded."""
+def test_a_range_without_its_history_is_not_foldable() -> None:
+    """The report names the reason, unless processes are seeded."""
     report = Replay(filled(), staging(), Plan(selection=Selection(offsets={0: (3, None)}))).run()
     assert report.not_foldable
     assert report.replayed == 7
 
 
-def test_what_is_written_meanwhile_is_not_replayed() -> None:
-    """The ends are those of the start: a replay of a live topic ends."""
+def test_records_written_meanwhile_are_not_replayed() -> None:
+    """The end offsets are fixed at the start, so the replay of a live topic ends."""
     source, target = filled(), staging()
     replay = Replay(source, target)
     replay.run(lambda stats, ranges: None if len(source.records()) > 100 else fill_more(source))
@@ -191,7 +191,7 @@ def fill_more(topic: MemoryTopic) -> None:
 
 
 def test_gaps_are_reported() -> None:
-    """What retention and compaction removed: which offsets, and how many."""
+    """The report names the offsets that retention and compaction removed."""
     source, target = filled(), staging()
     source.trim(0, 2)
     source.compact(1, [3, 4, 9])
@@ -203,8 +203,8 @@ def test_gaps_are_reported() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.binary(max_size=4), st.integers(1, 100)), max_size=30), st.data())
 @settings(max_examples=40, deadline=None)
-def test_any_slice_by_time_is_what_the_rule_says(records: list[tuple[int, bytes, int]], data: st.DataObject) -> None:
-    """Every partition for itself, with what lies between."""
+def test_any_time_range_follows_the_rule(records: list[tuple[int, bytes, int]], data: st.DataObject) -> None:
+    """The range is found in each partition, and has all records between its ends."""
     source, target = prod(3), staging(3)
     for partition, value, stamp in records:
         source.append(partition, b"k", value, stamp)
@@ -217,8 +217,8 @@ def test_any_slice_by_time_is_what_the_rule_says(records: list[tuple[int, bytes,
         assert [record.timestamp()[1] for record in target.records(partition)] == stamps[first:end]
 
 
-def test_what_is_kept_in_the_target_about_a_masked_replay_names_nobody() -> None:
-    """The audit, of a topic or in a capture, lies where values are masked: no id, actor or predicate is in it."""
+def test_the_audit_of_a_masked_replay_hides_the_selection() -> None:
+    """The audit of a masked replay has no id, actor or predicate, in a topic and in a capture."""
     source, target = journal(prod(), 4), staging()
     selection = Selection(
         processes=frozenset({"case-canary"}), actors=frozenset({"canary"}), headers={"h": "canary"}, since_ms=1
@@ -232,8 +232,8 @@ def test_what_is_kept_in_the_target_about_a_masked_replay_names_nobody() -> None
     assert "case-canary" in str(unmasked.audits)
 
 
-def test_a_prefix_is_put_before_children_too_and_a_shared_value_stays_one() -> None:
-    """So a replayed parent finds its replayed child, and a shared value is folded."""
+def test_a_prefix_renames_children_and_shared_values() -> None:
+    """A replayed parent finds its replayed child, and a shared value remains one."""
     made = Entry(new_id(), "shared:prices", None, 0, None, None, 5, None, None, None, b.SharedSet("prices", -1, "1"))
     spawned = made._replace(process_id="case-1", body=b.ChildSpawned("a", 1, "n", "d", "case-1-child"))
     assert with_prefix(made, "re-").process_id == "shared:re-prices"
@@ -243,8 +243,8 @@ def test_a_prefix_is_put_before_children_too_and_a_shared_value_stays_one() -> N
 
 
 # --- control
-def test_it_can_be_paused_resumed_and_stopped(tmp_path: Path) -> None:
-    """Paused nothing is sent; stopped it says so, and goes on later."""
+def test_a_replay_can_be_paused_resumed_and_stopped(tmp_path: Path) -> None:
+    """A paused replay sends nothing; a stopped one can be resumed."""
     source, target, file = filled(), staging(), tmp_path / "progress.json"
     replay = Replay(source, target, Plan(pace=Pace(rate=200)), progress=file)
     replay.pause()
@@ -273,8 +273,8 @@ def wait_for(reached: Any) -> None:
         time.sleep(0.005)
 
 
-def test_original_timing_is_kept_over_partitions() -> None:
-    """By time over all partitions, at the distances they had, twice as fast."""
+def test_original_timing_is_kept_across_partitions() -> None:
+    """Records are sent in the order of time, with their original distances divided by the speed."""
     source, target = prod(2), staging(2)
     for number in range(20):
         source.append(number % 2, b"k", b"%d" % number, 1_700_000_000_000 + number * 20)
@@ -286,8 +286,8 @@ def test_original_timing_is_kept_over_partitions() -> None:
     assert [record.value() for record in order] == [b"%d" % number for number in range(20)]
 
 
-def test_an_audit_entry_is_kept_with_the_target_only() -> None:
-    """Who, what, when: at the start and at the end. The source's cluster is never written to."""
+def test_audit_entries_are_written_to_the_target_only() -> None:
+    """Audit entries are written at the start and the end, never to the source's cluster."""
     source, target = filled(), staging()
     Replay(source, target, Plan(prefix=""), names=("prod/a", "staging/b"), job="job-9").run()
     assert source.audits == []
@@ -298,8 +298,8 @@ def test_an_audit_entry_is_kept_with_the_target_only() -> None:
     assert last["report"]["replayed"] == 40
 
 
-def test_schemas_that_the_target_lacks_are_brought_along() -> None:
-    """Entries keep their bytes, so whoever reads them there must know what they were written with."""
+def test_schemas_that_the_target_lacks_are_copied() -> None:
+    """Readers of the target need the writer schemas of the copied entries."""
     source, target = journal(filled(), 4), journal(staging(), 4)
     source.schema_records[b"00112233445566ff"] = b"{}"
     before = target.schema_records[MANIFEST_KEY]

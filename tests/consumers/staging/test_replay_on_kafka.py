@@ -1,4 +1,4 @@
-"""Replays on a real Kafka: seeks at every edge, fidelity, kill -9, a broker that dies, and production left alone."""
+"""Replays on Kafka: seeks, equal records, kill -9, a broker that dies, and an untouched production cluster."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def replay(world: StagingWorld, source: str, target: str, plan: Plan | None = No
 
 
 def rows(count: int, partitions: int = 4) -> list[tuple[int, bytes | None, bytes | None, int, Any]]:
-    """Records of all sorts."""
+    """Records with nulls, empty values and headers."""
     return [
         (
             number % partitions,
@@ -60,8 +60,8 @@ def rows(count: int, partitions: int = 4) -> list[tuple[int, bytes | None, bytes
 STAMPS = [START_MS + after for after in (10, 20, 20, 20, 50, 30, 60)]
 
 
-def test_seeks_by_time_are_those_of_the_twin(world: StagingWorld) -> None:
-    """Before the first, after the last, between two, at equal ones, out of order, in an empty partition, to come."""
+def test_seeks_by_time_equal_those_in_memory(world: StagingWorld) -> None:
+    """Times before, between, at and after the records, out of order, in an empty partition and in the future."""
     topic, twin = world.topic(2), MemoryTopic(2)
     world.write(topic, [(0, b"k", b"v", stamp, None) for stamp in STAMPS])
     for stamp in STAMPS:
@@ -74,8 +74,8 @@ def test_seeks_by_time_are_those_of_the_twin(world: StagingWorld) -> None:
 
 
 @pytest.mark.long
-def test_seeks_into_compacted_gaps_end_where_they_should(world: StagingWorld) -> None:
-    """Offsets without records, at the beginning, within and at the end of a range: it ends, and tells of them."""
+def test_ranges_with_compacted_offsets_end(world: StagingWorld) -> None:
+    """Offsets without records at the start, within and at the end of a range are counted, and the replay ends."""
     compacting = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
     topic, target = world.topic(1, compacting), world.topic(1)
     world.write(topic, [(0, b"k", b"%d" % number, START_MS + number, None) for number in range(6)])
@@ -97,7 +97,7 @@ def test_seeks_into_compacted_gaps_end_where_they_should(world: StagingWorld) ->
 
 
 def test_aborted_records_are_not_replayed(world: StagingWorld) -> None:
-    """Nor marks of transactions; a transaction that is still open is behind the end."""
+    """Transaction markers are not replayed either; an open transaction is behind the end."""
     topic, target = world.topic(1), world.topic(1)
     where = {"bootstrap.servers": world.bootstrap_servers, "log_level": 0}
     for name, ends in (("a", "commit"), ("b", "abort"), ("c", "stays open")):
@@ -119,7 +119,7 @@ def test_aborted_records_are_not_replayed(world: StagingWorld) -> None:
 
 
 def test_a_trimmed_source_is_a_gap(world: StagingWorld) -> None:
-    """What was there is replayed, what was not is told."""
+    """The remaining records are replayed, the trimmed offsets are a gap."""
     topic, target = world.topic(1), world.topic(1)
     world.write(topic, rows(20, 1))
     [done] = world.admin.delete_records([TopicPartition(topic, 0, 5)]).values()
@@ -130,8 +130,8 @@ def test_a_trimmed_source_is_a_gap(world: StagingWorld) -> None:
 
 
 # --- fidelity
-def test_what_arrives_is_what_was_there(world: StagingWorld, tmp_path: Path) -> None:
-    """Record for record: by a reader that shares nothing with the replay; and a capture of it is the same again."""
+def test_a_copy_on_kafka_equals_its_source(world: StagingWorld, tmp_path: Path) -> None:
+    """Every record is equal, read without the replay's code; a capture and its replay are equal too."""
     topic, target, again = world.topic(), world.topic(), world.topic()
     world.write(topic, rows(5_000))
     report = replay(world, topic, target, offset_map=tmp_path / "map").run()
@@ -151,8 +151,8 @@ def test_what_arrives_is_what_was_there(world: StagingWorld, tmp_path: Path) -> 
     assert without_origin(world.read(again)) == expected
 
 
-def test_original_timing_holds_over_partitions(world: StagingWorld) -> None:
-    """Six seconds in three: held partitions lose nothing, and hardly anything is late."""
+def test_original_timing_is_kept_on_kafka(world: StagingWorld) -> None:
+    """Six seconds are replayed in three: paused partitions lose nothing, and few records are late."""
     topic, target = world.topic(), world.topic()
     world.write(topic, [(n % 4, b"k", b"%d" % n, START_MS + n, None) for n in range(6_000)])
     report = replay(world, topic, target, Plan(pace=Pace(speed=2))).run()
@@ -161,8 +161,8 @@ def test_original_timing_holds_over_partitions(world: StagingWorld) -> None:
     assert report.lateness["p50_ms"] < 200
 
 
-def test_refusals_are_those_of_the_real_settings(world: StagingWorld) -> None:
-    """Ids, timestamp types and retention as Kafka tells them; a topic that is not there; a silent cluster."""
+def test_the_settings_of_a_real_topic_are_checked(world: StagingWorld) -> None:
+    """Kafka's real ids, timestamp types and retention are checked, and missing topics and clusters refused."""
     topic = world.topic()
     world.write(topic, rows(10))
     with pytest.raises(ReplayRefused, match="the target is the source"):
@@ -179,8 +179,8 @@ def test_refusals_are_those_of_the_real_settings(world: StagingWorld) -> None:
         ends[1].sender(linger_ms=0)
 
 
-def test_a_record_the_target_refuses_ends_it_loudly(world: StagingWorld) -> None:
-    """Too large for it: nothing is skipped, the error says what to do."""
+def test_a_record_that_the_target_refuses_ends_the_replay(world: StagingWorld) -> None:
+    """A record that is too large ends the replay with an error; none is skipped."""
     topic, target = world.topic(1), world.topic(1, {"max.message.bytes": "2000"})
     world.write(topic, [(0, b"k", b"x" * size, START_MS, None) for size in (10, 5_000, 10)])
     with pytest.raises((ReplayRefused, JournalUnavailable, Exception), match=r"size|large|fatal|Fatal"):
@@ -192,10 +192,10 @@ def test_a_record_the_target_refuses_ends_it_loudly(world: StagingWorld) -> None
 @pytest.mark.parametrize(
     ("seed", "kills"), [(1, 1), pytest.param(2, 4, marks=pytest.mark.long)], ids=["once", "four times"]
 )
-def test_killed_at_random_moments_it_ends_as_if_it_never_was(
+def test_a_replay_killed_at_random_moments_completes(
     world: StagingWorld, seed: int, kills: int, tmp_path: Path
 ) -> None:
-    """kill -9 wherever it is, then to the end: the target equals the source, nothing is lost, nothing is twice."""
+    """After kill -9 and a resumed replay the target equals the source, without loss or duplicates."""
     chance = random.Random(seed)
     topic, target = world.topic(), world.topic(3)
     world.write(topic, rows(40_000))
@@ -234,8 +234,8 @@ def arrived(topic: KafkaTopic) -> int:
 
 
 @pytest.mark.long
-def test_the_targets_broker_dies_meanwhile(tmp_path: Path) -> None:
-    """kill -9, and started again: the replay goes on by itself, and the target equals the source."""
+def test_a_replay_survives_the_death_of_the_targets_broker(tmp_path: Path) -> None:
+    """The replay continues when the broker is back, and the target equals the source."""
     with LocalCluster() as other:
         world = StagingWorld(other.bootstrap_servers, tmp_path)
         topic, target = world.topic(), world.topic()
@@ -254,8 +254,8 @@ def test_the_targets_broker_dies_meanwhile(tmp_path: Path) -> None:
         ]
 
 
-def test_production_is_left_alone(world: StagingWorld, cluster: LocalCluster) -> None:
-    """I12: while others write there, a replay changes no topic, no group, no record, no key in Redis."""
+def test_a_replay_changes_nothing_in_production(world: StagingWorld, cluster: LocalCluster) -> None:
+    """A replay changes no topic, group, record or Redis key of the source's cluster."""
     kept = redis.Redis.from_url(cluster.redis_url)
     kept.set("somebody's", "value")
     keys = {key: kept.dump(key) for key in kept.scan_iter()}
@@ -292,7 +292,7 @@ def test_production_is_left_alone(world: StagingWorld, cluster: LocalCluster) ->
 
 
 def working_group(world: StagingWorld, topic: str) -> str:
-    """A group of production's that has come to some place in the topic, and is read from there."""
+    """A consumer group of production that reads the topic."""
     group = f"{topic}.workers"
     consumer = Consumer({"bootstrap.servers": world.bootstrap_servers, "group.id": group, "log_level": 0})
     consumer.commit(offsets=[TopicPartition(topic, at, 100 + at) for at in range(4)], asynchronous=False)
@@ -301,7 +301,7 @@ def working_group(world: StagingWorld, topic: str) -> str:
 
 
 def committed(admin: AdminClient) -> dict[str, dict[tuple[str, int], int]]:
-    """Where each group is, in each topic; of groups that the replay itself might have made, too."""
+    """The committed offsets of each group in each topic, including groups of the replay."""
     found = {}
     for group in admin.list_consumer_groups().result(60).valid:
         asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group.group_id)])
@@ -311,14 +311,14 @@ def committed(admin: AdminClient) -> dict[str, dict[tuple[str, int], int]]:
 
 
 def everything(admin: AdminClient, without: tuple[str, ...]) -> tuple[Any, ...]:
-    """Topics and groups."""
+    """All topics and groups."""
     topics = {name: len(each.partitions) for name, each in admin.list_topics(timeout=60).topics.items()}
     groups = sorted(group.group_id for group in admin.list_consumer_groups().result(60).valid)
     return {name: count for name, count in topics.items() if name not in without}, groups
 
 
 def test_a_secret_of_a_profile_is_never_printed(world: StagingWorld) -> None:
-    """Not by an error of the client either."""
+    """Errors of the client do not print it either."""
     world.config.write_text(
         '[clusters.prod]\nbootstrap_servers = "127.0.0.1:1"\nstart_timeout_s = 1\n'
         'security.protocol = "SASL_PLAINTEXT"\nsasl.mechanism = "PLAIN"\n'

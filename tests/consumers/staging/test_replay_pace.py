@@ -1,4 +1,4 @@
-"""When records are due, in which order, and how lateness is told."""
+"""Due times, the merge by time, and the histogram of lateness."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from seekpoint.schemas.errors import InvalidSetting
 
 @given(st.lists(st.integers(0, 10_000), min_size=1), st.floats(0.1, 100), st.floats(0, 1e6))
 def test_nothing_drifts(stamps: list[int], speed: float, anchor: float) -> None:
-    """However late records were asked for, each is due at its distance from the first; never before one before it."""
+    """Each record is due at its distance from the first, and never before an earlier one."""
     schedule = Schedule(Pace(speed=speed))
     newest, now = stamps[0], anchor
     for stamp in stamps:
@@ -26,15 +26,15 @@ def test_nothing_drifts(stamps: list[int], speed: float, anchor: float) -> None:
 
 
 def test_a_fixed_rate_has_one_anchor() -> None:
-    """The thousandth record is due a second after the first."""
+    """At 1,000 per second, the record after a thousand others is due a second after the first."""
     schedule = Schedule(Pace(rate=1000))
     dues = [schedule.due(7.0 + number, 0) for number in range(1001)]
     assert dues[0] == 7.0
     assert dues[1000] == pytest.approx(8.0)
 
 
-def test_a_pause_moves_all_that_is_to_come() -> None:
-    """Nothing is late because it was paused."""
+def test_a_pause_moves_all_later_due_times() -> None:
+    """A pause makes no record late."""
     schedule = Schedule(Pace(speed=1))
     assert schedule.due(1.0, 1_000) == 1.0
     schedule.shift(30.0)
@@ -42,15 +42,15 @@ def test_a_pause_moves_all_that_is_to_come() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"speed": 0}, {"speed": -1}, {"rate": math.inf}, {"speed": 1, "rate": 1}])
-def test_a_pace_that_is_none_is_refused(wrong: dict[str, float]) -> None:
-    """Zero would never end, and there is one pace."""
+def test_an_invalid_pace_is_refused(wrong: dict[str, float]) -> None:
+    """Zero, negative, infinite values and two paces at once are refused."""
     with pytest.raises(InvalidSetting):
         Pace(**wrong)
 
 
 @given(st.lists(st.floats(0, 100), min_size=1), st.floats(1, 100))
 def test_percentiles_are_right_to_two_percent(values: list[float], percent: float) -> None:
-    """Against the nearest rank of the sorted values; the memory does not grow with them."""
+    """They match the nearest rank of the sorted values, and memory does not grow."""
     lateness = Lateness()
     for value in values:
         lateness.add(value)
@@ -61,7 +61,7 @@ def test_percentiles_are_right_to_two_percent(values: list[float], percent: floa
 
 
 def test_early_is_on_time() -> None:
-    """A negative lateness would make the others look better."""
+    """Negative lateness counts as 0."""
     lateness = Lateness()
     lateness.add(-5.0)
     assert lateness.to_dict() == {"p50_ms": 0.0, "p99_ms": 0.0, "max_ms": 0.0}
@@ -71,8 +71,8 @@ records = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 50)), max_size=60
 
 
 @given(records)
-def test_a_merge_keeps_each_partitions_order_and_goes_by_time(given_records: list[tuple[int, int]]) -> None:
-    """What comes out never goes back in time by more than a partition's own disorder, and nothing is lost."""
+def test_a_merge_orders_by_time_and_keeps_each_partitions_order(given_records: list[tuple[int, int]]) -> None:
+    """Records come out by time, in the order of their partition, without loss."""
     merge = TimestampMerge(range(4))
     for number, (partition, stamp) in enumerate(given_records):
         merge.add(partition, stamp, (partition, number, stamp))
@@ -94,7 +94,7 @@ def test_a_merge_keeps_each_partitions_order_and_goes_by_time(given_records: lis
 
 
 def test_a_merge_waits_for_the_partition_that_may_be_earlier() -> None:
-    """Until it brought something, or is finished."""
+    """The merge waits until that partition has a record or is finished."""
     merge = TimestampMerge([0, 1])
     merge.add(0, 100, "late")
     assert merge.next() is None
@@ -105,8 +105,8 @@ def test_a_merge_waits_for_the_partition_that_may_be_earlier() -> None:
     assert merge.next() == "late"
 
 
-def test_a_merge_says_when_it_is_full_and_when_hungry() -> None:
-    """Between the two it leaves everything as it is."""
+def test_a_merge_is_full_at_one_bound_and_has_room_below_another() -> None:
+    """Between the two bounds nothing changes."""
     merge = TimestampMerge([0])
     for number in range(QUEUE_RECORDS_MAX):
         assert not merge.is_full(0)

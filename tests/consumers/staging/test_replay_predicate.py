@@ -1,4 +1,4 @@
-"""Predicates in CEL: what they can ask, and what becomes of what they cannot."""
+"""Predicates in CEL: their variables, and records for which they fail."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ RECORD = StoredMessage(
         ("has(value.nothing)", False),
     ],
 )
-def test_a_predicate_asks_for_all_a_record_has(expression: str, expected: bool) -> None:
-    """Coordinates, time, headers, JSON, and what an entry says."""
+def test_a_predicate_can_use_all_parts_of_a_record(expression: str, expected: bool) -> None:
+    """Coordinates, time, headers, JSON and the fields of an entry are variables."""
     predicate = Predicate(expression)
     assert predicate.matches(RECORD, ENTRY) is expected
     assert predicate.not_evaluated == 0
@@ -47,15 +47,15 @@ def test_a_predicate_asks_for_all_a_record_has(expression: str, expected: bool) 
 @pytest.mark.parametrize(
     "expression", ["nonsense", "kind ==", "", "__import__('os')", "kind + 1 == 2", "size", "'text'", "((((" * 500]
 )
-def test_what_is_no_predicate_is_refused_when_it_is_made(expression: str) -> None:
-    """A misspelt name too: it must not silently select nothing."""
+def test_an_invalid_predicate_is_refused_at_once(expression: str) -> None:
+    """A misspelt variable is refused too, instead of selecting nothing."""
     with pytest.raises(InvalidSetting):
         Predicate(expression)
 
 
 @pytest.mark.parametrize("expression", ['body.nothing == "x"', "value.a.b == 1", "seq > 1"])
-def test_a_record_that_cannot_be_asked_is_not_selected_and_counted(expression: str) -> None:
-    """With the first reason, so that a wrong question is noticed."""
+def test_a_record_for_which_a_predicate_fails_is_counted_and_not_selected(expression: str) -> None:
+    """The predicate counts such records and keeps the first error."""
     predicate = Predicate(expression)
     external = ENTRY._replace(seq=None, body=b.ContextCleared())
     assert not predicate.matches(StoredMessage(0, 0, b"k", b"no JSON", 0), external)
@@ -64,20 +64,20 @@ def test_a_record_that_cannot_be_asked_is_not_selected_and_counted(expression: s
 
 
 def test_a_hostile_pattern_costs_no_time() -> None:
-    """Regular expressions are linear here: this one takes others for ever."""
+    """CEL's regular expressions take linear time."""
     entry = ENTRY._replace(body=b.MessageSaid("user", "a" * 5_000 + "!"))
     assert not Predicate('body.content.matches("^(a+)+$")').matches(RECORD, entry)
 
 
-def test_only_entries_are_decoded_for_who_asks_about_them() -> None:
-    """The rest is asked without."""
+def test_entries_are_decoded_only_if_a_predicate_needs_them() -> None:
+    """Only expressions with variables of entries need the entry."""
     assert not Predicate("size > 1").needs_entry
     assert Predicate('kind == "x"').needs_entry
     assert set(VARIABLES) >= {"key", "headers", "value", "body"}
 
 
-def test_a_missing_library_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With what to install."""
+def test_a_missing_library_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the package to install."""
     import builtins
 
     real = builtins.__import__

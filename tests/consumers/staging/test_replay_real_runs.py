@@ -1,4 +1,4 @@
-"""150 real agent runs: journaled, replayed into a staging journal, folded there; and once more with masks."""
+"""150 real agent runs, replayed into a staging journal and folded there, with and without masks."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def write(node: Node, run: dict[str, Any], gate: asyncio.Semaphore) -> Non
 
 
 async def staged(journal: Settings, name: str, partitions: int, plan: Plan) -> tuple[Settings, staging.ReplayReport]:
-    """A staging journal with what the plan makes of ``journal``."""
+    """Replay ``journal`` into a new staging journal."""
     into = replace(journal, journal=f"{journal.journal}-{name}", partitions=partitions)
     await create_topics(into)
     clusters = {
@@ -66,7 +66,7 @@ async def states_of(settings: Settings) -> dict[str, Any]:
 
 
 async def kept_in_redis(settings: Settings) -> str:
-    """All keys and values that a projector writes for this journal, as Redis has them."""
+    """All keys and values that a projector writes to Redis for this journal."""
     async with Projector.connect(settings) as projector:
         await projector.catch_up(timeout_s=120)
     assert settings.redis_url is not None
@@ -83,13 +83,13 @@ async def kept_in_redis(settings: Settings) -> str:
 
 
 def structure(state: Any) -> tuple[Any, ...]:
-    """What masks leave as it was."""
+    """The parts of a state that masks do not change."""
     said = [(m.role, m.content is None, len(m.tool_calls or ())) for m in state.conversation]
     return state.seq, state.epoch, str(state.lifecycle), len(state.context["customer"]), said
 
 
 async def test_real_runs_are_the_same_in_staging(journal: Settings, caplog: pytest.LogCaptureFixture) -> None:
-    """Same content hashes, also in more partitions; masked: no customer anywhere, and the same structure."""
+    """Content hashes are equal, also with more partitions; masked runs have the same structure and no customer data."""
     caplog.set_level(logging.DEBUG)
     runs, gate = load_runs(), asyncio.Semaphore(25)
     customers = set(CUSTOMER.findall(json.dumps(runs)))

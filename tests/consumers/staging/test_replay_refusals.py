@@ -1,4 +1,4 @@
-"""What a replay refuses before anything is written: on topics in memory."""
+"""Refusals before anything is written, on topics in memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from seekpoint.schemas.errors import ReplayRefused
 
 
 def refused(source: MemoryTopic, target: MemoryTopic, plan: Plan | None = None, **more: Any) -> str:
-    """Why; and nothing was written."""
+    """Return the error of a refused replay, which wrote nothing."""
     with pytest.raises(ReplayRefused) as caught:
         Replay(source, target, plan, **more).run()
     assert target.records() == [] or target is source
@@ -28,13 +28,13 @@ def refused(source: MemoryTopic, target: MemoryTopic, plan: Plan | None = None, 
 
 
 def test_a_target_that_is_not_staging_is_refused() -> None:
-    """Whatever it is called; the error says how to mark it."""
+    """The error names the setting that marks a cluster as staging."""
     said = refused(filled(), staging(), is_staging=False, names=("prod/a", "live/b"))
     assert "[clusters.live] staging = true" in said
 
 
 def test_the_source_itself_is_refused() -> None:
-    """By the ids of cluster and topic, not by what the profiles are called."""
+    """Ids of cluster and topic are compared, not the names of profiles."""
     source = filled()
     before = len(source.records())
     assert "the target is the source" in refused(source, source, names=("a/t", "b/t"))
@@ -42,12 +42,12 @@ def test_the_source_itself_is_refused() -> None:
 
 
 def test_a_target_with_its_own_times_is_refused() -> None:
-    """The original ones would be lost."""
+    """``LogAppendTime`` would replace the original times."""
     assert "time of their arrival" in refused(filled(), staging(config={"message.timestamp.type": "LogAppendTime"}))
 
 
-def test_a_target_that_would_remove_the_records_is_refused() -> None:
-    """Its retention, or its limits of time; one that keeps everything is taken."""
+def test_a_target_that_would_delete_the_records_is_refused() -> None:
+    """Short retention and limits of timestamps are refused; unlimited retention is accepted."""
     week = str(7 * 24 * 3600 * 1000)
     assert "retention" in refused(filled(), staging(config={"retention.ms": week}))
     assert "before.max.ms" in refused(filled(), staging(config={"message.timestamp.before.max.ms": week}))
@@ -56,7 +56,7 @@ def test_a_target_that_would_remove_the_records_is_refused() -> None:
 
 
 def test_a_dry_run_writes_nothing_and_refuses_the_same() -> None:
-    """Counts, bytes, an estimate; and samples before and after where values are masked."""
+    """The report has counts, bytes, an estimate, and samples before and after masking."""
     source, target = journal(prod(), 4), staging()
     owner = Owner(source.append, 4, "case-1")
     owner.claim()

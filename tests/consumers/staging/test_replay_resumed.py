@@ -1,4 +1,4 @@
-"""Exactly once: a replay that died goes on, and the target holds what it would hold else."""
+"""Resumed replays: no record is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -36,21 +36,23 @@ PLANS = {
 
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("crash", [0, 1, 2, 7, 12, 13, 29, 39, 40])
-def test_a_replay_that_died_goes_on_without_loss_or_double(window: int, plan: str, crash: int, tmp_path: Path) -> None:
-    """Wherever it died; twice; the result is the one of a replay that never did, record for record."""
-    asked, partitions = PLANS[plan]
+def test_a_crashed_replay_resumes_without_loss_or_duplicates(
+    window: int, plan: str, crash: int, tmp_path: Path
+) -> None:
+    """After two crashes anywhere the target equals that of an uninterrupted replay."""
+    selected, partitions = PLANS[plan]
     oracle, target, file = staging(partitions), staging(partitions), tmp_path / "progress.json"
-    Replay(filled(), oracle, asked).run()
+    Replay(filled(), oracle, selected).run()
     for after in (crash, 5):
         target.crash_after(after)
         try:
-            Replay(filled(), target, asked, progress=file, settle_s=0).run()
+            Replay(filled(), target, selected, progress=file, settle_s=0).run()
             break
         except KeyboardInterrupt:
             continue
     else:
         target.crash_after(None)
-        report = Replay(filled(), target, asked, progress=file, settle_s=0).run()
+        report = Replay(filled(), target, selected, progress=file, settle_s=0).run()
         assert report.checked
         assert report.replayed == len(oracle.records())
     for partition in range(partitions):
@@ -60,8 +62,8 @@ def test_a_replay_that_died_goes_on_without_loss_or_double(window: int, plan: st
         assert sorted(map(repr, found)) == sorted(map(repr, expected))
 
 
-def test_what_settled_is_not_read_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The second run starts where the first one's notes end, not at the beginning."""
+def test_settled_records_are_not_read_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The second run starts at the settled offsets."""
     monkeypatch.setattr(windows, "_WINDOW_RECORDS", 3)
     monkeypatch.setattr(copying, "_BATCH_RECORDS", 4)
     target, file = staging(), tmp_path / "progress.json"
@@ -74,8 +76,8 @@ def test_what_settled_is_not_read_again(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert 0 < report.already_there < 30
 
 
-def test_a_replay_that_is_done_is_not_done_again(tmp_path: Path) -> None:
-    """The same command twice must not double the target."""
+def test_a_finished_replay_is_not_repeated(tmp_path: Path) -> None:
+    """The second run is refused, and the target does not change."""
     target, file = staging(), tmp_path / "progress.json"
     Replay(filled(), target, progress=file).run()
     with pytest.raises(ReplayRefused, match="done before"):
@@ -83,8 +85,8 @@ def test_a_replay_that_is_done_is_not_done_again(tmp_path: Path) -> None:
     assert len(target.records()) == 40
 
 
-def test_a_progress_file_of_something_else_is_refused(tmp_path: Path) -> None:
-    """Another plan, another topic, junk; another pace is the same job."""
+def test_a_progress_file_of_another_replay_is_refused(tmp_path: Path) -> None:
+    """Another plan, another topic and junk are refused; another pace is accepted."""
     file, target = tmp_path / "progress.json", staging()
     target.crash_after(5)
     with pytest.raises(KeyboardInterrupt):
@@ -100,8 +102,8 @@ def test_a_progress_file_of_something_else_is_refused(tmp_path: Path) -> None:
         Replay(filled(), target, progress=file).run()
 
 
-def test_two_at_once_do_not_share_a_progress_file(tmp_path: Path) -> None:
-    """The second is refused while the first lives."""
+def test_two_replays_cannot_share_a_progress_file(tmp_path: Path) -> None:
+    """The second is refused while the first has the lock."""
     first = ProgressFile(tmp_path / "progress.json")
     first.load()
     with pytest.raises(ReplayRefused, match="running already"):

@@ -1,4 +1,4 @@
-"""Slices with their states, on topics in memory: what begins in the middle folds as it did."""
+"""Seeded ranges, on topics in memory: they fold to the states of the source."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from seekpoint.schemas.errors import ReplayRefused
 @given(steps(), st.integers(0, 12), st.integers(1, 2))
 @example([Step("case-17", "forged", 0), Step("case-17", "seed", 0)], 1, 1)
 @settings(max_examples=60, deadline=None)
-def test_a_seeded_slice_folds_to_the_same_states(history: list[Step], cut: int, target_partitions: int) -> None:
-    """Processes with a record in it; wherever it begins, and however the target is laid out."""
+def test_a_seeded_range_folds_to_the_same_states(history: list[Step], cut: int, target_partitions: int) -> None:
+    """For any start of the range and any number of partitions of the target."""
     source, target = journal(prod(1), 1), staging(target_partitions)
     write_history(history, source.append, 1)
     report = Replay(source, target, Plan(selection=Selection(offsets={0: (cut, None)}), seeded=True)).run()
@@ -39,8 +39,8 @@ def test_a_seeded_slice_folds_to_the_same_states(history: list[Step], cut: int, 
     assert {process_id for process_id in known if process_id.encode() in in_slice} <= found.keys()
 
 
-def test_a_seeded_slice_of_one_process_is_all_of_it() -> None:
-    """Also where it has no record in the slice; masked and renamed as its entries are."""
+def test_a_selected_process_is_seeded_without_records_in_the_range() -> None:
+    """A selected process without a record in the range is seeded too, masked and renamed."""
     source, target = journal(prod(1), 1), staging(1)
     for name in ("case-1", "case-2"):
         owner = Owner(source.append, 1, name)
@@ -57,8 +57,8 @@ def test_a_seeded_slice_of_one_process_is_all_of_it() -> None:
 
 
 @pytest.mark.parametrize("crash", range(12))
-def test_a_seeded_replay_that_died_goes_on(crash: int, tmp_path: Path) -> None:
-    """While it seeded, or after: no seed is lost or twice."""
+def test_a_crashed_seeded_replay_resumes(crash: int, tmp_path: Path) -> None:
+    """After a crash during or after seeding, each seed is there once."""
     source, target = journal(prod(2), 2), staging(2)
     for number in range(4):
         owner = Owner(source.append, 2, f"case-{number}")
@@ -80,7 +80,7 @@ def test_a_seeded_replay_that_died_goes_on(crash: int, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_seeded_is_refused() -> None:
-    """No journal, a log whose beginning is gone, a state that masks made larger than any entry may be."""
+    """No journal, a trimmed log, and a state that masks made too large are refused."""
     plan = Plan(selection=Selection(offsets={0: (3, None)}), seeded=True)
     assert "only processes of a journal" in refused_seeded(filled(), plan)
     trimmed = journal(prod(1), 1)
@@ -103,7 +103,7 @@ def test_what_cannot_be_seeded_is_refused() -> None:
 
 
 def test_a_state_larger_than_a_record_is_seeded() -> None:
-    """Up to the limit of a state."""
+    """A state up to its limit fits into a seeded entry."""
     source, target = journal(prod(1), 1), staging(1)
     owner = Owner(source.append, 1, "case-1")
     owner.claim()

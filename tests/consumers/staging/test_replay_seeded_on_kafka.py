@@ -1,4 +1,4 @@
-"""A slice of a real journal, its processes seeded by recovery: also where the journal's beginning was trimmed."""
+"""A range of a journal on Kafka, seeded by recovery, also where the journal was trimmed."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ async def work(journal: Settings, entries: int) -> None:
                     await process.say("user", f"message {number}")
 
 
-async def test_a_slice_is_seeded_from_checkpoints(journal: Settings) -> None:
-    """The beginning is gone; the slice folds to the states it has in production, and no dead letter was written."""
+async def test_a_range_is_seeded_from_checkpoints(journal: Settings) -> None:
+    """After a trim the range folds to the states of the source, and no dead letter is written."""
     await work(journal, 3)
     save(journal)
     reader = KafkaReader(journal)
@@ -62,8 +62,8 @@ async def test_a_slice_is_seeded_from_checkpoints(journal: Settings) -> None:
     reader.close()
 
 
-async def test_a_state_that_no_checkpoint_is_old_enough_for_is_refused(journal: Settings) -> None:
-    """Loudly: it is not seeded with a later one."""
+async def test_a_seed_older_than_every_checkpoint_is_refused(journal: Settings) -> None:
+    """The error is a ``JournalGap``; no later state is used."""
     await work(journal, 3)
     save(journal)
     reader, raw = KafkaReader(journal), RawKafka(journal)

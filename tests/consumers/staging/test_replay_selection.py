@@ -1,4 +1,4 @@
-"""Which offsets are read: seeks by time and offset, at every edge."""
+"""The offset ranges of selections by time and offset."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from seekpoint.schemas.errors import InvalidName, InvalidSetting
 
 
 def topic(*stamps: int) -> MemoryTopic:
-    """One partition with records of these times."""
+    """A topic of one partition with records of these times."""
     made = MemoryTopic(1)
     for stamp in stamps:
         made.append(0, b"k", b"v", stamp)
@@ -46,21 +46,21 @@ def read(made: MemoryTopic, **wanted: object) -> tuple[list[OffsetRange], list[G
 def test_a_time_range_is_found_at_its_edges(
     since: int | None, until: int | None, expected: tuple[int, int] | None
 ) -> None:
-    """Since is inclusive, until exclusive; records of one time are all in or all out."""
+    """``since`` is inclusive, ``until`` exclusive."""
     ranges, gaps = read(topic(10, 20, 20, 20, 30), since_ms=since, until_ms=until)
     assert ranges == ([] if expected is None else [OffsetRange(0, *expected)])
     assert gaps == []
 
 
-def test_a_time_range_is_taken_as_the_log_lies() -> None:
-    """Out of order: from the first record that is not older to the first that is not older, with what is between."""
+def test_a_time_range_has_all_records_between_its_ends() -> None:
+    """All records between the first not older than ``since`` and the first not older than ``until`` are selected."""
     made = topic(10, 30, 12, 40, 15)
     assert read(made, since_ms=20)[0] == [OffsetRange(0, 1, 5)]
     assert read(made, since_ms=11, until_ms=40)[0] == [OffsetRange(0, 1, 3)]
 
 
 def test_an_empty_partition_is_no_error() -> None:
-    """Whatever is asked of it."""
+    """No selection fails on it."""
     for wanted in ({}, {"since_ms": 1}, {"until_ms": 1}, {"offsets": {0: (None, None)}}):
         assert read(topic(), **wanted) == ([], [])
 
@@ -78,10 +78,10 @@ def test_an_empty_partition_is_no_error() -> None:
         ((None, 3), (2, 4), (0, 2)),
     ],
 )
-def test_offsets_that_are_not_there_are_a_gap(
+def test_missing_offsets_are_a_gap(
     ends: tuple[int | None, int | None], expected: tuple[int, int] | None, gap: tuple[int, int] | None
 ) -> None:
-    """Trimmed, or not yet written: what is there is read, and what is not is told."""
+    """Existing offsets are read; trimmed and future ones are gaps."""
     made = topic(1, 2, 3, 4, 5)
     made.trim(0, 2)
     ranges, gaps = read(made, offsets={0: ends})
@@ -89,8 +89,8 @@ def test_offsets_that_are_not_there_are_a_gap(
     assert [(each.start, each.stop) for each in gaps] == ([] if gap is None else [gap])
 
 
-def test_a_trimmed_beginning_is_told_where_a_time_leads_to_it() -> None:
-    """Nobody knows whether what is gone belonged to the range."""
+def test_a_time_before_a_trimmed_beginning_is_a_gap() -> None:
+    """The trimmed records may have belonged to the range."""
     made = topic(1, 2, 3)
     made.trim(0, 2)
     ranges, [gap] = read(made, since_ms=1)
@@ -100,15 +100,15 @@ def test_a_trimmed_beginning_is_told_where_a_time_leads_to_it() -> None:
 
 
 def test_compacted_gaps_do_not_move_the_ends() -> None:
-    """An offset that was compacted away is still an end."""
+    """A compacted offset can be the end of a range."""
     made = topic(10, 20, 30, 40)
     made.compact(0, [1, 3])
     assert read(made, since_ms=15)[0] == [OffsetRange(0, 2, 4)]
     assert read(made, offsets={0: (1, 3)})[0] == [OffsetRange(0, 1, 4)]
 
 
-def test_partitions_that_are_not_named_are_left_out() -> None:
-    """Naming one is choosing it."""
+def test_partitions_without_selected_offsets_are_left_out() -> None:
+    """Offsets of one partition select only this partition."""
     made = MemoryTopic(3)
     for partition in range(3):
         made.append(partition, b"k", b"v")
@@ -120,10 +120,8 @@ def test_partitions_that_are_not_named_are_left_out() -> None:
 
 
 @given(st.lists(st.integers(0, 20), max_size=12), st.integers(-1, 22), st.integers(-1, 22), st.integers(0, 12))
-def test_a_range_is_what_a_plain_reading_of_the_rule_gives(
-    stamps: list[int], since: int, until: int, trimmed: int
-) -> None:
-    """The oracle: walk the log, begin at the first not older, end at the first not older."""
+def test_a_range_equals_that_of_a_simple_oracle(stamps: list[int], since: int, until: int, trimmed: int) -> None:
+    """The oracle walks the log from the first record not older to the next one not older."""
     made = topic(*stamps)
     made.trim(0, min(trimmed, len(stamps)))
     left = [(offset, stamp) for offset, stamp in enumerate(stamps) if offset >= trimmed]
@@ -134,8 +132,8 @@ def test_a_range_is_what_a_plain_reading_of_the_rule_gives(
 
 
 @pytest.mark.parametrize("text", ["", "3", "3:", "a:1-2", "1:2-3-4", "-1:2", "1:-2-", ":1"])
-def test_offsets_that_cannot_be_meant_are_refused(text: str) -> None:
-    """Except a bare partition with a dash, which is all of it."""
+def test_invalid_offsets_are_refused(text: str) -> None:
+    """Only ``PARTITION:-`` has no offsets: it is the whole partition."""
     if text == "3:":
         assert parse_offsets("3:-") == (3, (None, None))
     with pytest.raises(InvalidSetting):
@@ -143,7 +141,7 @@ def test_offsets_that_cannot_be_meant_are_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "prod", "/topic", "prod/", "a/b/c"])
-def test_a_place_that_is_none_is_refused(text: str) -> None:
-    """With the form it should have."""
+def test_an_invalid_location_is_refused(text: str) -> None:
+    """The error names the two valid forms."""
     with pytest.raises(InvalidName, match=r"prod/fleet\.journal"):
         RecordLocation.parse(text)

@@ -1,4 +1,4 @@
-"""A capture may be anybody's file: reading it takes little memory, and fails with one kind of error."""
+"""Captures may come from anybody: reading one takes little memory, and fails with one kind of error only."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def encoded(row: dict[str, Any]) -> bytes:
 
 
 def compressed() -> bytes:
-    """50 MB that deflate makes 50 kB of."""
+    """50 MB that deflate compresses to 50 kB."""
     return written([row(value=b"\0" * 50_000_000)], codec="deflate")
 
 
 def many_nulls() -> bytes:
-    """Rows of no bytes at all, a billion of them."""
+    """A billion rows without bytes."""
     head = written([], schema={"type": "array", "items": "null"})
     items = bytearray()
     put_long(items, 1_000_000_000)
@@ -65,26 +65,26 @@ def many_nulls() -> bytes:
 
 
 def many_headers() -> bytes:
-    """Two bytes a header, of which Python makes 300."""
+    """Headers of two bytes each, which take 300 in Python."""
     head, headers = written([]), bytearray()
     put_long(headers, 400_000)
     return head + block(encoded(row())[:-1] + bytes(headers) + b"\0\0" * 400_000 + b"\0", 1, head[-16:])
 
 
 def long_block() -> bytes:
-    """Its size is said to be 2 GB."""
+    """A block whose header gives a size of 2 GB."""
     head = written([])
     return head + block(b"\0" * 100, 1, head[-16:], size=1 << 31)
 
 
 def many_rows() -> bytes:
-    """More than the block has."""
+    """More rows than the block has."""
     head = written([])
     return head + block(encoded(row()), 1 << 40, head[-16:])
 
 
 def many_partitions() -> bytes:
-    """By the metadata."""
+    """The metadata names too many partitions."""
     return written([row()], partitions=10**6)
 
 
@@ -100,7 +100,7 @@ def deep_schema() -> bytes:
 
 
 def long_header() -> bytes:
-    """An entry of the header that is said to have 2 GB."""
+    """An entry of the header with a length of 2 GB."""
     out = bytearray(b"Obj\x01")
     put_long(out, 1)
     put_long(out, 1 << 31)
@@ -123,7 +123,7 @@ BOMBS = [compressed, many_nulls, many_headers, long_block, many_rows, many_parti
 def test_a_small_file_never_takes_much_memory(
     tmp_path: Path, bomb: Callable[[], bytes], read: Callable[[Path], Any]
 ) -> None:
-    """It is refused, by what every reader of a capture does first: replay, import, replay-check."""
+    """Each first read of a capture refuses the file: replay, import and replay-check."""
     path = tmp_path / "bomb.capture"
     path.write_bytes(bomb())
     assert path.stat().st_size < 3_000_000
@@ -139,7 +139,7 @@ def test_a_small_file_never_takes_much_memory(
 
 
 def test_a_compressed_capture_says_what_to_do(tmp_path: Path) -> None:
-    """Another tool may have compressed it."""
+    """The error names the codec and what to do."""
     path = tmp_path / "x.capture"
     path.write_bytes(written([row()], codec="deflate"))
     with pytest.raises(ReplayRefused, match="without compression"):
@@ -147,7 +147,7 @@ def test_a_compressed_capture_says_what_to_do(tmp_path: Path) -> None:
 
 
 def test_rows_of_another_schema_are_refused(tmp_path: Path) -> None:
-    """Though they could be read as those of a capture: the offsets would be exchanged."""
+    """Such rows could be parsed, but their fields would be mixed up."""
     first, offset, second, source_offset, *rest = SCHEMA["fields"]
     path = tmp_path / "x.capture"
     path.write_bytes(written([row()], schema={**SCHEMA, "fields": [first, source_offset, second, offset, *rest]}))
@@ -156,7 +156,7 @@ def test_rows_of_another_schema_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_capture_of_any_tool_is_read_as_fastavro_reads_it(tmp_path: Path) -> None:
-    """Whatever the sizes of its blocks, nulls, headers, large and negative numbers included."""
+    """Blocks of any size, nulls, headers, large and negative numbers are read."""
     rows = [
         row(number, b"x" * (number * 97) if number % 3 else None, headers=[{"name": "é", "value": None}] * (number % 4))
         for number in range(200)
@@ -178,7 +178,7 @@ WHOLE = written([row(number, headers=[{"name": "h", "value": b"x"}]) for number 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.integers(0, len(WHOLE) - 1), st.binary(min_size=0, max_size=4), st.booleans())
 def test_a_damaged_capture_is_refused_or_read(tmp_path: Path, at: int, put: bytes, cut: bool) -> None:
-    """Never another error."""
+    """No other error is raised."""
     path = tmp_path / "x.capture"
     path.write_bytes(WHOLE[:at] + put + (b"" if cut else WHOLE[at + len(put) :]))
     try:
@@ -191,8 +191,8 @@ def test_a_damaged_capture_is_refused_or_read(tmp_path: Path, at: int, put: byte
         assert exc.facts["path"] == str(path)  # noqa: PT017  # some damage does not matter
 
 
-def test_what_could_not_be_read_back_is_not_captured(tmp_path: Path) -> None:
-    """A record of more bytes than a capture takes is refused as it is written."""
+def test_a_record_too_large_to_be_read_back_is_refused(tmp_path: Path) -> None:
+    """The writer refuses a record that is too large for the reader."""
     target = CaptureTarget(
         tmp_path / "x.capture", ReplayTopicFacts(cluster_id="c", topic="t", topic_id="i", partitions=1)
     )
