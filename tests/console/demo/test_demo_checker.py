@@ -229,13 +229,13 @@ def test_a_model_asked_with_another_conversation_is_seen(honest: DemoEvidence) -
     """The one that takes over asks what the one that died would have asked."""
     calls = [*honest.calls[:-1], replace(honest.calls[-1], digest="0" * 32)]
     [complaint] = check(replace(honest, calls=calls)).complaints
-    assert "asked with another conversation" in complaint
+    assert "another conversation to the model" in complaint
 
 
 def test_a_turn_that_was_never_asked_is_seen(honest: DemoEvidence) -> None:
     """An answer without a call on the bill comes from nowhere."""
     [complaint] = check(replace(honest, calls=honest.calls[:-1])).complaints
-    assert "never asked" in complaint
+    assert "never called the model" in complaint
 
 
 def test_an_unfinished_case_is_seen(honest: DemoEvidence) -> None:

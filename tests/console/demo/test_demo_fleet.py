@@ -53,7 +53,7 @@ def test_a_killed_node_loses_nothing(hasty: Settings) -> None:
     assert (view["entries_applied"], checkpoint["entries_applied"], scan["entries_applied"]) == (10, 10, 20_010)
     assert max(view["entries_scanned"], checkpoint["entries_scanned"]) < 100 < 20_000 < scan["entries_scanned"]
     assert after.is_one_state
-    assert "Redis lost everything" in story
+    assert "Recovery without Redis" in story
 
 
 def test_a_demo_on_ones_own_redis_leaves_alone_what_is_not_its_own(hasty: Settings) -> None:
@@ -78,7 +78,7 @@ def test_a_fleet_where_nobody_dies_shows_nothing(hasty: Settings, monkeypatch: p
     monkeypatch.setattr("seekpoint.console.demo.watch.FleetWatch.victim", lambda *_: None)
     outcome = run(DemoOptions(cases=4, nodes=2, settings=hasty, long_entries=200), Story(io.StringIO()))
     assert not outcome.ok
-    assert [complaint.partition(":")[0] for complaint in outcome.verdict.complaints] == ["nobody could be killed"]
+    assert [complaint.partition(":")[0] for complaint in outcome.verdict.complaints] == ["no node was killed"]
     assert outcome.to_dict()["killed_at"] is None
 
 
@@ -109,8 +109,10 @@ def test_a_node_that_breaks_is_named_with_what_it_said(hasty: Settings, monkeypa
     monkeypatch.setattr("seekpoint.console.demo.worker.FleetConfig.save", _damaged_config)
     outcome = run(DemoOptions(cases=4, nodes=2, settings=hasty, long_entries=200), Story(told := io.StringIO()))
     assert not outcome.ok
-    assert any(complaint.startswith("node-1 broke: exit code 1: TypeError") for complaint in outcome.verdict.complaints)
-    assert "This is not what the demo promises" in told.getvalue()
+    assert any(
+        complaint.startswith("node-1 failed: exit code 1: TypeError") for complaint in outcome.verdict.complaints
+    )
+    assert "The demo failed" in told.getvalue()
 
 
 def _damaged_config(config: object, folder: Path) -> None:

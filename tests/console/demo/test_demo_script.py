@@ -142,11 +142,11 @@ def test_a_run_becomes_a_case(tmp_path: Path, packed: bool) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "no run"),
-        ("[]", "no run"),
-        ('{"run_id": "a"}', "no run"),
-        ('{"run_id": "", "messages": []}', "no run"),
-        ('{"run_id": "a", "messages": [{"role": "user", "content": 7}]}', "no run"),
+        ("{", "not a run"),
+        ("[]", "not a run"),
+        ('{"run_id": "a"}', "not a run"),
+        ('{"run_id": "", "messages": []}', "not a run"),
+        ('{"run_id": "a", "messages": [{"role": "user", "content": 7}]}', "not a run"),
         ('{"run_id": "a", "messages": [{"role": "user", "content": "hello"}]}', "no message of an assistant"),
         (f"{json.dumps(RUN)}\n{json.dumps(RUN)}", "the run_id of another"),
     ],

@@ -1,4 +1,4 @@
-"""The demo: a fleet of agent nodes on a real Kafka, one of them killed, its work taken over, and a check of it all.
+"""The demo: run agent nodes on a real Kafka, kill one, let the others take over its work, and check the result.
 
 ``run(Options(), Story())`` is what ``seekpoint demo`` does.
 """

@@ -1,4 +1,4 @@
-"""After the fleet went home: Redis loses everything, and a long process is found in each of the three ways."""
+"""What the demo does after the nodes ended: empty Redis, and recover a long process from each of the three tiers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from seekpoint.producers import Node
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import SeekpointError
 
-__all__ = ["LONG_PROCESS", "Aftermath", "Flush", "Projecting", "TierRow", "compare_tiers", "lose_redis"]
+__all__ = ["LONG_PROCESS", "Aftermath", "BackgroundProjector", "Flush", "TierRow", "compare_tiers", "lose_redis"]
 
 LONG_PROCESS = "long-history"
 _CHUNK, _TAIL = 1_000, 10
@@ -26,24 +26,24 @@ _TRIES = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flush:
-    """Redis lost everything, and every case was recovered again."""
+    """The result of emptying Redis and recovering every case again."""
 
     keys: int
-    """How many were deleted."""
+    """The number of deleted keys."""
     cases: int
     tiers: Mapping[str, int]
-    """How many were found by which tier."""
+    """The number of cases recovered from each tier."""
     mismatches: int
-    """States that are not what they were before."""
+    """The number of states that differ from those before."""
     median_s: float
 
     @property
     def ok(self) -> bool:
-        """Whether checkpoints alone gave every state back."""
+        """Whether every state was recovered from a checkpoint, unchanged."""
         return self.mismatches == 0 and self.tiers == {str(Tier.CHECKPOINT): self.cases}
 
     def to_dict(self) -> dict[str, Any]:
-        """For the one JSON line."""
+        """Return the facts for the JSON line."""
         return {
             "keys": self.keys,
             "cases": self.cases,
@@ -55,49 +55,49 @@ class Flush:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierRow:
-    """One way to find the long process. ``report`` is that of the median of some tries."""
+    """The recovery of the long process from one tier. ``report`` is that of the attempt of median duration."""
 
     report: Mapping[str, Any]
     hash: str
 
     @property
     def tier(self) -> str:
-        """Which way it was."""
+        """The name of the tier."""
         return str(self.report["tier"])
 
     def to_dict(self) -> dict[str, Any]:
-        """For the one JSON line."""
+        """Return the facts for the JSON line."""
         return {"process": LONG_PROCESS, **self.report, "hash": self.hash}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aftermath:
-    """What was seen after the fleet went home."""
+    """The results of what the demo does after the nodes ended."""
 
     flush: Flush
     tiers: Sequence[TierRow]
 
     @property
     def is_one_state(self) -> bool:
-        """Whether every way leads to the same."""
+        """Whether all tiers give the same state."""
         return len({row.hash for row in self.tiers}) == 1
 
     @property
     def ok(self) -> bool:
-        """Whether it is what the demo promises."""
+        """Whether the results are those that the demo promises."""
         return self.flush.ok and self.is_one_state and {row.tier for row in self.tiers} == set(map(str, Tier))
 
 
-class Projecting:
-    """A projector beside the fleet, in a thread. Leaving the ``with`` has it save what is left, and ends it."""
+class BackgroundProjector:
+    """A projector in a thread of this process. At the end of the ``with`` block it saves its state and stops."""
 
     def __init__(self, settings: Settings) -> None:
         self.failure: str | None = None
-        """What ended it before its time."""
+        """The error that ended the projector early; None if there was none."""
         self._projector = Projector.connect(settings)
         self._thread = threading.Thread(target=self._work, name="demo-projector", daemon=True)
 
-    def __enter__(self) -> Projecting:
+    def __enter__(self) -> BackgroundProjector:
         self._thread.start()
         return self
 
@@ -115,9 +115,9 @@ class Projecting:
 
 
 def lose_redis(settings: Settings, before: Mapping[str, str], *, is_ours: bool) -> Flush:
-    """Empty Redis (one that is not ours: of this journal), and recover every process of ``before``, one by one.
+    """Delete the journal's keys in Redis (with ``is_ours``: all keys), and recover each process of ``before``.
 
-    ``before`` has their hashes. No projector may run: it would make the view anew while one looks.
+    ``before`` maps each process to the hash of its state. No projector may run meanwhile: it would rebuild the view.
     """
     keys = forget_everything(settings, all_of_it=is_ours)
 
@@ -139,7 +139,7 @@ def lose_redis(settings: Settings, before: Mapping[str, str], *, is_ours: bool) 
 
 
 def compare_tiers(settings: Settings, entries: int) -> list[TierRow]:
-    """Write a long history, have it projected, add a short tail, and find its state in every way there is."""
+    """Write a long history, project it, append a few entries, and recover the process from each tier."""
     return asyncio.run(_compare(settings, entries))
 
 
@@ -157,7 +157,7 @@ async def _compare(settings: Settings, entries: int) -> list[TierRow]:
 
 
 async def _median(recovery: Recovery, tier: Tier) -> TierRow:
-    """Of some tries, after one that warms the reader up."""
+    """Return the attempt of median duration, after one attempt that warms up the reader."""
     await recovery.recover(LONG_PROCESS, tier=tier)
     tries = [await recovery.recover(LONG_PROCESS, tier=tier) for _ in range(_TRIES)]
     tries.sort(key=lambda one: one.report.duration_s)

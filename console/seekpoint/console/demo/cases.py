@@ -1,4 +1,4 @@
-"""Support cases of a small web shop: what customers ask, what the tools answer, what the agent says."""
+"""Support cases of a small web shop: the messages of customers, tools and the agent."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ _CITIES = ("Porto", "Graz", "Leeds", "Turku", "Lyon", "Gdynia", "Bergen")
 
 
 def support_cases(count: int = 24) -> list[Transcript]:
-    """``case-01``, ``case-02``, ...: the same ones every time. Each takes the model six or seven calls.
+    """Return the cases ``case-01``, ``case-02``, ..., always the same. Each needs six or seven model calls.
 
     >>> [(case.case, case.facts["subject"], case.model_calls) for case in support_cases(2)]
     [('case-01', 'where is my order', 6), ('case-02', 'refund', 6)]

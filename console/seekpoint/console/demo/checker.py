@@ -1,8 +1,8 @@
-"""The checker: did the fleet keep its word? It trusts nobody who took part.
+"""Check that the demo lost nothing and repeated nothing, without trusting the nodes.
 
-It sees what outsiders wrote down (the model's bill, each node's notes), the final log, and what recovery says now.
-Who owned what is worked out anew here, in twenty lines; only the state's hash comes from the fold, run from zero.
-Pure: plain data in, a verdict out.
+The checker compares three sources: the files that model and nodes wrote outside of Seekpoint, the final log, and the
+states that recovery finds. It decides by code of its own which entries count; only the hashes of the states come from
+the fold, which it runs from the first entry. It does no I/O.
 """
 
 from __future__ import annotations
@@ -25,46 +25,46 @@ __all__ = ["DemoEvidence", "DemoVerdict", "check"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoEvidence:
-    """What is known after the fleet went home."""
+    """What the checker compares."""
 
     transcripts: Sequence[Transcript]
     calls: Sequence[BilledCall]
-    """The model's bill, in its order."""
+    """The calls on the model's bill, in order."""
     notes: Sequence[Note]
-    """The nodes' notes, each node's in its order."""
+    """The notes of all nodes, in order for each node."""
     log: Sequence[Placed]
     recovered: Mapping[str, str]
-    """By case: the hash of the state that recovery finds now."""
+    """The hash of the state that recovery finds, by case."""
     killed: frozenset[str] = frozenset()
-    """The nodes that were killed: they could not be told that they were fenced."""
+    """The killed nodes. A killed node cannot note that it was fenced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoVerdict:
-    """What the checker found. All is well if the four counts that must be zero are, and nobody complains."""
+    """What the checker found."""
 
     entries: int
     processes: int
     acknowledged: int
     acknowledged_lost: int
     fenced: int
-    """Acknowledged to an owner that had lost the process, and told so."""
+    """Acknowledged entries of an owner that had lost the process and was notified of it."""
     model_calls: int
     in_doubt_calls: int
-    """Made again because nobody had the answer: its node died, or lost the case, before the answer counted."""
+    """Calls made again because the answer was unknown: the node died or lost the case before it recorded the answer."""
     duplicate_calls: int
-    """Made again although the answer had been acknowledged."""
+    """Calls made again although the answer was acknowledged."""
     hash_mismatches: int
     complaints: tuple[str, ...]
 
     @property
     def all_well(self) -> bool:
-        """Whether the fleet kept its word."""
+        """Whether nothing was lost or repeated, all hashes match, and there are no complaints."""
         return not (self.acknowledged_lost or self.duplicate_calls or self.hash_mismatches or self.complaints)
 
 
 def check(evidence: DemoEvidence) -> DemoVerdict:
-    """Compare everything with everything."""
+    """Compare the files, the log and the recovered states."""
     accounts: dict[str, _Account] = defaultdict(_Account)
     for placed in evidence.log:
         accounts[placed.entry.process_id].take(placed)
@@ -83,14 +83,14 @@ def check(evidence: DemoEvidence) -> DemoVerdict:
         in_doubt_calls=in_doubt,
         duplicate_calls=duplicates,
         hash_mismatches=wrong_hashes,
-        complaints=(*complaints, *_stories(evidence, accounts), *_questions(evidence, accounts)),
+        complaints=(*complaints, *_wrong_conversations(evidence, accounts), *_wrong_requests(evidence, accounts)),
     )
 
 
-# --- who owned what ---------------------------------------------------------------------------------------------------
+# --- ownership --------------------------------------------------------------------------------------------------------
 @dataclass(slots=True)
 class _Account:
-    """One case's entries in the order of the log, and which of them count."""
+    """The entries of one case in log order, and those of them that count."""
 
     entries: list[Placed] = field(default_factory=list)
     counted: dict[int, Entry] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class _Account:
     finished: bool = False
 
     def take(self, placed: Placed) -> None:
-        """The next entry: a claim of the right epoch makes an owner; of the owner's entries the next one counts."""
+        """Take an entry. A claim that expects the current epoch wins; the owner's entry with the next seq counts."""
         _, offset, entry = placed
         self.entries.append(placed)
         if isinstance(entry.body, b.Claim):
@@ -113,19 +113,19 @@ class _Account:
                 self.owner, self.finished = None, isinstance(entry.body, b.Finished)
 
 
-# --- acknowledged means: in the log, and applied ----------------------------------------------------------------------
+# --- acknowledged entries are in the log and count --------------------------------------------------------------------
 def _missing(
     evidence: DemoEvidence, receipts: Iterable[Receipt], accounts: Mapping[str, _Account]
 ) -> tuple[int, set[Receipt]]:
-    """How many acknowledged entries are lost, and which were written by an owner that was fenced."""
-    told = {(note.case, note.node) for note in evidence.notes if isinstance(note, Ended) and note.how == "fenced"}
+    """Return the number of lost acknowledged entries, and the receipts of entries that a fenced owner wrote."""
+    notified = {(note.case, note.node) for note in evidence.notes if isinstance(note, Ended) and note.how == "fenced"}
     lost, fenced = 0, set()
     for receipt in receipts:
         account = accounts[receipt.case] if receipt.case in accounts else _Account()
         if _is(account.counted.get(receipt.offset), receipt):
             continue
         written = any(offset == receipt.offset and _is(entry, receipt) for _, offset, entry in account.entries)
-        excused = (receipt.case, receipt.node) in told or receipt.node in evidence.killed
+        excused = (receipt.case, receipt.node) in notified or receipt.node in evidence.killed
         if written and excused:
             fenced.add(receipt)
         else:
@@ -137,9 +137,9 @@ def _is(entry: Entry | None, receipt: Receipt) -> bool:
     return entry is not None and (entry.seq, entry.kind) == (receipt.seq, receipt.kind)
 
 
-# --- a finished call is never made again ------------------------------------------------------------------------------
+# --- a finished call is not repeated ----------------------------------------------------------------------------------
 def _repeated(calls: Iterable[BilledCall], answered: Collection[str | None]) -> tuple[int, int]:
-    """How many calls were made though an earlier one's answer was acknowledged, and how many because none was."""
+    """Return the number of calls repeated after an acknowledged answer, and the number repeated without one."""
     billed: dict[tuple[str, int], list[str]] = defaultdict(list)
     for call in calls:
         billed[call.case, call.turn].append(call.call_id)
@@ -151,9 +151,9 @@ def _repeated(calls: Iterable[BilledCall], answered: Collection[str | None]) -> 
     return duplicates, in_doubt
 
 
-# --- every state equals a full refold ---------------------------------------------------------------------------------
+# --- each state equals a full refold ----------------------------------------------------------------------------------
 def _wrong_hashes(evidence: DemoEvidence, accounts: Mapping[str, _Account]) -> tuple[int, list[str]]:
-    """Of the states that recovery gives now and gave at each opening: how many a fold from zero does not confirm."""
+    """Count the recovered states, now and at each opening, that differ from a fold from the first entry."""
     opened: dict[str, list[Opened]] = defaultdict(list)
     for note in evidence.notes:
         if isinstance(note, Opened):
@@ -179,8 +179,8 @@ def _as_of(states: Sequence[State], offset: int) -> State:
     return next(state for state in reversed(states) if state.offset <= offset)
 
 
-# --- every case was told to its end, and the model was asked the right things -----------------------------------------
-def _stories(evidence: DemoEvidence, accounts: Mapping[str, _Account]) -> list[str]:
+# --- each conversation is complete, and each model request is right ---------------------------------------------------
+def _wrong_conversations(evidence: DemoEvidence, accounts: Mapping[str, _Account]) -> list[str]:
     complaints = []
     for transcript in evidence.transcripts:
         account = accounts.get(transcript.case, _Account())
@@ -188,7 +188,7 @@ def _stories(evidence: DemoEvidence, accounts: Mapping[str, _Account]) -> list[s
         if not account.finished:
             complaints.append(f"{transcript.case}: not finished")
         elif said != list(transcript.lines):
-            complaints.append(f"{transcript.case}: its conversation in the log is not what was said")
+            complaints.append(f"{transcript.case}: its conversation in the log differs from the script")
     return complaints
 
 
@@ -203,15 +203,15 @@ def _line(body: b.MessageSaid) -> Line:
     )
 
 
-def _questions(evidence: DemoEvidence, accounts: Mapping[str, _Account]) -> list[str]:
-    """Whether each turn of a finished case was asked, and always with its own conversation, whoever asked."""
+def _wrong_requests(evidence: DemoEvidence, accounts: Mapping[str, _Account]) -> list[str]:
+    """Describe the model calls with another conversation than the script's, and the turns without any call."""
     expected = {(each.case, turn): asked for each in evidence.transcripts for turn, asked in each.digests().items()}
     complaints = [
-        f"{call.case}: turn {call.turn} was asked with another conversation"
+        f"{call.case}: turn {call.turn} sent another conversation to the model"
         for call in evidence.calls
         if expected.get((call.case, call.turn)) != call.digest
     ]
     finished = {case for case, account in accounts.items() if account.finished}
     missing = {(case, turn) for case, turn in expected if case in finished}
     missing -= {(call.case, call.turn) for call in evidence.calls}
-    return complaints + [f"{case}: turn {turn} was never asked" for case, turn in sorted(missing)]
+    return complaints + [f"{case}: turn {turn} never called the model" for case, turn in sorted(missing)]

@@ -1,4 +1,4 @@
-"""The demo from curtain to curtain: surroundings, fleet, kill, checker, story."""
+"""Run the demo: start Kafka and the nodes, kill a node, check the result, and print the story."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seekpoint.compose import LocalCluster, create_topics_sync
-from seekpoint.console.demo.aftermath import Aftermath, Projecting, compare_tiers, lose_redis
+from seekpoint.console.demo.aftermath import Aftermath, BackgroundProjector, compare_tiers, lose_redis
 from seekpoint.console.demo.cases import support_cases
 from seekpoint.console.demo.checker import DemoEvidence, check
 from seekpoint.console.demo.fleet import Fleet
@@ -35,15 +35,15 @@ __all__ = ["DemoOptions", "run"]
 
 _LOOK_S = 0.01
 _KILL_FROM, _KILL_ANYONE_FROM = 0.35, 0.6
-"""Of all answers: from here on a node in the middle of several cases is killed; from there on any that works."""
+"""The shares of answered model calls from which on a node with several open cases, or any working node, is killed."""
 _PASSED_ON = ("journal", "bootstrap_servers", "redis_url", "partitions", "owner_timeout_s", "heartbeat_interval_s")
-_HASTE = {"owner_timeout_s": 4.0, "heartbeat_interval_s": 0.5}
-"""A demo's nodes say that they live more often, and are given up sooner, than the defaults have it."""
+_DEMO_SETTINGS = {"owner_timeout_s": 4.0, "heartbeat_interval_s": 0.5}
+"""Shorter intervals than the defaults, so that a dead node is noticed sooner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoOptions:
-    """What to show. ``settings`` is a journal of one's own, whose topics exist or can be made; else a local cluster."""
+    """Options of the demo. ``settings`` name an existing Kafka; without them the demo starts a local cluster."""
 
     runs: Path | None = None
     cases: int = 24
@@ -51,65 +51,65 @@ class DemoOptions:
     concurrency: int = 3
     think_s: tuple[float, float] = (0.02, 0.06)
     keep: bool = False
-    """Leave the cluster running in ``directory``, to look around."""
+    """Keep the cluster running in ``directory`` after the demo."""
     directory: Path = Path(".seekpoint")
     settings: Settings | None = None
     time_limit_s: float = 100.0
     long_entries: int = 20_000
-    """The length of the process that is found in every way."""
+    """The number of entries of the process that is recovered from each tier."""
 
 
 def run(options: DemoOptions, story: Story) -> Outcome:
-    """Run the demo and tell its story. Leaves nothing behind unless asked to, however it ends.
+    """Run the demo and print its story. Without ``keep``, remove everything at the end, also after an error.
 
-    Raises ``ClusterFailed`` or ``JournalUnavailable`` if there is no Kafka to be had, ``Refused`` for unusable runs.
+    Raises ``ClusterFailed`` or ``JournalUnavailable`` without a Kafka, and ``Refused`` for unusable runs.
     """
     began = time.monotonic()
     cases = support_cases(options.cases) if options.runs is None else read_runs(options.runs)
     story.open(cases, options.nodes)
-    with _surroundings(options, story) as surroundings, _folder(options, surroundings.settings) as folder:
-        settings = surroundings.settings
+    with _environment(options, story) as environment, _folder(options, environment.settings) as folder:
+        settings = environment.settings
         story.step("creating the journal's topics")
-        with _unwarned("seekpoint.compose", options.settings is None):
+        with _warnings_hidden("seekpoint.compose", options.settings is None):
             create_topics_sync(settings)
         save_transcripts(folder / "cases.jsonl", cases)
         passed_on = {name: getattr(settings, name) for name in _PASSED_ON}
         FleetConfig(
             settings=passed_on, nodes=options.nodes, concurrency=options.concurrency, think_s=options.think_s
         ).save(folder)
-        with _unwarned("seekpoint.consumers", True):  # that Redis is empty is what it is about
-            outcome, log = _perform(options, surroundings, cases, folder, story)
+        with _warnings_hidden("seekpoint.consumers", True):  # the demo itself empties Redis
+            outcome, log = _run_steps(options, environment, cases, folder, story)
         outcome = replace(outcome, duration_s=time.monotonic() - began)
     story.close(outcome, log)
     story.farewell(outcome, options.directory if options.keep else None)
     return outcome
 
 
-# --- where it happens -------------------------------------------------------------------------------------------------
+# --- Kafka and files --------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
-class _Surroundings:
-    """A Kafka that runs, and a journal of our own there. ``is_ours``: so is all that Redis has."""
+class _Environment:
+    """A running Kafka with a journal for the demo. ``is_ours``: Redis has nothing but the demo's data."""
 
     settings: Settings
     is_ours: bool
 
 
 @contextlib.contextmanager
-def _surroundings(options: DemoOptions, story: Story) -> Iterator[_Surroundings]:
+def _environment(options: DemoOptions, story: Story) -> Iterator[_Environment]:
     if options.settings is not None:
-        yield _Surroundings(options.settings, False)
+        yield _Environment(options.settings, False)
     elif options.keep:
         with _kept_cluster(options.directory, story) as cluster:
-            yield _Surroundings(cluster.settings(journal=time.strftime("demo-%Y%m%d-%H%M%S"), **_HASTE), False)
+            yield _Environment(cluster.settings(journal=time.strftime("demo-%Y%m%d-%H%M%S"), **_DEMO_SETTINGS), False)
     else:
         story.step("starting a real Kafka and a real Valkey for this demo")
         with LocalCluster(progress=story.progress) as cluster:
-            yield _Surroundings(cluster.settings(journal="demo", **_HASTE), True)
+            yield _Environment(cluster.settings(journal="demo", **_DEMO_SETTINGS), True)
 
 
 @contextlib.contextmanager
 def _kept_cluster(directory: Path, story: Story) -> Iterator[LocalCluster]:
-    """A cluster that goes on running afterwards; one we started ends again if the demo does not come to its end."""
+    """Yield a cluster that keeps running. After an error, stop the cluster if it did not run before."""
     was_up = _runs(directory)
     story.step(f"{'using the' if was_up else 'starting a'} local cluster in {directory}")
     cluster = LocalCluster.start_detached(directory, progress=story.progress)
@@ -124,8 +124,8 @@ def _kept_cluster(directory: Path, story: Story) -> Iterator[LocalCluster]:
 
 
 @contextlib.contextmanager
-def _unwarned(name: str, is_known: bool) -> Iterator[None]:
-    """What we did ourselves is no news: one broker keeps one replica, a Redis that was emptied has no view."""
+def _warnings_hidden(name: str, is_known: bool) -> Iterator[None]:
+    """Hide warnings of the logger ``name`` that the demo causes on purpose, except with ``--debug``."""
     logger = logging.getLogger(name)
     level = logger.level
     if is_known and not is_debug():
@@ -145,7 +145,7 @@ def _runs(directory: Path) -> bool:
 
 @contextlib.contextmanager
 def _folder(options: DemoOptions, settings: Settings) -> Iterator[Path]:
-    """Where the outsiders write things down."""
+    """Yield the folder for the files of the model and the nodes."""
     if options.keep:
         kept = options.directory / "demo" / settings.journal
         kept.mkdir(parents=True)
@@ -158,29 +158,27 @@ def _folder(options: DemoOptions, settings: Settings) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-# --- what happens -----------------------------------------------------------------------------------------------------
-def _perform(
-    options: DemoOptions, surroundings: _Surroundings, cases: Sequence[Transcript], folder: Path, story: Story
+# --- the steps of the demo --------------------------------------------------------------------------------------------
+def _run_steps(
+    options: DemoOptions, environment: _Environment, cases: Sequence[Transcript], folder: Path, story: Story
 ) -> tuple[Outcome, list[Placed]]:
-    settings = surroundings.settings
+    settings = environment.settings
     with contextlib.ExitStack() as stack:
-        projecting = None if settings.redis_url is None else stack.enter_context(Projecting(settings))
-        outcome, log, recovered = _fleet_at_work(options, settings, cases, folder, story)
+        projector = None if settings.redis_url is None else stack.enter_context(BackgroundProjector(settings))
+        outcome, log, recovered = _run_fleet(options, settings, cases, folder, story)
         stack.close()
-        if projecting is None:
+        if projector is None:
             return outcome, log
-        if projecting.failure is not None:
-            complaints = (*outcome.verdict.complaints, f"the projector broke: {projecting.failure}")
+        if projector.failure is not None:
+            complaints = (*outcome.verdict.complaints, f"the projector failed: {projector.failure}")
             return replace(outcome, verdict=replace(outcome.verdict, complaints=complaints)), log
-    story.step("the projector goes home, and Redis loses everything: the view is gone, heartbeats too")
-    flush = lose_redis(settings, recovered, is_ours=surroundings.is_ours)
-    story.step(
-        f"a long history: {options.long_entries:,} entries of one process, and a projector that fills Redis again"
-    )
+    story.step("the projector stops, and the demo deletes everything in Redis: the view and the heartbeats")
+    flush = lose_redis(settings, recovered, is_ours=environment.is_ours)
+    story.step(f"writing {options.long_entries:,} entries of one process, while a projector fills Redis again")
     return replace(outcome, aftermath=Aftermath(flush=flush, tiers=compare_tiers(settings, options.long_entries))), log
 
 
-def _fleet_at_work(
+def _run_fleet(
     options: DemoOptions, settings: Settings, cases: Sequence[Transcript], folder: Path, story: Story
 ) -> tuple[Outcome, list[Placed], dict[str, str]]:
     watch = FleetWatch(folder, options.nodes)
@@ -190,10 +188,10 @@ def _fleet_at_work(
         kill = _kill_one(watch, fleet, cases, options, deadline)
         story.killed(kill, options.nodes)
         _wait(watch, fleet, deadline, story)
-        unfinished = [f"{name} was still working when the time was up" for name in fleet.working]
-        broken = [f"{name} broke: {why}" for name, why in fleet.broken().items()]
+        unfinished = [f"{name} was still working at the time limit" for name in fleet.working]
+        broken = [f"{name} failed: {why}" for name, why in fleet.broken().items()]
     watch.look()
-    story.step("checking: the model's bill, the nodes' notes and every state against a plain reading of the whole log")
+    story.step("comparing the model's bill, the nodes' notes and every state with the whole log")
     log, recovered = read_journal(settings), _recovered(settings)
     verdict = check(
         DemoEvidence(
@@ -205,8 +203,8 @@ def _fleet_at_work(
             killed=frozenset(fleet.killed),
         )
     )
-    nobody = [] if kill else ["nobody could be killed: no node was in the middle of its work"]
-    verdict = replace(verdict, complaints=(*unfinished, *broken, *nobody, *verdict.complaints))
+    not_killed = [] if kill else ["no node was killed: none was in the middle of its work"]
+    verdict = replace(verdict, complaints=(*unfinished, *broken, *not_killed, *verdict.complaints))
     outcome = Outcome(
         journal=settings.journal,
         nodes=options.nodes,
@@ -222,7 +220,7 @@ def _fleet_at_work(
 def _kill_one(
     watch: FleetWatch, fleet: Fleet, cases: Sequence[Transcript], options: DemoOptions, deadline: float
 ) -> Kill | None:
-    """Wait for the middle of the work, and kill the node it hurts most."""
+    """Wait for the middle of the work, and kill the node with the most open cases."""
     answers = sum(transcript.model_calls for transcript in cases)
     while fleet.working and time.monotonic() < deadline:
         watch.look()
@@ -244,14 +242,14 @@ def _kill(watch: FleetWatch, fleet: Fleet, victim: str) -> Kill:
 
 
 def _wait(watch: FleetWatch, fleet: Fleet, deadline: float, story: Story) -> None:
-    """Until everybody has gone home, or the time is up; tells of who takes over what."""
+    """Wait until all nodes have ended or the time is up. Report take-overs meanwhile."""
     while fleet.working and time.monotonic() < deadline:
         time.sleep(_LOOK_S)
         story.saw(watch.look())
 
 
 def _recovered(settings: Settings) -> dict[str, str]:
-    """By process: the hash of the state that recovery finds."""
+    """Return the hash of the recovered state of each process."""
 
     async def recover() -> dict[str, str]:
         async with Recovery.connect(settings) as recovery:

@@ -1,4 +1,4 @@
-"""The entries around a take-over, as rows a person can read."""
+"""Format the entries around a take-over as rows of a table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TEXT_MAX = 60
 
 
 def excerpt(case: str, log: Sequence[Placed]) -> list[tuple[object, ...]]:
-    """Offset, node, epoch, seq, kind and a few words of the entries around the case's last claim."""
+    """Return offset, node, epoch, seq, kind and summary of the entries around the case's last claim."""
     rows: list[tuple[object, ...]] = []
     node, epoch, last = "", 0, 0
     for _, offset, entry in log:
@@ -25,11 +25,11 @@ def excerpt(case: str, log: Sequence[Placed]) -> list[tuple[object, ...]]:
         if isinstance(entry.body, b.Claim) and entry.body.expected_epoch == epoch:
             node, epoch, last = entry.body.node_id, epoch + 1, len(rows)
         seq = "-" if entry.seq is None else entry.seq
-        rows.append((offset, entry.actor or node, epoch, seq, entry.kind, _words(entry.body)))
+        rows.append((offset, entry.actor or node, epoch, seq, entry.kind, _summary(entry.body)))
     return rows[max(0, last - _BEFORE) : last + _AFTER]
 
 
-def _words(body: b.Body) -> str:
+def _summary(body: b.Body) -> str:
     if isinstance(body, b.MessageSaid):
         text = f"{body.role}: {body.content if body.tool_calls is None else _calls(body.tool_calls)}"
     elif isinstance(body, b.ContextUpdated):

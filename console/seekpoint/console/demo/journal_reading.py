@@ -1,6 +1,6 @@
-"""The final log, read as any Kafka program would: a plain consumer, a plain Avro library, no reader of Seekpoint's.
+"""Read the final log with a plain Kafka consumer and a plain Avro library, without Seekpoint's readers.
 
-The only module of this root that imports the Kafka client.
+No other module of the console imports the Kafka client.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BODIES = {body.__name__: body for body in BODIES}
 
 
 class Placed(NamedTuple):
-    """An entry and where it lies."""
+    """An entry with its partition and offset."""
 
     partition: int
     offset: int
@@ -36,7 +36,7 @@ class Placed(NamedTuple):
 
 
 def read_journal(settings: Settings) -> list[Placed]:
-    """Every entry of the journal, by partition and offset. Raises ``JournalUnavailable``, ``UndecodableRecord``."""
+    """Return all entries, by partition and offset. Raises ``JournalUnavailable`` and ``UndecodableRecord``."""
     mine = {"group.id": f"{settings.journal}-demo-checker", "fetch.wait.max.ms": 10}
     consumer = Consumer(safe({**settings.consumer_config(), **mine}))
     try:
@@ -49,7 +49,7 @@ def read_journal(settings: Settings) -> list[Placed]:
 
 
 def _messages(consumer: Consumer, topic: str) -> list[Message]:
-    """All of a topic as of now, sorted by partition and offset."""
+    """Return all messages of a topic up to its present end, by partition and offset."""
     partitions = consumer.list_topics(topic, timeout=_SILENCE_S).topics[topic].partitions
     ends: dict[int, int] = {}
     starts = []
@@ -66,10 +66,10 @@ def _messages(consumer: Consumer, topic: str) -> list[Message]:
 
 
 def _some(consumer: Consumer) -> list[Message]:
-    """What there is, as soon as there is any: ``consume`` alone would wait for all it is asked for."""
+    """Wait for a message and return the available ones. ``consume`` alone would wait for all that it may return."""
     first = consumer.poll(_SILENCE_S)
     if first is None:
-        raise JournalUnavailable("the checker reads the journal, and Kafka is silent", waited_s=_SILENCE_S)
+        raise JournalUnavailable("the checker reads the journal, and Kafka does not answer", waited_s=_SILENCE_S)
     messages = [first, *consumer.consume(1_000, timeout=0)]
     for message in messages:
         error = message.error()
@@ -82,10 +82,12 @@ def _placed(message: Message, schemas: Mapping[Any, Any]) -> Placed:
     partition, offset, value = message.partition(), message.offset(), message.value()
     schema = schemas.get(value[2:_HEADER_BYTES].hex().encode()) if value else None
     if value is None or schema is None or partition is None or offset is None:
-        raise UndecodableRecord("the checker found bytes that are no entry", partition=partition, offset=offset)
+        raise UndecodableRecord("the checker found bytes that are not an entry", partition=partition, offset=offset)
     entry = _decode(value[_HEADER_BYTES:], _schema(schema))
     if entry.process_id.encode() != message.key():
-        raise UndecodableRecord("the checker found an entry under another's key", partition=partition, offset=offset)
+        raise UndecodableRecord(
+            "the checker found an entry under another process's key", partition=partition, offset=offset
+        )
     return Placed(partition, offset, entry)
 
 
@@ -108,7 +110,7 @@ def _schema(text: bytes) -> Any:
 
 
 def _plain(schema: Any) -> Any:
-    """Without logical types: a time stamp stays the integer it is."""
+    """Return the schema without logical types, so that a timestamp stays an integer."""
     if isinstance(schema, list):
         return [_plain(member) for member in schema]
     if isinstance(schema, dict):

@@ -1,4 +1,4 @@
-"""What came of a demo: the verdict, the kill, the recoveries; as data for the story and as the one JSON line."""
+"""The outcome of a demo: the verdict, the kill and the take-overs, for the story and for the JSON line."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ __all__ = ["Kill", "Outcome", "TakeOver", "owners", "take_overs"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kill:
-    """The kill: who, when (seconds since 1970), and what it was in the middle of."""
+    """The killed node, the time (seconds since 1970), and the work that was in progress."""
 
     node: str
     pid: int
     at: float
     held: Mapping[str, int]
-    """By case: how many of its model calls were answered."""
+    """The number of answered model calls of each open case."""
     under_way: int
-    """Model calls whose answers nobody will ever have."""
+    """The number of model calls without an acknowledged answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeOver:
-    """One case that changed hands."""
+    """One case that another node took over."""
 
     case: str
     from_node: str
     node: str
     model_calls_done: int
     after_kill_s: float | None
-    """From the kill to the new owner's first step."""
+    """The time from the kill until the new owner opened the case."""
     report: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Everything a demo has to tell. ``ok`` if all is well and somebody's work was taken over."""
+    """The results of a demo."""
 
     journal: str
     nodes: int
@@ -54,16 +54,16 @@ class Outcome:
     take_overs: Sequence[TakeOver]
     duration_s: float
     aftermath: Aftermath | None = None
-    """None where there is no Redis, and so no projector."""
+    """None without Redis, because then there is no projector."""
 
     @property
     def ok(self) -> bool:
-        """Whether the demo shows what it promises."""
+        """Whether the demo succeeded: nothing lost or repeated, and the work of a killed node taken over."""
         well = self.verdict.all_well and self.kill is not None and bool(self.take_overs)
         return well and (self.aftermath is None or self.aftermath.ok)
 
     def to_dict(self) -> dict[str, Any]:
-        """The one JSON line."""
+        """Return the outcome as the object of ``seekpoint demo --json``."""
         verdict, kill = self.verdict, self.kill
         return {
             "ok": self.ok,
@@ -100,7 +100,7 @@ def _row(take_over: TakeOver) -> dict[str, Any]:
 
 
 def take_overs(opened: Sequence[Opened], log: Sequence[Placed], kill: Kill | None) -> list[TakeOver]:
-    """The cases that changed hands; who had them before is read from the log."""
+    """Return the take-overs. The former owner of each case is read from the log."""
     nodes = owners(log)
     return [
         TakeOver(
@@ -116,7 +116,7 @@ def take_overs(opened: Sequence[Opened], log: Sequence[Placed], kill: Kill | Non
 
 
 def owners(log: Sequence[Placed]) -> dict[tuple[str, int], str]:
-    """By case and epoch: the node that owned it."""
+    """Return the owner of each case in each epoch."""
     epochs: dict[str, int] = {}
     nodes: dict[tuple[str, int], str] = {}
     for _, _, entry in log:

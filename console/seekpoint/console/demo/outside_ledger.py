@@ -1,7 +1,7 @@
-"""What outsiders write down: the model's bill, and each node's notes of what it was acknowledged.
+"""Files that model and nodes write outside of Seekpoint: the model's bill, and each node's notes of acknowledgements.
 
-Files of JSON lines that only grow, each line on the disk before its writer goes on. None of it goes through Seekpoint:
-the checker compares the journal with it.
+The files hold JSON lines and only grow. A line is on the disk before its writer continues. The checker compares the
+journal with them.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ __all__ = ["AppendOnlyFile", "BilledCall", "Ended", "FileTail", "Note", "Opened"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BilledCall:
-    """A line of the model's bill: written before it begins to think, so that an unfinished call is billed too."""
+    """A line of the model's bill, written before the call begins, so that an unfinished call is on the bill too."""
 
     call_id: str
     case: str
     turn: int
     digest: str
-    """Of the conversation it was asked with."""
+    """The digest of the conversation that was sent."""
     node: str
     pid: int
     at: float
-    """Seconds since 1970, as everywhere here."""
+    """Seconds since 1970, as in all classes of this module."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """A node holds a case: the state it found, as of which offset, and the report of the recovery."""
+    """A note that a node opened a case: the recovered state with its offset, and the report of the recovery."""
 
     WHAT: ClassVar[str] = "opened"
     case: str
@@ -52,7 +52,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """An entry that was acknowledged to a node; ``call_id`` where it is the result of a model call."""
+    """A note that Kafka acknowledged an entry. ``call_id`` is set if the entry is the result of a model call."""
 
     WHAT: ClassVar[str] = "acknowledged"
     case: str
@@ -66,7 +66,7 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """A node holds a case no longer: ``finished``, ``fenced``, ``parked`` (a person is needed) or ``failed``."""
+    """A note that a node closed a case: ``finished``, ``fenced``, ``parked`` (an operator is needed) or ``failed``."""
 
     WHAT: ClassVar[str] = "ended"
     case: str
@@ -81,39 +81,39 @@ _NOTES: dict[str, type[Opened] | type[Receipt] | type[Ended]] = {kind.WHAT: kind
 
 
 class AppendOnlyFile:
-    """A file that only grows, a line at a time; several processes may share it. Blocks for an fsync a line."""
+    """A file that only grows, line by line. Several processes may share it. Each line blocks for an fsync."""
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def bill(self, call: BilledCall) -> None:
-        """Write a call down."""
+        """Append a call."""
         self._append(orjson.dumps(call))
 
     def note(self, note: Note) -> None:
-        """Write a note down."""
+        """Append a note."""
         self._append(orjson.dumps({"what": note.WHAT, "note": note}))
 
     def _append(self, line: bytes) -> None:
-        os.write(self._fd, line + b"\n")  # one call: lines of several writers never mix
+        os.write(self._fd, line + b"\n")  # one write per line: lines of several writers do not mix
         os.fsync(self._fd)
 
     def close(self) -> None:
-        """Close the file; again is fine."""
+        """Close the file. Further calls do nothing."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
 
 class FileTail:
-    """Follows such a file: each ``read`` gives the whole lines that came since. A missing file has none."""
+    """Follows an ``AppendOnlyFile``: each ``read`` returns the new complete lines. A missing file has none."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._position = 0
 
     def read(self) -> list[Any]:
-        """The new lines, parsed. Raises ``OperatorRequired`` for one that is no JSON."""
+        """Return the new lines, parsed. Raises ``OperatorRequired`` for a line that is not JSON."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._position)
@@ -126,15 +126,15 @@ class FileTail:
             return [orjson.loads(line) for line in whole.splitlines()]
         except ValueError as exc:
             raise OperatorRequired(
-                "the demo's own records are damaged", file=str(self._path), hint="run it again"
+                "a file of the demo is damaged", file=str(self._path), hint="run the demo again"
             ) from exc
 
 
 def read_calls(tail: FileTail) -> list[BilledCall]:
-    """The calls that were billed since the last look."""
+    """Return the calls that were billed since the last read."""
     return [BilledCall(**raw) for raw in tail.read()]
 
 
 def read_notes(tails: Sequence[FileTail]) -> list[Note]:
-    """The notes of all nodes since the last look; each node's in its order."""
+    """Return the notes of all nodes since the last read, in order for each node."""
     return [_NOTES[raw["what"]](**raw["note"]) for tail in tails for raw in tail.read()]

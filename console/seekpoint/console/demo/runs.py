@@ -1,4 +1,4 @@
-"""Real agent runs as cases: a file of recorded conversations, one JSON object a line, gzipped or not."""
+"""Read recorded agent runs as cases: a file of conversations, one JSON object per line, gzipped or not."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from seekpoint.schemas.errors import InvalidName, Refused
 __all__ = ["read_runs"]
 
 _SHAPE = (
-    'each line is {"run_id": "...", "messages": [{"role": "...", "content": "..."}, ...]}, as OpenAI chats are kept'
+    'each line is {"run_id": "...", "messages": [{"role": "...", "content": "..."}, ...]}, the form of OpenAI chats'
 )
 
 
 def read_runs(path: Path) -> list[Transcript]:
-    """One case a run, named by its ``run_id``. Raises ``Refused`` naming file and line for anything else."""
+    """Return one case per run, named by its ``run_id``. Raises ``Refused`` with file and line for anything else."""
     try:
         data = path.read_bytes()
         text = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
@@ -33,8 +33,8 @@ def read_runs(path: Path) -> list[Transcript]:
     found = [_run(line, path, number) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
     twice = len(found) - len({transcript.case for transcript in found})
     if twice or not any(transcript.model_calls for transcript in found):
-        reason = f"{twice} runs have the run_id of another" if twice else "no message of an assistant is in it"
-        raise Refused(f"the file holds no fleet of runs: {reason}", file=str(path), hint=_SHAPE)
+        reason = f"{twice} runs have the run_id of another" if twice else "it has no message of an assistant"
+        raise Refused(f"the file has no usable runs: {reason}", file=str(path), hint=_SHAPE)
     return found
 
 
@@ -47,7 +47,7 @@ def _run(text: bytes, path: Path, number: int) -> Transcript:
         facts = {name: raw[name] for name in ("task_id", "trial") if name in raw}
         return Transcript(case=case, lines=lines, facts={"run_id": case, **facts})
     except (ValueError, KeyError, TypeError, AttributeError, InvalidName) as exc:
-        raise Refused(f"a line that is no run: {exc!r}", file=str(path), line=number, hint=_SHAPE) from exc
+        raise Refused(f"the line is not a run: {exc!r}", file=str(path), line=number, hint=_SHAPE) from exc
 
 
 def _line(raw: Mapping[str, Any]) -> Line:

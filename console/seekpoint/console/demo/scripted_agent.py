@@ -1,7 +1,7 @@
-"""The demo's agent: one case, worked to its end from wherever the journal says it stands.
+"""The demo's agent: it works on one case, from the state in the journal to the end.
 
-It keeps nothing in memory between steps. What was said decides what comes next, so an agent that takes a case over
-does exactly what the former one would have done.
+The agent keeps nothing in memory between steps. The conversation decides the next step, so an agent that takes over
+a case does what the former owner would have done.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DOWN = {Lifecycle.RUNNING: Lifecycle.STOPPING, Lifecycle.STOPPING: Lifecycle.ST
 
 
 class ScriptedAgent:
-    """Works ``process`` along ``transcript``. ``note`` is told of every acknowledgement, before the next step."""
+    """Writes ``transcript`` to ``process``. It calls ``note`` for each acknowledgement, before the next step."""
 
     def __init__(
         self, process: Process, transcript: Transcript, model: ScriptedModel, node: str, note: Callable[[Note], None]
@@ -34,7 +34,7 @@ class ScriptedAgent:
         self._note = note
 
     async def work(self) -> None:
-        """Bring the case to its end. Raises what the process's calls raise."""
+        """Work on the case until it is finished. Raises what the process's calls raise."""
         self._note(self._opened())
         await self._climb(_UP)
         state = self._process.state
@@ -56,11 +56,11 @@ class ScriptedAgent:
             invocation.result = {"messages": len(process.state.conversation)}
 
     async def _say_next(self) -> None:
-        """The next message: the model's own costs a call, the customer's and the tools' come from outside."""
+        """Write the next message. A message of the model costs a model call; all others come from the script."""
         conversation = self._process.state.conversation
         line, call_id = self._transcript.lines[len(conversation)], None
         if line.by_model:
-            await self._process.confirm()  # a node that slept and lost the case learns it before it spends money
+            await self._process.confirm()  # a node that slept and lost the case must not pay for a call
             line, call_id = await self._model.answer(self._transcript, conversation)
         said = await self._process.say(
             line.role, line.content, tool_calls=line.tool_calls, tool_call_id=line.tool_call_id, name=line.name

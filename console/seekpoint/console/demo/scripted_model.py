@@ -1,4 +1,4 @@
-"""The demo's language model: it says what the script says, takes its time, and sends a bill."""
+"""The demo's language model: it answers from the script after a delay, and writes each call to a bill."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ __all__ = ["ModelAnswer", "ScriptedModel"]
 
 
 class ModelAnswer(NamedTuple):
-    """What the model said, and the call on its bill."""
+    """The message of the model, and the id of the call on the bill."""
 
     line: Line
     call_id: str
 
 
 class ScriptedModel:
-    """Deterministic by case and turn: the same conversation gets the same answer after the same time.
+    """A deterministic model: the same conversation gets the same answer after the same time.
 
-    ``bill`` is told of each call before it begins, whatever becomes of it: a call that is made twice is paid twice.
-    ``think_s`` is the shortest and the longest time a call takes, in seconds.
+    It calls ``bill`` before each call begins, so a repeated call is billed twice. ``think_s`` is the shortest and the
+    longest duration of a call, in seconds.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class ScriptedModel:
         self._think_s = think_s
 
     async def answer(self, transcript: Transcript, conversation: Sequence[Any]) -> ModelAnswer:
-        """The next message of ``transcript`` after ``conversation``, which must be followed by one of the model's."""
+        """Return the message that follows ``conversation`` in ``transcript``. It must be a message of the model."""
         asked = digest(conversation)
         call = BilledCall(
             call_id=uuid.uuid4().hex,
@@ -53,6 +53,6 @@ class ScriptedModel:
         return ModelAnswer(transcript.lines[len(conversation)], call.call_id)
 
     def duration_s(self, asked: str) -> float:
-        """How long the model thinks about the conversation with this digest."""
+        """Return the duration of a call with the conversation of this digest."""
         shortest, longest = self._think_s
         return shortest + (longest - shortest) * int(asked[:4], 16) / 0xFFFF

@@ -1,4 +1,4 @@
-"""The story for a newcomer: plain sentences while it happens, then who took over what, and the verdict in numbers."""
+"""Print the demo for a newcomer: what happens, then the take-overs, and the verdict in numbers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PIPE_COLUMNS = 118
 
 
 class Story:
-    """Tells what happens to ``file``, as it happens: in colour on a terminal, plain in a pipe."""
+    """Prints what happens to ``file``, in colour on a terminal."""
 
     def __init__(self, file: TextIO | None = None) -> None:
         self._console = Console(file=file or sys.stdout, highlight=False, markup=False, emoji=False)
@@ -40,25 +40,25 @@ class Story:
         self._fetched_at = self._began
         self._told = 0
 
-    # --- while it happens
+    # --- during the demo
     def open(self, cases: Sequence[Transcript], nodes: int) -> None:
-        """What is about to happen."""
+        """Print what the demo is going to do."""
         calls = sum(transcript.model_calls for transcript in cases)
-        self._say("Seekpoint demo: a fleet of agents, one of them killed, its work taken over", "bold")
+        self._say("Seekpoint demo: agent nodes on Kafka; one is killed, and the others take over its work", "bold")
         self._say(
-            f"{nodes} agent nodes, each a process of its own, work through {len(cases)} cases: {calls} model calls in "
-            "all, each of which costs money. Every message, tool call and change goes into a journal in Kafka, and "
-            "only when Kafka has acknowledged it does the agent go on. In the middle of the work one node is killed "
-            "without a warning (SIGKILL). Nobody has prepared for that: the others see its heartbeat stand still, "
-            "claim its cases, read them from the journal, and go on with the next step.\n"
+            f"{nodes} agent nodes, each a process of its own, work on {len(cases)} cases with {calls} model calls, "
+            "each of which costs money. An agent writes every message, tool call and change to a journal in Kafka, "
+            "and continues when Kafka has acknowledged it. In the middle of the work the demo kills one node "
+            "(SIGKILL). The other nodes notice that its heartbeat has stopped, claim its cases, read them from the "
+            "journal, and continue with the next step.\n"
         )
 
     def step(self, what: str) -> None:
-        """One thing that is being done."""
+        """Print a step of the demo."""
         self._console.print(Text.assemble((f"{time.monotonic() - self._began:6.1f} s  ", "dim"), clean(what)))
 
     def progress(self, what: str, share: float | None = None, /) -> None:
-        """Say what the local cluster is doing; of a long fetch every few seconds how far it is."""
+        """Print what the local cluster is doing; for a long download also its share, every few seconds."""
         now = time.monotonic()
         if not share:
             self.step(what)
@@ -69,7 +69,7 @@ class Story:
         self._fetched_at = now
 
     def killed(self, kill: Kill | None, nodes: int) -> None:
-        """The moment of the kill."""
+        """Print which node was killed, and what it was doing."""
         if kill is None:
             return
         held = ", ".join(f"{case} (after {_count(done, 'model call')})" for case, done in kill.held.items())
@@ -78,23 +78,23 @@ class Story:
             Text.assemble(
                 (f"{time.monotonic() - self._began:6.1f} s  ", "dim"),
                 (f"{kill.node} is killed", "bold red"),
-                f" (kill -9 {kill.pid}) in the middle of {held}; {doubt} under way",
+                f" (kill -9 {kill.pid}) in the middle of {held}; {doubt} in progress",
             )
         )
-        self.step(f"the other {nodes - 1} work on, and watch its heartbeat stand still")
+        self.step(f"the other {nodes - 1} continue, and notice that its heartbeat has stopped")
 
     def saw(self, notes: Iterable[Note]) -> None:
-        """Tell of the take-overs among ``notes``."""
+        """Print the take-overs among ``notes``."""
         for note in notes:
             if isinstance(note, Opened) and note.epoch > 1:
                 self._told += 1
                 if self._told <= _ROWS_MAX:
                     at = f"after model call {note.model_calls_done}" if note.model_calls_done else "from its beginning"
-                    self.step(f"{note.node} takes over {note.case}, goes on {at}")
+                    self.step(f"{note.node} takes over {note.case} and continues {at}")
 
-    # --- afterwards
+    # --- after the demo
     def close(self, outcome: Outcome, log: Sequence[Placed]) -> None:
-        """Who took over what, how that looks in the journal, and the verdict."""
+        """Print the take-overs, an excerpt of the journal, and the verdict."""
         if outcome.take_overs:
             self._take_overs(outcome.take_overs)
             self._excerpt(outcome.take_overs[0].case, log)
@@ -104,7 +104,7 @@ class Story:
         self._verdict(outcome)
 
     def _take_overs(self, rows: Sequence[TakeOver]) -> None:
-        self._say("\nWho took over what, and what finding its state cost", "bold")
+        self._say("\nTake-overs, and the cost of each recovery", "bold")
         table = self._table("case", "from", "to", "tier", "seek point", "scanned", "applied", "took", "after the kill")
         for row in rows[:_ROWS_MAX]:
             report = row.report
@@ -115,32 +115,32 @@ class Story:
         if len(rows) > _ROWS_MAX:
             self._say(f"... and {len(rows) - _ROWS_MAX} more")
         self._say(
-            "Scanned counts the entries that were read from the seek point on, applied those of the case itself. After "
-            "the kill the others first finish what is on their desks, and make sure that the node is dead: its "
-            "heartbeat stands still for a few seconds. Finding the state takes what it says.",
+            "Scanned is the number of entries read from the seek point on; applied is the number of those that belong "
+            "to the case. After the kill the other nodes first finish their own cases, and wait a few seconds for a "
+            "heartbeat. Took is the duration of the recovery alone.",
             "dim",
         )
 
     def _excerpt(self, case: str, log: Sequence[Placed]) -> None:
-        self._say(f"\nHow that looks in the journal: {clean(case)}", "bold")
+        self._say(f"\nThe take-over of {clean(case)} in the journal", "bold")
         table = self._table("offset", "node", "epoch", "seq", "entry", "what")
         for row in excerpt(case, log):
             self._row(table, *row)
         self._console.print(table)
 
     def _flush(self, flush: Flush) -> None:
-        self._say("\nRedis lost everything", "bold")
+        self._say("\nRecovery without Redis", "bold")
         found = ", ".join(f"{count} from {_TIER_WORDS[tier]}" for tier, count in flush.tiers.items())
-        same = "all as they were" if flush.mismatches == 0 else f"{flush.mismatches} not as they were"
+        same = "all states unchanged" if flush.mismatches == 0 else f"{flush.mismatches} states changed"
         self._say(
-            f"{flush.keys} keys were deleted, and no projector ran to repair them. Then every case was recovered once "
-            f"more: {found}, {same}, each in {1000 * flush.median_s:.1f} ms (median). Agents would have noticed "
-            "nothing: the journal is the truth, and what is in Redis is made from it."
+            f"The demo deleted {flush.keys} keys, while no projector ran. Then it recovered every case again: {found}, "
+            f"{same}, each in {1000 * flush.median_s:.1f} ms (median). Agents do not notice the loss: all data in "
+            "Redis is derived from the journal."
         )
 
     def _tiers(self, aftermath: Aftermath) -> None:
         rows = [row.report for row in aftermath.tiers]
-        self._say(f"\nOne long process ({rows[-1]['entries_applied']:,} entries), found in three ways", "bold")
+        self._say(f"\nOne long process ({rows[-1]['entries_applied']:,} entries), recovered from each tier", "bold")
         table = self._table("tier", "starts from", "seek point", "scanned", "applied", "took", "state")
         for row, report in zip(aftermath.tiers, rows, strict=True):
             cost = (report["seek_point"], report["entries_scanned"], report["entries_applied"])
@@ -148,60 +148,63 @@ class Story:
             self._row(table, row.tier, _TIER_WORDS[row.tier], *cost, took, row.hash[:12])
         self._console.print(table)
         self._say(
-            "All three are the same state. The first two cost the tail since the last seek point, however long the "
-            "history is; the scan costs all of it, and is what the others are checked against."
+            "All tiers give the same state. The first two read only the entries since the seek point, however long the "
+            "history is. The scan reads the whole partition, to check the others."
             if aftermath.is_one_state
-            else "These are not the same state.",
+            else "The states differ.",
             "dim" if aftermath.is_one_state else "red",
         )
 
     def _verdict(self, outcome: Outcome) -> None:
         verdict = outcome.verdict
-        self._say("\nThe verdict, by a checker that reads the log itself and trusts none of them", "bold")
+        self._say("\nThe verdict of a checker that reads the log itself and does not trust the nodes", "bold")
         rows = [
             (verdict.acknowledged_lost, f"of {verdict.acknowledged} acknowledged entries lost"),
-            (verdict.duplicate_calls, f"of {verdict.model_calls} model calls made though their answer was known"),
-            (verdict.hash_mismatches, f"of {verdict.processes} processes other than a full refold says"),
+            (
+                verdict.duplicate_calls,
+                f"of {verdict.model_calls} model calls repeated although the answer was recorded",
+            ),
+            (verdict.hash_mismatches, f"of {verdict.processes} processes with a state that differs from a full refold"),
         ]
         for count, what in rows:
             self._console.print(Text.assemble((f"{count:6}  ", "bold red" if count else "bold green"), what))
         for count, what in (
             (
                 verdict.in_doubt_calls,
-                "model calls made again, since nobody had the answer: their node was gone before it came",
+                "model calls repeated because their node died before it recorded the answer",
             ),
             (
                 verdict.fenced,
-                "acknowledged entries that do not count: written by a node that had lost the case, and was told so",
+                "acknowledged entries that do not count: their node had lost the case, and was notified of it",
             ),
         ):
             self._console.print(Text.assemble((f"{count:6}  ", "bold"), what))
         for complaint in verdict.complaints[:_ROWS_MAX]:
             self._say(f"        {clean(complaint)}", "red")
         if len(verdict.complaints) > _ROWS_MAX:
-            self._say(f"        ... and {len(verdict.complaints) - _ROWS_MAX} complaints more", "red")
-        well = "All is well" if outcome.ok else "This is not what the demo promises"
+            self._say(f"        ... and {len(verdict.complaints) - _ROWS_MAX} more", "red")
+        well = "All is well" if outcome.ok else "The demo failed"
         numbers = f"{verdict.entries} entries of {verdict.processes} processes, {outcome.duration_s:.1f} s in all"
         self._say(f"{well}: {numbers}.", "bold green" if outcome.ok else "bold red")
 
     def farewell(self, outcome: Outcome, directory: Path | None) -> None:
-        """The commands to look further."""
+        """Print commands that show more."""
         command = _command()
         if directory is None:
-            self._say(f"\nKafka is stopped and its data is gone. To look around in it: {command} demo --keep")
+            self._say(f"\nKafka is stopped and its data is deleted. To keep it: {command} demo --keep")
             return
         case = shlex.quote(outcome.take_overs[0].case if outcome.take_overs else "case-01")
         where = f"--journal {outcome.journal}"
-        self._say(f"\nThe cluster runs on, with its data in {directory}. Look around:", "bold")
+        self._say(f"\nThe cluster keeps running, with its data in {directory}. Commands to try:", "bold")
         looks = ["ps", f"log {case}", f"state {case} --at-seq 12", f"recover {case}", f"verify {case}"]
         if outcome.aftermath is not None:
             looks += [f"recover {LONG_PROCESS} --tier checkpoint", "checkpoints ls", "lag"]
         for what in looks:
             self._say(f"  {command} {what} {where}")
-        self._say("Stop it, and remove all of it:")
+        self._say("Stop the cluster and delete its data:")
         self._say(f"  {command} down && rm -r {shlex.quote(str(directory))}")
 
-    # --- how
+    # --- printing
     def _say(self, text: str, style: str = "") -> None:
         self._console.print(Text(text, style=style))
 
@@ -226,7 +229,7 @@ def _count(number: int, what: str) -> str:
 
 
 def _command() -> str:
-    """How this shell can call the command wherever PATH leads: by its path, from here if it is below."""
+    """Return how to call this command in any shell: by its path, if possible relative to the working directory."""
     path = Path(sys.argv[0])
     if path.name != "seekpoint" or not path.is_absolute():
         return "seekpoint"

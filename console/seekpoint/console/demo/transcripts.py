@@ -1,4 +1,4 @@
-"""What a case says, word for word: the script that the demo's customers, tools and model keep to."""
+"""The scripts of the demo's cases: each message of customers, tools and the model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ASSISTANT = "assistant"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One message as it is said. ``tool_calls`` is a list in OpenAI's form."""
+    """One message. ``tool_calls`` is a list in OpenAI's form."""
 
     role: str
     content: str | None = None
@@ -27,13 +27,13 @@ class Line:
 
     @property
     def by_model(self) -> bool:
-        """Whether the model says it: then it costs a model call."""
+        """Whether the message is the model's and so costs a model call."""
         return self.role == ASSISTANT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcript:
-    """One case from its first message to its last; ``facts`` is what is known about it beforehand."""
+    """The messages of one case. ``facts`` are known before the first message."""
 
     case: str
     lines: tuple[Line, ...]
@@ -41,32 +41,32 @@ class Transcript:
 
     @property
     def model_calls(self) -> int:
-        """How many of the messages are the model's."""
+        """The number of the model's messages."""
         return sum(line.by_model for line in self.lines)
 
     def turn_at(self, length: int) -> int:
-        """Which of its turns (1, 2, ...) the model has when ``length`` messages were said."""
+        """Return the number (1, 2, ...) of the model's turn after ``length`` messages."""
         return 1 + sum(line.by_model for line in self.lines[:length])
 
     def digests(self) -> dict[int, str]:
-        """For each turn the digest of the conversation that the model has to be asked with."""
+        """Return the digest of the conversation that each turn has to send to the model."""
         turns = [at for at, line in enumerate(self.lines) if line.by_model]
         return {turn: digest(self.lines[:at]) for turn, at in enumerate(turns, start=1)}
 
 
 def digest(conversation: Iterable[Any]) -> str:
-    """Names a conversation by everything that was said: of ``Line`` or of the journal's messages alike."""
+    """Return the digest of a conversation of ``Line`` objects or of the journal's messages."""
     said = [[one.role, one.content, one.tool_calls, one.tool_call_id, one.name] for one in conversation]
     return blake2b(orjson.dumps(said, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()
 
 
 def save_transcripts(path: Path, transcripts: Sequence[Transcript]) -> None:
-    """Write them where every node of the fleet reads them."""
+    """Write the transcripts to a file that every node reads."""
     path.write_bytes(b"".join(orjson.dumps(transcript) + b"\n" for transcript in transcripts))
 
 
 def load_transcripts(path: Path) -> list[Transcript]:
-    """Read what ``save_transcripts`` wrote."""
+    """Read the file that ``save_transcripts`` wrote."""
     return [_transcript(orjson.loads(text)) for text in path.read_bytes().splitlines()]
 
 

@@ -1,4 +1,4 @@
-"""What can be seen of the fleet from outside while it works: its notes and the model's bill, followed as they grow."""
+"""Watch the nodes while they work, by their notes and the model's bill."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from seekpoint.console.demo.outside_ledger import (
     FileTail,
     Note,
     Opened,
-    Receipt,
     read_calls,
     read_notes,
 )
@@ -21,7 +20,7 @@ __all__ = ["FleetWatch"]
 
 
 class FleetWatch:
-    """Follows a fleet's records in ``folder``. ``look`` before asking."""
+    """Follows the nodes' files in ``folder``. Its answers are as of the last ``look``."""
 
     def __init__(self, folder: Path, nodes: int) -> None:
         self._bill = FileTail(bill_path(folder))
@@ -32,7 +31,7 @@ class FleetWatch:
         self._held: dict[str, dict[str, Opened]] = {}
 
     def look(self) -> list[Note]:
-        """Take in what was written since; the new notes."""
+        """Read what was written since the last call, and return the new notes."""
         self.calls += read_calls(self._bill)
         fresh = read_notes(self._tails)
         self.notes += fresh
@@ -47,19 +46,19 @@ class FleetWatch:
 
     @property
     def answers(self) -> int:
-        """How many model calls were answered and acknowledged."""
+        """The number of model calls with an acknowledged answer."""
         return len(self._answered)
 
     def held(self, node: str) -> list[str]:
-        """The cases the node works on, in the order it opened them."""
+        """Return the cases that the node works on, in the order of their opening."""
         return list(self._held.get(node, {}))
 
     def answers_in(self, case: str) -> int:
-        """How many of a case's model calls were answered."""
+        """Return the number of answered model calls of a case."""
         return len({call.turn for call in self.calls if call.case == case and call.call_id in self._answered})
 
     def under_way(self, node: str) -> list[BilledCall]:
-        """The node's calls that have no acknowledged answer."""
+        """Return the node's calls without an acknowledged answer."""
         held = self._held.get(node, {})
         since = {case: opened.at for case, opened in held.items()}
         return [
@@ -72,20 +71,12 @@ class FleetWatch:
         ]
 
     def victim(self, nodes: Collection[str], cases_min: int) -> str | None:
-        """The node whose death would hurt most: in the middle of several cases, a model call under way."""
-        hurt = {node: sum(self.answers_in(case) > 0 for case in self.held(node)) for node in nodes}
-        worth = [node for node, begun in hurt.items() if begun >= cases_min and self.under_way(node)]
-        return max(worth, key=hurt.__getitem__, default=None)
-
-    def finished(self) -> int:
-        """How many cases are finished."""
-        return len({note.case for note in self.notes if isinstance(note, Ended) and note.how == "finished"})
+        """Return the node with the most open cases, at least ``cases_min``, and a model call in progress."""
+        open_cases = {node: sum(self.answers_in(case) > 0 for case in self.held(node)) for node in nodes}
+        busy = [node for node, begun in open_cases.items() if begun >= cases_min and self.under_way(node)]
+        return max(busy, key=open_cases.__getitem__, default=None)
 
     def take_overs(self) -> list[Opened]:
-        """The openings that went on where another node had stopped, as they came."""
+        """Return the openings of cases that another node had owned, in order of time."""
         found = [note for note in self.notes if isinstance(note, Opened) and note.epoch > 1]
         return sorted(found, key=lambda note: note.at)
-
-    def receipts(self) -> list[Receipt]:
-        """Everything that was acknowledged."""
-        return [note for note in self.notes if isinstance(note, Receipt)]

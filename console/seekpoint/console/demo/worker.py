@@ -1,7 +1,7 @@
 """One node of the demo's fleet, a process of its own: ``python -m seekpoint.console.demo.worker FOLDER NUMBER``.
 
-It works through its share of the cases and then through whatever else nobody works on: cases that were never begun,
-and cases whose owner died. It ends when all cases are finished.
+The node works on its share of the cases, then on all other cases without a living owner. It ends when all cases are
+finished.
 """
 
 from __future__ import annotations
