@@ -164,7 +164,7 @@ class ReaderContract:
         assert bench.reader.offset_at(1, 1_000) == 0
         assert bench.reader.offset_at(1, 6_000) == 2
 
-    def test_a_read_that_is_given_up_hurts_nobody(self, bench: Bench) -> None:
+    def test_an_abandoned_read_does_not_affect_other_reads(self, bench: Bench) -> None:
         """What it left behind is not in the next one."""
         bench.write(0, [(b"x", b"%d" % number, 0) for number in range(1_200)])
         _three(bench)

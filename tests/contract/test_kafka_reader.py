@@ -230,7 +230,7 @@ def test_a_setting_the_client_does_not_know_is_named(bench: KafkaBench) -> None:
         reader.connect()
 
 
-def test_a_reader_that_is_closed_asks_no_longer() -> None:
+def test_a_closed_reader_stops_retrying() -> None:
     """Not for the minute that a missing leader may take: a thread would outlive its node."""
     reader, asked = KafkaReader(Settings(start_timeout_s=60.0)), []
 
@@ -244,7 +244,7 @@ def test_a_reader_that_is_closed_asks_no_longer() -> None:
     assert len(asked) == 1
 
 
-def test_a_closed_reader_says_so(bench: KafkaBench) -> None:
+def test_a_closed_reader_raises(bench: KafkaBench) -> None:
     """Also to a read that is under way."""
     bench.write(1, [(b"a", b"1", 0)])
     bench.reader.watermarks(1)

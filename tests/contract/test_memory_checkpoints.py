@@ -74,7 +74,7 @@ def test_a_decided_transaction_takes_nothing_more() -> None:
         transaction.abort()
 
 
-def test_recreated_checkpoints_begin_anew() -> None:
+def test_recreated_checkpoints_start_empty() -> None:
     """Empty, at position 0."""
     kept = MemoryCheckpoints(2)
     kept.write(0, [(b"a", b"1")])

@@ -319,7 +319,7 @@ class ViewContract:
         assert journal.store.offset_of(journal.partition, OTHER) == (meta, None)
 
     # --- damage -------------------------------------------------------------------------------------------------------
-    def test_a_change_that_leaves_something_out_is_damage(self, journal: Journal) -> None:
+    def test_a_change_that_omits_a_field_is_damage(self, journal: Journal) -> None:
         """A state that is not the one its head counts is never handed out; a whole change makes the row anew."""
         store, at = journal.store, journal.partition
         journal.write([Change(key=KEY, state=small_state(0), whole=True)])

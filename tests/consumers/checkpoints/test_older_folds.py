@@ -88,7 +88,7 @@ def test_a_checkpoint_of_an_older_fold_is_converted(monkeypatch: pytest.MonkeyPa
     assert kept.rebuilt() == kept.state
 
 
-def test_one_that_cannot_be_converted_is_folded_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_that_cannot_be_converted_is_recomputed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A recovery uses the next tier and says so, and the projector recomputes the state. A trimmed log is a gap."""
     monkeypatch.setitem(STEPS, 0, impossible)
     kept = Kept(0)

@@ -52,7 +52,7 @@ def change(server: OwnValkey, *, fits: bool) -> None:
         server.client.hset(base + b"checks", "case-17", check_of(b"case-17", head, mail, fields, []))
 
 
-async def test_a_changed_value_is_not_answered_and_made_anew(place: Settings, server: OwnValkey) -> None:
+async def test_a_forged_value_is_never_returned_and_is_recomputed(place: Settings, server: OwnValkey) -> None:
     """Recovery takes the next tier and says why; the next entry brings the projector to it."""
     change(server, fits=False)
     async with Recovery.connect(place) as recovery, View.connect(place) as view:

@@ -63,7 +63,7 @@ def test_tls_alone() -> None:
     ],
     ids=["protocol", "mechanism", "file"],
 )
-def test_what_faust_cannot_do_is_said(kafka: dict[str, str], tmp_path: Path) -> None:
+def test_settings_that_faust_does_not_support_are_named(kafka: dict[str, str], tmp_path: Path) -> None:
     """Typed, before anything is connected: never without the protection that was asked for."""
     with pytest.raises(InvalidSetting):
         faust_config(Settings(kafka=kafka), DEFAULT_LIMITS)

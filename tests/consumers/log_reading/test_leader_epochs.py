@@ -258,7 +258,7 @@ def save_above_the_floor(kept: Kept) -> None:
     assert kept.written() == ([Landmark(5, 2)], [Landmark(1, 0)])
 
 
-def test_a_checkpoint_on_records_that_are_no_more_is_made_anew(kept: Kept) -> None:
+def test_a_checkpoint_on_lost_records_is_recomputed(kept: Kept) -> None:
     """The floor is intact and the log complete, so the process is recomputed from the log."""
     save_above_the_floor(kept)
     kept.log.elect(0, 3)
@@ -271,7 +271,7 @@ def test_a_checkpoint_on_records_that_are_no_more_is_made_anew(kept: Kept) -> No
     kept.check()
 
 
-def test_a_checkpoint_beyond_the_end_of_the_log_is_made_anew(kept: Kept) -> None:
+def test_a_checkpoint_beyond_the_end_of_the_log_is_recomputed(kept: Kept) -> None:
     """With its state the next entries would be skipped."""
     save_above_the_floor(kept)
     kept.log.elect(0, 3)

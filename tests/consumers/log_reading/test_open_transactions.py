@@ -48,7 +48,7 @@ def owner(log: MemoryLog) -> Owner:
     return owner
 
 
-async def test_an_old_state_is_told_from_the_present_one(log: MemoryLog, owner: Owner, recovery: Recovery) -> None:
+async def test_a_report_says_that_the_state_may_be_old(log: MemoryLog, owner: Owner, recovery: Recovery) -> None:
     """The report says in a field and in a note how much is hidden."""
     found = await recovery.recover("case-1")
     assert (found.state.context, found.report.hidden) == ({"city": "Oslo"}, 2)
@@ -150,7 +150,7 @@ async def test_an_open_claims_nothing_that_it_cannot_see(log: MemoryLog, owner: 
             assert process.state.context == {"city": "Bern"}
 
 
-async def test_an_owner_is_told_what_keeps_its_entries_from_being_confirmed(log: MemoryLog) -> None:
+async def test_an_owner_learns_why_its_entries_are_not_confirmed(log: MemoryLog) -> None:
     """The error comes in time and names the cause. Afterwards the owner goes on."""
     async with (
         Node.in_memory(log, transaction_wait_s=0.2, confirm_timeout_s=0.3) as node,

@@ -55,7 +55,7 @@ def newest_checkpoint(bench: Bench, key: bytes = KEY) -> State:
     return State.from_bytes(Checkpoint.from_bytes(values[-1]).state)
 
 
-def test_the_content_is_kept_for_as_long_as_the_setting_says(bench: Bench) -> None:
+def test_finished_content_stays_for_as_long_as_the_setting_says(bench: Bench) -> None:
     """In the view and in the checkpoint; then both have the gravestone, with the same hash, and it is written once."""
     projection = begun(bench)
     bench.later_s = WEEK_S - 3_600
@@ -84,7 +84,7 @@ def test_zero_keeps_no_content_at_all(bench: Bench) -> None:
     assert newest_checkpoint(bench).content_dropped
 
 
-def test_zero_drops_what_was_kept_before_it_was_set(bench: Bench) -> None:
+def test_zero_also_drops_the_content_of_earlier_processes(bench: Bench) -> None:
     """The next projector finds it."""
     begun(bench)
     bench.finished_content_s = 0.0

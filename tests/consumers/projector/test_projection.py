@@ -54,7 +54,7 @@ def test_no_batch_is_folded_on_a_view_that_went_back(bench: Bench) -> None:
     assert projection.position == 0
 
 
-def test_poison_is_told_once_a_batch_in_order(bench: Bench) -> None:
+def test_poison_is_reported_once_per_batch_in_order(bench: Bench) -> None:
     """Undecodable records and forged entries, each with its place."""
     bench.owner.raw(b"junk")
     bench.owner.put(bench.owner.entry(b.ContextUpdated("x", "1"), 99)._replace(claim_id=b"0" * 16))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from owners import Owner
-from projection_bench import Bench
+from projection_bench import Bench, dirty_keys
 from seekpoint.consumers.checkpoints.cadence import CHECKPOINT_REQUEST, Cadence
 from seekpoint.consumers.checkpoints.checkpoint import Checkpoint
 from seekpoint.consumers.checkpoints.checkpoint_writer import CommitFailed, Positions, Save
@@ -21,7 +21,7 @@ def test_forced_checkpoints_raise_the_floor_to_the_end(bench: Bench) -> None:
     bench.project(projection)
     assert bench.save(projection) == 1
     assert bench.floor == 4
-    assert projection.dirty == {}
+    assert dirty_keys(projection) == set()
     assert bench.save(projection) == 0, "nothing newer: nothing is written"
     pointer = bench.view.look_up(0, b"case-17").pointer
     assert pointer is not None
@@ -102,7 +102,9 @@ def test_entries_that_outweigh_the_snapshot_are_saved(bench: Bench) -> None:
     assert bench.save(projection, force=False) == 1
 
 
-def test_a_decided_failure_is_proposed_again_and_an_undecided_one_reads_everything_anew(bench: Bench) -> None:
+def test_an_aborted_save_is_proposed_again_and_after_an_unknown_outcome_all_is_reloaded(
+    bench: Bench,
+) -> None:
     """After a time-out nobody knows what is saved: the checkpoint partition does."""
     projection = bench.projection()
     bench.project(projection)

@@ -29,7 +29,7 @@ def test_every_tier_gives_the_truth_whatever_happens_to_the_projectors(shard: in
 
 
 @pytest.mark.parametrize("shard", range(4))
-def test_nothing_that_somebody_put_into_the_view_is_ever_saved(shard: int) -> None:
+def test_no_forged_row_of_the_view_is_ever_saved(shard: int) -> None:
     """P8: rows are damaged, forged whole and removed; all checkpoints are the log's, no neighbour is called damaged.
 
     A process that goes on is right in the view again, too.

@@ -245,7 +245,7 @@ async def test_a_flushed_redis_is_rebuilt_while_the_projector_runs(place: Settin
     await asyncio.wait_for(running, TIMEOUT_S)
 
 
-async def test_a_damaged_checkpoint_is_written_anew(place: Settings, server: OwnValkey) -> None:
+async def test_a_damaged_checkpoint_is_rewritten(place: Settings, server: OwnValkey) -> None:
     """The log is whole: it tells what the checkpoint does not."""
     history = History(place)
     history.write(120)

@@ -54,7 +54,7 @@ def kept(bench: Bench) -> Bench:
     return bench
 
 
-def test_a_value_that_somebody_changed_is_neither_folded_on_nor_saved(kept: Bench) -> None:
+def test_a_forged_value_is_neither_folded_on_nor_saved(kept: Bench) -> None:
     """HSET of one value, with a hash that fits: the next projector makes the state anew and says so."""
     kept.view.forge(0, KEY, forged(viewed(kept), n="1000000"))
     kept.owner.update("m", "1")
@@ -66,7 +66,7 @@ def test_a_value_that_somebody_changed_is_neither_folded_on_nor_saved(kept: Benc
     assert kept.damages == [KEY]
 
 
-def test_what_is_in_no_checkpoint_yet_is_the_logs_to_say(bench: Bench) -> None:
+def test_an_unsaved_state_is_folded_from_the_log(bench: Bench) -> None:
     """A projector dies with unsaved entries, and the view is changed before the next one begins."""
     assert bench.project(bench.projection())
     bench.view.forge(0, KEY, forged(viewed(bench), n="1000000"))
@@ -102,7 +102,7 @@ def test_a_checkpoint_that_is_compacted_during_the_read_is_found_further_on(
     assert viewed(kept).context == {"n": 2, "m": 2}
 
 
-def test_an_offset_that_somebody_lowered_does_not_hide_what_is_unsaved(bench: Bench) -> None:
+def test_a_lowered_offset_in_the_view_does_not_hide_unsaved_entries(bench: Bench) -> None:
     """The floor never passes an entry that is in no checkpoint, though the view denies the process."""
     assert bench.project(bench.projection())
     bench.view.forge(0, KEY, None)
@@ -112,7 +112,7 @@ def test_an_offset_that_somebody_lowered_does_not_hide_what_is_unsaved(bench: Be
     assert saved(bench) == viewed(bench)
 
 
-def test_a_damaged_row_is_made_anew_and_its_neighbour_left_alone(kept: Bench) -> None:
+def test_a_damaged_row_is_recomputed_and_its_neighbour_is_left_alone(kept: Bench) -> None:
     """No view is given up for it, and no partition stops."""
     token = kept.view.meta(0)
     kept.view.damage(0, KEY)
@@ -126,7 +126,7 @@ def test_a_damaged_row_is_made_anew_and_its_neighbour_left_alone(kept: Bench) ->
     assert meta.token == token.token
 
 
-def test_a_process_that_was_removed_does_not_begin_anew(kept: Bench) -> None:
+def test_a_process_that_was_removed_from_the_view_does_not_start_over(kept: Bench) -> None:
     """Its next entry is no forgery, and a claim that expects no owner is lost as in the log."""
     kept.view.forge(0, KEY, None)
     kept.owner.update("m", "1")
@@ -138,7 +138,7 @@ def test_a_process_that_was_removed_does_not_begin_anew(kept: Bench) -> None:
     assert (saved(kept).context, saved(kept).epoch) == ({"n": 2, "m": 1}, 1)
 
 
-def test_a_process_that_somebody_made_up_is_none(kept: Bench) -> None:
+def test_an_invented_process_in_the_view_does_not_count(kept: Bench) -> None:
     """A row under a name that the log does not know: its first entry finds an empty state."""
     kept.view.forge(0, b"case-19", forged(viewed(kept), n="9"))
     third = Owner(kept.log.append, 1, "case-19")
@@ -168,7 +168,7 @@ def test_a_state_that_left_the_cache_is_compared_when_it_comes_back(bench: Bench
     assert bench.damages == [KEY]
 
 
-def test_a_checkpoint_that_is_damaged_is_written_anew_from_the_log(kept: Bench) -> None:
+def test_a_damaged_checkpoint_is_rewritten_from_the_log(kept: Bench) -> None:
     """The whole log is there: the view is not needed."""
     position = next(at for at, key, _ in kept.kept.records(0, 0, kept.kept.end(0)) if key == KEY)
     kept.kept.corrupt(0, position, b"junk")
@@ -232,7 +232,7 @@ def _count(value: int, kind: str, payload: Any) -> int:
     return value + 1
 
 
-def test_a_folds_result_that_somebody_changed_is_not_saved(bench: Bench) -> None:
+def test_a_forged_result_of_a_fold_is_not_saved(bench: Bench) -> None:
     """It is in no hash of a state, but in the digest of a checkpoint; and it is no damage of the process."""
     with only(UserFold("count", 1, "0", _count)):
         bench.owner.own(b.Custom("note", "1"))

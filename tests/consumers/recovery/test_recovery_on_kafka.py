@@ -145,7 +145,7 @@ async def test_a_flood_of_poison_stops_the_reader(journal: Settings, kafka_owner
         assert len(recovery.blocking.dead_letters.list()) == 5  # type: ignore[union-attr]
 
 
-async def test_a_letter_of_the_largest_record_is_kept_whole(recovery: Recovery, kafka_owner: Owner) -> None:
+async def test_a_dead_letter_contains_the_largest_record_completely(recovery: Recovery, kafka_owner: Owner) -> None:
     """Base64 makes it a third larger, which the topic accepts."""
     kafka_owner.raw(b"\xff" * 1_048_576)
     assert (await recovery.recover("case-17", missing_ok=True)).report.notes == ()
@@ -187,7 +187,7 @@ async def test_an_entry_of_a_newer_format_stops_the_reader(
 
 
 # --- a log that is not what it was ------------------------------------------------------------------------------------
-async def test_a_log_trimmed_by_somebody_is_a_gap(raw: RawKafka, recovery: Recovery, kafka_owner: Owner) -> None:
+async def test_a_log_that_another_tool_trimmed_is_a_gap(raw: RawKafka, recovery: Recovery, kafka_owner: Owner) -> None:
     """It is a gap for every process of the partition, known or not."""
     kafka_owner.claim()
     kafka_owner.update("k", "1")
@@ -232,8 +232,8 @@ def test_heartbeats_survive_the_loss_of_redis(journal: Settings) -> None:
     reader.close()
 
 
-def test_dead_letters_are_read_by_whoever_asks(journal: Settings) -> None:
-    """An empty topic gives an empty list."""
+def test_an_empty_topic_has_no_dead_letters(journal: Settings) -> None:
+    """The list of dead letters is empty."""
     reader = KafkaReader(journal)
     assert DeadLetters(reader, journal).list() == []
     reader.close()

@@ -113,7 +113,7 @@ def test_a_log_that_was_trimmed_to_the_floor_is_recovered_from_the_checkpoint(fl
         fleet.recoverer.recover("case-17", tier=Tier.SCAN)
 
 
-def test_a_corrupted_checkpoint_is_the_next_tier_and_said_so(fleet: Fleet) -> None:
+def test_a_corrupted_checkpoint_is_reported_and_the_next_tier_is_used(fleet: Fleet) -> None:
     """One flipped byte is enough."""
     record = fleet.checkpoint()
     fleet.save(record[:-1] + bytes([record[-1] ^ 1]), 4)

@@ -184,7 +184,7 @@ def test_every_point_in_the_past_is_the_same_from_any_base(
 
 @settings(deadline=None)
 @given(steps(), rounds(), st.data())
-def test_a_damaged_checkpoint_is_the_next_tier_and_said_so(
+def test_a_damaged_checkpoint_is_reported_and_the_next_tier_is_used(
     history: list[Step], plan: list[Round], data: st.DataObject
 ) -> None:
     """No older checkpoint replaces it."""

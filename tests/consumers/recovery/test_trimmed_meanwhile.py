@@ -95,7 +95,7 @@ def test_a_gap_that_no_trim_made_is_one(kept: Kept, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("reads", [1, 2, 3])
-def test_what_a_trim_takes_from_a_verification_is_told(kept: Kept, monkeypatch: pytest.MonkeyPatch, reads: int) -> None:
+def test_a_verification_reports_what_a_trim_removed(kept: Kept, monkeypatch: pytest.MonkeyPatch, reads: int) -> None:
     """The trim comes before the scan, between scan and audit, or after both: the remaining methods agree."""
     begin(kept)
     kept.save()

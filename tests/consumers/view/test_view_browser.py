@@ -57,8 +57,8 @@ async def test_a_process_is_found_with_the_offset_it_is_as_of(store: MemoryView,
 
 
 @pytest.mark.parametrize("what", ["none", "rebuilt", "down"])
-async def test_without_a_valid_view_nothing_is_said(store: MemoryView, tokens: dict[int, str], what: str) -> None:
-    """Neither that there is such a process nor that there is none."""
+async def test_without_a_valid_view_get_raises(store: MemoryView, tokens: dict[int, str], what: str) -> None:
+    """The answer None would mean that there is no such process."""
     write(store, tokens, "case-17", state(4))
     if what == "none":
         store.flush()

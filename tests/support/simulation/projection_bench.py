@@ -20,7 +20,7 @@ from seekpoint.schemas.errors import UndecodableRecord
 from seekpoint.schemas.log.log_ports import Record
 from seekpoint.schemas.log.memory_log import MemoryLog
 
-__all__ = ["TOPIC", "Bench", "Writer", "save_now", "write_saves"]
+__all__ = ["TOPIC", "Bench", "Writer", "dirty_keys", "save_now", "write_saves"]
 
 TOPIC = "the-topic"
 
@@ -33,6 +33,11 @@ def write_saves(kept: MemoryCheckpoints, saves: Sequence[Save]) -> Positions:
         where = kept.write(save.partition, [*records, (FLOOR_KEY, save.floor.to_bytes())])
         positions[save.partition] = dict(zip(save.checkpoints, where, strict=False))
     return positions
+
+
+def dirty_keys(projection: PartitionProjection) -> set[bytes]:
+    """Return the processes whose checkpoint is behind."""
+    return set(projection._scheduler.dirty_set.by_key)
 
 
 def save_now(projection: PartitionProjection, writer: CheckpointWriter, *, force: bool = True) -> None:

@@ -14,7 +14,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 
-from seekpoint.consumers.checkpoints.cadence import Dirty
 from seekpoint.consumers.checkpoints.checkpoint_inventory import CheckpointInventory
 from seekpoint.consumers.checkpoints.checkpoint_scheduler import CheckpointScheduler
 from seekpoint.consumers.checkpoints.checkpoint_writer import Save
@@ -87,11 +86,6 @@ class PartitionProjection:
     def floor(self) -> int:
         """The published floor, as far as this projection knows it."""
         return 0 if self._loader.inventory is None else self._loader.inventory.floor
-
-    @property
-    def dirty(self) -> Mapping[bytes, Dirty]:
-        """The processes whose checkpoint is behind."""
-        return self._scheduler.dirty_set.by_key
 
     # --- P1: assignment and reload --------------------------------------------------------------------------------
     def prepare(self) -> bool:

@@ -99,7 +99,13 @@ class RecoveryService:
         self._found_id: str | None = None
         self._audit = RequestAudit(self._exchange)
         self._folder = tempfile.TemporaryDirectory(prefix="seekpoint-recovery-")
-        self.app: faust.App
+        self._app: faust.App | None = None
+
+    @property
+    def app(self) -> faust.App:
+        """The Faust app, once the service was started."""
+        assert self._app is not None
+        return self._app
 
     # --- life -----------------------------------------------------------------------------------------------------
     async def start(self) -> RecoveryService:
@@ -121,7 +127,7 @@ class RecoveryService:
         """Start Faust, and retry: each start asks for the leaders' topic, which Kafka may refuse for a moment."""
         deadline = time.monotonic() + self.settings.start_timeout_s
         while True:
-            self.app = self._make_app(config)
+            self._app = self._make_app(config)
             try:
                 await self.app.start()
                 self._joined_at = time.monotonic()
@@ -168,7 +174,7 @@ class RecoveryService:
         for task in self._checkpointing.values():
             task.cancel()
         await asyncio.gather(*self._checkpointing.values(), return_exceptions=True)
-        if hasattr(self, "app"):
+        if self._app is not None:
             await self._leave()
         await self._stored_states.close()
         self._recovery.close()

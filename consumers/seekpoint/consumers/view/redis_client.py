@@ -112,11 +112,6 @@ class RedisScripts:
         """Run ``script``, which declares ``key``, and return its answer."""
         return self._answer(lambda client: _evaluate(client, script, key, arguments))
 
-    def field(self, key: str, name: str) -> bytes | None:
-        """Return a field of a hash."""
-        found: bytes | None = self._answer(lambda client: client.hget(key, name))
-        return found
-
     def close(self) -> None:
         """Close the connections. Idempotent; a later call connects again."""
         with self._lock:
