@@ -13,9 +13,11 @@ from seekpoint.console.render.progress import ReadingProgress
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from seekpoint.consumers.staging import Plan, Replay, ReplayReport, Selection
+    from seekpoint.consumers.staging.copy.copy_stats import CopyStats
+    from seekpoint.consumers.staging.replay_ports import OffsetRange
     from seekpoint.schemas.config.cluster_profiles import Cluster
 
 from seekpoint.console.services.options import AsJson
@@ -247,7 +249,7 @@ class _ReplayProgress:
         self._bar: ReadingProgress | None = None
         self._done = 0
 
-    def show(self, stats: Any, ranges: Any) -> None:
+    def show(self, stats: CopyStats, ranges: Sequence[OffsetRange]) -> None:
         """Update the bar."""
         if self._bar is None:
             self._bar = ReadingProgress(
