@@ -52,7 +52,7 @@ class Excess(NamedTuple):
 
     def texts(self) -> dict[str, str]:
         """Return the amounts as plain text."""
-        return {name: plain_text(getattr(self, name)) for name in ("limit", "used", "wanted")}
+        return {"limit": plain_text(self.limit), "used": plain_text(self.used), "wanted": plain_text(self.wanted)}
 
 
 class BudgetCalls(DurableCalls):

@@ -54,7 +54,7 @@ class Prompts:
 
 
 async def requests_in(entries: AsyncIterator[Entry]) -> dict[str, Any]:
-    """Every decision's whole request by key, from the ``DecisionStarted`` entries of one process in log order."""
+    """Return the whole requests of decisions by key, from a process's ``DecisionStarted`` entries in log order."""
     whole: dict[str, Any] = {}
     async for entry in entries:
         if isinstance(entry.body, b.DecisionStarted):
@@ -63,12 +63,12 @@ async def requests_in(entries: AsyncIterator[Entry]) -> dict[str, Any]:
 
 
 def whole_request(body: b.DecisionStarted, whole: dict[str, Any], read: Callable[[Json], Any] = load) -> Any:
-    """What a decision asked, the messages it shares included. ``whole`` has the requests before it, by key; now this
-    one too. ``read`` makes a value of a JSON text."""
+    """Return a decision's whole request, and add it to ``whole``, which has the earlier requests by key. ``read``
+    decodes a JSON text."""
     request = read(body.request)
     if body.shared_with is not None:
-        known = whole.get(body.shared_with, {}).get(_MESSAGES, [])
-        request[_MESSAGES] = [*known[: body.shared_messages], *request[_MESSAGES]]
+        earlier = whole.get(body.shared_with, {}).get(_MESSAGES, [])
+        request[_MESSAGES] = [*earlier[: body.shared_messages], *request[_MESSAGES]]
     whole[body.key] = request
     return request
 
@@ -95,8 +95,8 @@ def first_difference(expected: Any, actual: Any, path: str = "$") -> str | None:
                 return found
         if len(expected) != len(actual):
             at = min(len(expected), len(actual))
-            longer, word = (expected, "is gone") if len(expected) > len(actual) else (actual, "is new")
-            return f"{path}[{at}]: {_shown(longer[at])} {word}"
+            longer, change = (expected, "is gone") if len(expected) > len(actual) else (actual, "is new")
+            return f"{path}[{at}]: {_shown(longer[at])} {change}"
         return None
     old, new = dump(expected), dump(actual)
     if old == new:

@@ -94,7 +94,7 @@ class Answer(StrEnum):
 
 
 class End(Enum):
-    """How this handle's own call ended."""
+    """How this owner's own call ended."""
 
     RETURNED = "returned a result"
     REFUSED = "raised NotDone, or an exception that the retry policy calls final: nothing was done"

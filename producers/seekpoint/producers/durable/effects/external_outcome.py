@@ -85,7 +85,7 @@ def _error(item: MailItem, payload: dict[str, Any]) -> Json:
     """Return the failure that a dispatcher or a former owner recorded, else one with the reason that was given."""
     if _is_failure(payload.get("error")):
         return str(payload["error"])
-    message = payload.get("reason") or f"{item.actor or 'somebody'} says so, without a reason"
+    message = payload.get("reason") or f"{item.actor or 'somebody'} gave no reason"
     return failure_text(EffectFailed(str(message), settled_by=_settled_by(item), actor=item.actor), _NO_SECRETS)
 
 
