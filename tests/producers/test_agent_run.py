@@ -12,7 +12,7 @@ from cuts import bodies, of_kind
 from open_processes import durable_side
 from refund_agent import World, refunder
 from seekpoint.producers import Agent, Node, Process, agent
-from seekpoint.producers.log_session import NodeServices
+from seekpoint.producers.log_session import AgentNode
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.limits import Limits
@@ -308,7 +308,7 @@ async def test_a_fork_of_what_was_before_the_agent_began_is_nobodys(node: Node) 
     assert await node.run(refunder(world), "child", {"order": "o-2"}) == {"paid": "pay done"}
 
 
-def held_on_one(reached: asyncio.Event, go_on: asyncio.Event, by: Callable[[NodeServices], str]) -> Agent:
+def held_on_one(reached: asyncio.Event, go_on: asyncio.Event, by: Callable[[AgentNode], str]) -> Agent:
     """An agent that writes ``by`` and its end; between them it waits to go on, on the node called one."""
 
     @agent("slow")

@@ -11,6 +11,7 @@ import pytest
 from folding import refold
 from idle_tailers import at_rest
 from seekpoint.producers import Node, Process
+from seekpoint.producers.node import runtime_of
 from seekpoint.producers.process import durable_side
 from seekpoint.schemas import MemoryLog, partition_of
 from seekpoint.schemas.errors import (
@@ -73,7 +74,7 @@ async def test_a_cancelled_open_keeps_nobody_from_opening(log: MemoryLog, after_
         await asyncio.gather(opening, return_exceptions=True)
         if not opening.cancelled():
             durable_side(opening.result()).abandon()
-        assert not node._heartbeater._claims(), "a claim that nobody holds is named for ever"
+        assert not runtime_of(node).heartbeater._claims(), "a claim that nobody holds is named for ever"
         async with node.open("p") as process:
             await process.update("a", 1)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from seekpoint.producers.node import runtime_of
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.errors import Refused, UnknownProcess
 from seekpoint.schemas.folding.fold import SHARED_PREFIX
@@ -45,12 +46,13 @@ async def import_process(node: Node, entries: Sequence[Logged], process_id: str 
     key = named_process_key(target)
     if target.startswith(SHARED_PREFIX) is not entries[0].entry.process_id.startswith(SHARED_PREFIX):
         raise Refused("a shared value and a process are not each other's copy", process_id=target)
-    limits = await node.in_thread(lambda: node.reader.limits)
+    runtime = runtime_of(node)
+    limits = await runtime.in_thread(lambda: runtime.reader.limits)
     values = [encode_within(one.entry._replace(process_id=target), key, limits) for one in entries]
     known = await _known(node, target, [one.entry for one in entries])
-    partition = partition_of(key, node.reader.partitions)
+    partition = partition_of(key, runtime.reader.partitions)
     for first in range(known, len(values), _AT_ONCE):
-        await asyncio.gather(*node.push(partition, key, values[first : first + _AT_ONCE]))
+        await asyncio.gather(*runtime.append_records(partition, key, values[first : first + _AT_ONCE]))
     return Imported(target, len(values) - known, known)
 
 

@@ -23,6 +23,10 @@ from seekpoint.schemas.errors import CheckpointTimeout, HandleLost, SeekpointErr
 from seekpoint.schemas.values.clock import now_us
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from seekpoint.consumers import Recovered
+    from seekpoint.consumers.recovery.process_history import Logged
     from seekpoint.producers.durable.decisions.prices import Prices
     from seekpoint.producers.durable.session import SharedValue
     from seekpoint.producers.durable.steps.agent import Agent
@@ -33,19 +37,15 @@ if TYPE_CHECKING:
     from seekpoint.schemas.state.process_budget import Budget
     from seekpoint.schemas.state.process_state import MailItem, State
 
-__all__ = ["LogSession", "NodeServices"]
+__all__ = ["AgentNode", "LogSession", "NodeServices"]
 
 _HELD_CHARACTERS_MAX, _HELD_BYTES_MAX = 65_536, 16_384
 """The arguments of a start that is held, and the room it needs in the state: nobody is told later that it has none."""
 _SAVED_POLL_S = 0.02
 
 
-class NodeServices(Journal, Protocol):
-    """What a session needs of the node that owns the process."""
-
-    settings: Settings
-    clock: Clock
-    prices: Prices | None
+class AgentNode(Protocol):
+    """The calls of a node that do not need an open process."""
 
     @property
     def node_id(self) -> str:
@@ -53,8 +53,21 @@ class NodeServices(Journal, Protocol):
         ...
 
     @property
-    def reader(self) -> LogReader:
-        """The journal, as the node reads it."""
+    def settings(self) -> Settings:
+        """The node's settings."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """The clock that the node's processes wait by."""
+        ...
+
+    async def recover(self, process_id: str, *, missing_ok: bool = False, at_offset: int | None = None) -> Recovered:
+        """Return the state of a process as of now, or as of ``at_offset``."""
+        ...
+
+    def entries(self, process_id: str, *, kinds: Collection[str] | None = None) -> AsyncIterator[Logged]:
+        """Yield the entries of a process in log order."""
         ...
 
     async def run(
@@ -62,6 +75,23 @@ class NodeServices(Journal, Protocol):
         retry_failed: bool | Collection[str] = False,
     ) -> Any:  # fmt: skip
         """Run ``agent`` as the process; return its result."""
+        ...
+
+
+class NodeServices(Journal, Protocol):
+    """What a session uses of the node that owns the process."""
+
+    settings: Settings
+    clock: Clock
+    prices: Prices | None
+    reader: LogReader
+    recovery: Recovery
+    outbox: Outbox
+    confirmer: Confirmer
+
+    @property
+    def node_id(self) -> str:
+        """The node's name."""
         ...
 
     def shared(self, name: str) -> SharedValue:
@@ -84,41 +114,39 @@ class LogSession:
     def __init__(
         self,
         handle: Handle,
-        outbox: Outbox,
-        confirmer: Confirmer,
-        recovery: Recovery,
+        services: NodeServices,
         cause: Cause,
         on_abandon: Callable[[Handle], None],
-        node: NodeServices,
+        node: AgentNode,
     ) -> None:
         self._handle = handle
-        self._outbox = outbox
-        self._confirmer = confirmer
-        self._recovery = recovery
+        self._services = services
+        self._outbox = services.outbox
+        self._confirmer = services.confirmer
         self._cause = cause
         self._on_abandon = on_abandon
         self._node = node
         self._loop = asyncio.get_running_loop()
         self._held: dict[str, Callable[[], b.StepStarted]] = {}
         self.process_id = handle.process_id
-        self.node_id = node.node_id
+        self.node_id = services.node_id
         self.limits = handle.limits
-        self.settings = node.settings
-        self.clock = node.clock
+        self.settings = services.settings
+        self.clock = services.clock
         self.mail_changed = handle.mail_changed
         self.check_open = handle.check_open
         self.times_forgotten = handle.times_forgotten
-        self.recover = node.recover
-        self.entries = node.entries
-        self.append_external = node.append_external
-        self.in_thread = node.in_thread
-        self.in_body_thread = node.in_body_thread
-        self.shared_value = node.shared
+        self.recover = services.recover
+        self.entries = services.entries
+        self.append_external = services.append_external
+        self.in_thread = services.in_thread
+        self.in_body_thread = services.in_body_thread
+        self.shared_value = services.shared
 
     @property
     def prices(self) -> Prices | None:
         """What model calls cost: the node's, which may be set late."""
-        return self._node.prices
+        return self._services.prices
 
     # --- state
     @property
@@ -243,7 +271,7 @@ class LogSession:
         try:
             async with asyncio.timeout(timeout_s):
                 while not _covers(  # noqa: ASYNC110  # Kafka gives no event to wait for
-                    saved := await self._recovery.last_checkpoint(self.process_id), asked.offset
+                    saved := await self._services.recovery.last_checkpoint(self.process_id), asked.offset
                 ):
                     await asyncio.sleep(_SAVED_POLL_S)
                 assert saved is not None
@@ -255,9 +283,9 @@ class LogSession:
 
     async def past_content(self, to_seq: int) -> b.Json:
         """Return the content to rewind to: that after ``to_seq``, with the effects since then."""
-        past = (await self._recovery.recover(self.process_id, at_seq=to_seq)).state
+        past = (await self._services.recovery.recover(self.process_id, at_seq=to_seq)).state
         content: b.Json = await self.in_thread(
-            lambda: content_to_rewind_to(self._node.reader, self.process_id, past, self.written)
+            lambda: content_to_rewind_to(self._services.reader, self.process_id, past, self.written)
         )
         return content
 

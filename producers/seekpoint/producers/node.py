@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Generator, Iterable, Sequence
-from concurrent.futures import CancelledError
-from contextvars import copy_context
+from collections.abc import AsyncIterator, Collection, Generator
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -14,34 +11,24 @@ from seekpoint.consumers import Recovered, Recovery
 from seekpoint.consumers.heartbeats.liveness import Liveness
 from seekpoint.consumers.projector.heap import spare_collections
 from seekpoint.consumers.recovery.process_history import Logged
-from seekpoint.consumers.recovery.threads import Threads
 from seekpoint.consumers.recovery_service.answering import Answered
 from seekpoint.consumers.recovery_service.exchange import KafkaExchange
 from seekpoint.producers.agent_run import RECORDED, refuse_mismatch, run_agent
-from seekpoint.producers.claims.heartbeater import Heartbeater
 from seekpoint.producers.durable.decisions.prices import Prices
 from seekpoint.producers.durable.replay.conduct import Detail, ReplayMode, conduct_of
 from seekpoint.producers.durable.steps.agent import Agent, check_is_agent
 from seekpoint.producers.durable.waits.gate_answers import gate_to_answer
 from seekpoint.producers.durable.waits.gate_calls import verdict_payload
 from seekpoint.producers.embedded_projector import EmbeddedProjector
+from seekpoint.producers.node_runtime import NodeRuntime
 from seekpoint.producers.opening import Opener, Opening, OpenRequest
 from seekpoint.producers.recovery_client import Requests
 from seekpoint.producers.shared_client import Shared
-from seekpoint.producers.tail.followed_values import ValueFollower
-from seekpoint.producers.tail.tailer import Tailer
 from seekpoint.producers.writer.clocks import Clock, SystemClock
-from seekpoint.producers.writer.closing import Closing
-from seekpoint.producers.writer.confirmer import Confirmer
-from seekpoint.producers.writer.externals import Externals
-from seekpoint.producers.writer.handle import Handle
-from seekpoint.producers.writer.healing import Healer
-from seekpoint.producers.writer.identity import Identity
-from seekpoint.producers.writer.outbox import Outbox
-from seekpoint.producers.writer.pending import Cause, HandleStatus
-from seekpoint.schemas.bodies import Body, EffectVerdict
+from seekpoint.producers.writer.pending import Cause
+from seekpoint.schemas.bodies import EffectVerdict
 from seekpoint.schemas.config.settings import Settings
-from seekpoint.schemas.errors import HandleClosed, ProcessFinished, Refused, SeekpointError
+from seekpoint.schemas.errors import ProcessFinished, Refused
 from seekpoint.schemas.log.log_ports import LogReader, LogWriter
 from seekpoint.schemas.values.json_values import dump
 from seekpoint.schemas.values.process_ids import named_process_key
@@ -49,10 +36,7 @@ from seekpoint.schemas.values.process_ids import named_process_key
 if TYPE_CHECKING:
     from seekpoint.schemas.log.memory_log import MemoryLog
 
-__all__ = ["Node"]
-
-_BODY_THREADS_MAX = 32
-"""How many plain functions of steps run at once; the next one waits."""
+__all__ = ["Node", "runtime_of"]
 
 
 class Node:
@@ -69,63 +53,47 @@ class Node:
         recovery: Recovery | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self.settings = settings
-        self.identity = Identity.of(settings.node_id)
-        self._reader = reader
-        self.clock: Clock = clock or SystemClock()
-        """What its processes wait by."""
-        self.prices: Prices | None = None
-        """What model calls cost: set it before the first decision. Without it their costs are not known."""
-        self._executor = Threads(max_workers=8, thread_name_prefix="seekpoint-node")
-        self._body_threads = Threads(max_workers=_BODY_THREADS_MAX, thread_name_prefix="seekpoint-body")
-        self._handles: dict[str, Handle | None] = {}
-        self._recovery = recovery or Recovery(reader, settings)
-        self._outbox = Outbox(writer, settings, self._on_failing, self._on_retired)
-        self._tailer = Tailer(reader, self._recovery.blocking, self._executor, settings)
-        self._confirmer = Confirmer(
-            reader,
-            self._executor,
-            self._open_handles,
-            self._tailer,
-            settings.confirm_interval_s,
-            settings.confirm_timeout_s,
+        self._runtime = NodeRuntime(
+            reader, writer, settings, recovery or Recovery(reader, settings), clock or SystemClock()
         )
-        self._healer = Healer(self._outbox, self._confirmer, self.identity, settings)
-        self._externals = Externals(reader, self._executor, self._outbox)
-        self._following = ValueFollower(reader, self._recovery, self._tailer)
-        self._heartbeater = Heartbeater(reader, self._executor, self._open_handles, self.identity, settings)
-        self._opener = Opener(
-            self._handles,
-            reader,
-            self._recovery,
-            self._outbox,
-            self._confirmer,
-            self._tailer,
-            self._heartbeater,
-            self.identity,
-            settings.confirm_timeout_s,
-            self,
-        )
-        self._closing = Closing(self._closing_steps)
+        self._opener = Opener(self._runtime, self)
         self._requests: Requests | None = None
-        self._projector: EmbeddedProjector | None = None
         self._spare_gc = False
-        self._started = False
 
     @property
     def node_id(self) -> str:
         """This node's name, as claims and heartbeats show it."""
-        return self.identity.node_id
+        return self._runtime.node_id
 
     @property
-    def reader(self) -> LogReader:
-        """The journal, as this node reads it. Blocks: call it by ``in_thread``."""
-        return self._reader
+    def settings(self) -> Settings:
+        """The settings that the node was made with."""
+        return self._runtime.settings
+
+    @property
+    def clock(self) -> Clock:
+        """The clock that the node's processes wait by."""
+        return self._runtime.clock
+
+    @property
+    def prices(self) -> Prices | None:
+        """The prices of model calls. Set them before the first decision; without them its costs are unknown."""
+        return self._runtime.prices
+
+    @prices.setter
+    def prices(self, prices: Prices | None) -> None:
+        self._runtime.prices = prices
+
+    @property
+    def liveness(self) -> Liveness:
+        """What this node has seen of the other nodes' heartbeats."""
+        return self._runtime.heartbeater.liveness
 
     @property
     def projector_failure(self) -> BaseException | None:
-        """What ended this node's own projector; None while it runs, and where it has none."""
-        return None if self._projector is None else self._projector.failure
+        """The error that ended this node's own projector; None while it runs, and on a node without one."""
+        projector = self._runtime.projector
+        return None if projector is None else projector.failure
 
     @classmethod
     def connect(
@@ -147,8 +115,8 @@ class Node:
         embedded = _embedded(settings) if projector else None
         reader = KafkaReader(settings)
         node = cls(reader, KafkaWriter(settings), settings, Recovery.over(reader, settings, is_starting=True))
-        node._requests = Requests(KafkaExchange(reader), node._executor)
-        node._projector = embedded
+        node._requests = Requests(KafkaExchange(reader), node._runtime.threads)
+        node._runtime.projector = embedded
         node._spare_gc = spare_gc
         return node
 
@@ -163,22 +131,8 @@ class Node:
     # --- life
     async def start(self) -> Node:
         """Verify the journal and begin to work. Raises ``JournalMismatch`` or ``JournalUnavailable``; idempotent."""
-        if not self._started:
-            # First of all: an idempotent producer gets its id some 50 ms after it was made, if it is left alone.
-            self._outbox.start()
-            try:
-                await self.in_thread(lambda: self._reader.partitions)
-            except BaseException:
-                await self.close()
-                raise
-            self._tailer.start()
-            self._confirmer.start()
-            self._heartbeater.start()
-            if self._projector is not None:
-                self._projector.start()
-            if self._spare_gc:
-                spare_collections()
-            self._started = True
+        if await self._runtime.start() and self._spare_gc:
+            spare_collections()
         return self
 
     async def close(self) -> None:
@@ -187,28 +141,7 @@ class Node:
         Every part is closed, whatever another one raises and also if this call is cancelled; what failed is raised at
         the end. Idempotent.
         """
-        await self._closing.run()
-
-    def _closing_steps(self) -> Sequence[Callable[[], Any]]:
-        return (
-            self._heartbeater.close,
-            self._healer.close,
-            self._confirmer.close,
-            self._tailer.close,
-            self._outbox.close,
-            self._fail_handles,
-            *(() if self._projector is None else (self._projector.close,)),
-            self._recovery.close,
-            lambda: asyncio.to_thread(self._reader.close),
-            self._executor.close,
-            self._body_threads.close,
-        )
-
-    def _fail_handles(self) -> None:
-        for handle in self._open_handles():
-            handle.fail(HandleClosed("the node was closed", process_id=handle.process_id))
-        self._handles.clear()
-        self._started = False
+        await self._runtime.close()
 
     async def __aenter__(self) -> Node:
         return await self.start()
@@ -284,10 +217,11 @@ class Node:
         request = OpenRequest(
             process_id=process_id, take_over=take_over, wait_s=wait_s,
             cause=Cause(actor=actor, correlation_id=correlation_id), options=conduct_of(agent, replay, detail),
-            refuse=lambda state: refuse_mismatch(process_id, state, agent, input, self._reader.limits, new),
+            refuse=lambda state: refuse_mismatch(process_id, state, agent, input, self._runtime.reader.limits, new),
             must_exist=new is False,
         )  # fmt: skip
-        return await run_agent(self, self._opener.opening(request), process_id, agent, input, retry_failed, new)
+        opening = self._opener.opening(request)
+        return await run_agent(self._runtime, opening, process_id, agent, input, retry_failed, new)
 
     def fork(self, parent_id: str, process_id: str, *, at_seq: int | None = None) -> Opening:
         """Start ``process_id`` with the content ``parent_id`` has (or had after ``at_seq``); the parent is only read.
@@ -302,11 +236,11 @@ class Node:
 
     async def recover(self, process_id: str, **how: Any) -> Recovered:
         """The state of a process as of now, read only; see ``Recovery.recover`` for ``at_seq``, ``missing_ok``, ..."""
-        return await self._recovery.recover(process_id, **how)
+        return await self._runtime.recovery.recover(process_id, **how)
 
     def entries(self, process_id: str, **which: Any) -> AsyncIterator[Logged]:
         """The entries of a process in log order, read only; see ``Recovery.entries`` for ``kinds``, ``limit``, ..."""
-        return self._recovery.entries(process_id, **which)
+        return self._runtime.recovery.entries(process_id, **which)
 
     async def request_recovery(
         self,
@@ -347,7 +281,7 @@ class Node:
         The same ``signal_id`` twice is delivered once. A full mailbox refuses it: ``is_delivered`` tells. Raises
         ``UnserializableValue``, ``LimitExceeded``, ``AppendTimeout``.
         """
-        return await self._externals.signal(process_id, name, payload, actor, signal_id)
+        return await self._runtime.externals.signal(process_id, name, payload, actor, signal_id)
 
     async def is_delivered(self, process_id: str, signal_id: bytes) -> bool:
         """Whether what a process was told lies in its mailbox, or was taken out of it; False where there was no room.
@@ -393,15 +327,16 @@ class Node:
     async def _answer(self, process_id: str, gate: str, said: Any, actor: str | None, in_advance: bool) -> bytes:
         if not in_advance:
             named_process_key(process_id)
-            meant = await self.in_thread(lambda: gate_to_answer(self._recovery.blocking, process_id, gate))
-            assert meant is not None
-            gate = meant.key
+            recoverer = self._runtime.recovery.blocking
+            open_gate = await self._runtime.in_thread(lambda: gate_to_answer(recoverer, process_id, gate))
+            assert open_gate is not None
+            gate = open_gate.key
         return await self.signal(process_id, gate, said, actor=actor)
 
     async def cancel(self, process_id: str, reason: str | None = None, *, actor: str | None = None) -> bytes:
         """Ask a process to stop: its agent's next call, or what it waits for, raises ``Cancelled``; then it takes back
         what it owes, and is stopped. The request's id, once it is in the log."""
-        return await self._externals.cancel(process_id, self._scrubbed(reason), actor)
+        return await self._runtime.externals.cancel(process_id, self._scrubbed(reason), actor)
 
     async def verdict(
         self,
@@ -419,71 +354,24 @@ class Node:
         Its owner settles the effect by it: at once if it waits, else when it comes to it again. ``idempotency_key``
         makes sure that it is the effect that is meant, after a rewind too. The verdict's id, once it is in the log.
         """
-        text = dump(output, await self.in_thread(lambda: self._reader.limits))
+        text = dump(output, await self._runtime.in_thread(lambda: self._runtime.reader.limits))
         body = EffectVerdict(
             key=key, outcome=outcome, output=text, reason=self._scrubbed(reason), idempotency_key=idempotency_key
         )  # fmt: skip
-        return await self.append_external(process_id, body, actor=actor)
-
-    async def append_external(
-        self, process_id: str, body: Body, *, actor: str | None = None, entry_id: bytes | None = None
-    ) -> bytes:
-        """Append any external entry to a process; its id, once it is in the log. ``signal`` and the like say what."""
-        return await self._externals.send(process_id, body, actor, entry_id)
+        return await self._runtime.append_external(process_id, body, actor=actor)
 
     def shared(self, name: str) -> Shared:
         """A value that the journal's processes have in common: ``get``, ``set``, ``watch``. In an agent's code use
         ``process.shared``, which remembers what it saw."""
-        return Shared(self, self._externals, self._following, name)
+        return self._runtime.shared(name)
 
     def _scrubbed(self, reason: str | None) -> str | None:
         return None if reason is None else self.settings.scrub(reason)
 
-    # --- inside
-    def push(self, partition: int, key: bytes, values: Iterable[bytes]) -> list[asyncio.Future[int]]:
-        """Append records as they are, in this order; their offsets, once they are in the log. What an import does."""
-        return [self._outbox.push_external(partition, key, value) for value in values]
 
-    def _open_handles(self) -> list[Handle]:
-        return [handle for handle in self._handles.values() if handle and handle.status is not HandleStatus.CLOSED]
-
-    def _on_failing(self) -> None:
-        for handle in self._open_handles():
-            if handle.pending:
-                handle.begin_healing()
-
-    async def _on_retired(self, reason: SeekpointError) -> None:
-        for handle in self._open_handles():
-            if handle.status is HandleStatus.HEALING:
-                if handle.pending or handle.healing_claims:
-                    self._healer.begin(handle, reason)
-                else:
-                    handle.status = HandleStatus.OPEN
-
-    async def in_body_thread(self, call: Callable[[], Any]) -> Any:
-        """Run a user's blocking call in a thread kept for such calls, with the context variables of who asks.
-
-        What no future can carry comes as a ``RuntimeError``, as a ``StopIteration`` out of a coroutine: it would end
-        whoever asks, or cancel it.
-        """
-        run = copy_context().run
-        return await asyncio.get_running_loop().run_in_executor(self._body_threads, run, _carried, call)
-
-    async def in_thread(self, call: Callable[[], Any]) -> Any:
-        """Run a blocking call in the node's own threads."""
-        return await asyncio.get_running_loop().run_in_executor(self._executor, call)
-
-    @property
-    def liveness(self) -> Liveness:
-        """What this node has seen of the others' heartbeats."""
-        return self._heartbeater.liveness
-
-
-def _carried(call: Callable[[], Any]) -> Any:
-    try:
-        return call()
-    except (StopIteration, GeneratorExit, CancelledError, asyncio.CancelledError) as exc:
-        raise RuntimeError(f"the call raised {type(exc).__name__}") from exc
+def runtime_of(node: Node) -> NodeRuntime:
+    """Return the runtime of a node: for what works on it, not for agents."""
+    return node._runtime
 
 
 def _embedded(settings: Settings) -> EmbeddedProjector:

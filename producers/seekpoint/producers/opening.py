@@ -11,10 +11,9 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
-from seekpoint.consumers import Recovered, Recovery, Report
+from seekpoint.consumers import Recovered, Report
 from seekpoint.consumers.heartbeats.liveness import LivenessVerdict as Looks
 from seekpoint.producers.claims.claim_watch import ClaimWatch
-from seekpoint.producers.claims.heartbeater import Heartbeater
 from seekpoint.producers.durable.content.content_calls import error_entry
 from seekpoint.producers.durable.durable_process import DurableProcess
 from seekpoint.producers.durable.effects.stopping import stop
@@ -23,13 +22,10 @@ from seekpoint.producers.durable.failures.recorded_failures import unwrapped
 from seekpoint.producers.durable.replay.conduct import PLAIN, RunOptions
 from seekpoint.producers.durable.waits.shared_values import check_ownable
 from seekpoint.producers.log_session import LogSession
+from seekpoint.producers.node_runtime import NodeRuntime
 from seekpoint.producers.process import Process, ProcessNode, durable_side
 from seekpoint.producers.tail.partition_tail import PartitionTail
-from seekpoint.producers.tail.tailer import Tailer
-from seekpoint.producers.writer.confirmer import Confirmer
 from seekpoint.producers.writer.handle import Handle
-from seekpoint.producers.writer.identity import Identity
-from seekpoint.producers.writer.outbox import Outbox
 from seekpoint.producers.writer.pending import Cause, HandleStatus
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry, new_id
@@ -49,7 +45,6 @@ from seekpoint.schemas.errors import (
     Retryable,
 )
 from seekpoint.schemas.frozen_struct import FrozenStruct
-from seekpoint.schemas.log.log_ports import LogReader
 from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.state.process_state import State, new_state
 from seekpoint.schemas.values.clock import now_us
@@ -134,28 +129,8 @@ async def _ended(process: DurableProcess, error: BaseException | None) -> Obliga
 class Opener:
     """Opens the processes of one node."""
 
-    def __init__(
-        self,
-        handles: dict[str, Handle | None],
-        reader: LogReader,
-        recovery: Recovery,
-        outbox: Outbox,
-        confirmer: Confirmer,
-        tailer: Tailer,
-        heartbeater: Heartbeater,
-        identity: Identity,
-        timeout_s: float,
-        node: ProcessNode,
-    ) -> None:
-        self._handles = handles
-        self._reader = reader
-        self._recovery = recovery
-        self._outbox = outbox
-        self._confirmer = confirmer
-        self._tailer = tailer
-        self._heartbeater = heartbeater
-        self._identity = identity
-        self._timeout_s = timeout_s
+    def __init__(self, runtime: NodeRuntime, node: ProcessNode) -> None:
+        self._runtime = runtime
         self._node = node
 
     def opening(self, request: OpenRequest) -> Opening:
@@ -166,41 +141,34 @@ class Opener:
     async def open(self, request: OpenRequest) -> Process:
         """Claim the process as ``request`` asks. A node has one handle for each process."""
         self._refuse_open(request.process_id)
-        self._handles[request.process_id] = None  # reserves the process while the claim is under way
+        self._runtime.handles[request.process_id] = None  # reserves the process while the claim is under way
         try:
             inherited = await self._inherited(request)
             handle, report = await self._claim(request)
         except BaseException:
-            self._handles.pop(request.process_id, None)  # absent if the node was closed meanwhile
+            self._runtime.handles.pop(request.process_id, None)  # absent if the node was closed meanwhile
             raise
-        self._handles[request.process_id] = handle
-        session = LogSession(
-            handle, self._outbox, self._confirmer, self._recovery, request.cause, self._forget, self._node
-        )  # fmt: skip
+        self._runtime.handles[request.process_id] = handle
+        session = LogSession(handle, self._runtime, request.cause, self._runtime.forget, self._node)
         if inherited is not None:
             await _seed(session, inherited)
         return Process(DurableProcess(session, request.options), self._node, report)
 
     def _refuse_open(self, process_id: str) -> None:
         """Raise ``AlreadyOpen`` if this node has an open handle of the process. A closed handle does not count."""
-        if process_id in self._handles:
-            handle = self._handles[process_id]
+        if process_id in self._runtime.handles:
+            handle = self._runtime.handles[process_id]
             if handle is None or handle.status is not HandleStatus.CLOSED:
                 raise AlreadyOpen("the process is open on this node", process_id=process_id)
-
-    def _forget(self, handle: Handle) -> None:
-        if self._handles.get(handle.process_id) is handle:
-            del self._handles[handle.process_id]
-        self._tailer.detach(handle, handle.partition)
 
     async def _inherited(self, request: OpenRequest) -> b.Forked | None:
         """Return the content that a fork starts with. The claim comes later: the first claim uses up an id."""
         if request.parent_id is None:
             return None
-        now = request.parent_seq is None
-        parent = (await self._recovery.recover(request.parent_id, at_seq=request.parent_seq, must_be_current=now)).state
+        now, recover = request.parent_seq is None, self._runtime.recovery.recover
+        parent = (await recover(request.parent_id, at_seq=request.parent_seq, must_be_current=now)).state
         if parent.content_dropped:  # the log may still have the content from before the end
-            parent = (await self._recovery.recover(request.parent_id, at_seq=parent.seq - 1)).state
+            parent = (await recover(request.parent_id, at_seq=parent.seq - 1)).state
         forked = b.Forked(request.parent_id, parent.seq, parent.content_json())
         if (ran := parent.agent) is None:
             return forked
@@ -210,7 +178,7 @@ class Opener:
     async def _claim(self, request: OpenRequest) -> tuple[Handle, Report]:
         """Claim the process. If it was presumed not to exist and the claim is lost, recover it and claim once more."""
         watch = ClaimWatch(request.process_id)
-        partition = partition_of(watch.key, self._reader.partitions)
+        partition = partition_of(watch.key, self._runtime.reader.partitions)
         try:
             for may_presume in (False,) if request.must_exist else (True, False):
                 tail, recovered, presumed = await self._recover_free(request, watch, partition, may_presume)
@@ -218,16 +186,16 @@ class Opener:
                 try:
                     await self._wait_for(tail, offset + 1)
                 finally:
-                    self._heartbeater.claimed(claim_id)
-                after = watch.folded(recovered.state, offset + 1, self._reader)
+                    self._runtime.heartbeater.claimed(claim_id)
+                after = watch.folded(recovered.state, offset + 1, self._runtime.reader)
                 if after.owner == claim_id or not presumed:
                     break
             if after.owner != claim_id:
                 raise _lost(request.process_id, after)
         except BaseException:
-            self._tailer.detach(watch, partition)
+            self._runtime.tailer.detach(watch, partition)
             raise
-        handle = Handle(request.process_id, after, offset + 1, self._reader)
+        handle = Handle(request.process_id, after, offset + 1, self._runtime.reader)
         tail.attach(handle)
         handle.absorb(watch.rest(offset + 1), tail.position)
         return handle, recovered.report
@@ -237,8 +205,8 @@ class Opener:
         claim_id, agent = new_id(), request.options.agent
         body = b.Claim(
             expected_epoch=state.epoch,
-            node_id=self._identity.node_id,
-            boot_id=self._identity.boot_id,
+            node_id=self._runtime.identity.node_id,
+            boot_id=self._runtime.identity.boot_id,
             accept_degraded=request.accept_degraded,
             agent=None if agent is None else agent.name,
             agent_version=None if agent is None else agent.version,
@@ -248,20 +216,20 @@ class Opener:
             claim_id, request.process_id, None, 0, None, state.offset if state.offset >= 0 else None, now_us(),
             request.cause.actor, None, request.cause.correlation_id, body,
         )  # fmt: skip
-        value = encode_within(entry, key, self._reader.limits)
+        value = encode_within(entry, key, self._runtime.reader.limits)
         try:
-            await self._heartbeater.claiming(claim_id)
-            return await self._outbox.push_external(partition, key, value), claim_id
+            await self._runtime.heartbeater.claiming(claim_id)
+            return await self._runtime.outbox.push_external(partition, key, value), claim_id
         except BaseException:
-            self._heartbeater.claimed(claim_id)
+            self._runtime.heartbeater.claimed(claim_id)
             raise
 
     async def _wait_for(self, tail: PartitionTail, position: int) -> None:
         try:
-            async with asyncio.timeout(self._timeout_s):
-                await self._tailer.wait_for(tail, position)
+            async with asyncio.timeout(self._runtime.settings.confirm_timeout_s):
+                await self._runtime.tailer.wait_for(tail, position)
         except TimeoutError as exc:
-            raise await self._confirmer.why_late(tail.partition, position) or JournalUnavailable(
+            raise await self._runtime.confirmer.why_late(tail.partition, position) or JournalUnavailable(
                 "the claim could not be read in time", partition=tail.partition, offset=position - 1
             ) from exc
 
@@ -274,24 +242,26 @@ class Opener:
         ``watch`` listens before the recovery, so that everything below the tail's position also lies below the end that
         the recovery reads to. The first open in a partition starts the tail there.
         """
-        tail, began = self._tailer.tail(partition), 0
+        tailer = self._runtime.tailer
+        tail, began = tailer.tail(partition), 0
         while True:
             if tail is not None:
                 tail.attach(watch)
                 began = tail.position
-                report = tail.absence.report(watch.key, began) if may_presume and not self._tailer.is_idle else None
+                presume = may_presume and not tailer.is_idle
+                report = tail.absence.report(watch.key, began) if presume else None
                 if report is not None:
                     return tail, Recovered(state=new_state(), report=report, known=False), True
-            recovered = await self._recovery.recover(request.process_id, missing_ok=True, must_be_current=True)
+            recovered = await self._runtime.recovery.recover(request.process_id, missing_ok=True, must_be_current=True)
             if tail is not None and tail.position < recovered.report.log_start:
                 tail.detach(watch)
-                self._tailer.stop_following(tail, _trimmed(tail, recovered.report))
+                tailer.stop_following(tail, _trimmed(tail, recovered.report))
                 tail = None
-            was, tail = tail, self._tailer.tail_from(partition, recovered.report.log_end)
+            was, tail = tail, tailer.tail_from(partition, recovered.report.log_end)
             if was is None:
                 tail.attach(watch)
                 began = tail.position
-            self._tailer.want_proof(tail)
+            tailer.want_proof(tail)
             if was in (None, tail) and began <= recovered.report.log_end:
                 return tail, recovered, False
 
@@ -306,7 +276,7 @@ class Opener:
             if request.refuse is not None:
                 request.refuse(recovered.state)
             if recovered.state.owner is not None and not request.take_over:
-                await self._heartbeater.look()
+                await self._runtime.heartbeater.look()
             refusal = self._refusal(request, recovered.state)
             if refusal is None:
                 return tail, recovered, presumed
@@ -325,9 +295,9 @@ class Opener:
             return Refused("a fork needs an id that was never used", process_id=process_id, hint="choose another id")
         if state.owner is None or request.take_over:
             return None
-        if state.owner_boot == self._identity.boot_id:
+        if state.owner_boot == self._runtime.identity.boot_id:
             return None  # claimed by this node without an open handle: a cancelled open, or a handle that was discarded
-        looks = self._heartbeater.liveness.judge(state.owner_node or "", state.owner_boot or "", state.owner)
+        looks = self._runtime.heartbeater.liveness.judge(state.owner_node or "", state.owner_boot or "", state.owner)
         if looks in (Looks.DEAD, Looks.FREE):
             return None
         alive = looks is Looks.ALIVE

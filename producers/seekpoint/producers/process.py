@@ -22,7 +22,7 @@ from seekpoint.producers.durable.waits.gate_calls import GateCalls
 from seekpoint.producers.durable.waits.mail_calls import ReceiveCalls
 from seekpoint.producers.durable.waits.shared_values import SharedCalls
 from seekpoint.producers.durable.waits.timer_calls import TimerCalls
-from seekpoint.producers.log_session import NodeServices
+from seekpoint.producers.log_session import AgentNode
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import HandleLost, Refused, Retryable
 from seekpoint.schemas.values.json_values import dump
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["Acknowledged", "Process", "ProcessNode", "durable_side"]
 
 
-class ProcessNode(NodeServices, Protocol):
+class ProcessNode(AgentNode, Protocol):
     """What the code that runs as a process may ask of its node: the calls of ``Node`` that tell other processes."""
 
     async def signal(

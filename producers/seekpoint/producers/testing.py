@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from seekpoint.producers.agent_run import RECORDED
 from seekpoint.producers.durable.replay.conduct import Detail
 from seekpoint.producers.durable.steps.agent import Agent
-from seekpoint.producers.node import Node
+from seekpoint.producers.node import Node, runtime_of
 from seekpoint.producers.replay_checking import ReplayCheck, check_replay
 from seekpoint.producers.writer.clocks import Clock, VirtualClock
 from seekpoint.schemas import bodies as b
@@ -155,7 +155,7 @@ class Crash:
 def _kill(node: Node, running: asyncio.Future[Any]) -> None:
     gone = HandleClosed("the node died here: crash_at")
     running.cancel()
-    for handle in node._open_handles():
+    for handle in runtime_of(node).open_handles():
         handle.fail(gone)
 
 

@@ -18,6 +18,7 @@ from seekpoint.producers.dispatch.dispatches import Dispatch
 from seekpoint.producers.durable.effects.connectors import Connector, Connectors, NotDone
 from seekpoint.producers.durable.effects.effect_context import JournalValues
 from seekpoint.producers.durable.effects.effect_resolution import Answer, Effect
+from seekpoint.producers.node import runtime_of
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.errors import EffectUnknown, JournalUnavailable, LogDamaged, NewerFormat, SeekpointError
@@ -119,7 +120,7 @@ async def test_a_failure_comes_back_as_it_was(node: Node, ledger: Ledger) -> Non
 async def test_an_idempotent_call_is_tried_again_up_to_the_connectors_maximum(node: Node, ledger: Ledger) -> None:
     """With the same key; then its last failure is the outcome."""
     known = bank(ledger, max_attempts=2)
-    node.clock = _Impatient(node.clock)
+    runtime_of(node).clock = _Impatient(node.clock)
     ledger.fails = [ConnectionError("one"), ConnectionError("two"), ConnectionError("three")]
     async with Dispatcher(node, known=known, poll_s=0.01), opened(node, known) as process:
         with pytest.raises(ConnectionError, match="two"):
@@ -199,7 +200,10 @@ async def test_a_dispatcher_that_slept_after_its_claim_looks_again_before_it_cal
         finder = Dispatcher(node, known=known)
         await finder._look()
         [intent] = finder._due.values()
-        sleeper, other = (Dispatch(node, JournalValues(node), known["bank"], intent, who, 60) for who in ("a", "b"))
+        sleeper, other = (
+            Dispatch(runtime_of(node), JournalValues(runtime_of(node)), known["bank"], intent, who, 60)
+            for who in ("a", "b")
+        )
         assert await sleeper.claim(0, None)
         assert not await other.claim(0, None), "the first in the log has it"
         assert await other.claim(*await other.read())
@@ -290,11 +294,11 @@ async def test_a_journal_at_rest_does_not_grow_by_its_dispatcher(
     known = bank(ledger)
     async with Dispatcher(node, known=known, poll_s=0.001) as dispatcher, opened(node, known) as process:
         await process.effect("pay", None, 5, connector="bank")
-        ends, looks = [node.reader.watermarks(at).high for at in range(2)], dispatcher.looks
+        ends, looks = [runtime_of(node).reader.watermarks(at).high for at in range(2)], dispatcher.looks
         async with asyncio.timeout(60):
             while dispatcher.looks < looks + 20:  # noqa: ASYNC110  # it counts and tells nobody
                 await asyncio.sleep(0.001)
-        assert [node.reader.watermarks(at).high for at in range(2)] == ends
+        assert [runtime_of(node).reader.watermarks(at).high for at in range(2)] == ends
 
 
 @pytest.mark.parametrize("final", [NewerFormat, LogDamaged])

@@ -15,6 +15,7 @@ from seekpoint.consumers import Recovery, Tier
 from seekpoint.consumers.checkpoints.checkpoint import FLOOR_KEY, Checkpoint, Floor
 from seekpoint.consumers.checkpoints.memory_checkpoints import MemoryCheckpoints
 from seekpoint.producers import Node, Process
+from seekpoint.producers.node import runtime_of
 from seekpoint.producers.process import durable_side
 from seekpoint.schemas import Entry, MemoryLog, Settings, bodies, encode, new_id
 from seekpoint.schemas.errors import (
@@ -46,7 +47,7 @@ async def proven(node: Node) -> None:
     """Once the node can tell what does not exist."""
     async with node.open("first"):
         pass
-    tail = node._tailer.tail(0)
+    tail = runtime_of(node).tailer.tail(0)
     assert tail is not None
     await until(lambda: tail.absence.report(b"nobody", tail.position) is not None, "nothing is proven")
 
@@ -56,11 +57,11 @@ async def test_a_new_process_is_opened_without_a_read(log: MemoryLog, monkeypatc
     async with Node.in_memory(log) as node:
         await proven(node)
         monkeypatch.setattr(log, "watermarks", None)
-        recover = node._recovery.recover
-        monkeypatch.setattr(node._recovery, "recover", None)
+        recover = runtime_of(node).recovery.recover
+        monkeypatch.setattr(runtime_of(node).recovery, "recover", None)
         process = await node.open("new")
         monkeypatch.undo()
-        assert node._recovery.recover == recover
+        assert runtime_of(node).recovery.recover == recover
         assert (process.report.tier, process.report.entries_scanned) == (Tier.SCAN, 0)
         await process.update("a", 1)
         await process.release()
@@ -73,10 +74,10 @@ async def test_what_came_since_the_proof_is_not_new(log: MemoryLog) -> None:
         await proven(one)
         async with two.open("p") as process:
             await process.update("a", 1)
-        tail = one._tailer.tail(0)
+        tail = runtime_of(one).tailer.tail(0)
         assert tail is not None
         high = log.watermarks(0).high
-        await one._tailer.wait_for(tail, high)
+        await runtime_of(one).tailer.wait_for(tail, high)
         async with one.open("p") as heir:
             assert heir.state.context == {"a": 1}
         assert refold(log, "p").lost_claims == 0
@@ -85,7 +86,7 @@ async def test_what_came_since_the_proof_is_not_new(log: MemoryLog) -> None:
 @asynccontextmanager
 async def held_back(node: Node) -> AsyncIterator[None]:
     """The node's tailer reads, but what it reads does not reach the loop."""
-    room = node._tailer._follower._room
+    room = runtime_of(node).tailer._follower._room
     for _ in range(2):
         await asyncio.to_thread(room.acquire)
     try:
@@ -145,7 +146,7 @@ async def test_a_process_below_the_floor_is_not_new(log: MemoryLog) -> None:
     recovery = Recovery.in_memory(log, checkpoints=kept)
     async with Node(log, log, Settings(redis_url=None), recovery=recovery) as node:
         await proven(node)
-        tail = node._tailer.tail(0)
+        tail = runtime_of(node).tailer.tail(0)
         assert tail is not None
         report = tail.absence.report(b"new", tail.position)
         assert report is not None
@@ -327,9 +328,9 @@ async def test_whoever_comes_to_a_lane_that_was_given_up_is_told_why(log: Memory
     """An open that was sending its claim meanwhile used to wait for all of ``confirm_timeout_s``."""
     async with Node.in_memory(log) as node:
         process = await node.open("p")
-        tail = node._tailer.tail(0)
+        tail = runtime_of(node).tailer.tail(0)
         assert tail is not None
-        node._tailer.stop_following(tail, LogDamaged("records arrive damaged", partition=0))
+        runtime_of(node).tailer.stop_following(tail, LogDamaged("records arrive damaged", partition=0))
         with pytest.raises(LogDamaged):
-            await asyncio.wait_for(node._tailer.wait_for(tail, tail.position + 1), 5)
+            await asyncio.wait_for(runtime_of(node).tailer.wait_for(tail, tail.position + 1), 5)
         durable_side(process).abandon()

@@ -13,6 +13,7 @@ import pytest
 
 from seekpoint.consumers.kafka.kafka_reader import KafkaReader
 from seekpoint.producers import Connector, Connectors, Dispatcher, Node, Process
+from seekpoint.producers.node import runtime_of
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import HandleClosed, JournalUnavailable, SeekpointError
@@ -53,7 +54,7 @@ async def test_whoever_waits_for_a_partition_hears_of_the_close() -> None:
     """An open that waited for its own claim used to go on waiting for all of ``start_timeout_s``."""
     node = await Node.in_memory(**FAST)
     await node.open("held")
-    tailer = node._tailer
+    tailer = runtime_of(node).tailer
     tail = tailer.tail(0) or tailer.tail_from(0, 0)
     waiting = asyncio.ensure_future(tailer.wait_for(tail, tail.position + 1_000_000))
     await asyncio.sleep(0)
@@ -68,7 +69,7 @@ async def test_a_signal_that_has_not_left_at_the_close_is_told() -> None:
     """Kafka is silent, the queue is given up with the node: the caller hears of it."""
     log = MemoryLog(partitions=1)
     node = await Node.in_memory(log, **FAST)
-    await node._outbox.close()
+    await runtime_of(node).outbox.close()
     with pytest.raises(HandleClosed):
         await asyncio.wait_for(node.signal("p", "go"), 60)
     await node.close()
@@ -84,7 +85,7 @@ async def test_a_heartbeat_that_cannot_be_withdrawn_keeps_nobody(monkeypatch: py
 
     monkeypatch.setattr("seekpoint.producers.claims.heartbeater._LEAVE_S", 0.05)
     node = await Node.in_memory(**FAST)
-    monkeypatch.setattr(node._heartbeater._store, "withdraw", withdraw)
+    monkeypatch.setattr(runtime_of(node).heartbeater._store, "withdraw", withdraw)
     try:
         await asyncio.wait_for(node.close(), 60)
         assert len(asked) == 1
@@ -109,7 +110,7 @@ async def test_a_dispatcher_that_cannot_keep_its_progress_ends(monkeypatch: pyte
         async with asyncio.timeout(60), dispatcher:
             while not dispatcher.looks:  # noqa: ASYNC110  # it counts and tells nobody
                 await asyncio.sleep(0.001)
-            monkeypatch.setattr(node, "recover", silence)
+            monkeypatch.setattr(runtime_of(node), "recover", silence)
     assert saves
 
 
@@ -133,7 +134,7 @@ async def test_a_node_that_closes_while_its_heartbeat_is_written_leaves_none_of_
     log = MemoryLog(partitions=1)
     node = await Node.in_memory(log, **FAST, heartbeat_interval_s=0.01)
     claims = [number.to_bytes(16, "big") for number in range(5_000)]
-    monkeypatch.setattr(node._heartbeater, "_claims", lambda: claims)
+    monkeypatch.setattr(runtime_of(node).heartbeater, "_claims", lambda: claims)
     table, writing, go_on = log.table("nodes"), threading.Event(), threading.Event()
     while len(table.items()) < 10:  # noqa: ASYNC110  # the beat tells nobody
         await asyncio.sleep(0.001)
@@ -154,22 +155,22 @@ async def test_a_node_that_closes_while_its_heartbeat_is_written_leaves_none_of_
     await asyncio.sleep(0.005)
     go_on.set()
     await asyncio.wait_for(closing, 60)
-    await asyncio.to_thread(node._executor.shutdown)  # what still writes, does so now
+    await asyncio.to_thread(runtime_of(node).threads.shutdown)  # what still writes, does so now
     assert table.items() == {}
 
 
-@pytest.mark.parametrize("failing", ["_heartbeater", "_tailer", "_outbox", "_recovery"])
+@pytest.mark.parametrize("failing", ["heartbeater", "tailer", "outbox", "recovery"])
 async def test_every_part_is_closed_though_one_cannot_be(monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
     """What it raised is told once the others are closed; a second close has nothing to do."""
     node = await Node.in_memory(**FAST)
     held = await node.open("held")
-    part = getattr(node, failing)
+    part = getattr(runtime_of(node), failing)
     monkeypatch.setattr(type(part), "close", _failing(type(part).close))
     with pytest.raises(ZeroDivisionError):
         await asyncio.wait_for(node.close(), 60)
     assert not held.is_open
     with pytest.raises(HandleClosed):
-        await node.in_thread(dict)
+        await runtime_of(node).in_thread(dict)
     await node.close()
 
 
@@ -206,7 +207,7 @@ async def test_a_close_that_is_cancelled_ends_first() -> None:
 async def test_several_failures_of_a_close_are_all_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a group, in the order of the steps; two closes at once both hear of them."""
     node = await Node.in_memory(**FAST)
-    for part in (node._healer, node._tailer):
+    for part in (runtime_of(node).healer, runtime_of(node).tailer):
         monkeypatch.setattr(type(part), "close", _failing(type(part).close))
     for told in await asyncio.gather(node.close(), node.close(), return_exceptions=True):
         assert isinstance(told, ExceptionGroup)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from seekpoint.producers import Node
+from seekpoint.producers.node import runtime_of
 from seekpoint.producers.writer.outbox import Outbox
 from seekpoint.schemas import MemoryLog, Settings
 from seekpoint.schemas.errors import HandleClosed, SeekpointError
@@ -161,7 +162,7 @@ async def test_a_heartbeat_that_fails_unexpectedly_is_followed_by_the_next(
 ) -> None:
     """A node that lives must not look dead."""
     async with Node.in_memory(log, heartbeat_interval_s=0.02) as node, asyncio.timeout(20):
-        store, left = node._heartbeater._store, [3]
+        store, left = runtime_of(node).heartbeater._store, [3]
         whole = getattr(store, failing)
         calls = asyncio.Event()
         loop = asyncio.get_running_loop()

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from seekpoint.consumers.log_reading.scan import entries_of
 from seekpoint.producers.dispatch.dispatch_progress import DispatchProgress
@@ -26,6 +26,7 @@ from seekpoint.producers.dispatch.dispatches import Dispatch, DispatchClaim, Int
 from seekpoint.producers.durable.effects.connectors import Connectors, connectors
 from seekpoint.producers.durable.effects.effect_context import JournalValues
 from seekpoint.producers.durable.effects.effect_runs import check_effects_are_real
+from seekpoint.producers.node import Node, runtime_of
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.error_texts import traceback_of
 from seekpoint.schemas.errors import (
@@ -37,9 +38,6 @@ from seekpoint.schemas.errors import (
     SeekpointError,
     TooManyDeadLetters,
 )
-
-if TYPE_CHECKING:
-    from seekpoint.producers.node import Node
 
 __all__ = ["Dispatcher"]
 
@@ -92,12 +90,12 @@ class Dispatcher:
         poll_s: float = 0.2,
     ) -> None:
         check_effects_are_real(node.settings)
-        self._node = node
+        self._runtime = runtime_of(node)
         self._known = known
         self._takeover_s = node.settings.owner_timeout_s if takeover_s is None else takeover_s
         self._poll_s = poll_s
         self._rooms = defaultdict[str, asyncio.Semaphore](lambda: asyncio.Semaphore(concurrency_max))
-        self._values = JournalValues(node)
+        self._values = JournalValues(self._runtime)
         self._who = f"{name}/{uuid.uuid4().hex[:12]}"
         self._progress = DispatchProgress(self._values, name, known.outbox)
         self._positions: dict[int, int] = {}
@@ -162,7 +160,7 @@ class Dispatcher:
             try:
                 await self._look()
                 self._begin()
-                if self._node.clock.monotonic() - self._saved_s > _SAVE_INTERVAL_S:
+                if self._runtime.clock.monotonic() - self._saved_s > _SAVE_INTERVAL_S:
                     await self._save(_SAVE_OFFSETS_MIN)
                 pause_s = self._poll_s
             except _FINAL as exc:
@@ -172,8 +170,8 @@ class Dispatcher:
             except SeekpointError as exc:
                 logger.warning("the dispatcher waits: %s", exc)
             except Exception as exc:  # whatever it is: intents go on waiting for somebody
-                logger.error("the dispatcher failed, and goes on: %s", traceback_of(exc, self._node.settings))
-            await self._node.clock.sleep(pause_s)
+                logger.error("the dispatcher failed, and goes on: %s", traceback_of(exc, self._runtime.settings))
+            await self._runtime.clock.sleep(pause_s)
 
     async def catch_up(self) -> int:
         """Call what waits now, once through; how many outcomes were told. Instead of ``async with``."""
@@ -187,10 +185,10 @@ class Dispatcher:
     # --- intents
     async def _look(self) -> None:
         """Read on in each partition, and remember the intents that are ours to call."""
-        reader, in_thread = self._node.reader, self._node.in_thread
-        if self._node.clock.monotonic() - self._checked_s > _CHECK_INTERVAL_S:
+        reader, in_thread = self._runtime.reader, self._runtime.in_thread
+        if self._runtime.clock.monotonic() - self._checked_s > _CHECK_INTERVAL_S:
             await in_thread(reader.check)
-            self._checked_s = self._node.clock.monotonic()
+            self._checked_s = self._runtime.clock.monotonic()
         for partition in range(await in_thread(lambda: reader.partitions)):
             marks = await in_thread(partial(reader.watermarks, partition))
             start = await self._position(partition)
@@ -215,8 +213,8 @@ class Dispatcher:
 
     def _intents(self, partition: int, start: int, stop: int) -> Iterator[Intent]:
         """Yield the intents of outbox connectors in [start, stop) that are not over by the saved progress. Blocks."""
-        for batch in self._node.reader.read(partition, start, stop):
-            for record, entry in entries_of(batch.records, self._node.reader):
+        for batch in self._runtime.reader.read(partition, start, stop):
+            for record, entry in entries_of(batch.records, self._runtime.reader):
                 body = entry.body
                 if (
                     isinstance(body, b.EffectIntended)
@@ -239,7 +237,7 @@ class Dispatcher:
         self._tasks.pop(slot, None)
 
     def _may_look(self, slot: Slot) -> bool:
-        return self._node.clock.monotonic() >= self._not_before.get(slot, 0.0)
+        return self._runtime.clock.monotonic() >= self._not_before.get(slot, 0.0)
 
     async def _take(self, slot: Slot, intent: Intent) -> None:
         assert intent.body.connector is not None
@@ -254,15 +252,15 @@ class Dispatcher:
             except Retryable as exc:
                 logger.warning("%s waits: %s", intent.body.idempotency_key, exc)
             except Exception as exc:
-                trace = traceback_of(exc, self._node.settings)
+                trace = traceback_of(exc, self._runtime.settings)
                 logger.error("%s cannot be called: %s", intent.body.idempotency_key, trace)
-            self._not_before[slot] = self._node.clock.monotonic() + pause_s
+            self._not_before[slot] = self._runtime.clock.monotonic() + pause_s
 
     async def _taken(self, slot: Slot, intent: Intent) -> bool:
         """Whether there is nothing more to do for the intent."""
         assert intent.body.connector is not None
         connector = self._known[intent.body.connector]
-        dispatch = Dispatch(self._node, self._values, connector, intent, self._who, self._takeover_s)
+        dispatch = Dispatch(self._runtime, self._values, connector, intent, self._who, self._takeover_s)
         if not await dispatch.is_due():
             return True
         version, claim = await dispatch.read()
@@ -279,7 +277,7 @@ class Dispatcher:
         """Whether a claim is its holder's last word. One of our own is: we gave up what we were doing."""
         if claim.by == self._who:
             return True
-        now = self._node.clock.monotonic()
+        now = self._runtime.clock.monotonic()
         seen = self._foreign.get(slot)
         if seen is None or seen.version != version:
             self._foreign[slot] = _Foreign(version, now)
@@ -289,7 +287,7 @@ class Dispatcher:
     # --- progress
     async def _save(self, offsets_min: int = 1) -> None:
         """Keep where the next dispatcher begins: at the oldest intent that is not over."""
-        self._saved_s = self._node.clock.monotonic()
+        self._saved_s = self._runtime.clock.monotonic()
         for partition, position in self._positions.items():
             for connector in self._progress.of(partition):
                 oldest = min(self._offsets_due(connector, partition), default=position)

@@ -34,7 +34,7 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.values.json_values import dump, load
 
 if TYPE_CHECKING:
-    from seekpoint.producers.node import Node
+    from seekpoint.producers.node_runtime import NodeRuntime
 
 __all__ = ["Dispatch", "DispatchClaim", "Intent"]
 
@@ -77,10 +77,16 @@ class Dispatch:
     """Calls for one intent, and tells the owner. ``claim`` first."""
 
     def __init__(
-        self, node: Node, values: SharedValues, connector: Connector, intent: Intent, who: str, takeover_s: float
+        self,
+        runtime: NodeRuntime,
+        values: SharedValues,
+        connector: Connector,
+        intent: Intent,
+        who: str,
+        takeover_s: float,
     ) -> None:
-        self.node = node
-        self.clock = node.clock
+        self._runtime = runtime
+        self.clock = runtime.clock
         self._values = values
         self._connector = connector
         self._intent = intent
@@ -123,7 +129,7 @@ class Dispatch:
     async def is_due(self) -> bool:
         """Whether the owner still waits for this very attempt: its intent was applied, and nothing is known of it."""
         body = self._intent.body
-        state = (await self.node.recover(self._intent.process_id, missing_ok=True)).state
+        state = (await self._runtime.recover(self._intent.process_id, missing_ok=True)).state
         call = state.calls.get(body.key)
         if state.finished or call is None or call.status != EffectStatus.PENDING or call.attempt != body.attempt:
             return False
@@ -165,7 +171,7 @@ class Dispatch:
                         await self._ask()
                     case move:
                         told, actor = self._verdict(move), f"{DISPATCHER}{self._who}"
-                        await tell(self.node, self._intent.process_id, told, actor=actor)
+                        await tell(self._runtime, self._intent.process_id, told, actor=actor)
                         return True
 
     async def _intend(self) -> None:
@@ -214,7 +220,7 @@ class Dispatch:
             self._found = found if isinstance(found, Reconciled) else Reconciled(Answer(found))
             self._at = replace(self._at, answer=self._found.answer)
         except Exception as exc:
-            said = error_line(exc, self.node.settings)
+            said = error_line(exc, self._runtime.settings)
             logger.warning("the reconciler of %s gave no answer: %s", self._intent.body.idempotency_key, said)
             self._at = replace(self._at, can_reconcile=False)
 
@@ -224,7 +230,7 @@ class Dispatch:
         arguments, options = (asked["arguments"], asked["options"]) if isinstance(asked, dict) else (asked, {})
         given = accepted_options(call, idempotency_key=body.idempotency_key, business_key=body.business_key)
         try:
-            return await run_body(self.node, call, tuple(arguments), {**given, **options}, None, body.key)
+            return await run_body(self._runtime, call, tuple(arguments), {**given, **options}, None, body.key)
         except SystemExit as exc:  # the loop would end by it, and with it the calls of all other processes
             raise RuntimeError(f"the call raised SystemExit: {exc.code}") from exc
 
@@ -236,7 +242,7 @@ class Dispatch:
             return self._failed(self._error, "call")
         if move is NextStep.TAKE_ANSWER and self._found is not None:
             return self._answered(self._found)
-        why = "" if self._error is None else error_line(self._error, self.node.settings)
+        why = "" if self._error is None else error_line(self._error, self._runtime.settings)
         return self._said("stuck" if move is NextStep.STUCK else "unknown", "null", why or move.value)
 
     def _answered(self, found: Reconciled) -> b.EffectVerdict:
@@ -250,28 +256,28 @@ class Dispatch:
 
     def _failed(self, error: Exception | None, by: str) -> b.EffectVerdict:
         assert error is not None
-        failure = failure_text(error, self.node.settings)
+        failure = failure_text(error, self._runtime.settings)
         if is_known_undone(by, self._at.end, self._at.answer):
             failure = mark_undone(failure)
-        return self._said("failed", "null", message_of(error, self.node.settings), failure)
+        return self._said("failed", "null", message_of(error, self._runtime.settings), failure)
 
     def _said(self, outcome: str, output: b.Json, reason: str | None, error: b.Json | None = None) -> b.EffectVerdict:
         body = self._intent.body
         return b.EffectVerdict(
             key=body.key, outcome=outcome, output=output, error=error,
-            reason=None if reason is None else self.node.settings.excerpt(str(reason), _REASON_CHARACTERS_MAX),
+            reason=None if reason is None else self._runtime.settings.excerpt(str(reason), _REASON_CHARACTERS_MAX),
             idempotency_key=body.idempotency_key,
         )  # fmt: skip
 
     def _succeeded(self, output: Any, reason: str | None) -> b.EffectVerdict:
         """An output that cannot be journaled makes no failure of what was done: only its kind is told."""
-        limits = self.node.reader.limits
+        limits = self._runtime.reader.limits
         try:
             said = self._said("succeeded", dump(output, limits), reason)
             if fits(self._intent.process_id, said, limits):
                 return said
             why = "larger than an entry or a mailbox may be"
         except (UnserializableValue, LimitExceeded) as exc:
-            why = error_line(exc, self.node.settings)
+            why = error_line(exc, self._runtime.settings)
         logger.warning("the output of %s is left out: %s", self._intent.body.idempotency_key, why)
         return self._said("succeeded", dump({"left_out": type(output).__name__}), reason)

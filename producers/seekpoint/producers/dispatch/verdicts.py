@@ -16,7 +16,7 @@ from seekpoint.schemas.state.state_sizes import item_width
 from seekpoint.schemas.wire.codec import encode
 
 if TYPE_CHECKING:
-    from seekpoint.producers.node import Node
+    from seekpoint.producers.node_runtime import NodeRuntime
     from seekpoint.schemas.state.process_state import State
 
 __all__ = ["fits", "tell"]
@@ -51,7 +51,7 @@ def _item(process_id: str, verdict: b.EffectVerdict) -> MailItem:
     return item
 
 
-async def tell(node: Node, process_id: str, verdict: b.EffectVerdict, *, actor: str) -> None:
+async def tell(runtime: NodeRuntime, process_id: str, verdict: b.EffectVerdict, *, actor: str) -> None:
     """Put ``verdict`` into the mailbox, once, however long Kafka is silent: what was called must be known.
 
     A full mailbox refuses without a word. So it is looked at, and told again once there is room. Returns when the
@@ -60,19 +60,19 @@ async def tell(node: Node, process_id: str, verdict: b.EffectVerdict, *, actor: 
     entry_id = new_id()
     while True:
         try:
-            await node.append_external(process_id, verdict, actor=actor, entry_id=entry_id)
-            if await _arrives(node, process_id, verdict, entry_id):
+            await runtime.append_external(process_id, verdict, actor=actor, entry_id=entry_id)
+            if await _arrives(runtime, process_id, verdict, entry_id):
                 return
         except Retryable as exc:
             logger.warning("the outcome of %s is not told yet: %s", verdict.idempotency_key, exc)
-            await node.clock.sleep(_AGAIN_S)
+            await runtime.clock.sleep(_AGAIN_S)
 
 
-async def _arrives(node: Node, process_id: str, verdict: b.EffectVerdict, entry_id: bytes) -> bool:
+async def _arrives(runtime: NodeRuntime, process_id: str, verdict: b.EffectVerdict, entry_id: bytes) -> bool:
     """Whether it was taken in, or need not be; False once the mailbox that refused it has room for it."""
     pauses = 0
     while True:
-        found = (await node.recover(process_id, missing_ok=True)).state
+        found = (await runtime.recover(process_id, missing_ok=True)).state
         if entry_id in found.remembered or entry_id in found.mailbox or not _needs(found, verdict):
             return True
         if has_room(found, replace(_item(process_id, verdict), actor="x" * _ACTOR_BYTES)):
@@ -80,7 +80,7 @@ async def _arrives(node: Node, process_id: str, verdict: b.EffectVerdict, entry_
         if pauses % _PAUSES_A_WARNING == 0:
             logger.warning("%s: no room in its mailbox for what became of %s", process_id, verdict.key)
         pauses += 1
-        await node.clock.sleep(_AGAIN_S)
+        await runtime.clock.sleep(_AGAIN_S)
 
 
 def _needs(state: State, verdict: b.EffectVerdict) -> bool:

@@ -15,10 +15,10 @@ from seekpoint.producers import Agent, Node, Process, agent
 from seekpoint.producers.dispatch.dispatcher import Dispatcher
 from seekpoint.producers.durable.effects.business_keys import KeyHolder
 from seekpoint.producers.durable.effects.connectors import Connector, Connectors, NotDone
-from seekpoint.producers.durable.effects.effect_context import JournalValues
 from seekpoint.producers.durable.effects.effect_resolution import Answer, Effect
 from seekpoint.producers.durable.effects.key_holders import is_released
-from seekpoint.producers.log_session import NodeServices
+from seekpoint.producers.log_session import AgentNode
+from seekpoint.producers.node import runtime_of
 from seekpoint.producers.testing import When, crash_at
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.errors import BudgetExceeded, EffectDuplicate, EffectFailed, Fenced
@@ -33,9 +33,9 @@ async def node() -> AsyncIterator[Node]:
         yield node
 
 
-async def holder(node: NodeServices, name: str = "pay") -> Any:
+async def holder(node: AgentNode, name: str = "pay") -> Any:
     """Whom the key's own value names: who took it last, whatever became of that."""
-    _, value = await JournalValues(node).read(f"effect-key/{name}/{KEY}")
+    value = (await node.recover(f"shared:effect-key/{name}/{KEY}", missing_ok=True)).state.shared
     return None if value is None else f"{value['process_id']}/{value['key']}"
 
 
@@ -200,17 +200,19 @@ async def test_what_was_trimmed_counts_as_done(ledger: Ledger, monkeypatch: pyte
     mine = KeyHolder("p", "pay:1", "p/pay:1")
     async with Node.in_memory(crash.log) as node:
         checkpoint = await node.recover("p")
-        assert await is_released(node, node.reader.limits, mine)
+        assert await is_released(runtime_of(node), runtime_of(node).reader.limits, mine)
         crash.log.trim(0, 1)
-        assert not await is_released(node, node.reader.limits, mine), "its state is gone too"
+        assert not await is_released(runtime_of(node), runtime_of(node).reader.limits, mine), "its state is gone too"
 
         async def from_checkpoint(process_id: str, **how: Any) -> Any:
             return checkpoint
 
-        monkeypatch.setattr(node, "recover", from_checkpoint)
-        assert await is_released(node, node.reader.limits, mine), "a finished process keeps its calls for a while"
+        monkeypatch.setattr(runtime_of(node), "recover", from_checkpoint)
+        assert await is_released(runtime_of(node), runtime_of(node).reader.limits, mine), (
+            "a finished process keeps its calls for a while"
+        )
         checkpoint = replace(checkpoint, state=checkpoint.state.without_content())
-        assert not await is_released(node, node.reader.limits, mine)
+        assert not await is_released(runtime_of(node), runtime_of(node).reader.limits, mine)
 
 
 async def test_a_budget_that_refuses_an_effect_gives_its_key_back(node: Node, ledger: Ledger) -> None:
@@ -230,12 +232,12 @@ async def test_a_fenced_owners_word_that_nothing_was_done_gives_the_key_back(nod
         await other.open("p", take_over=True)
         raise NotDone("declined")
 
-    async with Node.in_memory(node._reader, node_id="second") as other:  # type: ignore[arg-type]
+    async with Node.in_memory(runtime_of(node).reader, node_id="second") as other:  # type: ignore[arg-type]
         process = await node.open("p")
         with pytest.raises((Fenced, NotDone)):
             await process.effect("pay", declined_late, 5, business_key=KEY, semantics=ONCE)
             await process.confirm()
-    async with Node.in_memory(node._reader, node_id="third") as third:  # type: ignore[arg-type]
+    async with Node.in_memory(runtime_of(node).reader, node_id="third") as third:  # type: ignore[arg-type]
         process = await third.open("p", take_over=True)
         with pytest.raises(NotDone):
             await process.effect("pay", ledger.pay, 5, business_key=KEY, semantics=ONCE)

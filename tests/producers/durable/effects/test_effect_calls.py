@@ -17,6 +17,7 @@ from seekpoint.producers.durable.effects.connectors import Connector, Connectors
 from seekpoint.producers.durable.effects.effect_calls import effect
 from seekpoint.producers.durable.effects.effect_resolution import Answer, Effect
 from seekpoint.producers.durable.steps.retries import Retry
+from seekpoint.producers.node import runtime_of
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.errors import (
     BudgetExceeded,
@@ -257,7 +258,7 @@ async def test_a_rewind_across_turns_fires_no_effect_again(node: Node, ledger: L
     before = (await node.recover("p")).state
     assert (before.turn, list(before.calls)) == (3, ["4/look:1", "4/pay:1"])
     async with node.open("p") as process:
-        entries = [one.entry async for one in node._recovery.entries("p", kinds={"turn_ended"})]
+        entries = [one.entry async for one in runtime_of(node).recovery.entries("p", kinds={"turn_ended"})]
         await process.rewind(entries[0].seq or 0)
         assert process.state.turn == 1
     ends[0] = 5

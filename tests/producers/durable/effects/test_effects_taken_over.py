@@ -14,6 +14,7 @@ from outside_ledger import Died, Ledger
 from seekpoint.producers import Node, Process
 from seekpoint.producers.durable.effects.connectors import Connector, Connectors, Reconciled
 from seekpoint.producers.durable.effects.effect_resolution import Answer, Effect
+from seekpoint.producers.node import runtime_of
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.bodies import EffectSettled
 from seekpoint.schemas.errors import EffectDuplicate, EffectFailed, EffectUnknown, Fenced
@@ -29,7 +30,7 @@ async def node() -> AsyncIterator[Node]:
 
 def settled_by(node: Node, process_id: str = "p") -> str:
     """Who knew the outcome, as the newest one in the journal says."""
-    reader = node._reader
+    reader = runtime_of(node).reader
     found = [
         reader.codec.decode(record.value).body
         for partition in range(reader.partitions)
@@ -198,7 +199,7 @@ async def in_its_call(node: Node, ledger: Ledger) -> tuple[Process, asyncio.Task
 async def test_the_late_outcome_of_a_fenced_owner_settles_as_evidence(node: Node, ledger: Ledger) -> None:
     """Its own entry is stale, and becomes evidence; nobody has to ask or to call again."""
     ledger.gate = asyncio.Event()
-    async with Node.in_memory(node._reader, node_id="second") as second:  # type: ignore[arg-type]
+    async with Node.in_memory(runtime_of(node).reader, node_id="second") as second:  # type: ignore[arg-type]
         first, paying = await in_its_call(node, ledger)
         heir = await second.open("p", take_over=True)
         with pytest.raises(EffectUnknown):
@@ -217,7 +218,7 @@ async def test_the_late_outcome_of_a_fenced_owner_settles_as_evidence(node: Node
 async def test_an_owner_that_knows_it_is_fenced_tells_the_next_one(node: Node, ledger: Ledger) -> None:
     """Its handle is closed, so it sends what came of its call as an external word."""
     ledger.gate = asyncio.Event()
-    async with Node.in_memory(node._reader, node_id="second") as second:  # type: ignore[arg-type]
+    async with Node.in_memory(runtime_of(node).reader, node_id="second") as second:  # type: ignore[arg-type]
         first, paying = await in_its_call(node, ledger)
         heir = await second.open("p", take_over=True)
         await durable_side(first).effects.read_log()
@@ -233,7 +234,7 @@ async def test_an_owner_that_knows_it_is_fenced_tells_the_next_one(node: Node, l
 async def test_a_zombie_that_sleeps_before_its_call_is_the_only_one_to_call(node: Node, ledger: Ledger) -> None:
     """The reconciler says ABSENT while the owner sleeps between confirmation and call: no second call, ever."""
     asleep, wake = asyncio.Event(), asyncio.Event()
-    async with Node.in_memory(node._reader, node_id="second") as second:  # type: ignore[arg-type]
+    async with Node.in_memory(runtime_of(node).reader, node_id="second") as second:  # type: ignore[arg-type]
         zombie = await node.open("p")
 
         async def sleepy(amount: int, *, idempotency_key: str) -> str:
@@ -257,7 +258,7 @@ async def test_a_zombie_that_sleeps_before_its_call_is_the_only_one_to_call(node
 
 async def test_an_owner_that_was_fenced_before_the_call_does_not_call(node: Node, ledger: Ledger) -> None:
     """The look immediately before: a claim that came between intent and call ends it there."""
-    async with Node.in_memory(node._reader, node_id="second") as second:  # type: ignore[arg-type]
+    async with Node.in_memory(runtime_of(node).reader, node_id="second") as second:  # type: ignore[arg-type]
         process = await node.open("p")
         durable = durable_side(process)
         confirm = durable.confirm

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from seekpoint.producers import Answer, Effect, Node, NotDone, Process, Reconciled, agent, register_failure
 from seekpoint.producers.durable.failures.recorded_failures import failure_text, recorded_failure
+from seekpoint.producers.node import runtime_of
 from seekpoint.producers.testing import history_of
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
@@ -155,7 +156,7 @@ async def test_a_verdict_that_another_program_told_is_scrubbed_as_it_is_taken() 
             for error in (None, failure_text(leaky(SECRET), other.settings)):
                 key = f"pay-{error is None}"
                 told = b.EffectVerdict(key=key, outcome="failed", output="null", error=error, reason=SECRET)
-                await other.append_external("p", told)
+                await runtime_of(other).append_external("p", told)
                 with pytest.raises((EffectFailed, Leaky)) as caught:
                     await process.effect(
                         "pay", failing_call, key=key, semantics=Effect.AT_MOST_ONCE, reconcile=failing_call

@@ -10,6 +10,7 @@ import pytest
 
 from cuts import bodies, cuts, entries_of, of_kind, on_node, until
 from seekpoint.producers import Agent, Node, Process, Retry, VirtualClock, agent
+from seekpoint.producers.node import runtime_of
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import Cancelled, ObligationStuck, ReplayDivergence
@@ -266,7 +267,7 @@ async def test_a_cancel_survives_a_crash_anywhere() -> None:
     whole, world = MemoryLog(partitions=1), World()
 
     async def cancelled(node: Node, world: World) -> None:
-        await node.append_external("p", b.CancelRequested("enough"), entry_id=bytes(15) + b"1")
+        await runtime_of(node).append_external("p", b.CancelRequested("enough"), entry_id=bytes(15) + b"1")
         with pytest.raises(Cancelled):
             await node.run(world.agent(), "p", take_over=True)
 
@@ -278,7 +279,7 @@ async def test_a_cancel_survives_a_crash_anywhere() -> None:
             await run
 
     async def cancelled_by(node: Node) -> None:
-        await node.append_external("p", b.CancelRequested("enough"), entry_id=bytes(15) + b"1")
+        await runtime_of(node).append_external("p", b.CancelRequested("enough"), entry_id=bytes(15) + b"1")
 
     await on_node(whole, first, VirtualClock(skips=False))
     assert lives(whole)[-2:] == ["stopping", "stopped"]

@@ -13,6 +13,7 @@ from cuts import until
 from seekpoint.consumers.recovery.process_history import newest_entry
 from seekpoint.producers import Node, Process, agent
 from seekpoint.producers.durable.waits.gate_answers import gate_to_answer, open_gates, opened_us
+from seekpoint.producers.node import runtime_of
 from seekpoint.producers.process import durable_side
 from seekpoint.producers.tail.proven_absence import Absence
 from seekpoint.schemas import MemoryLog
@@ -48,7 +49,7 @@ async def left_at(node: Node, gates: int) -> None:
 
 
 def node_log(node: Node) -> list[Any]:
-    log = node.reader
+    log = runtime_of(node).reader
     entries = [
         log.codec.decode(record.value)
         for partition in range(log.partitions)
@@ -223,14 +224,16 @@ async def test_when_a_gate_was_opened_is_in_the_journal(node: Node, monkeypatch:
     await left_at(node, 2)
     for number in range(40):
         await node.signal("p", "mail", number)
-    recoverer = node._recovery.blocking
-    found = await node.in_thread(lambda: gate_to_answer(recoverer, "p", "pay"))
+    recoverer, in_thread = runtime_of(node).recovery.blocking, runtime_of(node).in_thread
+    found = await in_thread(lambda: gate_to_answer(recoverer, "p", "pay"))
     opened = [one.entry async for one in node.entries("p", kinds=["gate_opened"])]
     (first,) = (entry for entry in opened if entry.body.key == "pay:1")  # type: ignore[attr-defined]
-    assert await node.in_thread(lambda: opened_us(recoverer, "p", found)) == first.ts
-    last = await node.in_thread(lambda: newest_entry(recoverer, "p", lambda entry: entry.body.KIND == "signal"))
+    assert await in_thread(lambda: opened_us(recoverer, "p", found)) == first.ts
+    last = await runtime_of(node).in_thread(
+        lambda: newest_entry(recoverer, "p", lambda entry: entry.body.KIND == "signal")
+    )
     assert last.entry.body.payload == "39"
-    assert await node.in_thread(lambda: newest_entry(recoverer, "p", lambda entry: False)) is None
+    assert await in_thread(lambda: newest_entry(recoverer, "p", lambda entry: False)) is None
 
 
 # --- begin or resume -------------------------------------------------------------------------------------------------

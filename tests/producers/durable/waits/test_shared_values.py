@@ -9,6 +9,7 @@ import pytest
 
 from cuts import cuts, of_kind, on_node
 from seekpoint.producers import Agent, Node, Process, VirtualClock, agent
+from seekpoint.producers.node import runtime_of
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import InvalidName, Refused, ReplayDivergence, VersionConflict
@@ -197,7 +198,7 @@ async def test_a_shared_value_is_no_process_to_own(node: Node) -> None:
     with pytest.raises(Refused, match="nothing else"):
         await node.signal("shared:x", "go")
     with pytest.raises(Refused, match="nothing else"):
-        await node.append_external("p", b.SharedSet(value="1"))
+        await runtime_of(node).append_external("p", b.SharedSet(value="1"))
     for wrong in ("", "x\n", "x" * 200):
         with pytest.raises(InvalidName):
             node.shared(wrong)

@@ -1,0 +1,195 @@
+"""The runtime of a node: the parts by which it reads and follows the journal, writes to it and claims processes.
+
+``Node`` is its public face. What opens, runs and dispatches processes on a node uses the runtime.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from concurrent.futures import CancelledError
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any
+
+from seekpoint.consumers import Recovered, Recovery
+from seekpoint.consumers.recovery.threads import Threads
+from seekpoint.producers.claims.heartbeater import Heartbeater
+from seekpoint.producers.shared_client import Shared
+from seekpoint.producers.tail.followed_values import ValueFollower
+from seekpoint.producers.tail.tailer import Tailer
+from seekpoint.producers.writer.closing import Closing
+from seekpoint.producers.writer.confirmer import Confirmer
+from seekpoint.producers.writer.externals import Externals
+from seekpoint.producers.writer.healing import Healer
+from seekpoint.producers.writer.identity import Identity
+from seekpoint.producers.writer.outbox import Outbox
+from seekpoint.producers.writer.pending import HandleStatus
+from seekpoint.schemas.errors import HandleClosed, SeekpointError
+
+if TYPE_CHECKING:
+    from seekpoint.consumers.recovery.process_history import Logged
+    from seekpoint.producers.durable.decisions.prices import Prices
+    from seekpoint.producers.embedded_projector import EmbeddedProjector
+    from seekpoint.producers.writer.clocks import Clock
+    from seekpoint.producers.writer.handle import Handle
+    from seekpoint.schemas.bodies import Body
+    from seekpoint.schemas.config.settings import Settings
+    from seekpoint.schemas.log.log_ports import LogReader, LogWriter
+
+__all__ = ["NodeRuntime"]
+
+_BODY_THREADS_MAX = 32
+"""How many plain functions of steps run at once; the next one waits."""
+
+
+class NodeRuntime:
+    """The parts of one node, for one event loop. ``start`` before use, ``close`` after."""
+
+    def __init__(
+        self, reader: LogReader, writer: LogWriter, settings: Settings, recovery: Recovery, clock: Clock
+    ) -> None:
+        self.settings = settings
+        self.identity = Identity.of(settings.node_id)
+        self.reader = reader
+        """The journal. It blocks: call it with ``in_thread``."""
+        self.recovery = recovery
+        self.clock = clock
+        self.prices: Prices | None = None
+        self.projector: EmbeddedProjector | None = None
+        self.handles: dict[str, Handle | None] = {}
+        """The handle of each process of this node; None while the process is being claimed."""
+        self.threads = Threads(max_workers=8, thread_name_prefix="seekpoint-node")
+        self._body_threads = Threads(max_workers=_BODY_THREADS_MAX, thread_name_prefix="seekpoint-body")
+        self.outbox = Outbox(writer, settings, self._on_failing, self._on_retired)
+        self.tailer = Tailer(reader, recovery.blocking, self.threads, settings)
+        self.confirmer = Confirmer(
+            reader,
+            self.threads,
+            self.open_handles,
+            self.tailer,
+            settings.confirm_interval_s,
+            settings.confirm_timeout_s,
+        )
+        self.healer = Healer(self.outbox, self.confirmer, self.identity, settings)
+        self.externals = Externals(reader, self.threads, self.outbox)
+        self.heartbeater = Heartbeater(reader, self.threads, self.open_handles, self.identity, settings)
+        self._values = ValueFollower(reader, recovery, self.tailer)
+        self._closing = Closing(self._closing_steps)
+        self._started = False
+
+    @property
+    def node_id(self) -> str:
+        """The node's name."""
+        return self.identity.node_id
+
+    # --- life
+    async def start(self) -> bool:
+        """Verify the journal and start all parts. Return False if they run already."""
+        if self._started:
+            return False
+        # First of all: an idempotent producer gets its id some 50 ms after it was made, if it is left alone.
+        self.outbox.start()
+        try:
+            await self.in_thread(lambda: self.reader.partitions)
+        except BaseException:
+            await self.close()
+            raise
+        self.tailer.start()
+        self.confirmer.start()
+        self.heartbeater.start()
+        if self.projector is not None:
+            self.projector.start()
+        self._started = True
+        return True
+
+    async def close(self) -> None:
+        """Close every part, whatever another one raises, also if this call is cancelled; then raise what failed."""
+        await self._closing.run()
+
+    def _closing_steps(self) -> Sequence[Callable[[], Any]]:
+        return (
+            self.heartbeater.close,
+            self.healer.close,
+            self.confirmer.close,
+            self.tailer.close,
+            self.outbox.close,
+            self._fail_handles,
+            *(() if self.projector is None else (self.projector.close,)),
+            self.recovery.close,
+            lambda: asyncio.to_thread(self.reader.close),
+            self.threads.close,
+            self._body_threads.close,
+        )
+
+    def _fail_handles(self) -> None:
+        for handle in self.open_handles():
+            handle.fail(HandleClosed("the node was closed", process_id=handle.process_id))
+        self.handles.clear()
+        self._started = False
+
+    # --- the handles of its processes
+    def open_handles(self) -> list[Handle]:
+        """Return the handles that are not closed."""
+        return [handle for handle in self.handles.values() if handle and handle.is_open]
+
+    def forget(self, handle: Handle) -> None:
+        """Remove a handle of this node, and stop delivering records to it."""
+        if self.handles.get(handle.process_id) is handle:
+            del self.handles[handle.process_id]
+        self.tailer.detach(handle, handle.partition)
+
+    def _on_failing(self) -> None:
+        for handle in self.open_handles():
+            if handle.pending:
+                handle.begin_healing()
+
+    async def _on_retired(self, reason: SeekpointError) -> None:
+        for handle in self.open_handles():
+            if handle.status is HandleStatus.HEALING:
+                if handle.pending or handle.healing_claims:
+                    self.healer.begin(handle, reason)
+                else:
+                    handle.status = HandleStatus.OPEN
+
+    # --- the journal
+    async def recover(self, process_id: str, *, missing_ok: bool = False, at_offset: int | None = None) -> Recovered:
+        """Return the state of a process as of now, or as of ``at_offset``."""
+        return await self.recovery.recover(process_id, missing_ok=missing_ok, at_offset=at_offset)
+
+    def entries(self, process_id: str, *, kinds: Collection[str] | None = None) -> AsyncIterator[Logged]:
+        """Yield the entries of a process in log order."""
+        return self.recovery.entries(process_id, kinds=kinds)
+
+    async def append_external(
+        self, process_id: str, body: Body, *, actor: str | None = None, entry_id: bytes | None = None
+    ) -> bytes:
+        """Append an external entry to a process; return its id once it is in the log."""
+        return await self.externals.send(process_id, body, actor, entry_id)
+
+    def append_records(self, partition: int, key: bytes, values: Iterable[bytes]) -> list[asyncio.Future[int]]:
+        """Append records as they are, in this order; return the futures of their offsets. For imports."""
+        return [self.outbox.push_external(partition, key, value) for value in values]
+
+    def shared(self, name: str) -> Shared:
+        """Return the shared value ``name`` of the journal."""
+        return Shared(self, self.externals, self._values, name)
+
+    # --- threads
+    async def in_thread(self, call: Callable[[], Any]) -> Any:
+        """Run a blocking call in the node's own threads."""
+        return await asyncio.get_running_loop().run_in_executor(self.threads, call)
+
+    async def in_body_thread(self, call: Callable[[], Any]) -> Any:
+        """Run a user's blocking call in a thread kept for such calls, with the context variables of the caller.
+
+        An exception that no future can carry (``StopIteration``, a cancellation) is raised as a ``RuntimeError``.
+        """
+        run = copy_context().run
+        return await asyncio.get_running_loop().run_in_executor(self._body_threads, run, _carried, call)
+
+
+def _carried(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except (StopIteration, GeneratorExit, CancelledError, asyncio.CancelledError) as exc:
+        raise RuntimeError(f"the call raised {type(exc).__name__}") from exc
