@@ -53,7 +53,7 @@ def change(server: OwnValkey, *, fits: bool) -> None:
 
 
 async def test_a_forged_value_is_never_returned_and_is_recomputed(place: Settings, server: OwnValkey) -> None:
-    """Recovery takes the next tier and says why; the next entry brings the projector to it."""
+    """Recovery uses the next tier and says why. The projector corrects the state at the next entry."""
     change(server, fits=False)
     async with Recovery.connect(place) as recovery, View.connect(place) as view:
         found = await recovery.recover("case-17")
@@ -75,7 +75,7 @@ async def test_a_forged_value_is_never_returned_and_is_recomputed(place: Setting
 async def test_a_changed_value_with_a_hash_that_fits_never_reaches_a_checkpoint(
     place: Settings, server: OwnValkey
 ) -> None:
-    """It was folded on, saved, and after a trim it was the only truth."""
+    """Otherwise the projector would save it, and after a trim no other state would exist."""
     change(server, fits=True)
     async with Node.connect(place) as node, node.open("case-17") as process:
         await process.update("more", 1)

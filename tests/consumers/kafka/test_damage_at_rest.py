@@ -77,7 +77,7 @@ def _segment(directory: Path, partition: str) -> Path:
 
 
 def _batch(data: bytes | bytearray, index: int) -> int:
-    """Where the batch begins."""
+    """Return where the batch begins."""
     at = 0
     for _ in range(index):
         at += 12 + struct.unpack_from(">i", data, at + 8)[0]
@@ -104,7 +104,7 @@ def damaged(request: pytest.FixtureRequest, stopped: LocalCluster) -> Settings:
 
 
 def _is_told(error: LogDamaged, settings: Settings) -> None:
-    """What, where, what to do."""
+    """The error says what is damaged, where, and what to do."""
     assert error.facts["topic"] == settings.topic_name("journal")
     assert error.facts["partition"] == 0
     assert "replica" in error.hint
@@ -112,7 +112,7 @@ def _is_told(error: LogDamaged, settings: Settings) -> None:
 
 
 async def test_a_recovery_and_an_open_say_what_is_damaged(damaged: Settings) -> None:
-    """Neither answers with the changed amount, nor without the entry."""
+    """Neither returns the changed amount, or a state without the entry."""
     async with Recovery.connect(damaged) as recovery:
         with pytest.raises(LogDamaged) as caught:
             await recovery.recover("case-1")
@@ -126,7 +126,7 @@ async def test_a_recovery_and_an_open_say_what_is_damaged(damaged: Settings) -> 
 
 
 async def test_the_projector_stops_the_partition_and_keeps_nothing(damaged: Settings) -> None:
-    """Nothing damaged is in the view, nothing is checkpointed, and the floor does not pass the damage."""
+    """View and checkpoints have no damaged entry, and the floor does not pass the damage."""
     with pytest.raises(LogDamaged) as caught:
         await Projector(damaged).catch_up(timeout_s=30)
     _is_told(caught.value, damaged)
@@ -141,7 +141,7 @@ async def test_the_projector_stops_the_partition_and_keeps_nothing(damaged: Sett
 
 
 def test_the_tail_breaks_and_hands_out_nothing_damaged(damaged: Settings) -> None:
-    """A broken stretch makes its node read directly, which says what is wrong."""
+    """After a broken batch the node reads the partition directly, which raises the error."""
     tail = KafkaReader(damaged).tail()
     tail.begin(0, 0)
     offsets: list[int] = []
@@ -157,7 +157,7 @@ def test_the_tail_breaks_and_hands_out_nothing_damaged(damaged: Settings) -> Non
 
 
 def test_a_replay_copies_nothing_damaged(damaged: Settings) -> None:
-    """It stops with the error; staging never holds the changed amount."""
+    """The replay stops with the error, and staging never has the changed amount."""
     topic = KafkaTopic(Cluster(name="prod", settings=damaged), damaged.topic_name("journal"))
     with pytest.raises(LogDamaged) as caught:
         for messages in read_to_end(topic.read([OffsetRange(0, 0, 5)]), 10, JournalUnavailable("silent")):
@@ -166,13 +166,13 @@ def test_a_replay_copies_nothing_damaged(damaged: Settings) -> None:
 
 
 def test_the_checker_of_the_demo_does_not_judge_damaged_entries(stopped: LocalCluster) -> None:
-    """Its plain consumer has the same safety."""
+    """Its plain consumer also checks the CRCs."""
     with pytest.raises(JournalUnavailable, match="CRC"):
         read_journal(_settings(stopped, VALUE))
 
 
 async def test_a_damaged_checkpoint_is_passed_over_and_the_report_says_so(stopped: LocalCluster) -> None:
-    """The log is whole: the next tier answers."""
+    """The log is complete, so the next tier is used."""
     settings = replace(_settings(stopped, SAVED), redis_url=None)
     async with Recovery.connect(settings) as recovery:
         found = await recovery.recover("case-1")
@@ -183,7 +183,7 @@ async def test_a_damaged_checkpoint_is_passed_over_and_the_report_says_so(stoppe
 
 
 async def test_a_damaged_manifest_is_an_error_of_every_way_to_it(stopped: LocalCluster) -> None:
-    """Of the reader that connects and of the commands on topics."""
+    """This holds for the reader that connects and for the commands on topics."""
     settings = _settings(stopped, NAMED)
     with pytest.raises(LogDamaged):
         KafkaReader(settings).connect()

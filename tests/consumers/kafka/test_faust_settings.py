@@ -26,7 +26,7 @@ def test_guarantees_are_not_left_to_defaults() -> None:
 
 
 def test_a_session_is_one_that_brokers_accept() -> None:
-    """As long as an owner's silence, six seconds at least; heartbeats fit three times."""
+    """The session lasts as long as an owner's time-out, but at least six seconds, with three heartbeats."""
     config = faust_config(Settings(owner_timeout_s=2.0, heartbeat_interval_s=1.9), DEFAULT_LIMITS)
     assert config["broker_session_timeout"] == 6.0
     assert config["broker_heartbeat_interval"] == 1.9
@@ -36,7 +36,7 @@ def test_a_session_is_one_that_brokers_accept() -> None:
 
 
 def test_who_signs_in_by_password_does_so_here_too() -> None:
-    """SASL by name and password, with TLS and without."""
+    """SASL works by name and password, with and without TLS."""
     kafka = {"security.protocol": "SASL_PLAINTEXT", "sasl.username": "ann", "sasl.password": "pw"}
     plain = faust_config(Settings(kafka=kafka), DEFAULT_LIMITS)["broker_credentials"]
     assert (plain.username, plain.password, plain.protocol.value) == ("ann", "pw", "SASL_PLAINTEXT")
@@ -47,7 +47,7 @@ def test_who_signs_in_by_password_does_so_here_too() -> None:
 
 
 def test_tls_alone() -> None:
-    """With the system's authorities, host names checked unless told otherwise."""
+    """It uses the system's authorities, and checks host names unless the settings disable that."""
     strict = faust_config(Settings(kafka={"security.protocol": "ssl"}), DEFAULT_LIMITS)["broker_credentials"]
     assert strict.context.check_hostname
     lax = {"security.protocol": "ssl", "ssl.endpoint.identification.algorithm": "none"}
@@ -64,6 +64,6 @@ def test_tls_alone() -> None:
     ids=["protocol", "mechanism", "file"],
 )
 def test_settings_that_faust_does_not_support_are_named(kafka: dict[str, str], tmp_path: Path) -> None:
-    """Typed, before anything is connected: never without the protection that was asked for."""
+    """The error comes before any connection: none is made without the requested protection."""
     with pytest.raises(InvalidSetting):
         faust_config(Settings(kafka=kafka), DEFAULT_LIMITS)

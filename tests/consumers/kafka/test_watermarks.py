@@ -15,7 +15,7 @@ from seekpoint.schemas.log.log_ports import Watermarks
 
 @pytest.fixture
 def reader(monkeypatch: pytest.MonkeyPatch) -> KafkaReader:
-    """A reader of a journal that is there: it connects to nothing."""
+    """Return a reader that connects to nothing."""
     reader = KafkaReader(Settings(redis_url=None))
     monkeypatch.setattr(reader, "connect", lambda: None)
     monkeypatch.setattr(reader, "check", lambda: None)
@@ -23,7 +23,7 @@ def reader(monkeypatch: pytest.MonkeyPatch) -> KafkaReader:
 
 
 def answering(*answers: Callable[[], int] | int) -> Callable[..., Watermarks]:
-    """Kafka's answers, in order; a function is called while its question is still open."""
+    """Return Kafka's answers in order; a function is called while its request is still open."""
     left = iter(answers)
 
     def answer(*_: Any) -> Watermarks:
@@ -34,7 +34,7 @@ def answering(*answers: Callable[[], int] | int) -> Callable[..., Watermarks]:
 
 
 def test_an_older_answer_that_comes_last_is_no_truncation(reader: KafkaReader, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two threads ask at once, and the log grows in between: both are right."""
+    """Two threads ask at once, and the log grows in between: both answers are right."""
 
     def overtaken() -> int:
         assert reader.watermarks(0).high == 52
@@ -47,7 +47,7 @@ def test_an_older_answer_that_comes_last_is_no_truncation(reader: KafkaReader, m
 def test_a_log_that_ends_below_what_was_known_is_truncated(
     reader: KafkaReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever was overtaken: the highest end that was ever seen counts for whoever asks afterwards."""
+    """Later calls compare with the highest end that any call returned."""
 
     def overtaken() -> int:
         assert reader.watermarks(0).high == 52

@@ -13,7 +13,7 @@ from seekpoint.schemas.wire.codec import encode
 
 
 def test_calls_that_are_set_aside_are_in_the_change() -> None:
-    """The view must not go on answering with their failures; the others are not written again."""
+    """The view must not keep their failures. Other calls are not written again."""
     failed = b.StepEnded(key="a:1", outcome="failed", error="{}", position=1, digest="d")
     kept = b.StepEnded(key="b:1", outcome="succeeded", output="1", position=2, digest="d")
     base = after(failed, kept)

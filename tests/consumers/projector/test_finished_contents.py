@@ -17,7 +17,7 @@ KEY = b"case-17"
 
 @pytest.fixture
 def bench() -> Bench:
-    """A process that said something, and was finished; its state is projected and saved."""
+    """Finish a process with a message; project and save its state."""
     made = Bench()
     made.owner.claim()
     made.owner.own(b.ContextUpdated("status", '"paid"'))
@@ -34,7 +34,7 @@ def begun(bench: Bench) -> PartitionProjection:
 
 
 def rounds(bench: Bench, projection: PartitionProjection, count: int = 2) -> int:
-    """As the projector does before each save. How many checkpoints were written."""
+    """Drop contents and save, as the projector does; return the number of checkpoints."""
     written = 0
     for _ in range(count):
         bench.now_s += 61.0
@@ -56,7 +56,7 @@ def newest_checkpoint(bench: Bench, key: bytes = KEY) -> State:
 
 
 def test_finished_content_stays_for_as_long_as_the_setting_says(bench: Bench) -> None:
-    """In the view and in the checkpoint; then both have the gravestone, with the same hash, and it is written once."""
+    """Then view and checkpoint have the gravestone, with the same hash, and it is written once."""
     projection = begun(bench)
     bench.later_s = WEEK_S - 3_600
     assert rounds(bench, projection) == 0
@@ -77,7 +77,7 @@ def test_finished_content_stays_for_as_long_as_the_setting_says(bench: Bench) ->
 
 
 def test_zero_keeps_no_content_at_all(bench: Bench) -> None:
-    """The view and the checkpoint have the gravestone from the first moment on."""
+    """View and checkpoint have the gravestone from the start."""
     bench.finished_content_s = 0.0
     begun(bench)
     assert kept_in_view(bench).content_dropped
@@ -85,7 +85,7 @@ def test_zero_keeps_no_content_at_all(bench: Bench) -> None:
 
 
 def test_zero_also_drops_the_content_of_earlier_processes(bench: Bench) -> None:
-    """The next projector finds it."""
+    """The next projector finds the content."""
     begun(bench)
     bench.finished_content_s = 0.0
     projection = bench.projection()
@@ -94,7 +94,7 @@ def test_zero_also_drops_the_content_of_earlier_processes(bench: Bench) -> None:
 
 
 def test_a_projector_that_dies_in_between_leaves_it_to_the_next(bench: Bench) -> None:
-    """The checkpoint is written first: a view that still has the content is found again."""
+    """The checkpoint is written first. The next projector finds a view that still has the content."""
     projection = begun(bench)
     bench.later_s, bench.now_s = WEEK_S + 3_600, 61.0
     projection.drop_contents()
@@ -107,7 +107,7 @@ def test_a_projector_that_dies_in_between_leaves_it_to_the_next(bench: Bench) ->
 
 
 def test_what_is_not_finished_is_never_dropped(bench: Bench) -> None:
-    """However old it is; and the floor does not wait for a gravestone."""
+    """Its age does not matter, and the floor does not wait for a gravestone."""
     other = Owner(bench.log.append, 1, "case-18")
     other.claim()
     other.own(b.ContextUpdated("status", '"waiting"'))
@@ -123,7 +123,7 @@ def test_what_is_not_finished_is_never_dropped(bench: Bench) -> None:
 
 
 def test_entries_that_come_behind_the_end_change_nothing_of_it(bench: Bench) -> None:
-    """A signal is refused and counted, between the finding and the dropping too."""
+    """A signal is refused and counted, also between the search and the drop."""
     projection = begun(bench)
     bench.later_s, bench.now_s = WEEK_S + 3_600, 61.0
     projection.drop_contents()
@@ -136,7 +136,7 @@ def test_entries_that_come_behind_the_end_change_nothing_of_it(bench: Bench) -> 
 
 
 def test_what_another_projector_dropped_does_not_come_back(bench: Bench) -> None:
-    """The partition comes back to one that remembers the content, and the position is where it was."""
+    """The partition returns to a projector whose cache has the content, at an unchanged position."""
     first = begun(bench)
     bench.later_s = WEEK_S + 3_600
     assert rounds(bench, bench.projection()) == 1

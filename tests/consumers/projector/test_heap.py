@@ -12,7 +12,7 @@ from seekpoint.consumers.projector import heap
 
 @pytest.fixture(autouse=True)
 def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """As it was, afterwards."""
+    """Restore the collector's settings after the test."""
     before = gc.get_threshold()
     gc.set_threshold(700, 10, 10)
     monkeypatch.setattr(heap, "_spared", False)
@@ -22,7 +22,7 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_what_is_there_is_frozen_once() -> None:
-    """A second node in the same interpreter freezes nothing more."""
+    """A second node in the same interpreter freezes no more objects."""
     heap.spare_collections()
     assert gc.get_freeze_count() > 10_000
     assert gc.get_threshold() == (50_000, 20, 20)
@@ -32,14 +32,14 @@ def test_what_is_there_is_frozen_once() -> None:
 
 
 def test_who_set_the_collector_keeps_it() -> None:
-    """Less eager, or off: left as it is."""
+    """A collector that is off, or has a higher threshold, is not changed."""
     gc.set_threshold(90_000, 5, 5)
     heap.spare_collections()
     assert gc.get_threshold() == (90_000, 5, 5)
 
 
 def test_a_collector_that_is_off_stays_off() -> None:
-    """Nothing is frozen either."""
+    """No object is frozen either."""
     gc.disable()
     try:
         heap.spare_collections()

@@ -16,7 +16,7 @@ from seekpoint.schemas.folds import UserFold, only
 
 
 def test_a_batch_brings_the_view_to_the_end(bench: Bench) -> None:
-    """The view has the state as of the newest entry, and the offset it is as of."""
+    """The view has the state as of the newest entry, and the offset of that entry."""
     assert bench.project(bench.projection())
     seen = bench.view.look_up(0, b"case-17")
     assert seen.state is not None
@@ -26,7 +26,7 @@ def test_a_batch_brings_the_view_to_the_end(bench: Bench) -> None:
 
 
 def test_a_write_that_is_refused_counts_for_nothing(bench: Bench) -> None:
-    """P3: what another projector applied first is read again; nothing is dirty by a write that did not happen."""
+    """P3: another projector applied the batch first. The projection reloads; the refused write marks nothing dirty."""
     projection = bench.projection()
     meta = bench.view.meta(0)
     assert meta is not None
@@ -41,7 +41,7 @@ def test_a_write_that_is_refused_counts_for_nothing(bench: Bench) -> None:
 
 
 def test_no_batch_is_folded_on_a_view_that_went_back(bench: Bench) -> None:
-    """P2: on older states the next entry looks like a gap; nobody may be told."""
+    """P2: on an older state the next entry looks like a gap, which must not be reported."""
     projection = bench.projection()
     bench.project(projection)
     bench.owner.claim()
@@ -55,7 +55,7 @@ def test_no_batch_is_folded_on_a_view_that_went_back(bench: Bench) -> None:
 
 
 def test_poison_is_reported_once_per_batch_in_order(bench: Bench) -> None:
-    """Undecodable records and forged entries, each with its place."""
+    """Undecodable records and forged entries are reported, each with its offset."""
     bench.owner.raw(b"junk")
     bench.owner.put(bench.owner.entry(b.ContextUpdated("x", "1"), 99)._replace(claim_id=b"0" * 16))
     bench.owner.raw(b"more junk")
@@ -64,7 +64,7 @@ def test_poison_is_reported_once_per_batch_in_order(bench: Bench) -> None:
 
 
 def test_every_body_writes_what_it_changed(bench: Bench) -> None:
-    """The view is changed field by field; what it has then is what the fold says."""
+    """The view changes field by field, and then has the same state as the fold."""
     bodies: list[b.Body] = [
         b.ContextUpdated("a", "1"),
         b.ContextUpdatedMany({"b": "2", "c": "3"}),
@@ -96,7 +96,7 @@ def test_every_body_writes_what_it_changed(bench: Bench) -> None:
 
 
 def test_mail_that_a_call_receives_goes_into_the_view_with_it(bench: Bench) -> None:
-    """The mailbox without it, the call with it; a time-out is a call too."""
+    """The mailbox loses the item and the call gets it. A time-out is a call, too."""
     projection = bench.projection()
     bench.owner.external(b.Signal("go", "1"))
     assert bench.project(projection)
@@ -113,7 +113,7 @@ def test_mail_that_a_call_receives_goes_into_the_view_with_it(bench: Bench) -> N
 
 
 def bench_content() -> str:
-    """Content that a rewind restores."""
+    """The view has the content that a rewind restored."""
     bench = Bench()
     bench.owner.claim()
     bench.owner.update("restored", "1")
@@ -126,7 +126,7 @@ def bench_content() -> str:
 
 
 def test_an_append_to_a_long_conversation_writes_one_message(bench: Bench) -> None:
-    """What a batch costs does not depend on what was there before."""
+    """The cost of a batch does not depend on the size of the state."""
     for _ in range(50):
         bench.owner.own(b.MessageSaid("user", "hello"))
     projection = bench.projection()
@@ -150,7 +150,7 @@ COUNT = UserFold("count", 1, "0", _count)
 
 
 def test_a_fold_goes_into_the_view_and_the_checkpoint() -> None:
-    """With each custom entry, and what is written is what a reader finds."""
+    """Each custom entry updates the results, and a reader finds what was written."""
     bench = Bench()
     with only(COUNT):
         bench.owner.claim()
@@ -195,7 +195,7 @@ def test_a_new_folds_past_is_read_from_the_log_once_the_process_goes_on(is_saved
 
 
 def test_a_new_folds_past_that_was_trimmed_is_never_made_up() -> None:
-    """The projection goes on; the value is not to be had, and the rest is as it was."""
+    """The projection goes on. The fold has no value, and the rest of the state is unchanged."""
     bench = Bench()
     bench.owner.claim()
     bench.owner.own(b.Custom("note", "1"))

@@ -15,7 +15,7 @@ from seekpoint.schemas.log.log_ports import Watermarks
 
 
 def test_an_assignment_waits_for_the_transaction_before_it(bench: Bench) -> None:
-    """P1: what a former owner has open may still be committed."""
+    """P1: a transaction that a former owner left open may still be committed."""
     former = bench.kept.begin()
     former.put(0, FLOOR_KEY, Floor(offset=2, leader_epoch=-1, topic_id=TOPIC, since=0).to_bytes())
     projection = bench.projection(ready=False)
@@ -26,7 +26,7 @@ def test_an_assignment_waits_for_the_transaction_before_it(bench: Bench) -> None
 
 
 def test_a_hint_is_believed_only_as_far_as_a_floor_bears_it_out(bench: Bench) -> None:
-    """Whatever the group's offset says, every checkpoint at or above the floor is known."""
+    """With any hint, every checkpoint at or above the floor is known."""
     projection = bench.projection()
     bench.project(projection)
     bench.save(projection)
@@ -75,7 +75,7 @@ def test_a_view_is_rebuilt_from_checkpoints_and_reads_on_at_the_floor(bench: Ben
 
 
 def test_a_damaged_checkpoint_is_recomputed_from_a_complete_log_and_rewritten(bench: Bench) -> None:
-    """I9: never a guess; while the log is whole, it tells."""
+    """I9: while the log is complete, the state is recomputed from it."""
     projection = bench.projection()
     bench.project(projection)
     bench.save(projection)
@@ -92,7 +92,7 @@ def test_a_damaged_checkpoint_is_recomputed_from_a_complete_log_and_rewritten(be
 
 
 def test_a_damaged_checkpoint_of_a_trimmed_log_stops_the_partition(bench: Bench) -> None:
-    """A view without the process would say that there is none."""
+    """A view without the process would mean that there is no such process."""
     projection = bench.projection()
     bench.project(projection)
     bench.save(projection)
@@ -127,7 +127,7 @@ def test_a_newly_published_floor_is_read_before_a_gap_is_reported(
 
 
 def test_a_floor_beyond_the_log_is_a_truncated_log(bench: Bench) -> None:
-    """Entries that checkpoints stand for were acknowledged once."""
+    """The entries in the checkpoints were acknowledged."""
     floor = Floor(offset=40, leader_epoch=-1, topic_id=TOPIC, since=0)
     bench.kept.write(0, [(FLOOR_KEY, floor.to_bytes())])
     with pytest.raises(LogTruncated):
@@ -135,21 +135,21 @@ def test_a_floor_beyond_the_log_is_a_truncated_log(bench: Bench) -> None:
 
 
 def test_a_view_ahead_of_the_log_is_rebuilt(bench: Bench) -> None:
-    """It tells of entries that are no more."""
+    """The view contains entries that the log lost."""
     token = bench.view.install(0, TOPIC)
     assert bench.view.ready(0, token, 40, -1)
     assert bench.projection().position == 0
 
 
 def test_a_view_of_another_topic_is_rebuilt(bench: Bench) -> None:
-    """Offsets mean nothing without their topic."""
+    """Offsets are only valid together with their topic."""
     token = bench.view.install(0, "another")
     assert bench.view.ready(0, token, 2, -1)
     assert bench.projection().position == 0
 
 
 def test_a_rebuild_whose_last_puts_were_lost_is_not_ready(bench: Bench) -> None:
-    """A failover in the middle of a rebuild: a view without a process would say that there is none."""
+    """A failover during a rebuild: a view without a process would mean that there is no such process."""
     token = bench.view.install(0, TOPIC)
     assert not bench.view.ready(0, token, 3, -1, 1)
     assert bench.view.ready(0, token, 3, -1, 0)
@@ -158,7 +158,7 @@ def test_a_rebuild_whose_last_puts_were_lost_is_not_ready(bench: Bench) -> None:
 
 
 def test_a_failover_within_a_rebuild_begins_it_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """P1b: how many processes were put is compared; else one that was lost on the way would be unknown."""
+    """P1b: the number of processes is compared; otherwise a lost one would be unknown."""
     projection = bench.projection()
     bench.project(projection)
     bench.save(projection)

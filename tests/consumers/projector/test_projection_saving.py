@@ -16,7 +16,7 @@ from seekpoint.schemas.config.settings import Settings
 
 
 def test_forced_checkpoints_raise_the_floor_to_the_end(bench: Bench) -> None:
-    """With everything saved the floor is one above what is applied."""
+    """When everything is saved, the floor is one above the applied offset."""
     projection = bench.projection()
     bench.project(projection)
     assert bench.save(projection) == 1
@@ -59,7 +59,7 @@ def test_the_floor_stays_below_what_is_left_out(bench: Bench) -> None:
     ],
 )
 def test_release_finish_and_request_are_saved_at_once(bench: Bench, body: b.Body, is_due: bool) -> None:
-    """Others wait for their age, or until their entries outweigh the snapshot."""
+    """Other processes wait for their age, or until their entries outweigh the snapshot."""
     projection = bench.projection()
     bench.owner.own(body)
     bench.project(projection)
@@ -67,7 +67,7 @@ def test_release_finish_and_request_are_saved_at_once(bench: Bench, body: b.Body
 
 
 def test_a_process_that_is_wanted_is_saved_once_what_was_in_the_log_is_projected(bench: Bench) -> None:
-    """Not before, and once: the next entry waits for its cadence again. One that is saved already is not wanted."""
+    """It is saved once: the next entry waits for its cadence. A process that is saved already needs no save."""
     projection = bench.projection()
     projection.request({b"case-17": 4, b"nobody": 9})
     assert bench.save(projection, force=False) == 0
@@ -83,7 +83,7 @@ def test_a_process_that_is_wanted_is_saved_once_what_was_in_the_log_is_projected
 
 
 def test_the_end_of_an_invocation_is_saved_if_the_settings_say_so(bench: Bench) -> None:
-    """``checkpoint_after_invocation``; not by default."""
+    """``checkpoint_after_invocation`` does that; the default does not."""
     for wanted in (False, True):
         cadence = Cadence.of(Settings(checkpoint_after_invocation=wanted, checkpoint_bytes_min=10**9))
         projection = bench.projection(cadence=cadence)
@@ -94,7 +94,7 @@ def test_the_end_of_an_invocation_is_saved_if_the_settings_say_so(bench: Bench) 
 
 
 def test_entries_that_outweigh_the_snapshot_are_saved(bench: Bench) -> None:
-    """Bytes since: twenty thousand of one value written over and over, against a snapshot of one."""
+    """Three updates of a large value weigh more than a snapshot with one value."""
     projection = bench.projection()
     for _ in range(3):
         bench.owner.update("n", f'"{"x" * 10_000}"')
@@ -105,7 +105,7 @@ def test_entries_that_outweigh_the_snapshot_are_saved(bench: Bench) -> None:
 def test_an_aborted_save_is_proposed_again_and_after_an_unknown_outcome_all_is_reloaded(
     bench: Bench,
 ) -> None:
-    """After a time-out nobody knows what is saved: the checkpoint partition does."""
+    """After a time-out only the checkpoint partition shows what is saved."""
     projection = bench.projection()
     bench.project(projection)
     bench.writer.failure = CommitFailed("refused", decided=True)
@@ -122,7 +122,7 @@ def test_an_aborted_save_is_proposed_again_and_after_an_unknown_outcome_all_is_r
 
 
 def test_the_floor_never_falls(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """P5: what is folded while its process is being saved is unsaved again, from a checkpoint far below the floor."""
+    """P5: an entry that is folded during the save of its process is unsaved, above a checkpoint far below the floor."""
     projection = bench.projection()
     done = Owner(bench.log.append, 1, "done")
     done.claim()

@@ -11,7 +11,7 @@ SHARDS = 10
 
 
 def run(seed: int, *, forging: bool = False) -> World:
-    """One world, from its seed."""
+    """Run the world of one seed."""
     world = World(seed, forging=forging)
     try:
         world.run(world.random.randint(20, 250))
@@ -23,7 +23,7 @@ def run(seed: int, *, forging: bool = False) -> World:
 
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_every_tier_gives_the_truth_whatever_happens_to_the_projectors(shard: int) -> None:
-    """View, checkpoints and pointers equal a plain fold; no floor and no checkpoint goes back; no false finding."""
+    """View, checkpoints and pointers equal a plain fold; no floor and no checkpoint goes back; no report is false."""
     for seed in range(shard, SEEDS, SHARDS):
         run(seed)
 
@@ -39,7 +39,7 @@ def test_no_forged_row_of_the_view_is_ever_saved(shard: int) -> None:
 
 
 def test_the_worlds_are_not_empty() -> None:
-    """The worlds bring about what they are for: rebuilt views, undecided transactions, checkpoints, poison."""
+    """The worlds contain rebuilt views, undecided transactions, checkpoints and poison."""
     worlds = [run(seed) for seed in range(40)]
     assert sum(len(world.truth.reported) for world in worlds) > 50
     assert sum(world.checkpoints.end(0) for world in worlds) > 400

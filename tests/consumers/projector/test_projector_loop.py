@@ -24,7 +24,7 @@ from seekpoint.schemas.log.memory_log import MemoryLog
 
 
 class Group:
-    """A group of one partition, whose generation may rise before its member hears of it."""
+    """A group of one partition, whose generation may rise before its member is notified."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Group:
 
 
 class Broker:
-    """Takes a transaction if its member is of the group's newest generation: the partitions are not its business."""
+    """Accepts a transaction of a member of the newest generation, as a broker does, and ignores partitions."""
 
     def __init__(self) -> None:
         self.group: Group
@@ -85,7 +85,7 @@ class Broker:
         return write_saves(self.kept, saves)
 
     def settle(self) -> None:
-        """Nothing is ever open."""
+        """Do nothing: no transaction is ever open."""
 
 
 class Bench:
@@ -113,20 +113,20 @@ class Bench:
         )
 
     def idle(self) -> None:
-        """A turn after a second in which nothing came."""
+        """Execute a turn after a second without records."""
         for progress in self.loop._progress.values():
             progress.view_checked_at_s = progress.applied_at_s = 0.0
         self.loop.turn()
 
     def turns(self) -> None:
-        """As many as it takes to prepare, project and save; each transaction ends within its turn."""
+        """Execute enough turns to prepare, project and save; each transaction ends within its turn."""
         for _ in range(8):
             self.turns_beside(1)
             if self.loop.assignment is not None:
                 wait([self.loop._transactions.submit(int)])  # the one before it has ended
 
     def turns_beside(self, count: int = 8) -> None:
-        """Turns that wait for no transaction."""
+        """Execute turns that wait for no transaction."""
         for _ in range(count):
             self.loop._save_at_s = 0.0
             if self.loop.assignment is not None:
@@ -141,7 +141,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 
 def test_what_was_read_under_an_older_membership_is_not_saved_under_a_newer(bench: Bench) -> None:
-    """P5: the broker looks at member and generation only; a new one says nothing of who has the partition now."""
+    """P5: the broker compares member and generation only, and not the owner of the partition."""
     bench.group.assign()
     bench.turns()
     assert (bench.broker.kept.end(0), bench.broker.refused) == (2, 0)
@@ -158,7 +158,7 @@ def test_what_was_read_under_an_older_membership_is_not_saved_under_a_newer(benc
 
 
 def test_a_view_that_is_flushed_while_nothing_arrives_is_rebuilt(bench: Bench) -> None:
-    """Nobody writes, so no write is refused: it is looked at. One that is down is no reason to begin anew."""
+    """No write is refused, because there is none, so the loop asks the view. A view that is down is not rebuilt."""
     bench.group.assign()
     bench.turns()
     projection = bench.loop.projections[0]
@@ -174,7 +174,7 @@ def test_a_view_that_is_flushed_while_nothing_arrives_is_rebuilt(bench: Bench) -
 
 
 def test_nothing_is_under_way_once_partitions_are_revoked(bench: Bench) -> None:
-    """What is due is saved before; of what is lost already, nothing is."""
+    """Before a revocation the loop saves what is due. If the partitions are lost already, it saves nothing."""
     bench.group.assign()
     bench.turns()
     for is_lost in (False, True):
@@ -192,7 +192,7 @@ def test_nothing_is_under_way_once_partitions_are_revoked(bench: Bench) -> None:
 
 
 def a_slow_transaction(bench: Bench) -> None:
-    """It is begun, and does not end before the broker is told."""
+    """The transaction starts, and does not end before the broker gets it."""
     bench.group.assign()
     bench.turns()
     bench.owner.update("n", "1")
@@ -203,7 +203,7 @@ def a_slow_transaction(bench: Bench) -> None:
 
 
 def test_projecting_goes_on_beside_a_transaction(bench: Bench) -> None:
-    """What is folded meanwhile is in the view at once, and stays dirty when the transaction has ended."""
+    """Entries that are folded meanwhile are in the view at once, and stay dirty after the transaction."""
     a_slow_transaction(bench)
     bench.loop.is_forcing = False
     before = bench.broker.kept.end(0)
@@ -222,7 +222,7 @@ def test_projecting_goes_on_beside_a_transaction(bench: Bench) -> None:
 
 @pytest.mark.parametrize("is_lost", [False, True])
 def test_a_transaction_ends_before_the_partitions_are_given_up(bench: Bench, is_lost: bool) -> None:
-    """The callback waits for it, however long: it never outlives the assignment it was begun under."""
+    """The callback waits for the transaction, which never outlives its assignment."""
     a_slow_transaction(bench)
     before = bench.broker.kept.end(0)
     Timer(0.05, bench.broker.may_end.set).start()
@@ -233,7 +233,7 @@ def test_a_transaction_ends_before_the_partitions_are_given_up(bench: Bench, is_
 
 
 def test_nothing_is_prepared_beside_a_transaction(bench: Bench) -> None:
-    """P1: what is saved would be read without the checkpoints that are on their way."""
+    """P1: otherwise the preparation would not read the checkpoints that are being written."""
     a_slow_transaction(bench)
     projection = bench.loop.projections[0]
     projection.reload(checkpoints=True)
@@ -247,7 +247,7 @@ def test_nothing_is_prepared_beside_a_transaction(bench: Bench) -> None:
 
 
 def test_a_call_of_the_view_has_a_thousand_entries_at_most(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many arrive at once: a call holds up everybody else's."""
+    """A call of the view blocks all other calls, so its size is limited."""
     spans: list[tuple[int, int]] = []
     write = bench.view.write
 
@@ -265,7 +265,7 @@ def test_a_call_of_the_view_has_a_thousand_entries_at_most(bench: Bench, monkeyp
 
 
 def test_what_is_trimmed_while_it_is_read_stops_no_partition(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether entries are missing is for the newest floor to say; it stands for what was trimmed."""
+    """The newest floor shows whether entries are missing: it may contain what was trimmed."""
     bench.group.assign()
     bench.turns()
 
@@ -284,7 +284,7 @@ def test_what_is_trimmed_while_it_is_read_stops_no_partition(bench: Bench, monke
 
 
 def test_a_few_records_wait_for_more_and_nothing_else_does(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One at a time they cost twenty times as much each. Not where there are many, nor where anybody waits."""
+    """Single records cost twenty times as much. The loop does not wait if there are many, or if somebody waits."""
     waited: list[float] = []
     monkeypatch.setattr("seekpoint.consumers.projector.projector_loop.time.sleep", waited.append)
     bench.group.assign()
@@ -315,7 +315,7 @@ def test_a_few_records_wait_for_more_and_nothing_else_does(bench: Bench, monkeyp
 
 
 def test_a_partition_stops_at_a_process_of_which_nothing_whole_is_left(bench: Bench) -> None:
-    """Row and checkpoint are damaged, its head is not, and the log is trimmed: it is not read over and over."""
+    """Row and checkpoint are damaged, the head is not, and the log is trimmed: the partition stops, without a retry."""
     bench.group.assign()
     bench.turns()
     bench.group.on_revoked(False)

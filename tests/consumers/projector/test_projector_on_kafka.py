@@ -46,7 +46,7 @@ def place(journal: Settings, server: OwnValkey) -> Settings:
 
 
 class History:
-    """What is written, and what it must come to."""
+    """The entries that are written, and the states that they must lead to."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -60,7 +60,7 @@ class History:
             self.historian.take(Step(self.random.choice(IDS), action, self.random.randrange(30)))
 
     def check(self) -> None:
-        """View and checkpoints are a plain fold of all that was written; nothing in the topic went back."""
+        """Check that view and checkpoints equal a plain fold, and that nothing in the topic went back."""
         view, reader = RedisView(self.settings, self.settings.partitions), KafkaReader(self.settings)
         try:
             saved = {number: newest_of(reader, number) for number in range(self.settings.partitions)}
@@ -80,7 +80,7 @@ class History:
 
 
 def newest_of(reader: KafkaReader, partition: int) -> dict[bytes, object]:
-    """The newest state of each process in the checkpoint topic; that no offset in it ever falls is asserted."""
+    """Return the newest state of each process in the checkpoint topic, and check that no offset falls."""
     kept, found, newest = reader.checkpoints(), {}, dict[bytes, int]()
     for _, key, value in kept.records(partition, 0, kept.stable_end(partition)):
         assert value is not None
@@ -96,7 +96,7 @@ def newest_of(reader: KafkaReader, partition: int) -> dict[bytes, object]:
 
 
 async def test_caught_up_means_view_and_checkpoints_are_the_fold_of_the_log(place: Settings) -> None:
-    """Every process, every poison; asked again after more was written, it is so again."""
+    """Every process and all poison are there, also after more entries."""
     history = History(place)
     history.write(250)
     projector = Projector.connect(place)
@@ -108,7 +108,7 @@ async def test_caught_up_means_view_and_checkpoints_are_the_fold_of_the_log(plac
 
 
 async def test_whatever_an_outsider_writes_the_projector_and_the_neighbours_go_on(place: Settings) -> None:
-    """Every body, as its schema's defaults have it, with and without a seq; and a seed of a fold nobody announced."""
+    """Return entries of every body with its defaults, with and without a seq, and a seed of an unannounced fold."""
     history = History(place)
     history.write(20)
     newer = b.Seeded(new_state().to_bytes().decode().replace('"fold_version":1', '"fold_version":99'))
@@ -136,7 +136,7 @@ async def test_whatever_an_outsider_writes_the_projector_and_the_neighbours_go_o
 
 
 async def test_catching_up_works_beside_a_run_and_tells_the_lag(place: Settings) -> None:
-    """One loop does both; nothing lags afterwards."""
+    """One loop does both, and no partition lags afterwards."""
     history = History(place)
     projector = Projector.connect(place)
     running = asyncio.create_task(projector.run())
@@ -162,7 +162,7 @@ async def test_killed_at_any_point_nothing_is_lost_and_nothing_applied_twice(pla
 
 
 async def test_killed_during_a_rebuild_the_next_one_rebuilds(place: Settings, server: OwnValkey) -> None:
-    """A half rebuilt view is never ready."""
+    """A view in the middle of its rebuild is never ready."""
     history = History(place)
     history.write(120)
     await Projector.connect(place).catch_up(timeout_s=TIMEOUT_S)
@@ -179,7 +179,7 @@ async def test_killed_during_a_rebuild_the_next_one_rebuilds(place: Settings, se
 async def test_a_projector_that_lost_its_partitions_while_it_stood_still_changes_nothing(
     place: Settings, point: str
 ) -> None:
-    """SIGSTOP with a transaction open; others take over and save; SIGCONT: what it had open is refused."""
+    """SIGSTOP during a transaction; others take over and save; after SIGCONT the broker refuses the transaction."""
     history = History(place)
     history.write(120)
     with program(place, point, stop=True) as child:
@@ -197,7 +197,7 @@ async def test_a_projector_that_lost_its_partitions_while_it_stood_still_changes
 
 @pytest.mark.long
 async def test_states_that_were_read_before_others_took_over_are_not_saved(place: Settings) -> None:
-    """P5: its client has learned what became of the group, and could say so; its states are old all the same."""
+    """P5: its client knows the new generation, but its states are old."""
     history = History(place)
     history.write(120)
     with program(place, "proposed:1", stop=True) as child:
@@ -212,7 +212,7 @@ async def test_states_that_were_read_before_others_took_over_are_not_saved(place
 
 
 async def test_two_projectors_share_the_partitions_and_one_leaving_is_no_matter(place: Settings) -> None:
-    """Rebalanced while entries arrive."""
+    """The group rebalances while entries arrive."""
     history = History(place)
     first, second = Projector.connect(place), Projector.connect(place)
     running = [asyncio.create_task(one.run()) for one in (first, second)]
@@ -246,7 +246,7 @@ async def test_a_flushed_redis_is_rebuilt_while_the_projector_runs(place: Settin
 
 
 async def test_a_damaged_checkpoint_is_rewritten(place: Settings, server: OwnValkey) -> None:
-    """The log is whole: it tells what the checkpoint does not."""
+    """The log is complete, so the state is recomputed from it."""
     history = History(place)
     history.write(120)
     await Projector.connect(place).catch_up(timeout_s=TIMEOUT_S)
@@ -276,6 +276,6 @@ def reader_topic(settings: Settings) -> str:
 
 
 def test_without_redis_there_is_no_projector() -> None:
-    """Said at once, typed."""
+    """The error is typed and raised at once."""
     with pytest.raises(InvalidSetting):
         Projector.connect(Settings(redis_url=None))

@@ -21,7 +21,7 @@ KEY = b"case-17"
 
 
 def forged(state: State | None, **values: str) -> State:
-    """The same state with other values."""
+    """Return ``state`` with other values."""
     assert state is not None
     draft = state.thaw()
     draft.values_json = {**draft.values_json, **values}
@@ -29,14 +29,14 @@ def forged(state: State | None, **values: str) -> State:
 
 
 def saved(bench: Bench, key: bytes = KEY) -> State:
-    """The newest checkpoint's state."""
+    """Return the state of the newest checkpoint."""
     records = bench.kept.records(0, 0, bench.kept.end(0))
     values = [value for _, name, value in records if name == key and value is not None]
     return Checkpoint.from_bytes(values[-1]).verified(key.decode(), TOPIC)
 
 
 def viewed(bench: Bench, key: bytes = KEY) -> State:
-    """What the view has, which is whole."""
+    """Return the state that the view has."""
     seen = bench.view.look_up(0, key)
     assert seen.state is not None
     return seen.state
@@ -44,7 +44,7 @@ def viewed(bench: Bench, key: bytes = KEY) -> State:
 
 @pytest.fixture
 def kept(bench: Bench) -> Bench:
-    """Two processes that are in the view and in checkpoints; one projector has gone."""
+    """Return a bench whose former projector saved two processes."""
     other = Owner(bench.log.append, 1, "case-18")
     other.claim()
     other.update("n", "8")
@@ -55,7 +55,7 @@ def kept(bench: Bench) -> Bench:
 
 
 def test_a_forged_value_is_neither_folded_on_nor_saved(kept: Bench) -> None:
-    """HSET of one value, with a hash that fits: the next projector makes the state anew and says so."""
+    """HSET of one value, with a valid hash: the next projector recomputes the state and reports the damage."""
     kept.view.forge(0, KEY, forged(viewed(kept), n="1000000"))
     kept.owner.update("m", "1")
     projection = kept.projection()
@@ -103,7 +103,7 @@ def test_a_checkpoint_that_is_compacted_during_the_read_is_found_further_on(
 
 
 def test_a_lowered_offset_in_the_view_does_not_hide_unsaved_entries(bench: Bench) -> None:
-    """The floor never passes an entry that is in no checkpoint, though the view denies the process."""
+    """The floor never passes an entry that is in no checkpoint, whatever the view says."""
     assert bench.project(bench.projection())
     bench.view.forge(0, KEY, None)
     projection = bench.projection()
@@ -113,7 +113,7 @@ def test_a_lowered_offset_in_the_view_does_not_hide_unsaved_entries(bench: Bench
 
 
 def test_a_damaged_row_is_recomputed_and_its_neighbour_is_left_alone(kept: Bench) -> None:
-    """No view is given up for it, and no partition stops."""
+    """The view is not rebuilt, and the partition does not stop."""
     token = kept.view.meta(0)
     kept.view.damage(0, KEY)
     kept.owner.update("m", "1")
@@ -127,7 +127,7 @@ def test_a_damaged_row_is_recomputed_and_its_neighbour_is_left_alone(kept: Bench
 
 
 def test_a_process_that_was_removed_from_the_view_does_not_start_over(kept: Bench) -> None:
-    """Its next entry is no forgery, and a claim that expects no owner is lost as in the log."""
+    """Its next entry is not forged, and a claim that expects no owner is lost, as in the log."""
     kept.view.forge(0, KEY, None)
     kept.owner.update("m", "1")
     kept.owner.external(b.Claim(0, "node-b", "boot"))
@@ -139,7 +139,7 @@ def test_a_process_that_was_removed_from_the_view_does_not_start_over(kept: Benc
 
 
 def test_an_invented_process_in_the_view_does_not_count(kept: Bench) -> None:
-    """A row under a name that the log does not know: its first entry finds an empty state."""
+    """The log has no such process, so its first entry is folded on an empty state."""
     kept.view.forge(0, b"case-19", forged(viewed(kept), n="9"))
     third = Owner(kept.log.append, 1, "case-19")
     third.claim()
@@ -149,7 +149,7 @@ def test_an_invented_process_in_the_view_does_not_count(kept: Bench) -> None:
 
 
 def test_a_state_that_left_the_cache_is_compared_when_it_comes_back(bench: Bench) -> None:
-    """It is in no checkpoint: its digest is remembered."""
+    """The state is in no checkpoint, so its digest stays in memory."""
     projection = bench.projection()
     projection.cache = StateCache(states_max=1)
     assert projection._states is not None
@@ -169,7 +169,7 @@ def test_a_state_that_left_the_cache_is_compared_when_it_comes_back(bench: Bench
 
 
 def test_a_damaged_checkpoint_is_rewritten_from_the_log(kept: Bench) -> None:
-    """The whole log is there: the view is not needed."""
+    """The log is complete, so the view is not needed."""
     position = next(at for at, key, _ in kept.kept.records(0, 0, kept.kept.end(0)) if key == KEY)
     kept.kept.corrupt(0, position, b"junk")
     kept.view.forge(0, KEY, forged(viewed(kept), n="1000000"))
@@ -199,7 +199,7 @@ def test_a_state_that_nothing_proves_is_never_saved(kept: Bench) -> None:
 
 @pytest.mark.parametrize("has_more", [False, True])
 def test_a_state_that_nothing_proves_is_not_saved_by_the_next_assignment_either(kept: Bench, has_more: bool) -> None:
-    """A projection that is prepared again goes on with what the former one remembered: all in it is proven."""
+    """A projection that is prepared again keeps its cache, in which every state is proven."""
     assert kept.floor is not None
     kept.log.trim(0, kept.floor)
     position = next(at for at, key, _ in kept.kept.records(0, 0, kept.kept.end(0)) if key == KEY)
@@ -217,7 +217,7 @@ def test_a_state_that_nothing_proves_is_not_saved_by_the_next_assignment_either(
 
 
 def test_a_process_of_which_nothing_whole_is_left_stops_its_partition(kept: Bench) -> None:
-    """Checkpoint and row damaged, log trimmed: a person has to look."""
+    """Checkpoint and row are damaged and the log is trimmed, so an operator is required."""
     assert kept.floor is not None
     kept.log.trim(0, kept.floor)
     position = next(at for at, key, _ in kept.kept.records(0, 0, kept.kept.end(0)) if key == KEY)
@@ -233,7 +233,7 @@ def _count(value: int, kind: str, payload: Any) -> int:
 
 
 def test_a_forged_result_of_a_fold_is_not_saved(bench: Bench) -> None:
-    """It is in no hash of a state, but in the digest of a checkpoint; and it is no damage of the process."""
+    """The result is not in the state's hash, but in the checkpoint's digest. It is no damage of the process."""
     with only(UserFold("count", 1, "0", _count)):
         bench.owner.own(b.Custom("note", "1"))
         projection = bench.projection()

@@ -38,7 +38,7 @@ def _written(*customs: b.Custom) -> State:
 
 @pytest.fixture
 def state() -> State:
-    """With the value of a fold that nobody knows any more."""
+    """A checkpoint has the result of a fold that is not registered any more."""
     with only(UserFold("spent", 3, '{"usd":0.0}', _usd)):
         return _written(b.Custom("paid", "1.5"))
 
@@ -49,7 +49,7 @@ def checkpoint(state: State) -> Checkpoint:
 
 
 def test_an_unknown_folds_state_comes_through_a_checkpoint(checkpoint: Checkpoint, state: State) -> None:
-    """Name, version and text are kept; the process's own state is used as ever, its head read as ever."""
+    """Name, version and text stay; the process's own state and its head are read as before."""
     data = checkpoint.to_bytes()
     found = Checkpoint.from_bytes(data)
     assert found == checkpoint
@@ -62,7 +62,7 @@ def test_an_unknown_folds_state_comes_through_a_checkpoint(checkpoint: Checkpoin
 
 
 def test_a_folds_state_is_part_of_the_checkpoints_hash(checkpoint: Checkpoint) -> None:
-    """Damage there is damage."""
+    """A changed result is damage."""
     data = checkpoint.to_bytes()
     damaged = data.replace(b'usd\\":1.5', b'usd\\":9.5', 1)
     assert damaged != data

@@ -25,7 +25,7 @@ LOG, KEY = MemoryLog(1), PROCESS_ID.encode()
 
 
 def records_of(entries: list[Entry], first: int) -> list[Record]:
-    """The entries as a consumer gives them."""
+    """Return the entries as records of the log."""
     return [
         Record(0, offset, 0, entry.process_id.encode(), encode(entry)) for offset, entry in enumerate(entries, first)
     ]
@@ -35,7 +35,7 @@ def records_of(entries: list[Entry], first: int) -> list[Record]:
 @given(data=st.data())
 @settings(max_examples=100)
 def test_a_batch_with_an_outsiders_entries_is_folded_and_can_be_written(name: str, data: st.DataObject) -> None:
-    """What differs is marked, so the view holds the state; a neighbour in the same batch goes on."""
+    """Every difference is marked, so the view has the state. Another process in the batch is not affected."""
     base = STATES[name]
     entries = data.draw(st.lists(outsiders(base), min_size=1, max_size=3))
     neighbour = claim(7)._replace(process_id="neighbour")
@@ -60,7 +60,7 @@ def _differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> set[str]:
 
 
 def written(state: State) -> None:
-    """Every row of the view can be made."""
+    """The view can store the row."""
     _ = head_of(state), mail_of(state), frame_fields(state), fold_fields(state)
     call_fields(state, state.calls.keys(), [], [])
     for said in state.conversation.bodies():
@@ -69,7 +69,7 @@ def written(state: State) -> None:
 
 @pytest.mark.parametrize("deleted", ['[{"a":1}]', "[1]", '{"a:1":1}', '{"$tuple":["a:1"]}', '"a:1"', "5", "null"])
 def test_a_batch_that_removes_what_is_no_key_is_a_misfit(deleted: str) -> None:
-    """It was applied, and ended the projector that marked what it removes."""
+    """Applied, it would stop the projector, which marks the removed keys."""
     entry = own(WHOLE.seq + 1, b.ContentBatch(False, {"b": "1"}, deleted, "[]"))
     touched, _ = fold_batch(records_of([entry], WHOLE.offset + 1), {KEY: WHOLE}, LOG, True)
     state = touched[KEY].draft.snapshot()

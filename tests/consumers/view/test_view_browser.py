@@ -38,7 +38,7 @@ def state(offset: int, lifecycle: Lifecycle = Lifecycle.RUNNING, *, finished: bo
 
 
 def write(store: MemoryView, tokens: dict[int, str], process_id: str, written: State) -> None:
-    """As the next batch of its partition."""
+    """Write a state as the next batch of its partition."""
     key = process_id.encode()
     partition = partition_of(key, PARTITIONS)
     meta = store.meta(partition)
@@ -49,7 +49,7 @@ def write(store: MemoryView, tokens: dict[int, str], process_id: str, written: S
 
 
 async def test_a_process_is_found_with_the_offset_it_is_as_of(store: MemoryView, tokens: dict[int, str]) -> None:
-    """None if a valid view has no such process."""
+    """A valid view without the process returns None."""
     write(store, tokens, "case-17", state(4))
     async with View(store) as view:
         assert await view.get("case-17") == Viewed(process_id="case-17", state=state(4), applied=4, topic_id="topic-id")
@@ -74,7 +74,7 @@ async def test_without_a_valid_view_get_raises(store: MemoryView, tokens: dict[i
 async def test_a_list_is_by_id_across_partitions_and_goes_on_from_its_cursor(
     store: MemoryView, tokens: dict[int, str]
 ) -> None:
-    """Each process once, however small the pages."""
+    """Each process is listed once, with any page size."""
     names = sorted([*(f"p-{number:02}" for number in range(25)), "ü", "Ω", "\U0001f600", "\uffff"])
     for number, name in enumerate(names):
         write(store, tokens, name, state(number))
@@ -92,7 +92,7 @@ async def test_a_list_is_by_id_across_partitions_and_goes_on_from_its_cursor(
 
 
 async def test_a_list_takes_a_prefix_and_a_lifecycle(store: MemoryView, tokens: dict[int, str]) -> None:
-    """Both narrow it; no such lifecycle is an error."""
+    """Both filter the list. An unknown lifecycle is an error."""
     write(store, tokens, "a-1", state(1))
     write(store, tokens, "a-2", state(2, Lifecycle.FAILED))
     write(store, tokens, "b-1", state(3, Lifecycle.FAILED))
@@ -104,7 +104,7 @@ async def test_a_list_takes_a_prefix_and_a_lifecycle(store: MemoryView, tokens: 
 
 
 async def test_a_list_says_which_partitions_it_could_not_see(store: MemoryView, tokens: dict[int, str]) -> None:
-    """One without a view, and one that is being rebuilt."""
+    """One partition has no view, and one is being rebuilt."""
     store.install(1, "topic-id")
     async with View(store) as view:
         assert (await view.list()).missing == (1,)
@@ -115,7 +115,7 @@ async def test_a_list_says_which_partitions_it_could_not_see(store: MemoryView, 
 async def test_a_watch_gives_each_newer_state_until_the_process_finishes(
     store: MemoryView, tokens: dict[int, str]
 ) -> None:
-    """It waits for a process that is not there yet, and through a view that is gone for a while."""
+    """The watch waits for a process that does not exist yet, and for a view that is gone for a while."""
     seen: list[int] = []
 
     async def look() -> None:
@@ -144,13 +144,13 @@ async def test_a_watch_gives_each_newer_state_until_the_process_finishes(
 
 
 async def test_a_watch_of_a_view_that_stays_away_ends_loudly(store: MemoryView) -> None:
-    """A watcher that hears nothing must not take it for nothing to hear."""
+    """Silence must not look like an unchanged process."""
     async with View(store) as view:
         with pytest.raises(ViewUnavailable):
             await anext(view.watch("case-17", interval_s=0.001, stall_timeout_s=0.02))
 
 
 def test_without_a_redis_there_is_no_view() -> None:
-    """Said at once."""
+    """The error is raised at once."""
     with pytest.raises(InvalidSetting, match="redis_url"):
         View.connect(Settings(redis_url=None))

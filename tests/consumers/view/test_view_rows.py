@@ -9,7 +9,7 @@ from seekpoint.consumers.view.view_rows import field_sum, sum_text
 
 
 def test_two_fields_that_exchange_their_values_change_the_sum() -> None:
-    """Two values of one length for which sums of seeded CRCs are equal."""
+    """For these two values of one length the sums of seeded CRCs are equal."""
     right = field_sum([b"key-71107", b'"37953474"', b"key-294940", b'"70663294"'])
     exchanged = field_sum([b"key-71107", b'"70663294"', b"key-294940", b'"37953474"'])
     assert sum_text(right) != sum_text(exchanged)
@@ -17,7 +17,7 @@ def test_two_fields_that_exchange_their_values_change_the_sum() -> None:
 
 @given(st.dictionaries(st.binary(max_size=9), st.binary(min_size=1, max_size=9), min_size=1, max_size=6), st.data())
 def test_a_sum_follows_its_fields_in_any_order(fields: dict[bytes, bytes], data: st.DataObject) -> None:
-    """A sum without what a field had, and with what it has, is that of the new fields."""
+    """The sum minus the former field plus the new field is the sum of the new row."""
     name = data.draw(st.sampled_from(sorted(fields)))
     value = data.draw(st.binary(min_size=1, max_size=9))
     after = fields | {name: value}
