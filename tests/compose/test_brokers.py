@@ -13,7 +13,7 @@ from seekpoint.compose.runtime import tail
 DATA = Path("/data")
 
 
-def test_a_broker_alone_keeps_one_copy_of_its_own_topics() -> None:
+def test_a_single_broker_has_one_replica_of_internal_topics() -> None:
     """Asking for three would leave groups and transactions waiting for ever."""
     properties = broker_properties(1, [(1001, 1002)], DATA)
     factors = {name: value for name, value in properties.items() if name.endswith("replication.factor")}
@@ -22,7 +22,7 @@ def test_a_broker_alone_keeps_one_copy_of_its_own_topics() -> None:
     assert properties["transaction.state.log.min.isr"] == "1"
 
 
-def test_three_brokers_know_each_other() -> None:
+def test_three_brokers_are_voters_of_one_quorum() -> None:
     """Each is a voter with its own ports; internal topics have three copies, two in sync."""
     properties = broker_properties(2, [(1, 2), (3, 4), (5, 6)], DATA)
     assert properties["controller.quorum.voters"] == "1@127.0.0.1:2,2@127.0.0.1:4,3@127.0.0.1:6"
@@ -31,12 +31,12 @@ def test_three_brokers_know_each_other() -> None:
     assert properties["share.coordinator.state.topic.min.isr"] == "2"
 
 
-def test_given_settings_win() -> None:
+def test_given_settings_override_defaults() -> None:
     """A fault test may want another broker than ours."""
     assert broker_properties(1, [(1, 2)], DATA, {"log.dirs": "/small"})["log.dirs"] == "/small"
 
 
-def test_properties_are_javas() -> None:
+def test_settings_are_written_as_java_properties() -> None:
     """One `name=value` a line, as the broker and the storage tool read them."""
     assert to_text({"a.b": "1", "c": ""}) == "a.b=1\nc=\n"
     assert meta_properties(3, "cluster") | {"directory.id": "d"} == {
@@ -47,7 +47,7 @@ def test_properties_are_javas() -> None:
     }
 
 
-def test_ids_are_kafkas() -> None:
+def test_cluster_ids_have_the_form_of_kafkas() -> None:
     """22 characters of URL-safe base64, never an option's dash in front."""
     ids = {kafka_uuid() for _ in range(500)}
     assert len(ids) == 500

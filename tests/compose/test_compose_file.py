@@ -33,14 +33,14 @@ def services() -> dict[str, Any]:
     return services
 
 
-def test_the_file_runs_the_kafka_we_test_with(services: dict[str, Any]) -> None:
+def test_the_compose_file_runs_the_tested_kafka_version(services: dict[str, Any]) -> None:
     """The same version as the local cluster's, on the port the settings default to."""
     assert services["kafka"]["image"] == f"apache/kafka:{KAFKA_VERSION}"
     assert services["kafka"]["ports"] == ["127.0.0.1:${KAFKA_PORT:-9092}:9092"]
     assert Settings().bootstrap_servers == "127.0.0.1:9092"
 
 
-def test_a_single_brokers_own_topics_have_one_copy(services: dict[str, Any]) -> None:
+def test_internal_topics_of_a_single_broker_have_one_replica(services: dict[str, Any]) -> None:
     """Whatever replication Kafka's defaults ask for is set to what one broker can give."""
     environment = services["kafka"]["environment"]
     copies = {name: value for name, value in environment.items() if name.endswith(("REPLICATION_FACTOR", "MIN_ISR"))}
@@ -49,14 +49,14 @@ def test_a_single_brokers_own_topics_have_one_copy(services: dict[str, Any]) -> 
     assert environment["KAFKA_AUTO_CREATE_TOPICS_ENABLE"] == "false"
 
 
-def test_valkey_keeps_what_it_is_given(services: dict[str, Any]) -> None:
+def test_valkey_persists_its_data_and_evicts_nothing(services: dict[str, Any]) -> None:
     """No eviction, an append-only file."""
     command = services["valkey"]["command"]
     assert command[command.index("--maxmemory-policy") + 1] == "noeviction"
     assert command[command.index("--appendonly") + 1] == "yes"
 
 
-def test_every_service_keeps_its_data_and_tells_its_health(services: dict[str, Any]) -> None:
+def test_every_server_has_a_volume_and_every_service_a_health_check(services: dict[str, Any]) -> None:
     """`up --wait` waits for the checks, a restart finds the volumes; nothing listens beyond this machine."""
     assert services.keys() == {"kafka", "valkey", "projector"}
     for name, service in services.items():
@@ -65,7 +65,7 @@ def test_every_service_keeps_its_data_and_tells_its_health(services: dict[str, A
         assert all(port.startswith("127.0.0.1:") for port in service["ports"]), name
 
 
-def test_the_projector_runs_what_this_tree_holds(services: dict[str, Any]) -> None:
+def test_the_projector_image_is_built_from_this_checkout(services: dict[str, Any]) -> None:
     """Its image is built from here; it waits for the others, finds them inside, and its settings are some."""
     projector = services["projector"]
     build = projector["build"]
@@ -84,7 +84,7 @@ def test_the_projector_runs_what_this_tree_holds(services: dict[str, Any]) -> No
     assert settings.redis_url == "redis://valkey:6379/0"
 
 
-def test_the_image_holds_all_that_the_wheel_is_made_of() -> None:
+def test_the_image_contains_all_sources_of_the_wheel() -> None:
     """And neither the history nor what happens to lie about."""
     ignored = COMPOSE_FILE.with_name("Dockerfile.dockerignore").read_text().splitlines()
     let_in = {line[1:] for line in ignored if line.startswith("!")}

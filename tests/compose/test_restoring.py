@@ -62,7 +62,7 @@ def _restored(settings: Settings) -> None:
     asyncio.run(go_on())
 
 
-def test_a_saved_manifest_is_put_back_by_commands(written: Settings, tmp_path: Path) -> None:
+def test_commands_restore_a_saved_manifest(written: Settings, tmp_path: Path) -> None:
     """Saved, lost, refused by create, compared, restored; once more changes nothing."""
     saved = _seekpoint(written, "topics", "manifest")
     file = tmp_path / "manifest.json"
@@ -90,7 +90,7 @@ def test_a_capture_of_the_journal_holds_its_manifest_too(written: Settings, tmp_
     _restored(written)
 
 
-def test_what_does_not_fit_is_not_written(written: Settings) -> None:
+def test_restore_refuses_a_manifest_that_does_not_fit(written: Settings) -> None:
     """Another journal's manifest, topics that are others, schemas that are missing, a file that is none."""
     records = saved_records(json.dumps(save_manifest_sync(written)).encode())
     manifest = json.loads(records[MANIFEST_KEY])
@@ -113,7 +113,7 @@ def test_what_does_not_fit_is_not_written(written: Settings) -> None:
         save_manifest_sync(written)
 
 
-def test_a_manifest_that_is_there_is_not_replaced(written: Settings, tmp_path: Path) -> None:
+def test_restore_does_not_replace_an_existing_manifest(written: Settings, tmp_path: Path) -> None:
     """By one that says something else; and an entry of an unknown schema is noticed before anything is written."""
     records = saved_records(json.dumps(save_manifest_sync(written)).encode())
     manifest = json.loads(records[MANIFEST_KEY])

@@ -48,7 +48,7 @@ def test_what_is_planned_passes_the_audit(kind: str) -> None:
     assert compare([PLANS[kind]], FACTS, 3) == []
 
 
-def test_topics_hold_what_the_limits_allow() -> None:
+def test_topics_accept_the_largest_allowed_records() -> None:
     """The largest entry, or a state in the checkpoints, or either as a dead letter, and what Kafka puts around it."""
     sizes = {kind: int(plan.config["max.message.bytes"]) for kind, plan in PLANS.items()}
     assert sizes["journal"] == DEFAULT_LIMITS.restoring_bytes + RECORD_OVERHEAD_BYTES
@@ -101,7 +101,7 @@ def test_bounds_are_inclusive(setting: str, fine: list[str], wrong: list[str]) -
     assert [found(value) for value in wrong] == [[setting]] * len(wrong)
 
 
-def test_expectations_are_readable() -> None:
+def test_findings_show_expected_bounds() -> None:
     """A bound is shown as a bound."""
     expected = {rule.setting: rule.expected for rule in PLANS["checkpoints"].rules}
     assert expected["min.cleanable.dirty.ratio"] == "0.1 to 0.3"
@@ -123,7 +123,7 @@ def test_fewer_than_three_copies_are_a_warning_and_fewer_than_asked_an_error(
     assert [finding.severity for finding in findings] == severities
 
 
-def test_an_error_tells_setting_expected_and_found() -> None:
+def test_an_error_shows_setting_expected_and_found_value() -> None:
     """The first error is what creation raises; warnings before it do not count."""
     facts = {**FACTS, "fleet.journal": replace(FACTS["fleet.journal"], partitions=8, replication=1)}
     error = first_error(compare(list(PLANS.values()), facts, None))
@@ -140,7 +140,7 @@ def test_the_manifest_pins_the_topics_that_hold_something() -> None:
     assert compare_manifest(SETTINGS, manifest, True, FACTS) == []
 
 
-def test_a_manifest_is_held_against_the_topics() -> None:
+def test_the_audit_compares_the_manifest_with_the_topics() -> None:
     """No manifest, another journal's, another count, another id, no topic, no schema: each is named."""
     manifest = make_manifest(SETTINGS, FACTS, LIKE)
 

@@ -24,7 +24,7 @@ async def patient(process: Process, input: Any) -> Any:
     return [answer.timed_out, input]
 
 
-async def test_a_node_in_memory_skips_what_is_slept(seekpoint_node: Node, seekpoint_clock: VirtualClock) -> None:
+async def test_the_fixture_node_skips_sleeps(seekpoint_node: Node, seekpoint_clock: VirtualClock) -> None:
     """A week's time-out takes no time, by the clock that the test holds."""
     before, began = seekpoint_clock.now_us(), time.monotonic()
     assert await seekpoint_node.run(patient, "p", 7) == [True, 7]
@@ -32,14 +32,14 @@ async def test_a_node_in_memory_skips_what_is_slept(seekpoint_node: Node, seekpo
     assert time.monotonic() - began < 60
 
 
-def test_a_node_for_tests_that_are_not_async(seekpoint_sync_node: SyncNode) -> None:
+def test_the_fixture_sync_node_works_in_plain_tests(seekpoint_sync_node: SyncNode) -> None:
     """The same journal and clock, without a loop of the test's own."""
     assert seekpoint_sync_node.run(patient, "p", 7) == [True, 7]
     with seekpoint_sync_node.open("q") as process:
         assert isinstance(process, SyncProcess)
 
 
-def test_nothing_is_loaded_before_it_is_asked_for() -> None:
+def test_the_plugin_loads_nothing_before_a_test_uses_a_fixture() -> None:
     """A plugin is loaded by every run of pytest, of projects too that have nothing to do with agents."""
     shown = "[name for name in sys.modules if name.startswith('seekpoint.')]"
     code = f"import sys, seekpoint.console.pytest_plugin; print({shown})"
@@ -47,7 +47,7 @@ def test_nothing_is_loaded_before_it_is_asked_for() -> None:
     assert set(eval(out)) <= {"seekpoint.console", "seekpoint.console.pytest_plugin"}
 
 
-def test_a_project_of_a_users_finds_them(tmp_path: Path) -> None:
+def test_a_project_of_a_user_finds_the_fixtures(tmp_path: Path) -> None:
     """In a run of its own, with nothing but an installed package."""
     (tmp_path / "test_mine.py").write_text(
         "def test_mine(seekpoint_sync_node):\n"
@@ -73,7 +73,7 @@ def pytest_in(folder: Path, *options: str) -> str:
 
 
 @pytest.mark.cluster
-def test_a_journal_on_a_real_kafka(cluster: LocalCluster, request: pytest.FixtureRequest) -> None:
+def test_the_fixture_journal_creates_a_journal_on_kafka(cluster: LocalCluster, request: pytest.FixtureRequest) -> None:
     """Settings of its own, whose topics exist. The session's cluster stands in for a second one."""
     from seekpoint.console import pytest_plugin
 

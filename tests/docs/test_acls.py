@@ -119,13 +119,13 @@ def settings_of(user: str, door: tuple[LocalCluster, int], **more: Any) -> Setti
     )
 
 
-async def test_a_stranger_may_not_do_anything(door: tuple[LocalCluster, int]) -> None:
+async def test_a_user_without_acls_is_refused_everything(door: tuple[LocalCluster, int]) -> None:
     """Else the next test proves nothing."""
     with pytest.raises(JournalUnavailable, match="authorization"):
         await create_topics(settings_of("stranger", door))
 
 
-async def test_the_acls_of_the_table_are_enough(door: tuple[LocalCluster, int], allowed: None) -> None:
+async def test_the_acls_of_the_table_suffice(door: tuple[LocalCluster, int], allowed: None) -> None:
     """To create and audit the topics, to work as a process, to signal, to read it, to keep poison."""
     manifest = await create_topics(settings_of("creator", door))
     assert await create_topics(settings_of("creator", door)) == manifest
@@ -145,7 +145,7 @@ async def test_the_acls_of_the_table_are_enough(door: tuple[LocalCluster, int], 
     reader.close()
 
 
-async def test_a_writer_that_may_not_write_is_told_so(door: tuple[LocalCluster, int], allowed: None) -> None:
+async def test_a_writer_without_write_permission_gets_an_error(door: tuple[LocalCluster, int], allowed: None) -> None:
     """A reader's credentials on a node: a typed error, at once."""
     await create_topics(settings_of("creator", door))
     with pytest.raises(AppendRefused, match="authorization"):
@@ -153,7 +153,7 @@ async def test_a_writer_that_may_not_write_is_told_so(door: tuple[LocalCluster, 
             await node.open("case-18")
 
 
-async def test_the_acls_of_a_replay_are_enough(door: tuple[LocalCluster, int], allowed: None) -> None:
+async def test_the_acls_of_a_replay_suffice(door: tuple[LocalCluster, int], allowed: None) -> None:
     """docs/replay.md: to read a journal and write another; and with the rows for it, a slice with its states."""
     await create_topics(settings_of("creator", door))
     async with Node.connect(settings_of("node", door)) as node, node.open("case-19") as process:

@@ -12,7 +12,7 @@ ROOTS = ["schemas", "consumers", "producers", "compose"]
 
 
 @pytest.mark.parametrize("root", ROOTS)
-def test_a_door_shows_all_it_offers_before_it_is_loaded(root: str) -> None:
+def test_each_package_lists_its_lazy_names(root: str) -> None:
     """Completion in a shell and ``help`` ask for its names; each of them can be had."""
     script = f"import seekpoint.{root} as door; print(sorted(set(door.__all__) - set(dir(door))))"
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -121,7 +121,7 @@ def test_examples_import_public_names_only(block: Block) -> None:
             assert {alias.name for alias in node.names} <= set(public), f"{block.name}: {node.module}"
 
 
-def test_every_example_is_found() -> None:
+def test_no_example_is_left_out() -> None:
     """An example that nobody runs proves nothing: the start page has some of either kind."""
     start = [block for block in PYTHON if block.page == START]
     assert {block.needs_kafka for block in start} == {True, False}
@@ -130,7 +130,9 @@ def test_every_example_is_found() -> None:
 
 
 @pytest.mark.cluster
-def test_the_real_kill_kills_and_another_run_goes_on(cluster: LocalCluster, journal: Settings, tmp_path: Path) -> None:
+def test_the_kill_example_kills_a_run_and_another_run_resumes_it(
+    cluster: LocalCluster, journal: Settings, tmp_path: Path
+) -> None:
     """The lines of the start page in a shell: the first run dies in its wait, the second one ends with the result."""
     [agent] = [block for block in blocks(START, "python") if "async def greetings" in block.text]
     [lines] = [block for block in blocks(START, "console") if "kill -9" in block.text]

@@ -24,7 +24,7 @@ NOT_BUILT_YET: set[str] = set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_have_targets(page: Path) -> None:
     """To a file of the checkout, and to a heading in it."""
     for link in links(page):
         path, _, anchor = link.partition("#")
@@ -59,13 +59,13 @@ def leaf(words: list[str], line: str) -> set[str]:
     return known | {"--help"}
 
 
-def test_what_is_not_built_yet_is_not() -> None:
+def test_commands_marked_as_planned_do_not_exist() -> None:
     """Else the exception above hides a mistake."""
     assert not NOT_BUILT_YET & CLI.commands.keys()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
-def test_verbs_that_are_shown_exist(page: Path) -> None:
+def test_methods_that_are_shown_exist(page: Path) -> None:
     """And can be run."""
     for verb in re.findall(r"\bscripts/(\w+)\b(?![/.])", page.read_text()):
         path = ROOT / "scripts" / verb
@@ -86,7 +86,7 @@ def test_the_lifecycle_of_the_page_is_the_lifecycle() -> None:
     assert rows == {str(start): {str(to) for to in after} for start, after in TRANSITIONS.items()}
 
 
-def test_the_settings_for_a_foreign_kafka_can_be_read(tmp_path: Path) -> None:
+def test_the_settings_for_another_kafka_load(tmp_path: Path) -> None:
     """The file for a foreign Kafka can be pasted; its secrets come from files and are not shown."""
     [example] = blocks(DOCS / "operate" / "connect.md", "toml")
     for name in ("kafka", "redis"):
@@ -100,14 +100,14 @@ def test_the_settings_for_a_foreign_kafka_can_be_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
-def test_defaults_that_are_quoted_are_the_defaults(page: Path) -> None:
+def test_quoted_defaults_are_the_defaults(page: Path) -> None:
     """A number in brackets behind a setting's name: ``owner_timeout_s`` (15 s)."""
     for name, number in re.findall(r"`(\w+)` \((\d+)(?: s)?\)", page.read_text()):
         assert float(number) == getattr(Settings(), name), name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
-def test_pages_do_not_speak_of_this_machine(page: Path) -> None:
+def test_pages_contain_no_local_paths(page: Path) -> None:
     """No path of whoever wrote them, no issue of theirs."""
     assert not re.search(r"/work/|/tmp/|/home/\w|/root/|\bissues? #?\d", page.read_text())
 

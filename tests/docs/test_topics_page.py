@@ -54,7 +54,7 @@ def partitions_of(plan: TopicPlan) -> str:
     return "as many as the journal" if plan.partitions == SETTINGS.partitions else str(plan.partitions)
 
 
-def test_replicas_are_said_right() -> None:
+def test_the_page_states_min_insync_replicas_for_each_replication_factor() -> None:
     """2 in sync of 3, 1 of fewer."""
     assert (replicas_in_sync(3), replicas_in_sync(1)) == (2, 1)
     assert "two of three" in PAGE.read_text()

@@ -11,7 +11,7 @@ from leftovers import nothing_left
 from seekpoint.producers import SyncNode
 
 
-def test_a_thread_that_runs_on_is_named_with_its_stack() -> None:
+def test_a_running_thread_is_reported_with_its_stack() -> None:
     """One that ends in time is fine."""
     go_on = threading.Event()
     thread = threading.Thread(target=go_on.wait, name="forgotten")
@@ -24,7 +24,7 @@ def test_a_thread_that_runs_on_is_named_with_its_stack() -> None:
     thread.join()
 
 
-def test_an_event_loop_that_is_open_is_named() -> None:
+def test_an_open_event_loop_is_reported() -> None:
     """Also one that nobody runs."""
     loops = []
     with pytest.raises(pytest.fail.Exception, match="an open event loop"), nothing_left(0.05):
@@ -32,7 +32,7 @@ def test_an_event_loop_that_is_open_is_named() -> None:
     loops[0].close()
 
 
-def test_a_node_that_is_open_is_found() -> None:
+def test_an_open_node_is_reported() -> None:
     """By its threads."""
     node = SyncNode.in_memory()
     with pytest.raises(pytest.fail.Exception, match="thread seekpoint-"), nothing_left(0.05):

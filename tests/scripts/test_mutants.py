@@ -116,7 +116,7 @@ def test_a_mutant_that_does_not_load_is_broken_not_caught(told: dict[str, Any]) 
     assert "pytest exited with" in told["rows"]["does not load"]["reason"]
 
 
-def test_the_tree_itself_is_not_touched(tree: Path, told: dict[str, Any]) -> None:
+def test_the_mutated_tree_is_a_copy(tree: Path, told: dict[str, Any]) -> None:
     """A mutant lives in its copy only."""
     assert len(told["rows"]) == 5
     assert (tree / MODULE).read_text() == SOURCE
@@ -128,7 +128,7 @@ def test_tests_that_fail_anyway_cannot_judge_a_mutant(tmp_path: Path) -> None:
     assert told_of(tree) == "broken: fails without the mutant too: tests/test_sums.py::test_a_sum_counts_both"
 
 
-def test_code_from_elsewhere_is_noticed(tmp_path: Path) -> None:
+def test_code_imported_from_outside_the_copy_is_detected(tmp_path: Path) -> None:
     """If another install won over the copy, the mutant was never looked at, whatever the tests said."""
     stranger = tmp_path / "other" / "seekpoint" / "stranger.py"
     stranger.parent.mkdir(parents=True)
@@ -164,7 +164,7 @@ def test_an_entry_with_an_unknown_key_is_named(tmp_path: Path, capsys: pytest.Ca
     assert "mutant 1: missing or unknown: file, find, replace, tests, why, wyh" in capsys.readouterr().err
 
 
-def test_a_run_without_mutants_is_no_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_without_mutants_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A misspelt rule must not look like a rule that holds."""
     write(plant(tmp_path), [{}])
     assert main(["--tree", str(tmp_path), "--only", "caugth"]) == 2

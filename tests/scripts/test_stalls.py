@@ -31,7 +31,7 @@ def stalls() -> Iterator[Stalls]:
     stalls.close()
 
 
-def test_a_machine_that_stands_still_is_seen(stalls: Stalls) -> None:
+def test_a_stall_of_the_machine_is_detected(stalls: Stalls) -> None:
     """And forgotten, when the next test begins."""
     stalls.beat.send_signal(signal.SIGSTOP)
     time.sleep(2 * STALL_S)
@@ -41,7 +41,7 @@ def test_a_machine_that_stands_still_is_seen(stalls: Stalls) -> None:
     assert stalls._seen == b""
 
 
-def test_a_test_that_holds_the_interpreter_is_no_stall(stalls: Stalls) -> None:
+def test_a_test_that_holds_the_interpreter_is_not_a_stall(stalls: Stalls) -> None:
     """Its own program looks at the clock: what is slow here is slow by itself."""
     stalls.forget()
     assert sum(range(20_000_000))
@@ -58,12 +58,12 @@ def test_a_test_that_holds_the_interpreter_is_no_stall(stalls: Stalls) -> None:
         ([0, 0, 0, 300, 0, 0, 0, 0], 0.0),
     ],
 )
-def test_what_the_host_took_away_is_a_share_of_what_was_asked_for(spent: list[int], share: float) -> None:
+def test_stolen_time_is_a_share_of_the_requested_processor_time(spent: list[int], share: float) -> None:
     """Idle time is nobody's; a few ticks are nothing."""
     assert taken_away([7] * 8, [7 + each for each in spent]) == pytest.approx(share)
 
 
-def test_the_times_of_this_machine_go_on() -> None:
+def test_the_processor_times_of_this_machine_increase() -> None:
     """Eight of them, and none goes back."""
     first = processor_times()
     assert sum(range(2_000_000))
@@ -72,7 +72,7 @@ def test_the_times_of_this_machine_go_on() -> None:
     assert sum(second) >= sum(first)
 
 
-def test_it_ends_with_whoever_started_it(stalls: Stalls) -> None:
+def test_the_stall_program_ends_when_its_input_closes(stalls: Stalls) -> None:
     """Its input ends."""
     assert stalls.beat.stdin
     stalls.beat.stdin.close()

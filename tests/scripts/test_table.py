@@ -37,7 +37,7 @@ def test_json_is_exactly_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     }
 
 
-def test_text_is_aligned_and_shouts_what_does_not_hold() -> None:
+def test_the_text_is_aligned_and_marks_a_missed_limit() -> None:
     """Texts to the left, numbers to the right, a missing cell empty."""
     assert a_table().to_text().splitlines() == [
         "append",
@@ -52,13 +52,13 @@ def test_text_is_aligned_and_shouts_what_does_not_hold() -> None:
     ]
 
 
-def test_a_bar_that_is_not_held_is_exit_code_1() -> None:
+def test_a_missed_limit_gives_exit_code_1() -> None:
     """So that a script notices."""
     assert a_table().finish() == 1
     assert Table("empty").finish() == 0
 
 
-def test_a_baseline_that_measured_nothing_holds_no_bar() -> None:
+def test_a_baseline_without_a_measurement_misses_the_limit() -> None:
     """A missing raw figure is not a success, and JSON stays JSON."""
     table = Table("append")
     table.at_most("times raw", bar=1.5, value=times_raw(0.6, 0.0))
@@ -71,7 +71,7 @@ def test_a_baseline_that_measured_nothing_holds_no_bar() -> None:
     assert math.isnan(table.bars[0].value)
 
 
-def test_percentiles_are_values_that_were_measured() -> None:
+def test_percentiles_are_measured_values() -> None:
     """The nearest rank, whatever the order of the values; of nothing there is none."""
     assert p50([3.0, 1.0, 2.0]) == 2.0
     assert p99([float(value) for value in range(1, 201)]) == 198.0
@@ -80,7 +80,7 @@ def test_percentiles_are_values_that_were_measured() -> None:
         p50([])
 
 
-def test_progress_is_silent_where_nobody_watches(capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_is_silent_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     """A log file gets no control characters."""
     progress("half way")
     assert capsys.readouterr() == ("", "")

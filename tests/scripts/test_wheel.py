@@ -26,7 +26,7 @@ def members(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 
 
 @pytest.mark.parametrize("root", ROOTS)
-def test_each_root_is_whole_and_typed(members: set[str], root: str) -> None:
+def test_each_root_is_complete_and_typed(members: set[str], root: str) -> None:
     """Every file of the root that is not a leftover of the interpreter is in the wheel, py.typed among them."""
     files = (
         path
@@ -43,13 +43,13 @@ def test_the_avro_schemas_are_shipped(members: set[str]) -> None:
     assert [name for name in members if name.startswith("seekpoint/schemas/") and name.endswith(".avsc")]
 
 
-def test_the_namespace_stays_open(members: set[str]) -> None:
+def test_the_wheel_has_no_init_file_in_the_namespace(members: set[str]) -> None:
     """An __init__.py in it would hide the other roots, and nothing lands outside it."""
     assert "seekpoint/__init__.py" not in members
     outside = {name.partition("/")[0] for name in members} - {"seekpoint"}
     assert [name.endswith(".dist-info") for name in outside] == [True]
 
 
-def test_the_licence_travels_along(members: set[str]) -> None:
+def test_the_wheel_contains_the_licence(members: set[str]) -> None:
     """Whole, in the wheel's own folder."""
     assert [name for name in members if name.endswith(".dist-info/licenses/LICENSE")]

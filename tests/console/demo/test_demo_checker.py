@@ -99,21 +99,21 @@ def test_an_honest_history_passes(honest: DemoEvidence) -> None:
     assert verdict.fenced == 0
 
 
-def test_the_log_says_who_owned_what(honest: DemoEvidence) -> None:
+def test_owners_are_read_from_the_log(honest: DemoEvidence) -> None:
     """The case changed hands once."""
     assert owners(honest.log)[TAKEN_OVER, 1] == "node-1"
     assert owners(honest.log)[TAKEN_OVER, 2] == "node-2"
     assert (TAKEN_OVER, 3) not in owners(honest.log)
 
 
-def test_a_lost_last_entry_is_seen(honest: DemoEvidence) -> None:
+def test_the_checker_finds_a_lost_last_entry(honest: DemoEvidence) -> None:
     """A log that ends early has lost what was acknowledged."""
     verdict = check(_without(honest, _of(honest, "case-02")[-1]))
     assert verdict.acknowledged_lost == 1
     assert not verdict.all_well
 
 
-def test_a_lost_middle_entry_loses_all_that_relied_on_it(honest: DemoEvidence) -> None:
+def test_the_checker_counts_every_entry_after_a_lost_one_as_lost(honest: DemoEvidence) -> None:
     """What follows a gap is not applied, so it is lost too."""
     entries = _of(honest, "case-02")
     verdict = check(_without(honest, entries[len(entries) // 2]))
@@ -121,7 +121,7 @@ def test_a_lost_middle_entry_loses_all_that_relied_on_it(honest: DemoEvidence) -
     assert verdict.hash_mismatches >= 1
 
 
-def test_a_lost_process_is_seen(honest: DemoEvidence) -> None:
+def test_the_checker_finds_a_lost_process(honest: DemoEvidence) -> None:
     """No entry of it is left."""
     kept = [placed for placed in honest.log if placed.entry.process_id != "case-03"]
     verdict = check(replace(honest, log=kept))
@@ -152,7 +152,7 @@ def _zombie(honest: DemoEvidence) -> tuple[DemoEvidence, Receipt]:
     return replace(honest, log=log, notes=[*honest.notes, receipt], killed=frozenset()), receipt
 
 
-def test_what_a_fenced_owner_wrote_is_counted_apart(honest: DemoEvidence) -> None:
+def test_the_checker_counts_entries_of_a_fenced_owner_separately(honest: DemoEvidence) -> None:
     """It was acknowledged and does not count, and its writer was told so: fenced, not lost."""
     evidence, receipt = _zombie(honest)
     told = Ended(case=receipt.case, node=receipt.node, at=0.0, how="fenced")
@@ -161,7 +161,7 @@ def test_what_a_fenced_owner_wrote_is_counted_apart(honest: DemoEvidence) -> Non
     assert verdict.all_well, verdict.complaints
 
 
-def test_an_answer_that_only_a_fenced_owner_had_was_never_known(honest: DemoEvidence) -> None:
+def test_an_answer_of_a_fenced_owner_excuses_a_repeated_call(honest: DemoEvidence) -> None:
     """It does not count, so the new owner had to ask again: in doubt, not a duplicate."""
     evidence, receipt = _zombie(honest)
     doubtful = next(call for call in honest.calls if call.turn == TURNS_BEFORE_DEATH + 1)
@@ -171,7 +171,7 @@ def test_an_answer_that_only_a_fenced_owner_had_was_never_known(honest: DemoEvid
     assert (verdict.fenced, verdict.duplicate_calls, verdict.in_doubt_calls) == (1, 0, 1)
 
 
-def test_an_owner_that_was_never_told_has_lost_its_entry(honest: DemoEvidence) -> None:
+def test_an_entry_of_an_owner_without_a_fencing_note_is_lost(honest: DemoEvidence) -> None:
     """An acknowledged entry that does not count is lost for whoever relies on it."""
     evidence, _ = _zombie(honest)
     verdict = check(evidence)
@@ -186,7 +186,7 @@ def test_a_finished_call_made_again_is_a_duplicate(honest: DemoEvidence) -> None
     assert not verdict.all_well
 
 
-def test_a_call_in_doubt_is_no_duplicate_however_often(honest: DemoEvidence) -> None:
+def test_a_repeated_call_in_doubt_is_not_a_duplicate(honest: DemoEvidence) -> None:
     """Nobody had the answer: asking again is the only way."""
     doubtful = next(call for call in honest.calls if call.turn == TURNS_BEFORE_DEATH + 1)
     calls = [replace(doubtful, call_id="even earlier"), *honest.calls]
@@ -194,7 +194,7 @@ def test_a_call_in_doubt_is_no_duplicate_however_often(honest: DemoEvidence) -> 
     assert (verdict.duplicate_calls, verdict.in_doubt_calls) == (0, 2)
 
 
-def test_a_recovered_state_that_differs_is_seen(honest: DemoEvidence) -> None:
+def test_the_checker_finds_a_recovered_state_that_differs(honest: DemoEvidence) -> None:
     """What recovery says must be what the log says."""
     verdict = check(replace(honest, recovered={**honest.recovered, "case-02": "0" * 32}))
     assert verdict.hash_mismatches == 1
@@ -206,7 +206,7 @@ def test_a_process_that_recovery_does_not_find_is_a_mismatch(honest: DemoEvidenc
     assert check(replace(honest, recovered=recovered)).hash_mismatches == 1
 
 
-def test_a_take_over_from_a_wrong_state_is_seen(honest: DemoEvidence) -> None:
+def test_the_checker_finds_a_take_over_from_a_wrong_state(honest: DemoEvidence) -> None:
     """The state a new owner began with is held against the log as of its claim."""
     evidence = _renote(
         honest,
@@ -216,7 +216,7 @@ def test_a_take_over_from_a_wrong_state_is_seen(honest: DemoEvidence) -> None:
     assert check(evidence).hash_mismatches == 1
 
 
-def test_a_message_said_twice_is_seen(honest: DemoEvidence) -> None:
+def test_the_checker_finds_a_repeated_message(honest: DemoEvidence) -> None:
     """Every case is one conversation, word for word."""
     said = [at for at, placed in enumerate(honest.log) if isinstance(placed.entry.body, b.MessageSaid)]
     doubled = honest.log[said[0]].entry.body
@@ -225,20 +225,20 @@ def test_a_message_said_twice_is_seen(honest: DemoEvidence) -> None:
     assert any("conversation in the log" in complaint for complaint in check(replace(honest, log=log)).complaints)
 
 
-def test_a_model_asked_with_another_conversation_is_seen(honest: DemoEvidence) -> None:
+def test_the_checker_finds_a_model_call_with_another_conversation(honest: DemoEvidence) -> None:
     """The one that takes over asks what the one that died would have asked."""
     calls = [*honest.calls[:-1], replace(honest.calls[-1], digest="0" * 32)]
     [complaint] = check(replace(honest, calls=calls)).complaints
     assert "another conversation to the model" in complaint
 
 
-def test_a_turn_that_was_never_asked_is_seen(honest: DemoEvidence) -> None:
+def test_the_checker_finds_a_turn_without_a_model_call(honest: DemoEvidence) -> None:
     """An answer without a call on the bill comes from nowhere."""
     [complaint] = check(replace(honest, calls=honest.calls[:-1])).complaints
     assert "never called the model" in complaint
 
 
-def test_an_unfinished_case_is_seen(honest: DemoEvidence) -> None:
+def test_the_checker_finds_an_unfinished_case(honest: DemoEvidence) -> None:
     """A fleet that leaves work behind has not done well."""
     more = support_cases(4)
     verdict = check(replace(honest, transcripts=more))

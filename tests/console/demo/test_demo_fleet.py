@@ -56,7 +56,7 @@ def test_a_killed_node_loses_nothing(hasty: Settings) -> None:
     assert "Recovery without Redis" in story
 
 
-def test_a_demo_on_ones_own_redis_leaves_alone_what_is_not_its_own(hasty: Settings) -> None:
+def test_a_demo_deletes_only_its_own_keys_in_a_given_redis(hasty: Settings) -> None:
     """There may be anything in it: only the journal's own keys are deleted."""
     with redis.Redis.from_url(hasty.redis_url or "") as client:
         client.set("somebody-elses", "1")
@@ -67,13 +67,13 @@ def test_a_demo_on_ones_own_redis_leaves_alone_what_is_not_its_own(hasty: Settin
         assert client.delete("somebody-elses", "seekpoint:{another:0}:meta") == 2
 
 
-def test_without_a_redis_the_demo_shows_what_it_can(hasty: Settings) -> None:
+def test_without_redis_the_demo_runs_the_nodes_only(hasty: Settings) -> None:
     """No projector, no tiers: the fleet alone."""
     outcome = run(DemoOptions(cases=4, nodes=2, settings=replace(hasty, redis_url=None)), Story(told := io.StringIO()))
     assert (outcome.ok, outcome.aftermath, outcome.to_dict()["tiers"]) == (True, None, []), told.getvalue()
 
 
-def test_a_fleet_where_nobody_dies_shows_nothing(hasty: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_demo_without_a_kill_fails(hasty: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """A demo without a kill promises something it did not show: it fails, though all work was done."""
     monkeypatch.setattr("seekpoint.console.demo.watch.FleetWatch.victim", lambda *_: None)
     outcome = run(DemoOptions(cases=4, nodes=2, settings=hasty, long_entries=200), Story(io.StringIO()))
@@ -82,7 +82,7 @@ def test_a_fleet_where_nobody_dies_shows_nothing(hasty: Settings, monkeypatch: p
     assert outcome.to_dict()["killed_at"] is None
 
 
-def test_recorded_runs_take_the_same_path(hasty: Settings, tmp_path: Path) -> None:
+def test_the_demo_runs_recorded_runs(hasty: Settings, tmp_path: Path) -> None:
     """Each run is a process, each message of the assistant a model call."""
     messages = [{"role": "user" if at % 2 == 0 else "assistant", "content": f"message {at}"} for at in range(20)]
     runs = [{"run_id": f"run {number}", "task_id": number, "messages": messages} for number in range(6)]
@@ -96,7 +96,7 @@ def test_recorded_runs_take_the_same_path(hasty: Settings, tmp_path: Path) -> No
 
 
 @pytest.mark.skipif(not REAL_RUNS.exists(), reason="the recorded agent runs are not beside this checkout")
-def test_real_runs_take_the_same_path(hasty: Settings) -> None:
+def test_the_demo_runs_150_real_runs(hasty: Settings) -> None:
     """150 real conversations, with tool calls, system prompts and messages without text."""
     told = io.StringIO()
     outcome = run(DemoOptions(runs=REAL_RUNS, settings=hasty, long_entries=200, think_s=(0.002, 0.006)), Story(told))
@@ -104,7 +104,7 @@ def test_real_runs_take_the_same_path(hasty: Settings) -> None:
     assert outcome.verdict.processes == 150
 
 
-def test_a_node_that_breaks_is_named_with_what_it_said(hasty: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_node_is_reported_with_its_error(hasty: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others' work does not hide it: the demo fails and says which node said what."""
     monkeypatch.setattr("seekpoint.console.demo.worker.FleetConfig.save", _damaged_config)
     outcome = run(DemoOptions(cases=4, nodes=2, settings=hasty, long_entries=200), Story(told := io.StringIO()))

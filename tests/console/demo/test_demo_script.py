@@ -35,7 +35,7 @@ def test_the_cases_are_the_same_every_time() -> None:
     assert all(any(line.tool_calls for line in case.lines) for case in cases)
 
 
-def test_transcripts_survive_the_way_to_the_nodes(tmp_path: Path) -> None:
+def test_saved_transcripts_are_loaded_unchanged(tmp_path: Path) -> None:
     """What a node reads is what was written down for it."""
     cases = support_cases(3)
     save_transcripts(tmp_path / "cases.jsonl", cases)
@@ -84,7 +84,7 @@ def _receipt(seq: int) -> Receipt:
     return Receipt(case="case-01", node="node-1", at=1.5, seq=seq, offset=seq, kind="message_said", call_id="x")
 
 
-def test_what_is_written_down_is_read_back(tmp_path: Path) -> None:
+def test_calls_and_notes_are_read_as_written(tmp_path: Path) -> None:
     """Calls and notes, each once, as they come."""
     bill, notes = AppendOnlyFile(tmp_path / "bill"), AppendOnlyFile(tmp_path / "notes")
     call = BilledCall(call_id="x", case="case-01", turn=1, digest="d", node="node-1", pid=7, at=0.5)

@@ -43,7 +43,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
         (errors.ClaimLost("x"), 4),
     ],
 )
-def test_an_error_is_its_exit_code(
+def test_each_error_has_its_exit_code(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, error: errors.SeekpointError, code: int
 ) -> None:
     """1 a fault was found, 2 usage, 3 not reachable, 4 refused; one line on stderr, nothing on stdout."""
@@ -54,7 +54,7 @@ def test_an_error_is_its_exit_code(
     assert ran.err == f"error: {error}\n"
 
 
-def test_the_next_command_can_be_copied(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_names_a_next_command_that_can_be_copied(capsys: pytest.CaptureFixture[str]) -> None:
     """Where the hint says ID and the process is known, its id stands there, quoted for a shell."""
     report(errors.ProcessDegraded("the process is degraded", process_id="case 17"))
     assert "seekpoint recover 'case 17' --claim --accept-degraded" in capsys.readouterr().err
@@ -95,7 +95,7 @@ def test_a_secret_of_the_settings_is_never_printed(
     assert "hunter2" not in ran.err
 
 
-def test_ctrl_c_ends_with_130(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_exits_with_130(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a word."""
     fake(monkeypatch, KeyboardInterrupt())
     ran = shell("ps")
@@ -103,7 +103,7 @@ def test_ctrl_c_ends_with_130(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device")
-def test_a_full_disk_is_no_fault_of_ours() -> None:
+def test_a_full_disk_is_an_error_without_a_bug_report() -> None:
     """Of what goes to a file; exit code 1."""
     script = "import sys; from seekpoint.console.cli import main; sys.exit(main(['schema', 'check', '--json']))"
     with open("/dev/full", "w") as full:
@@ -113,7 +113,7 @@ def test_a_full_disk_is_no_fault_of_ours() -> None:
     assert (ran.returncode, "cannot write: " in ran.stderr, "report" in ran.stderr) == (1, True, False), ran.stderr
 
 
-def test_a_closed_pipe_ends_quietly() -> None:
+def test_a_closed_pipe_exits_with_141_and_prints_nothing() -> None:
     """``seekpoint ... | head`` says nothing, and exits as a program that SIGPIPE ended."""
     script = (
         "import os, sys; from seekpoint.console.cli import main\n"
@@ -160,7 +160,7 @@ def test_a_closed_output_stream_gives_an_exit_code_and_no_traceback(
         (["log", "a", "--limit", "0"], "--limit"),
     ],
 )
-def test_a_wrong_command_line_is_usage(shell: Shell, arguments: list[str], said: str) -> None:
+def test_a_wrong_command_line_is_a_usage_error(shell: Shell, arguments: list[str], said: str) -> None:
     """Exit code 2, one line that says what is wrong and where help is."""
     ran = shell(*arguments)
     assert ran.code == 2
@@ -170,7 +170,7 @@ def test_a_wrong_command_line_is_usage(shell: Shell, arguments: list[str], said:
     assert ran.out == ""
 
 
-def test_nothing_asked_shows_the_help(shell: Shell) -> None:
+def test_no_arguments_show_the_help(shell: Shell) -> None:
     """Also for a noun without its verb; as usage."""
     assert "Commands" in (ran := shell()).out + ran.err
     assert ran.code == 2
@@ -178,7 +178,7 @@ def test_nothing_asked_shows_the_help(shell: Shell) -> None:
     assert ran.code == 2
 
 
-def test_a_name_nobody_may_have_is_usage(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_process_id_is_a_usage_error(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """A journal's name; and a process id that nobody can tell from another, before anything is connected to."""
     ran = shell("ps", "--journal", "two words")
     assert ran.code == 2

@@ -84,7 +84,7 @@ def test_a_narrow_terminal_cuts_long_cells_and_keeps_words_whole(monkeypatch: py
         ("Grüße 漢字", "Grüße 漢字"),
     ],
 )
-def test_text_of_others_cannot_steer_the_terminal(text: str, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_escapes_terminal_control_sequences(text: str, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Escapes, newlines, signs that turn the direction around or show nothing are shown as escapes; letters stay.
 
     In all that is said and printed, too: names of gates and keys of calls are an agent's to choose.
@@ -120,7 +120,7 @@ def test_a_table_on_a_terminal_is_framed_and_coloured(monkeypatch: pytest.Monkey
     assert "[bold]" in terminal.getvalue()
 
 
-def test_no_color_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_color_turns_colours_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """NO_COLOR takes the colours away, from tables and from warnings."""
     terminal = on_terminal(monkeypatch)
     monkeypatch.setenv("NO_COLOR", "1")
@@ -154,7 +154,7 @@ def test_a_long_line_is_cut_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) 
     assert fitted("x" * 100) == "x" * 100
 
 
-def test_progress_shows_on_a_terminal_and_is_silent_in_a_pipe(
+def test_progress_is_shown_on_a_terminal_only(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A bar with a rate and the time left."""
@@ -169,7 +169,7 @@ def test_progress_shows_on_a_terminal_and_is_silent_in_a_pipe(
     assert "10/10" in terminal.getvalue()
 
 
-def test_a_bar_leaves_data_on_stdout_and_goes_away_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_progress_bar_disappears_before_data_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     """``seekpoint ps --json > FILE`` on a terminal: nothing of the file is written to the terminal."""
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
     monkeypatch.setattr(sys, "stdout", file := io.StringIO())
@@ -188,7 +188,7 @@ def test_a_bar_leaves_data_on_stdout_and_goes_away_for_it(monkeypatch: pytest.Mo
     assert "10/10" in terminal.getvalue()[shown:]
 
 
-def test_a_long_table_has_one_head_and_columns_that_grow(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_long_table_has_one_header_and_growing_columns(capsys: pytest.CaptureFixture[str]) -> None:
     """Rows are written page by page; a later page is never narrower than one before."""
     rows = [["a" * 30, 1, "x"], *([f"case-{number}", number, "x"] for number in range(1_200)), ["b" * 40, 1, "x"]]
     assert emit_table(COLUMNS, iter(rows)) == len(rows)
@@ -205,7 +205,7 @@ def test_a_long_table_has_one_head_and_columns_that_grow(capsys: pytest.CaptureF
 
 @pytest.mark.parametrize("as_json", [True, False])
 @pytest.mark.parametrize(("told", "is_warned"), [(0, False), (2, True)])
-def test_a_list_that_an_error_ends_is_said_not_to_be_whole(
+def test_a_list_that_an_error_ends_is_marked_as_incomplete(
     capsys: pytest.CaptureFixture[str], as_json: bool, told: int, is_warned: bool
 ) -> None:
     """On stderr, where the error follows; one that comes before the first item leaves nothing on stdout."""
@@ -224,7 +224,7 @@ def test_a_list_that_an_error_ends_is_said_not_to_be_whole(
     assert written.out == ('{"numbers":[[0],[1]\n' if as_json and told else "")
 
 
-def test_the_pages_of_a_table_on_a_terminal_fit_one_below_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pages_of_a_table_have_equal_columns_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """One head, and the widths of the first page for the second."""
     terminal = on_terminal(monkeypatch)
     emit_table(COLUMNS, ([f"case-{number:010}" if number < 500 else "c", 1, "x"] for number in range(600)))
@@ -234,7 +234,7 @@ def test_the_pages_of_a_table_on_a_terminal_fit_one_below_the_other(monkeypatch:
     assert {line.rindex("x") for line in plain[1:]} == {plain[1].rindex("x")}
 
 
-def test_what_a_bar_is_about_is_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_text_of_a_progress_bar_is_not_markup(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor does it steer the terminal: the name of a file or of a process may stand in it."""
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
     monkeypatch.setenv("TERM", "xterm")
@@ -244,14 +244,14 @@ def test_what_a_bar_is_about_is_no_markup(monkeypatch: pytest.MonkeyPatch) -> No
     assert "\x1b[2J" not in terminal.getvalue()
 
 
-def test_talk_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+def test_messages_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     """Data alone is on stdout."""
     say("hello")
     output.fail("no\x1b[31m")
     assert capsys.readouterr() == ("", "hello\nerror: no\\x1b[31m\n")
 
 
-def test_a_pipe_without_a_reader_is_noticed() -> None:
+def test_a_pipe_without_a_reader_is_detected() -> None:
     """So that who follows a log ends with its reader, not at the next entry."""
     read, write = os.pipe()
     with os.fdopen(write, "w") as stream:

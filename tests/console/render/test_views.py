@@ -74,7 +74,9 @@ def test_a_process_is_one_row(log: MemoryLog, owner: Owner) -> None:
 
 
 @pytest.mark.parametrize(("ending", "condition"), [("gap", "degraded"), ("finish", "finished")])
-def test_a_process_in_a_special_condition_says_so(log: MemoryLog, owner: Owner, ending: str, condition: str) -> None:
+def test_a_row_shows_a_special_condition_of_a_process(
+    log: MemoryLog, owner: Owner, ending: str, condition: str
+) -> None:
     """Degraded, or finished."""
     owner.claim()
     if ending == "gap":
@@ -87,7 +89,7 @@ def test_a_process_in_a_special_condition_says_so(log: MemoryLog, owner: Owner, 
     assert bool(facts[condition])
 
 
-def test_a_state_is_shown_whole(log: MemoryLog, owner: Owner) -> None:
+def test_state_shows_every_part_of_a_state(log: MemoryLog, owner: Owner) -> None:
     """Context, conversation, mailbox; and all of it as JSON that a JSON library takes."""
     owner.claim("node-a")
     owner.update("sum", '{"$decimal":"12.50"}')
@@ -107,7 +109,7 @@ def test_a_state_is_shown_whole(log: MemoryLog, owner: Owner) -> None:
     assert facts["report"]["entries_applied"] == 5
 
 
-def test_a_degraded_state_says_what_is_missing(log: MemoryLog, owner: Owner) -> None:
+def test_a_degraded_state_shows_what_is_missing(log: MemoryLog, owner: Owner) -> None:
     """The seqs, and what was left out since."""
     owner.claim()
     owner.seq += 2
@@ -129,7 +131,7 @@ def _count(value: int, kind: str, payload: object) -> int:
     return value + 1
 
 
-def test_a_state_names_the_first_call_in_doubt(log: MemoryLog, owner: Owner) -> None:
+def test_a_state_shows_its_first_call_in_doubt(log: MemoryLog, owner: Owner) -> None:
     """In the order they began, not of their names; the recovery's report too."""
     owner.claim()
     for position, key in enumerate(("zebra:1", "apple:1", "done:1"), 1):
@@ -173,7 +175,7 @@ async def test_a_gate_that_waits_is_not_in_doubt() -> None:
         assert await running is True
 
 
-def test_folds_are_shown_with_what_is_wrong_with_them(log: MemoryLog, owner: Owner) -> None:
+def test_folds_are_shown_with_their_problems(log: MemoryLog, owner: Owner) -> None:
     """A value of somebody else's fold as of when it is; what is not current here, with the reason."""
     owner.claim()
     owner.own(Custom("note", "1"))
@@ -189,7 +191,7 @@ def test_folds_are_shown_with_what_is_wrong_with_them(log: MemoryLog, owner: Own
     assert "theirs = 1 (not registered here; as of 1 of 1 custom entries)" in lines
 
 
-def test_a_report_says_what_the_recovery_cost(log: MemoryLog, owner: Owner) -> None:
+def test_a_report_shows_the_cost_of_the_recovery(log: MemoryLog, owner: Owner) -> None:
     """And names poison, where there was some."""
     owner.claim()
     owner.update("a", "1")
@@ -205,7 +207,7 @@ def test_a_report_says_what_the_recovery_cost(log: MemoryLog, owner: Owner) -> N
 
 # --- entries ----------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: body.KIND)
-def test_every_kind_has_a_line_and_an_object(body: type[bodies.Body]) -> None:
+def test_every_kind_of_entry_has_a_line_and_a_json_object(body: type[bodies.Body]) -> None:
     """Also with nothing but defaults in it; the object is JSON."""
     facts = entry_facts(Logged(0, 0, entry(body())), 0, Verdict.APPLIED)
     assert entry_line(facts).split()[4] == body.KIND
@@ -230,12 +232,12 @@ def test_every_kind_has_a_line_and_an_object(body: type[bodies.Body]) -> None:
     ],
     ids=lambda value: value.KIND if isinstance(value, bodies.Body) else None,
 )
-def test_an_entry_is_said_in_a_few_words(body: bodies.Body, what: str) -> None:
+def test_an_entry_is_summarised_in_one_line(body: bodies.Body, what: str) -> None:
     """What matters of it, whatever its fields are called."""
     assert shown(body) == what
 
 
-def test_what_did_not_count_is_marked() -> None:
+def test_an_entry_that_was_not_applied_is_marked() -> None:
     """An entry that was applied needs no word; one that was not says why."""
     body = bodies.ContextDeleted("x")
     assert shown(body, Verdict.APPLIED) == "x"
@@ -244,7 +246,7 @@ def test_what_did_not_count_is_marked() -> None:
     assert shown(body, None) == "x"
 
 
-def test_columns_stand_under_their_titles() -> None:
+def test_columns_are_aligned_with_their_titles() -> None:
     """Kinds begin where the header's word does."""
     line = entry_line(entry_facts(Logged(7, 0, entry(bodies.ContextDeleted("x"))), 0, None))
     assert line.index("context_deleted") == HEADER.index("kind")
@@ -256,7 +258,7 @@ def test_a_time_beyond_the_calendar_is_still_shown() -> None:
     assert f"{2**62} ms" in entry_line(entry_facts(Logged(7, 2**62, entry(bodies.Released())), 0, None))
 
 
-def test_ids_are_shown_as_people_read_them() -> None:
+def test_ids_are_shown_as_uuids() -> None:
     """And JSON texts as what they say."""
     facts = entry_facts(Logged(7, 0, entry(bodies.Received(new_id()))), 3, Verdict.APPLIED)
     assert len(facts["body"]["external_id"]) == 36
@@ -296,7 +298,7 @@ def finding(topic: str, severity: str = "warning", advice: str = "do it") -> Top
     return TopicFinding(topic=topic, setting="s", expected="1", found="2", severity=severity, advice=advice)  # type: ignore[arg-type]
 
 
-def test_what_is_alike_for_several_topics_is_one_row() -> None:
+def test_equal_findings_of_several_topics_share_a_row() -> None:
     """Errors first; a command for one topic names it, one for several stands for each."""
     rows = grouped(
         [
@@ -310,7 +312,7 @@ def test_what_is_alike_for_several_topics_is_one_row() -> None:
     assert rows[1][-1] == "kafka-configs --alter --topic TOPIC --add-config s=1"
 
 
-def test_a_dead_letter_keeps_its_bytes() -> None:
+def test_a_dead_letter_shows_its_original_bytes() -> None:
     """In base64 for programs, in hex for people."""
     letter = DeadLetter(
         topic="fleet.journal",
@@ -329,7 +331,7 @@ def test_a_dead_letter_keeps_its_bytes() -> None:
     assert hex_lines(bytes(5_000))[-1] == "and 904 more bytes: --json prints them all"
 
 
-def test_a_place_is_typed_whole_or_without_its_topic() -> None:
+def test_a_dead_letter_is_named_with_or_without_its_topic() -> None:
     """The journal's own topic is meant where none is named."""
     assert place_of("other.journal:1:4", "fleet.journal") == "other.journal:1:4"
     assert place_of("1:4", "fleet.journal") == "fleet.journal:1:4"

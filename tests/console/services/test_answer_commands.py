@@ -48,7 +48,7 @@ async def fill(node: Node) -> None:
         ("deny", "p", "refund", "--in-advance"),
     ],
 )
-def test_who_tells_a_process_with_a_full_mailbox_hears_of_it(
+def test_a_command_to_a_process_with_a_full_mailbox_is_refused(
     command: tuple[str, ...], seekpoint: Shell, log: MemoryLog
 ) -> None:
     """Refused, with what to do, instead of a word that it was sent."""
@@ -59,16 +59,14 @@ def test_who_tells_a_process_with_a_full_mailbox_hears_of_it(
 
 
 @pytest.mark.parametrize("command", [("cancel", "p"), ("effects", "resolve", "p", "pay:1", "--failed", "lost")])
-def test_what_controls_a_process_gets_through_a_full_mailbox(
-    command: tuple[str, ...], seekpoint: Shell, log: MemoryLog
-) -> None:
+def test_control_commands_pass_a_full_mailbox(command: tuple[str, ...], seekpoint: Shell, log: MemoryLog) -> None:
     """Room is kept for it beyond the signals'."""
     on(log, fill)
     assert seekpoint(*command).code == 0
 
 
 @pytest.mark.parametrize("command", [("signal", "p", "go"), ("cancel", "p")])
-def test_what_is_taken_in_is_told_as_before(command: tuple[str, ...], seekpoint: Shell, log: MemoryLog) -> None:
+def test_an_accepted_command_is_reported_as_sent(command: tuple[str, ...], seekpoint: Shell, log: MemoryLog) -> None:
     """Also by a process that was never opened, if that is meant."""
 
     async def opened(node: Node) -> None:
@@ -80,7 +78,7 @@ def test_what_is_taken_in_is_told_as_before(command: tuple[str, ...], seekpoint:
     assert seekpoint("signal", "new", "go", "--in-advance").code == 0
 
 
-async def test_a_node_tells_whether_something_was_taken_in() -> None:
+async def test_a_node_returns_whether_a_process_accepted_a_signal() -> None:
     """It waits, or was received; it was refused; nobody can tell any more."""
     async with Node.in_memory() as node:
         sent = await node.signal("p", "go")
@@ -98,7 +96,7 @@ async def test_a_node_tells_whether_something_was_taken_in() -> None:
 
 
 @pytest.mark.parametrize("error", [JournalUnavailable("Kafka is gone"), ProcessFinished("it has ended by it")])
-def test_what_was_sent_is_told_as_sent(
+def test_a_sent_signal_is_reported_though_its_delivery_is_unknown(
     error: Exception, seekpoint: Shell, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Though nobody can look any more: who is told of an error sends it again."""
@@ -111,7 +109,7 @@ def test_what_was_sent_is_told_as_sent(
 
 
 @pytest.mark.parametrize("command", [("signal", "p", "go"), ("approve", "p", "refund"), ("cancel", "p")])
-def test_nobody_tells_a_finished_process_anything(command: tuple[str, ...], seekpoint: Shell, log: MemoryLog) -> None:
+def test_a_finished_process_accepts_no_command(command: tuple[str, ...], seekpoint: Shell, log: MemoryLog) -> None:
     """It is said to be finished, and nothing is sent."""
 
     async def finished(node: Node) -> None:
@@ -125,7 +123,7 @@ def test_nobody_tells_a_finished_process_anything(command: tuple[str, ...], seek
     assert [log.watermarks(at).high for at in range(2)] == ends
 
 
-def test_a_person_settles_the_effect_he_saw_and_no_later_one_of_its_name(seekpoint: Shell, log: MemoryLog) -> None:
+def test_resolve_settles_only_the_effect_that_was_shown(seekpoint: Shell, log: MemoryLog) -> None:
     """The verdict names the idempotency key: a rewind makes the next call another effect."""
     on(log, in_doubt)
     assert seekpoint("effects", "resolve", "p", "pay:1", "--succeeded", '"seen"').code == 0
@@ -133,7 +131,7 @@ def test_a_person_settles_the_effect_he_saw_and_no_later_one_of_its_name(seekpoi
     assert verdict["idempotency_key"] == "p/pay:1"
 
 
-def test_a_gate_of_a_cancelled_process_waits_for_nothing(seekpoint: Shell, log: MemoryLog) -> None:
+def test_a_gate_of_a_cancelled_process_accepts_no_answer(seekpoint: Shell, log: MemoryLog) -> None:
     """It is not listed, though it was never answered."""
 
     async def left(node: Node) -> None:
@@ -173,7 +171,7 @@ def ends(log: MemoryLog) -> list[int]:
 
 
 @pytest.mark.parametrize("command", ["approve", "deny", "signal"])
-def test_a_mistyped_id_or_gate_is_told_and_nothing_is_sent(command: str, seekpoint: Shell, log: MemoryLog) -> None:
+def test_a_mistyped_id_or_gate_is_refused_without_in_advance(command: str, seekpoint: Shell, log: MemoryLog) -> None:
     """With what is open; ``--in-advance`` sends it, and says to what."""
     on(log, left_at_a_gate)
     before = ends(log)
@@ -188,7 +186,7 @@ def test_a_mistyped_id_or_gate_is_told_and_nothing_is_sent(command: str, seekpoi
     assert sum(ends(log)) == sum(before) + 2
 
 
-def test_no_answer_is_sent_in_advance_to_a_gate_that_has_one(seekpoint: Shell, log: MemoryLog) -> None:
+def test_an_answered_gate_accepts_no_answer_in_advance(seekpoint: Shell, log: MemoryLog) -> None:
     """By its key, which no later gate has; by its name it is for the next one, as the JSON says."""
     on(log, left_at_a_gate)
     assert seekpoint("approve", "p", "refund").code == 0
@@ -201,7 +199,7 @@ def test_no_answer_is_sent_in_advance_to_a_gate_that_has_one(seekpoint: Shell, l
     assert (facts["gate"], facts["name"], facts["outcome"]) == (None, "refund", "denied")
 
 
-def test_a_question_is_shown_as_its_json_is(seekpoint: Shell, log: MemoryLog) -> None:
+def test_gates_show_a_question_as_json(seekpoint: Shell, log: MemoryLog) -> None:
     """What JSON lacks in the journal's notation, in the table as in ``--json``."""
 
     async def left(node: Node) -> None:
@@ -223,9 +221,7 @@ def test_a_question_is_shown_as_its_json_is(seekpoint: Shell, log: MemoryLog) ->
 
 
 @pytest.mark.parametrize("command", ["approve", "deny", "signal"])
-def test_the_question_is_shown_and_a_second_answer_is_told_of_the_first(
-    command: str, seekpoint: Shell, log: MemoryLog
-) -> None:
+def test_approve_shows_the_question_and_refuses_a_second_answer(command: str, seekpoint: Shell, log: MemoryLog) -> None:
     """Since when and until when it waits too; the answer goes to the gate's key."""
     on(log, left_at_a_gate)
     who = "--actor" if command == "signal" else "--by"
@@ -246,7 +242,7 @@ def test_the_question_is_shown_and_a_second_answer_is_told_of_the_first(
     assert ends(log) == before
 
 
-def test_a_signal_to_a_process_that_waits_at_no_gate_is_mail(seekpoint: Shell, log: MemoryLog) -> None:
+def test_a_signal_without_a_waiting_gate_goes_to_the_mailbox(seekpoint: Shell, log: MemoryLog) -> None:
     """Nobody can tell what its code receives."""
 
     async def opened(node: Node) -> None:
@@ -259,7 +255,7 @@ def test_a_signal_to_a_process_that_waits_at_no_gate_is_mail(seekpoint: Shell, l
     assert seekpoint("approve", "p", "go").code == 4
 
 
-def test_a_finished_process_takes_nothing_in_advance(seekpoint: Shell, log: MemoryLog) -> None:
+def test_a_finished_process_accepts_no_answer_in_advance(seekpoint: Shell, log: MemoryLog) -> None:
     """Though the gate that was meant is one that it once had."""
 
     async def finished(node: Node) -> None:

@@ -66,7 +66,7 @@ def topic(in_sync: int | None, replication: int = 3, min_isr: str = "2") -> Topi
         (topic(None), JournalHealth.OK),
     ],
 )
-def test_replicas_out_of_sync_are_noticed(facts: TopicFacts, health: JournalHealth) -> None:
+def test_replicas_out_of_sync_are_a_finding(facts: TopicFacts, health: JournalHealth) -> None:
     """Below min.insync.replicas nothing can be written: an error; one that is behind: a warning."""
     assert checkup.in_sync({facts.name: facts}).health is health
 
@@ -81,7 +81,9 @@ def test_replicas_out_of_sync_are_noticed(facts: TopicFacts, health: JournalHeal
         ("redis://x", RedisFacts(server="redis 7", policy=None), JournalHealth.OK),
     ],
 )
-def test_redis_is_a_help_and_no_need(url: str | None, found: RedisFacts | str | None, health: JournalHealth) -> None:
+def test_a_journal_without_redis_has_no_finding(
+    url: str | None, found: RedisFacts | str | None, health: JournalHealth
+) -> None:
     """Without one nothing is wrong; one that evicts is warned of."""
     diagnosis = checkup.redis(url, found)
     assert diagnosis.health is health
@@ -91,7 +93,7 @@ def test_redis_is_a_help_and_no_need(url: str | None, found: RedisFacts | str | 
 ALIVE, STILL = Heartbeat("node-a", "boot", (), 1), Heartbeat("node-b", "boot", (b"1",), 1)
 
 
-def test_a_heartbeat_that_stands_still_is_named() -> None:
+def test_a_finding_names_a_node_with_a_stopped_heartbeat() -> None:
     """The others are counted."""
     before = HeartbeatSnapshot({"node-a": ALIVE, "node-b": STILL}, complete=True)
     after = HeartbeatSnapshot({"node-a": replace(ALIVE, beat=2), "node-b": STILL}, complete=True)
@@ -132,7 +134,7 @@ def state_of(process_id: str, gap: bool = False) -> State:
     return Recoverer(log).recover(process_id).state
 
 
-def test_degraded_and_abandoned_processes_are_named_with_the_next_command() -> None:
+def test_a_finding_names_degraded_and_abandoned_processes_and_the_next_command() -> None:
     """A degraded one is an error, one whose node is gone a warning; one of both is named once, as degraded."""
     watcher = Liveness(_Store(), 15.0)
     watcher.observe()
@@ -145,7 +147,7 @@ def test_degraded_and_abandoned_processes_are_named_with_the_next_command() -> N
     assert "seekpoint recover case-1 --claim" in left.advice
 
 
-def test_a_process_of_a_node_that_lives_is_no_finding() -> None:
+def test_a_process_of_a_living_node_is_no_finding() -> None:
     """Not watched long enough is no death either."""
     state = state_of("case-1")
     assert state.owner is not None
@@ -156,7 +158,7 @@ def test_a_process_of_a_node_that_lives_is_no_finding() -> None:
     ]
 
 
-def test_many_names_are_cut() -> None:
+def test_a_finding_shortens_a_long_list_of_names() -> None:
     """Five, and how many more."""
     watcher = Liveness(_Store(), 15.0)
     watcher.observe()
@@ -198,7 +200,7 @@ def kept(
         (kept(None, problem="x"), kept(9), JournalHealth.OK, "0 offsets behind"),
     ],
 )
-def test_a_view_that_stands_is_a_warning(
+def test_a_view_without_progress_is_a_warning(
     before: PartitionLag, after: PartitionLag, health: JournalHealth, found: str
 ) -> None:
     """One that is behind and moves is well; one that cannot be used never is; none at all may be wanted."""
@@ -217,12 +219,12 @@ def test_a_view_that_stands_is_a_warning(
         (kept(floor=None), JournalHealth.WARNING),
     ],
 )
-def test_a_log_that_begins_above_its_floor_has_lost_history(one: PartitionLag, health: JournalHealth) -> None:
+def test_a_log_that_begins_above_its_floor_is_an_error(one: PartitionLag, health: JournalHealth) -> None:
     """Trimmed to the floor is fine; further is a fault; no floor at all makes recovery long."""
     assert checkup.floors([one]).health is health
 
 
-def test_what_may_not_be_done_is_told_with_what_it_needs() -> None:
+def test_a_missing_permission_is_reported_with_the_acl_it_needs() -> None:
     """Not to be able to trim is no fault; not to be able to read is worth a warning."""
     read = frozenset({"READ", "DESCRIBE"})
     topics = dict.fromkeys(("journal", "checkpoints", "schemas", "nodes", "deadletters"), read)

@@ -47,7 +47,7 @@ def ended(client: socket.socket) -> bool:
     return True
 
 
-def test_a_request_that_trickles_is_cut_off(port: int) -> None:
+def test_the_health_port_closes_a_slow_request(port: int) -> None:
     """A byte now and then keeps no thread: the time is for the whole request."""
     began = time.monotonic()
     with socket.create_connection(("127.0.0.1", port), 20) as client:
@@ -65,7 +65,7 @@ def test_a_request_that_trickles_is_cut_off(port: int) -> None:
     assert probe(port)
 
 
-def test_a_silent_client_is_cut_off(port: int) -> None:
+def test_the_health_port_closes_a_silent_connection(port: int) -> None:
     """It said nothing at all, or half of a request."""
     for said in (b"", b"GET /healthz HTTP/1.1\r\nHost: a\r\nX: "):
         with socket.create_connection(("127.0.0.1", port), 20) as client:
@@ -73,7 +73,7 @@ def test_a_silent_client_is_cut_off(port: int) -> None:
             assert ended(client)
 
 
-def test_a_request_without_end_is_cut_off(port: int) -> None:
+def test_the_health_port_closes_an_endless_request(port: int) -> None:
     """Neither a line nor headers may be larger than any probe's."""
     for said in (b"GET /" + b"x" * 100_000, b"GET /healthz HTTP/1.1\r\n" + b"X: y\r\n" * 20_000):
         with socket.create_connection(("127.0.0.1", port), 20) as client:
@@ -83,7 +83,9 @@ def test_a_request_without_end_is_cut_off(port: int) -> None:
     assert probe(port)
 
 
-def test_a_probe_is_answered_beside_clients_that_only_wait(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_health_port_answers_a_probe_while_clients_hold_connections(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """There is room for the newest; threads do not grow with the number of clients."""
     monkeypatch.setattr(health_port, "_REQUEST_TIMEOUT_S", 60.0)
     before = threading.active_count()
@@ -100,7 +102,7 @@ def test_a_probe_is_answered_beside_clients_that_only_wait(port: int, monkeypatc
         assert ended(held[0])
 
 
-def test_a_client_that_goes_away_is_no_news(port: int, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_client_that_disconnects_prints_no_traceback(port: int, capfd: pytest.CaptureFixture[str]) -> None:
     """No traceback on stderr: a scan of ports would fill a log with them."""
     for _ in range(5):
         client = socket.create_connection(("127.0.0.1", port), 20)

@@ -55,7 +55,7 @@ def test_a_running_local_cluster_is_found_and_named(capsys: pytest.CaptureFixtur
 
 @pytest.mark.usefixtures("local")
 @pytest.mark.parametrize("way", ["option", "environment", "toml", "config"])
-def test_what_was_said_wins_over_the_local_cluster(
+def test_options_win_over_the_local_cluster(
     way: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """By an option, the environment, ``seekpoint.toml`` or another file. A file that nobody named is told."""
@@ -94,21 +94,21 @@ def test_a_hostile_file_in_the_working_directory_loads_nothing(shell: Shell) -> 
 
 
 @pytest.mark.usefixtures("local")
-def test_a_redis_that_was_named_stays_beside_the_local_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_configured_redis_is_used_with_the_local_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only what nobody said is taken from the cluster."""
     monkeypatch.setenv("SEEKPOINT_REDIS_URL", "none")
     found = settings()
     assert (found.bootstrap_servers, found.redis_url) == ("127.0.0.1:7777", None)
 
 
-def test_the_command_lines_own_variables_are_no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_of_the_command_line_are_not_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """A program in the same shell must not stumble over ``SEEKPOINT_HOME`` and ``SEEKPOINT_DEBUG``."""
     monkeypatch.setenv("SEEKPOINT_HOME", "/somewhere")
     monkeypatch.setenv("SEEKPOINT_DEBUG", "1")
     assert Settings.load() == Settings()
 
 
-def test_a_misspelt_setting_is_usage(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_misspelt_setting_is_a_usage_error(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """The nearest one is named."""
     monkeypatch.setenv("SEEKPOINT_JORNAL", "x")
     ran = shell("ps")
@@ -116,7 +116,9 @@ def test_a_misspelt_setting_is_usage(shell: Shell, monkeypatch: pytest.MonkeyPat
     assert "did you mean SEEKPOINT_JOURNAL?" in ran.err
 
 
-def test_nothing_there_says_what_to_start(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_cluster_the_error_names_the_command_that_starts_one(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """At once, and not after the client's time-out."""
     monkeypatch.setattr("seekpoint.console.services.reach.reach", lambda servers: [f"{servers} connection refused"])
     ran = shell("ps")
@@ -126,7 +128,7 @@ def test_nothing_there_says_what_to_start(shell: Shell, monkeypatch: pytest.Monk
     assert "seekpoint up (it was stopped)" in shell("ps").err
 
 
-def test_a_wrong_address_is_not_reachable(shell: Shell) -> None:
+def test_a_wrong_address_exits_as_unreachable(shell: Shell) -> None:
     """Each address that was tried is named with its reason; `seekpoint up` would be no help there."""
     ran = shell("state", "x", "--bootstrap-servers", "127.0.0.1:1")
     assert ran.code == 3
@@ -134,13 +136,13 @@ def test_a_wrong_address_is_not_reachable(shell: Shell) -> None:
     assert "seekpoint up" not in ran.err
 
 
-def test_one_that_listens_is_enough(port: int) -> None:
+def test_one_reachable_address_is_enough(port: int) -> None:
     """The others may be down."""
     assert reach(f"127.0.0.1:1,127.0.0.1:{port}") == []
     assert len(reach("127.0.0.1:1,127.0.0.1:2")) == 2
 
 
-def test_addresses_are_read_as_the_client_reads_them() -> None:
+def test_addresses_are_parsed_as_librdkafka_parses_them() -> None:
     """A protocol in front, a missing port, IPv6."""
     assert addresses("SASL_SSL://a:1,b, [::1]:2,[fe80::1]") == [("a", 1), ("b", 9092), ("::1", 2), ("fe80::1", 9092)]
 

@@ -56,7 +56,7 @@ def test_a_cluster_is_up_until_it_is_taken_down(shell: Shell, folder: Path) -> N
     assert "seekpoint up (it was stopped)" in shell("ps").err
 
 
-def test_nothing_runs_where_nothing_was_started(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unused_directory_has_no_running_cluster(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     """``status`` is not reachable; ``down`` is content; nothing is made. ``SEEKPOINT_HOME`` names another place."""
     assert shell("status").code == 3
     assert shell("down").code == 0
@@ -66,7 +66,7 @@ def test_nothing_runs_where_nothing_was_started(shell: Shell, monkeypatch: pytes
     assert "there" in shell("down", "--directory", "there").err
 
 
-def test_a_damaged_state_file_is_no_stopped_cluster(shell: Shell) -> None:
+def test_a_damaged_state_file_is_an_error(shell: Shell) -> None:
     """``down`` must not say that nothing runs when it cannot know."""
     Path(".seekpoint").mkdir()
     (Path(".seekpoint") / "cluster.json").write_text("{")

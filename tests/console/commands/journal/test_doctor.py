@@ -50,7 +50,7 @@ def test_the_doctor_finds_what_is_wrong(shell: Shell) -> None:
     assert "seekpoint recover case-left --claim" in text
 
 
-async def test_the_doctor_sees_nodes_that_live(shell: Shell, journal: Settings, point_at: PointAt) -> None:
+async def test_the_doctor_lists_living_nodes(shell: Shell, journal: Settings, point_at: PointAt) -> None:
     """Their heartbeats move while it looks; all is well then."""
     hasty = replace(journal, owner_timeout_s=5.0, heartbeat_interval_s=0.5)
     point_at(hasty)
@@ -61,7 +61,7 @@ async def test_the_doctor_sees_nodes_that_live(shell: Shell, journal: Settings, 
         assert subjects["nodes"] == subjects["processes"] == ["ok"]
 
 
-def test_the_doctor_looks_at_what_there_is(
+def test_the_doctor_reports_missing_topics_redis_and_kafka(
     shell: Shell, settings: Settings, point_at: PointAt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No topics: a fault. No Redis: a warning. No Kafka: not reachable, and what stands on it is left out."""

@@ -21,7 +21,7 @@ def world(cluster: LocalCluster, tmp_path: Path) -> StagingWorld:
     return StagingWorld(cluster.bootstrap_servers, tmp_path)
 
 
-def test_from_a_topic_into_a_file_and_into_staging(world: StagingWorld) -> None:
+def test_replay_copies_a_topic_to_a_file_and_to_staging(world: StagingWorld) -> None:
     """Dry first; then by process, by time and by a predicate; the numbers on stdout, the talk on stderr."""
     topic, target, file = world.topic(2), world.topic(2), str(world.directory / "run.spk")
     world.write(
@@ -74,7 +74,7 @@ def test_from_a_topic_into_a_file_and_into_staging(world: StagingWorld) -> None:
         (("--from", "nowhere.spk", "--into", "staging/b"), 4, "cannot be read"),
     ],
 )
-def test_what_cannot_be_replayed_is_one_line(
+def test_a_refused_replay_prints_one_line(
     world: StagingWorld, arguments: tuple[str, ...], code: int, said: str
 ) -> None:
     """With the exit code that every command has for it."""
@@ -84,7 +84,7 @@ def test_what_cannot_be_replayed_is_one_line(
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_into_production_nothing_is_replayed(world: StagingWorld) -> None:
+def test_replay_refuses_a_production_target(world: StagingWorld) -> None:
     """Whatever else is asked."""
     source, target = world.topic(1), world.topic(1)
     world.write(source, [(0, b"k", b"v", START_S * 1000, None)])

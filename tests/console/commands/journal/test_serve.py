@@ -37,7 +37,7 @@ def get(port: int, path: str) -> tuple[int, str]:
             return error.code, error.read().decode()
 
 
-def test_health_is_red_when_nothing_moves() -> None:
+def test_health_is_503_without_progress() -> None:
     """503 and why; green again with progress."""
     now = [0.0]
     health = ProgressHealth(30.0, lambda: now[0])
@@ -93,7 +93,7 @@ def serving(
 
 
 @pytest.mark.cluster
-async def test_serve_recovery_answers_until_it_is_told_to_stop(journal: Settings) -> None:
+async def test_serve_recovery_answers_until_a_signal_stops_it(journal: Settings) -> None:
     """With health and metrics on its port; SIGTERM ends it in order."""
     async with Node.connect(journal) as node:
         async with node.open("case-1") as process:
@@ -126,7 +126,7 @@ def test_serve_recovery_needs_a_journal(
 
 
 # --- projector --------------------------------------------------------------------------------------------------------
-def test_a_projector_is_ill_when_lag_stands_and_nothing_is_applied() -> None:
+def test_a_projector_with_lag_and_no_progress_is_unhealthy() -> None:
     """Lag alone is no illness, nor is rest; a partition that stands is, and a loop that does not turn."""
     now = [1_000.0]
     health = ProjectorHealth(30.0, lambda: now[0])
@@ -161,7 +161,7 @@ def test_a_projector_is_ill_when_lag_stands_and_nothing_is_applied() -> None:
     assert not health.is_well
 
 
-async def test_a_projectors_metrics_are_by_partition() -> None:
+async def test_metrics_of_a_projector_have_a_partition_label() -> None:
     """Entries and seconds; no process id anywhere."""
     health = ProjectorHealth()
     health.look({3: Lag(entries=7, seconds=1.5, idle_s=2.0, stopped="why")})
@@ -176,7 +176,7 @@ async def test_a_projectors_metrics_are_by_partition() -> None:
 
 
 @pytest.mark.cluster
-async def test_serve_projector_keeps_the_view_until_it_is_told_to_stop(
+async def test_serve_projector_updates_the_view_until_a_signal_stops_it(
     journal: Settings, shell: Shell, point_at: Callable[[Settings], None]
 ) -> None:
     """What was appended shows in ``ps`` without reading the log; SIGTERM saves checkpoints and ends it in order."""

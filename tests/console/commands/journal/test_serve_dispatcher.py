@@ -98,7 +98,7 @@ def _forgotten(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ("bad:x", "a connector calls at least once"),
     ],
 )
-def test_connectors_that_are_none_are_refused(
+def test_an_object_that_is_not_a_connector_is_refused(
     name: str, said: str, shell: Shell, write_module: Callable[[str, str], None]
 ) -> None:
     """Before anything is connected: one line, and exit code 2; also where their module itself fails."""
@@ -130,7 +130,7 @@ def test_connectors_of_several_modules_are_one_table(
         load_connectors(["shop:bank", "till:inline"])
 
 
-async def test_its_health_is_that_of_its_looks() -> None:
+async def test_a_dispatcher_is_healthy_while_it_reads_to_the_end() -> None:
     """A dispatcher that reads to the end is well while its calls take long; one that cannot read is not."""
     async with Node.in_memory() as node:
         dispatcher = Dispatcher(node, poll_s=0.01)
@@ -211,7 +211,7 @@ DISPATCHER = ("serve", "dispatcher", "--connectors", "shop:connectors")
 
 
 @pytest.mark.cluster
-def test_an_agents_effect_is_called_by_the_command_once(
+def test_serve_dispatcher_calls_an_effect_of_an_agent_once(
     shop: tuple[Callable[..., Program], Callable[[], list[str]]],
 ) -> None:
     """The agent's own process only knows the connector. SIGTERM lets a call end that is under way, and tells it."""
@@ -239,7 +239,7 @@ def test_an_agents_effect_is_called_by_the_command_once(
 
 
 @pytest.mark.cluster
-def test_a_call_that_does_not_end_in_its_grace_is_cut_off(
+def test_a_call_longer_than_the_grace_period_is_interrupted(
     shop: tuple[Callable[..., Program], Callable[[], list[str]]],
 ) -> None:
     """A plain function in a thread cannot be stopped: the program ends all the same; the next one finds it in doubt."""
@@ -258,7 +258,7 @@ def test_a_call_that_does_not_end_in_its_grace_is_cut_off(
 
 
 @pytest.mark.cluster
-def test_a_second_signal_ends_it_whatever_a_call_does(
+def test_a_second_signal_ends_the_dispatcher_during_a_call(
     shop: tuple[Callable[..., Program], Callable[[], list[str]]], tmp_path: Path
 ) -> None:
     """The first one waits for the grace; a call that does not heed that it is cancelled does not keep the program."""
@@ -285,7 +285,7 @@ def test_a_second_signal_ends_it_whatever_a_call_does(
         ("idempotent", ["order-1/pay:1 by one", "order-1/pay:1 by two"]),
     ],
 )
-def test_kill_9_between_claim_and_outcome_is_followed_by_the_next_one(
+def test_another_dispatcher_takes_over_after_kill_9_between_claim_and_outcome(
     semantics: str, called: list[str], shop: tuple[Callable[..., Program], Callable[[], list[str]]]
 ) -> None:
     """At most once: found by the reconciler, not called again. Idempotent: called again, with the same key."""

@@ -31,7 +31,7 @@ def test_topics_are_created_and_checked(shell: Shell, settings: Settings, point_
     assert shell("topics", "check", "--json").json["ok"] is True
 
 
-def test_topics_of_another_shape_are_refused(
+def test_topics_with_other_settings_are_refused(
     shell: Shell, journal: Settings, point_at: PointAt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is altered."""
@@ -59,7 +59,7 @@ def test_dead_letters_are_listed_and_shown(shell: Shell) -> None:
     assert shell("dlq", "show", short, "--json").json == letter
 
 
-def test_no_dead_letters_is_said(shell: Shell, journal: Settings, point_at: PointAt) -> None:
+def test_an_empty_list_of_dead_letters_is_reported(shell: Shell, journal: Settings, point_at: PointAt) -> None:
     """Nothing on stdout."""
     point_at(journal)
     ran = shell("dlq", "ls")
@@ -68,7 +68,7 @@ def test_no_dead_letters_is_said(shell: Shell, journal: Settings, point_at: Poin
 
 
 @pytest.mark.usefixtures("on_cases")
-def test_upgrade_has_nothing_to_do(shell: Shell) -> None:
+def test_upgrade_of_a_current_journal_changes_nothing(shell: Shell) -> None:
     """There is one format."""
     ran = shell("upgrade")
     assert ran.code == 0
@@ -111,7 +111,7 @@ def test_schemas_are_checked_without_kafka(shell: Shell, monkeypatch: pytest.Mon
         (["topics", "create", "--bootstrap-servers", "127.0.0.1:1"], 3),
     ],
 )
-def test_what_is_not_there_has_its_exit_code(shell: Shell, arguments: list[str], code: int) -> None:
+def test_each_missing_thing_has_its_exit_code(shell: Shell, arguments: list[str], code: int) -> None:
     """One line on stderr, nothing on stdout, no traceback."""
     ran = shell(*arguments)
     assert ran.code == code

@@ -60,7 +60,7 @@ def test_ps_is_read_from_the_view(kept: Settings, shell: Shell) -> None:
     assert viewed == logged
 
 
-async def test_ps_says_how_far_the_view_is_behind(kept: Settings, shell: Shell) -> None:
+async def test_ps_shows_how_far_the_view_is_behind(kept: Settings, shell: Shell) -> None:
     """It shows what the view has, not what came since."""
     await work(kept, "case-1")
     [one, *_] = (await asyncio.to_thread(shell, "ps", "--json")).json["processes"]
@@ -98,7 +98,7 @@ def test_ps_without_redis_reads_the_log(kept: Settings, shell: Shell, monkeypatc
 
 
 # --- recover, verify --------------------------------------------------------------------------------------------------
-def test_recover_takes_the_way_it_is_told(kept: Settings, shell: Shell) -> None:
+def test_recover_uses_the_requested_tier(kept: Settings, shell: Shell) -> None:
     """Each gives the same state; the view is taken by itself."""
     found = {tier: shell("recover", "case-1", "--tier", tier, "--json").json for tier in ("view", "checkpoint", "scan")}
     assert {tier: one["report"]["tier"] for tier, one in found.items()} == {tier: tier for tier in found}
@@ -107,7 +107,7 @@ def test_recover_takes_the_way_it_is_told(kept: Settings, shell: Shell) -> None:
     assert shell("recover", "case-1", "--tier", "guess").code == 2
 
 
-def test_a_way_that_is_not_there_is_refused(journal: Settings, shell: Shell, point_at: PointAt) -> None:
+def test_an_unavailable_tier_is_refused(journal: Settings, shell: Shell, point_at: PointAt) -> None:
     """Not another one taken instead."""
     point_at(journal)
     asyncio.run(work(journal, "case-1"))
@@ -117,7 +117,7 @@ def test_a_way_that_is_not_there_is_refused(journal: Settings, shell: Shell, poi
         assert "no such way to recover" in ran.err
 
 
-def test_verify_all_compares_every_process_by_every_way(kept: Settings, shell: Shell) -> None:
+def test_verify_all_compares_every_process_in_every_tier(kept: Settings, shell: Shell) -> None:
     """Four of them, and one hash."""
     ran = shell("verify", "--all", "--json")
     assert ran.code == 0
@@ -152,7 +152,7 @@ def test_checkpoints_are_listed_and_shown(kept: Settings, shell: Shell) -> None:
     assert "the process has no checkpoint" in ran.err
 
 
-def test_a_damaged_checkpoint_is_a_fault_that_says_why(kept: Settings, shell: Shell) -> None:
+def test_a_damaged_checkpoint_is_a_fault_with_its_reason(kept: Settings, shell: Shell) -> None:
     """One with another state than its hash says, one that is no checkpoint at all."""
     raw, topic = RawKafka(kept), kept.topic_name("checkpoints")
     partition = partition_of(b"case-1", kept.partitions)
@@ -197,7 +197,9 @@ def test_lag_is_what_the_view_has_not_applied(kept: Settings, shell: Shell, monk
     }
 
 
-def test_a_journal_with_nothing_beside_it(journal: Settings, shell: Shell, point_at: PointAt) -> None:
+def test_a_journal_without_view_and_checkpoints_has_no_fault(
+    journal: Settings, shell: Shell, point_at: PointAt
+) -> None:
     """No checkpoints, no floor, no view: no fault."""
     point_at(journal)
     ran = shell("checkpoints", "ls")
@@ -226,7 +228,7 @@ def test_trim_checks_and_deletes_to_the_floor(kept: Settings, shell: Shell) -> N
     assert (one["agrees"], set(one["hashes"])) == (True, {"checkpoint", "view"})
 
 
-def test_a_trim_that_would_lose_something_is_a_fault(kept: Settings, shell: Shell) -> None:
+def test_a_trim_that_would_lose_history_is_a_fault(kept: Settings, shell: Shell) -> None:
     """The partition with a damaged checkpoint is not trimmed; the others are not held up by it."""
     raw, topic = RawKafka(kept), kept.topic_name("checkpoints")
     partition = partition_of(b"case-1", kept.partitions)
@@ -253,7 +255,7 @@ def test_a_view_of_another_topic_is_not_used(kept: Settings, shell: Shell, point
 
 
 # --- doctor -----------------------------------------------------------------------------------------------------------
-def test_the_doctor_looks_at_what_is_kept(kept: Settings, shell: Shell) -> None:
+def test_the_doctor_checks_the_view_and_the_checkpoints(kept: Settings, shell: Shell) -> None:
     """Well at first; a view that stands behind the log is named, and so is a log that begins above its floor."""
     found = {one["subject"]: one for one in shell("doctor", "--quick", "--json").json["findings"]}
     assert (found["view"]["health"], found["view"]["found"]) == ("ok", "0 offsets behind")

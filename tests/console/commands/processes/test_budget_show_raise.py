@@ -50,7 +50,7 @@ async def _noted(node: Node) -> list[Any]:
     return [body for body in bodies if getattr(body, "kind", None) == "raised"]
 
 
-def test_a_budget_is_not_raised_behind_a_living_owner(seekpoint: Shell, log: MemoryLog) -> None:
+def test_a_budget_of_a_living_owner_is_not_raised(seekpoint: Shell, log: MemoryLog) -> None:
     """He would be fenced in the middle of his work."""
 
     async def work(node: Node) -> Ran:
@@ -62,7 +62,9 @@ def test_a_budget_is_not_raised_behind_a_living_owner(seekpoint: Shell, log: Mem
     assert (refused.code, "owner" in refused.err) == (4, True)
 
 
-def test_a_command_takes_no_other_nodes_name(seekpoint: Shell, log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_does_not_use_the_id_of_another_node(
+    seekpoint: Shell, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Under the name in the settings, its heartbeat would set that node's processes free."""
     monkeypatch.setenv("SEEKPOINT_NODE_ID", "node-1")
 

@@ -33,7 +33,7 @@ async def leave_in_doubt(node: Node, ledger: Ledger) -> None:
     durable_side(process).abandon()
 
 
-async def test_the_facts_of_an_effect_say_what_is_in_doubt_and_what_is_owed() -> None:
+async def test_the_facts_of_an_effect_show_doubt_and_obligations() -> None:
     """What ``ls --json`` prints, from a state alone."""
     async with Node.in_memory(MemoryLog(partitions=2)) as node:
         await leave_in_doubt(node, Ledger())
@@ -80,7 +80,7 @@ def test_all_effects_of_all_processes_are_listed(seekpoint: Shell, log: MemoryLo
     assert listed == seekpoint("effects", "ls", "order-1", "--all", "--json").json["effects"]
 
 
-def test_what_a_state_has_forgotten_is_shown_from_the_journal(seekpoint: Shell, log: MemoryLog) -> None:
+def test_an_effect_that_the_state_lacks_is_shown_from_the_journal(seekpoint: Shell, log: MemoryLog) -> None:
     """Of turns that are over: the facts as they were, every entry, and on stderr where they come from."""
     on(log, lambda node: turns_of_effects(node, leave=True))
     assert "1/pay:1" not in on(log, lambda node: node.recover("order-1")).state.calls
@@ -101,7 +101,7 @@ def listed(seekpoint: Shell) -> dict[str, str]:
     return {one["key"]: one["status"] for one in found.json["effects"]}
 
 
-def test_a_finished_process_still_tells_what_it_did(seekpoint: Shell, log: MemoryLog) -> None:
+def test_effects_of_a_finished_process_are_shown(seekpoint: Shell, log: MemoryLog) -> None:
     """Its gravestone has a result and no effects; its journal has all. Nobody can settle one any more."""
     on(log, turns_of_effects)
     shown = seekpoint("effects", "show", "order-1", "1/book:1", "--json")
@@ -115,7 +115,7 @@ def test_a_finished_process_still_tells_what_it_did(seekpoint: Shell, log: Memor
     assert (late.code, "seekpoint effects show order-1 2/mail:1" in late.err) == (4, True)
 
 
-def test_a_trimmed_history_is_said_to_be_gone(
+def test_effects_of_a_trimmed_history_are_shown_with_a_warning(
     seekpoint: Shell, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not that there was no such effect: nobody could tell. What the state remembers is listed all the same."""
@@ -131,7 +131,9 @@ def test_a_trimmed_history_is_said_to_be_gone(
 
 
 @pytest.mark.cluster
-def test_a_person_looks_and_resolves(journal: Settings, shell: Shell, point_at: Callable[[Settings], None]) -> None:
+def test_an_operator_shows_and_resolves_an_effect(
+    journal: Settings, shell: Shell, point_at: Callable[[Settings], None]
+) -> None:
     """ls shows it, show tells all of it, resolve settles it for whoever runs the process next."""
     ledger = Ledger()
     create_topics_sync(journal)

@@ -31,7 +31,7 @@ def test_an_exported_process_is_imported_as_it_was(
     assert seekpoint("steps", "p", "--json").json["calls"][-1]["output"] == "o-1 paid"
 
 
-def test_an_import_goes_on_and_never_mixes(
+def test_an_interrupted_import_resumes_and_never_mixes_processes(
     seekpoint: Shell, log: MemoryLog, move_to: Callable[[MemoryLog], None]
 ) -> None:
     """What an interrupted one had appended counts; an id that somebody used is refused."""
@@ -57,7 +57,7 @@ def test_an_import_goes_on_and_never_mixes(
     assert (refused.code, "the id is used" in refused.err) == (4, True)
 
 
-def test_an_export_that_is_none_is_refused(seekpoint: Shell, log: MemoryLog) -> None:
+def test_a_file_that_is_not_an_export_is_refused(seekpoint: Shell, log: MemoryLog) -> None:
     """Nothing is appended for bytes that are no process."""
     Path("junk.spk").write_bytes(b"junk")
     assert seekpoint("import", "junk.spk").code == 4
@@ -68,7 +68,7 @@ def test_an_export_that_is_none_is_refused(seekpoint: Shell, log: MemoryLog) -> 
     assert log.watermarks(0).high == log.watermarks(1).high == 0
 
 
-def test_decisions_become_a_data_set(seekpoint: Shell, log: MemoryLog) -> None:
+def test_export_writes_decisions_as_a_data_set(seekpoint: Shell, log: MemoryLog) -> None:
     """A line each: the whole request, though the journal keeps what it shares with the one before only once."""
 
     async def two(node: Node) -> None:
@@ -93,14 +93,14 @@ def test_decisions_become_a_data_set(seekpoint: Shell, log: MemoryLog) -> None:
     assert seekpoint("export", "--dataset", "none.jsonl").code == 2
 
 
-def test_a_name_that_no_file_can_have_is_one_line(seekpoint: Shell, log: MemoryLog) -> None:
+def test_an_invalid_file_name_is_a_one_line_error(seekpoint: Shell, log: MemoryLog) -> None:
     """What the system says of it, and no word of a fault of ours."""
     on(log, lambda node: node.run(chatter(), "p"))
     refused = seekpoint("export", "p", "x" * 5_000)
     assert (refused.code, "cannot be written: File name too long" in refused.err) == (4, True), refused.err[:200]
 
 
-def test_a_file_that_is_there_is_only_replaced_if_asked(seekpoint: Shell, log: MemoryLog) -> None:
+def test_an_existing_file_is_replaced_only_with_an_option(seekpoint: Shell, log: MemoryLog) -> None:
     """It may be somebody's only copy of a history."""
     on(log, lambda node: node.run(chatter(), "p"))
     for arguments, file in ((("p", "p.spk"), "p.spk"), (("--dataset", "d.jsonl", "p"), "d.jsonl")):

@@ -53,7 +53,7 @@ async def resume(settings: Settings, process_id: str) -> Any:
         return await node.run(asker, process_id)
 
 
-def test_gates_are_seen_and_answered(waits: Settings, shell: Shell, point_at: Callable[[Settings], None]) -> None:
+def test_gates_are_listed_and_answered(waits: Settings, shell: Shell, point_at: Callable[[Settings], None]) -> None:
     """Listed with prompt and deadline; a yes with who and why; a signal with a payload; a value that is shared."""
     point_at(waits)
     assert shell("gates", "ls").code == 0

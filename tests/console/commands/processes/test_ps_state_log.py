@@ -70,7 +70,7 @@ def test_ps_of_a_new_journal_is_empty(shell: Shell, journal: Settings, point_at:
 
 
 @pytest.mark.usefixtures("on_cases")
-def test_state_shows_now_and_the_past(shell: Shell) -> None:
+def test_state_shows_the_present_and_past_states(shell: Shell) -> None:
     """By seq, by offset, by time; all of it as JSON."""
     ran = shell("state", "case-1")
     assert ran.code == 0
@@ -86,7 +86,7 @@ def test_state_shows_now_and_the_past(shell: Shell) -> None:
 
 
 @pytest.mark.usefixtures("on_cases")
-def test_log_shows_each_entry_and_what_became_of_it(shell: Shell) -> None:
+def test_log_shows_each_entry_and_its_verdict(shell: Shell) -> None:
     """As lines for people, as JSON lines for programs."""
     ran = shell("log", "case-gap")
     assert ran.code == 0
@@ -101,7 +101,7 @@ def test_log_shows_each_entry_and_what_became_of_it(shell: Shell) -> None:
 
 
 @pytest.mark.usefixtures("on_cases")
-def test_log_gives_what_was_asked_for(shell: Shell) -> None:
+def test_log_selects_entries_by_its_options(shell: Shell) -> None:
     """From a seq, of a kind, so many; a misspelt kind is noticed."""
     some = shell("log", "case-1", "--from", "2", "--limit", "2", "--json").out.splitlines()
     assert [json.loads(line)["seq"] for line in some] == [2, 3]
@@ -128,7 +128,7 @@ def test_log_follows_until_it_is_interrupted(journal: Settings) -> None:
         assert "Traceback" not in follower.stderr.read()
 
 
-def test_log_ends_with_its_reader(journal: Settings) -> None:
+def test_log_ends_when_the_reader_of_the_pipe_ends(journal: Settings) -> None:
     """``seekpoint log ID -f | head -1`` does not wait for another entry."""
     with seekpoint(journal, "log", "case-9", "-f", "--json") as follower:
         Owner(RawKafka(journal).append, journal.partitions, "case-9").claim()

@@ -62,7 +62,7 @@ async def test_recover_does_not_take_a_living_owners_process(
         assert ran.json["claim"]["epoch"] == 2
 
 
-def test_recover_takes_a_degraded_process_only_by_a_persons_word(
+def test_recover_claims_a_degraded_process_only_with_an_option(
     shell: Shell, journal: Settings, point_at: PointAt
 ) -> None:
     """Refused with the command that accepts the loss; then it is done."""

@@ -42,7 +42,7 @@ def test_an_agent_is_run_and_its_history_checked(seekpoint: Shell, log: MemoryLo
     assert not list(Path().glob("made*"))
 
 
-def test_an_agent_that_fails_is_told_as_such(seekpoint: Shell, log: MemoryLog) -> None:
+def test_run_reports_the_failure_of_an_agent(seekpoint: Shell, log: MemoryLog) -> None:
     """As its own failure, not as a fault of Seekpoint's; it is recorded, and the check ends there."""
     failed = seekpoint("run", "p", "--agent", "touching:breaking", "--new")
     assert (failed.code, "the agent failed: ValueError: no such order" in failed.err) == (1, True)
@@ -56,7 +56,7 @@ def test_an_agent_that_fails_is_told_as_such(seekpoint: Shell, log: MemoryLog) -
     assert "to the recorded failure" in seekpoint("replay-check", "p", "--agent", "touching:breaking").out
 
 
-def test_a_call_that_failed_is_made_again_when_that_is_asked(seekpoint: Shell) -> None:
+def test_a_failed_call_is_repeated_on_request(seekpoint: Shell) -> None:
     """What a failed run says to do is true: run again it fails again, with the option it goes on."""
     for how in ("--new", "--resume"):
         failed = seekpoint("run", "p", "--agent", "touching:paying", how)
@@ -89,14 +89,14 @@ def test_an_export_is_checked_without_a_journal(
         ("--agent", "touching:plain"),
     ],
 )
-def test_what_is_no_agent_is_told(seekpoint: Shell, arguments: tuple[str, ...]) -> None:
+def test_an_object_that_is_not_an_agent_is_refused(seekpoint: Shell, arguments: tuple[str, ...]) -> None:
     """As a mistake on the command line."""
     for command in ("run", "replay-check"):
         found = seekpoint(command, "p", *arguments)
         assert (found.code, "--agent" in found.err) == (2, True)
 
 
-def test_mistakes_on_the_line_are_told(seekpoint: Shell) -> None:
+def test_mistakes_in_the_arguments_are_reported(seekpoint: Shell) -> None:
     """Before anything is done."""
     given = ("--agent", "touching:touching")
     assert seekpoint("run", "p", *given, "--input", "{no json").code == 2
@@ -106,7 +106,7 @@ def test_mistakes_on_the_line_are_told(seekpoint: Shell) -> None:
     assert seekpoint("replay-check", "nobody", *given).code == 1
 
 
-def test_a_run_waits_until_a_killed_owner_is_seen_to_be_dead() -> None:
+def test_run_waits_until_the_owner_timeout_of_a_killed_owner() -> None:
     """The start page kills a run and starts it again at once: with a shorter wait, that would be refused."""
     settings = Settings()
     assert wait_limit_s(settings) > settings.owner_timeout_s + settings.heartbeat_interval_s
@@ -129,7 +129,7 @@ def test_a_mistyped_id_starts_nothing(seekpoint: Shell, log: MemoryLog) -> None:
     assert not Path("made").exists()
 
 
-def test_new_only_begins_and_resume_only_resumes(seekpoint: Shell, log: MemoryLog) -> None:
+def test_new_starts_only_new_processes_and_resume_only_existing_ones(seekpoint: Shell, log: MemoryLog) -> None:
     """A process that exists is run by --resume, or by its id alone."""
     given = ("--agent", "touching:touching")
     assert seekpoint("run", "p", *given, "--new", "--input", '{"name": "made"}').json == "made"
@@ -141,7 +141,7 @@ def test_new_only_begins_and_resume_only_resumes(seekpoint: Shell, log: MemoryLo
     assert [log.watermarks(partition).high for partition in range(log.partitions)] == ends
 
 
-def test_ids_that_look_like_a_mistyped_one_are_named(
+def test_the_error_for_a_mistyped_id_names_similar_ids(
     seekpoint: Shell, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the view's first page; a view that does not answer is no further error."""

@@ -40,7 +40,7 @@ async def asking(process, input):
 """
 
 
-def test_a_run_is_looked_at_checked_moved_and_traced(
+def test_a_run_is_shown_checked_exported_and_traced(
     shell: Shell, journal: Settings, point_at: Callable[[Settings], None], write_module: Callable[[str, str], None]
 ) -> None:
     """From its first entry to its copy under another id, with the journal's own schemas in the file."""
@@ -66,7 +66,7 @@ def test_a_run_is_looked_at_checked_moved_and_traced(
     assert (refused.code, "finished" in refused.err) == (4, True)
 
 
-def test_from_an_incident_to_a_failing_test(
+def test_an_incident_becomes_a_failing_test(
     shell: Shell, journal: Settings, point_at: Callable[[Settings], None], write_module: Callable[[str, str], None]
 ) -> None:
     """The commands of docs/guides/changing-code.md: capture, replay into staging, check changed code."""

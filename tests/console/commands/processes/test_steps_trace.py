@@ -57,7 +57,7 @@ def test_steps_shows_a_failure_by_its_type_and_message(seekpoint: Shell, log: Me
     assert seekpoint("steps", "p", "--json").json["calls"][0]["error"]["message"] == "no such order: 4711"
 
 
-def test_steps_shows_the_attempts_that_nobody_asked_for(seekpoint: Shell, log: MemoryLog) -> None:
+def test_steps_shows_automatic_attempts(seekpoint: Shell, log: MemoryLog) -> None:
     """A transient error is tried again by default, and nothing of it is hidden."""
     runs: list[int] = []
 
@@ -80,7 +80,7 @@ def test_steps_shows_the_attempts_that_nobody_asked_for(seekpoint: Shell, log: M
     assert rows == [["look:1", "step", "succeeded", "2"], ["plan:1", "decision", "succeeded", "2"]]
 
 
-def test_a_key_that_only_looks_like_a_turn_is_none(seekpoint: Shell, log: MemoryLog) -> None:
+def test_a_key_with_a_unicode_digit_is_not_a_turn(seekpoint: Shell, log: MemoryLog) -> None:
     """What Unicode calls a digit is not always a number."""
 
     async def work(node: Node) -> None:
@@ -97,7 +97,7 @@ def test_a_key_that_only_looks_like_a_turn_is_none(seekpoint: Shell, log: Memory
     assert seekpoint("trace", "p").code == 0
 
 
-def test_steps_of_nobody_and_of_a_trimmed_history(seekpoint: Shell, log: MemoryLog) -> None:
+def test_steps_of_an_unknown_process_or_a_trimmed_history_exits_with_1(seekpoint: Shell, log: MemoryLog) -> None:
     """No such process is 1; so is one whose beginning is gone: nobody could tell which entries count."""
     assert seekpoint("steps", "nobody").code == 1
     on(log, lambda node: node.run(chatter(), "p"))
@@ -109,7 +109,7 @@ def test_steps_of_nobody_and_of_a_trimmed_history(seekpoint: Shell, log: MemoryL
     assert not list(Path().glob("*.part"))
 
 
-def test_a_trace_is_nested_and_always_the_same(seekpoint: Shell, log: MemoryLog) -> None:
+def test_a_trace_is_nested_and_deterministic(seekpoint: Shell, log: MemoryLog) -> None:
     """Process, turn, call, the calls in its body; ids come from the entries."""
     on(log, lambda node: node.run(chatter(), "p"))
     document = seekpoint("trace", "p", "--json").json
