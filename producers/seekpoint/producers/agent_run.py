@@ -1,4 +1,4 @@
-"""Running an agent: claim its process, call its code, journal what it gave. Without any worker.
+"""Running an agent: claim its process, call its code, journal its result. No worker is needed.
 
 created            -> running  by ``AgentStarted`` itself: a short run has few entries
 failed, stopped, … -> starting -> running
@@ -56,13 +56,13 @@ __all__ = ["RECORDED", "refuse_mismatch", "run_agent"]
 
 
 class _Recorded(StrEnum):
-    """The input a process began with."""
+    """The type of ``RECORDED``."""
 
     INPUT = "recorded"
 
 
 RECORDED: Final = _Recorded.INPUT
-"""Stands for the input the process began with: None where it has not begun."""
+"""Stands for the input that the process began with, or None if it has not begun."""
 
 
 async def run_agent(
@@ -74,7 +74,7 @@ async def run_agent(
     retry_failed: bool | Collection[str] = False,
     new: bool | None = None,
 ) -> Any:
-    """What ``Node.run`` does."""
+    """Run ``agent`` as the process; return its result. See ``Node.run``."""
     async with AsyncExitStack() as stack:
         try:
             process = await stack.enter_async_context(opening)
@@ -82,7 +82,7 @@ async def run_agent(
             state = (await node.recover(process_id)).state
             refuse_mismatch(process_id, state, agent, given, node.reader.limits, new)
             return state.result
-        return await _Run(process, durable_side(process), agent, new).through(given, retry_failed)
+        return await _Run(process, durable_side(process), agent, new).run(given, retry_failed)
 
 
 def refuse_mismatch(
@@ -113,8 +113,10 @@ def refuse_mismatch(
 
 
 def _refuse_unmeant(process_id: str, state: State, new: bool | None) -> None:
-    """Raise ``UnknownProcess`` or ``Refused`` where a process is to be resumed that never began (``new`` False), and
-    ``Refused`` where one is to begin that exists (True). A claim alone does not count: its owner may have died then."""
+    """Refuse to resume a process that never began (``new`` is False), or to begin one that exists (True).
+
+    Raises ``UnknownProcess`` or ``Refused``. A claim alone is no beginning: its owner may have died right after it.
+    """
     has_agent = state.agent is not None or state.finished
     if new is False and not has_agent:
         if state.epoch == 0:
@@ -131,15 +133,15 @@ def _refuse_unmeant(process_id: str, state: State, new: bool | None) -> None:
 
 
 class _Run(FrozenStruct, frozen=True):
-    """One run of an agent's code, from what is remembered to its end."""
+    """One run of an agent's code, from its beginning or the recorded history to its end."""
 
     process: Process
     durable: DurableProcess
     agent: Agent
     new: bool | None
 
-    async def through(self, given: Any, retry_failed: bool | Collection[str] = False) -> Any:
-        """The result, once it is confirmed. Failed calls are set aside first, if that is asked."""
+    async def run(self, given: Any, retry_failed: bool | Collection[str] = False) -> Any:
+        """Return the result once it is confirmed. Set failed calls aside first if ``retry_failed`` asks for it."""
         self._check(given)
         cancellation = self.durable.cancellation
         if cancellation.accept() and (cancellation.is_complete or not cancellation.needs_replay):
@@ -207,7 +209,7 @@ class _Run(FrozenStruct, frozen=True):
 
     # --- the beginning
     def _begin(self, given: Any) -> Any:
-        """Journal what is new about this run; the input the code gets."""
+        """Journal the beginning of the run; return the input for the code."""
         process, written = self.durable, self.durable.written
         begins = written.agent is None and process.ahead_lifecycle in _BEGINNING
         if not begins and not process.cancellation.is_accepted:
@@ -221,7 +223,7 @@ class _Run(FrozenStruct, frozen=True):
         return load(text)
 
     def _check(self, given: Any) -> None:
-        """Again, behind the claim: the former owner may have begun meanwhile."""
+        """Check again after the claim: the former owner may have begun the process meanwhile."""
         process, began = self.durable, self.durable.written.agent
         refuse_mismatch(process.process_id, process.written, self.agent, given, process.limits, self.new)
         if began is not None and self.agent.pinned and began.definition != self.agent.definition:
@@ -235,7 +237,7 @@ class _Run(FrozenStruct, frozen=True):
         await self.durable.end(b.Finished(text))
 
     async def _take_back(self, error: BaseException) -> None:
-        """A run whose code failed owes what its effects did; one that can go on later owes nothing yet."""
+        """Compensate the effects of a run whose code failed. A run that can be resumed owes nothing yet."""
         failed = not isinstance(error, SeekpointError) or isinstance(error, EffectFailed | EffectDuplicate)
         if not failed or not self.durable.session.is_open:
             return
@@ -244,7 +246,7 @@ class _Run(FrozenStruct, frozen=True):
             await compensate(self.durable)
 
     def _note(self, error: BaseException) -> None:
-        """What the lifecycle says of it. The error itself is recorded as the process is left."""
+        """Write the lifecycle that follows from ``error``. The error itself is recorded when the process is left."""
         process = self.durable
         if isinstance(error, HandleLost | Retryable) or not process.session.is_open or process.cancellation.is_accepted:
             return
@@ -260,7 +262,7 @@ class _Run(FrozenStruct, frozen=True):
 
 
 _ENVELOPE_BYTES = 2_048
-"""What an entry takes beside its body, and more."""
+"""More than the bytes of an entry beside its body."""
 _L = Lifecycle
 _UP = (_L.STARTING, _L.RUNNING)
 _WAYS_UP: dict[Lifecycle, tuple[Lifecycle, ...]] = {
@@ -272,6 +274,6 @@ _WAYS_UP: dict[Lifecycle, tuple[Lifecycle, ...]] = {
     _L.STOPPED: _UP,
     _L.FAILED: _UP,
 }
-"""From where a process is to ``running``."""
+"""The lifecycles to pass through on the way to ``running``."""
 _BEGINNING = frozenset({_L.CREATED, _L.STARTING})
-"""Where ``AgentStarted`` says by itself that it runs; ``Finished`` of an agent, that it has stopped."""
+"""The lifecycles from which ``AgentStarted`` by itself leads to ``running``."""

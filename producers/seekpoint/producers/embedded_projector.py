@@ -1,4 +1,4 @@
-"""A projector inside a node: for small fleets that would rather not run it as a service of its own."""
+"""A projector inside a node, for small fleets that do not run it as a service of its own."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class _Projector(Protocol):
 
 
 class EmbeddedProjector:
-    """Runs a projector beside a node's processes; its work is done in threads of its own.
+    """A projector that runs beside a node's processes, with threads of its own.
 
-    Whatever ends it is an error in the log (logger ``seekpoint.producers``), kept as ``failure``, and no agent's
-    business: recoveries get longer, nothing is lost. What may go by itself is tried again every five seconds; what a
-    person has to look at leaves it stopped.
+    An error that ends it is logged (logger ``seekpoint.producers``) and kept as ``failure``. It does not reach an
+    agent: recoveries take longer, nothing is lost. After a ``Retryable`` error the projector starts again every five
+    seconds; after any other it stays stopped.
     """
 
     def __init__(self, projector: _Projector, settings: Settings, *, retry_s: float = _RETRY_S) -> None:
         self.failure: BaseException | None = None
-        """What ended it last; None while it runs."""
+        """The error that ended it last; None while it runs."""
         self._projector = projector
         self._settings = settings
         self._retry_s = retry_s
@@ -45,7 +45,7 @@ class EmbeddedProjector:
         self._task = asyncio.create_task(self._go_on(), name="seekpoint-projector")
 
     async def close(self) -> None:
-        """Have it save what is dirty and leave its group; return once it has."""
+        """Save what is dirty, leave the consumer group, and return."""
         task, self._task = self._task, None
         if task is None:
             return
@@ -59,17 +59,17 @@ class EmbeddedProjector:
                 await self._watched(self._projector.run)
                 return
             except Retryable as exc:
-                self._tell(exc, f"it is started again in {self._retry_s:g} s")
+                self._report(exc, f"it is started again in {self._retry_s:g} s")
             except SeekpointError as exc:
-                self._tell(exc, "it stays stopped: view and checkpoints stand still")
+                self._report(exc, "it stays stopped: view and checkpoints stand still")
                 return
             except Exception as exc:
-                self._tell(exc, "it stays stopped: view and checkpoints stand still", trace=True)
+                self._report(exc, "it stays stopped: view and checkpoints stand still", trace=True)
                 return
             await asyncio.sleep(self._retry_s)
 
     async def _watched(self, run: Callable[[], Awaitable[None]]) -> None:
-        """Once it has run for a while, what ended it before is over."""
+        """Run the projector; clear ``failure`` once it has run for a while."""
         running = asyncio.ensure_future(run())
         try:
             if not (await asyncio.wait({running}, timeout=self._retry_s))[0]:
@@ -79,7 +79,7 @@ class EmbeddedProjector:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
 
-    def _tell(self, exc: BaseException, then: str, *, trace: bool = False) -> None:
+    def _report(self, exc: BaseException, then: str, *, trace: bool = False) -> None:
         self.failure = exc
         text = traceback_of(exc, self._settings) if trace else self._settings.scrub(str(exc))
         logger.error("the node's projector failed, %s: %s", then, text)

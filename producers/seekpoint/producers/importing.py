@@ -1,4 +1,4 @@
-"""A process from a file into a journal: its entries, one by one, under its own id or another one."""
+"""The import of a process into a journal: its entries, one by one, under its own id or another one."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ _AT_ONCE = 500
 
 
 class Imported(FrozenStruct, frozen=True):
-    """What an import did."""
+    """The result of an import."""
 
     process_id: str
     entries: int
     """How many entries were appended."""
     known: int
-    """How many were there before: of an import that was interrupted."""
+    """How many entries were there before, from an interrupted import."""
 
 
 async def import_process(node: Node, entries: Sequence[Logged], process_id: str | None = None) -> Imported:
     """Append a process's ``entries`` to the node's journal, as ``process_id`` if that is given.
 
-    The id must be one that nobody used; the same import again goes on where one was interrupted. Whoever owned the
-    process owns it here too, until that is claimed: open it as you would a dead node's. Keys that the outside world was
-    handed stay those of the original. Raises ``Refused``, ``LimitExceeded`` before anything is sent, ``AppendTimeout``.
+    The id must be unused. The same import again continues one that was interrupted. The process keeps its owner until
+    it is claimed: open it as you would open a dead node's. Idempotency keys stay those of the original. Raises
+    ``Refused``, ``LimitExceeded`` before anything is sent, ``AppendTimeout``.
     """
     target = process_id or entries[0].entry.process_id
     key = named_process_key(target)
@@ -57,7 +57,7 @@ async def import_process(node: Node, entries: Sequence[Logged], process_id: str 
 
 
 async def _known(node: Node, process_id: str, entries: Sequence[Entry]) -> int:
-    """How many of ``entries`` are in the journal: the first ones, or the id is somebody else's."""
+    """Return how many of ``entries`` are in the journal. ``Refused`` if the id has other entries."""
     try:
         there = [one.entry.id async for one in node.entries(process_id)]
     except UnknownProcess:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["AgentNode", "LogSession", "NodeServices"]
 
 _HELD_CHARACTERS_MAX, _HELD_BYTES_MAX = 65_536, 16_384
-"""The arguments of a start that is held, and the room it needs in the state: nobody is told later that it has none."""
+"""The longest arguments of a start that is held back, and the room in the state that it must find."""
 _SAVED_POLL_S = 0.02
 
 
@@ -145,7 +145,7 @@ class LogSession:
 
     @property
     def prices(self) -> Prices | None:
-        """What model calls cost: the node's, which may be set late."""
+        """The node's prices of model calls, which may be set late."""
         return self._services.prices
 
     # --- state
@@ -198,8 +198,8 @@ class LogSession:
     def hold(self, key: str, start: Callable[[], b.StepStarted], characters: int) -> bool:
         """Keep the start of the step ``key`` back until the event loop goes on, or anything else is written.
 
-        Two records in a moment are two requests to the broker, and two writes to its disk: ``drop_held`` it for an
-        entry that says both. False for one whose ``characters`` of arguments may not fit: it is to be sent.
+        Two records would be two requests to the broker: ``drop_held`` the start to write one entry for start and end.
+        Return False if its arguments, of so many ``characters``, may not fit: then the caller sends it.
         """
         if characters > _HELD_CHARACTERS_MAX or not self._handle.has_room(_HELD_BYTES_MAX):
             return False
@@ -219,9 +219,9 @@ class LogSession:
             try:
                 self._push(start(), None)
             except HandleLost:
-                return  # whatever is asked of the process next raises it
+                return  # the next call on the process raises it
             except SeekpointError:
-                self._held[key] = start  # its end says it, or is refused too
+                self._held[key] = start  # the entry of its end records it, or is refused too
 
     def _push(self, body: b.Body, future: asyncio.Future[int] | None) -> int:
         if self._held and not isinstance(body, b.StepStarted):
@@ -231,7 +231,7 @@ class LogSession:
         return pending.seq
 
     def caused_by(self, entry_id: bytes | None) -> None:
-        """Name the entry that leads to those written from here on."""
+        """Name the entry that causes those written from here on."""
         self._cause = replace(self._cause, caused_by=entry_id)
 
     # --- the end

@@ -1,4 +1,4 @@
-"""A node: one member of the fleet. It opens processes, writes for all of them, and says that it lives."""
+"""A node: one member of the fleet. It opens processes, writes for all of them, and publishes heartbeats."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ __all__ = ["Node", "runtime_of"]
 
 
 class Node:
-    """One member of the fleet. ``async with Node.connect(settings) as node``; one event loop's.
+    """One member of the fleet, for one event loop: ``async with Node.connect(settings) as node``.
 
-    ``open`` a process to work as it, ``recover`` to only look, ``signal`` and ``cancel`` to tell one something.
+    ``open`` or ``run`` a process to own it, ``recover`` to only read it, ``signal`` or ``cancel`` one from outside.
     """
 
     def __init__(
@@ -99,14 +99,14 @@ class Node:
     def connect(
         cls, settings: Settings | None = None, *, projector: bool = False, spare_gc: bool = True, **overrides: Any
     ) -> Node:
-        """A node on Kafka. Without ``settings``: from the environment and ``seekpoint.toml``. Connects on first use.
+        """Return a node on Kafka. Without ``settings`` they come from the environment and ``seekpoint.toml``.
 
-        With ``projector`` it also keeps view and checkpoints, beside its processes, sharing the partitions with all
-        other projectors; ``InvalidSetting`` if there is no Redis. An argument and no setting: settings are a journal's
-        every program's, and a program that opens a node for a moment must not move everybody's partitions.
+        The node connects when it starts. With ``projector`` it also keeps view and checkpoints, and shares the
+        partitions with all other projectors; ``InvalidSetting`` if there is no Redis. This is an argument and no
+        setting: programs share settings, and one that opens a node for a moment must not move partitions.
 
-        The first node of an interpreter makes its garbage collector look less often (``spare_gc``): what is there when
-        it starts is frozen, the youngest generation is collected every 50,000 allocations.
+        The first node of an interpreter makes the garbage collector run less often (``spare_gc``): it freezes the
+        objects that exist when it starts, and collects the youngest generation every 50,000 allocations.
         """
         from seekpoint.consumers.kafka.kafka_reader import KafkaReader
         from seekpoint.producers.writer.kafka_writer import KafkaWriter
@@ -122,7 +122,7 @@ class Node:
 
     @classmethod
     def in_memory(cls, log: MemoryLog | None = None, *, clock: Clock | None = None, **settings: Any) -> Node:
-        """A node on a log in memory: for tutorials and tests. Nodes that share ``log`` share the journal."""
+        """Return a node on a log in memory, for tutorials and tests. Nodes that share ``log`` share the journal."""
         from seekpoint.schemas.log.memory_log import MemoryLog  # a node on Kafka starts without
 
         log = log or MemoryLog()
@@ -136,10 +136,10 @@ class Node:
         return self
 
     async def close(self) -> None:
-        """Let what is on its way arrive, close every handle, give up connections. Processes left open stay claimed.
+        """Wait for pending entries, close every handle and all connections. Processes left open stay claimed.
 
-        Every part is closed, whatever another one raises and also if this call is cancelled; what failed is raised at
-        the end. Idempotent.
+        Every part is closed, whatever another one raises, and also if this call is cancelled. Errors are raised at the
+        end. Idempotent.
         """
         await self._runtime.close()
 
@@ -170,7 +170,7 @@ class Node:
         """Own a process: create it, or claim it and recover. ``async with node.open(id) as process``; leaving releases.
 
         ``take_over`` claims it though its owner looks alive (the owner is fenced); ``wait_s`` keeps trying that long
-        while it looks alive; ``accept_degraded`` is a person's word that missing entries are lost. ``actor`` and
+        while it looks alive; ``accept_degraded`` accepts that missing entries are lost. ``actor`` and
         ``correlation_id`` go into every entry written. ``replay`` says how calls are held to what is remembered
         (``strict``, ``permissive``), ``detail`` how much content is journaled (``full``, ``checkpoint``, ``none``).
 
@@ -189,7 +189,7 @@ class Node:
         self,
         agent: Agent,
         process_id: str,
-        input: Any = RECORDED,  # the word users know
+        input: Any = RECORDED,  # the name that users expect
         *,
         take_over: bool = False,
         wait_s: float = 0.0,
@@ -235,11 +235,11 @@ class Node:
         )
 
     async def recover(self, process_id: str, **how: Any) -> Recovered:
-        """The state of a process as of now, read only; see ``Recovery.recover`` for ``at_seq``, ``missing_ok``, ..."""
+        """Return the state of a process, read only; see ``Recovery.recover`` for ``at_seq``, ``missing_ok``, ..."""
         return await self._runtime.recovery.recover(process_id, **how)
 
     def entries(self, process_id: str, **which: Any) -> AsyncIterator[Logged]:
-        """The entries of a process in log order, read only; see ``Recovery.entries`` for ``kinds``, ``limit``, ..."""
+        """Yield the entries of a process in log order; see ``Recovery.entries`` for ``kinds``, ``limit``, ..."""
         return self._runtime.recovery.entries(process_id, **which)
 
     async def request_recovery(
@@ -252,7 +252,7 @@ class Node:
         must_be_current: bool = False,
         timeout_s: float = 30.0,
     ) -> Answered:
-        """The state of a process as a recovery consumer finds it (``seekpoint serve recovery``): state, hash, report.
+        """Return state, hash and report of a process from a recovery consumer (``seekpoint serve recovery``).
 
         Needs no right to read the journal, only ``NAME.recover`` (write) and ``NAME.recovered`` (read). Asked at least
         once, answered once. ``must_be_current`` as with ``recover``; without it ``report["hidden"]`` says whether the
@@ -266,7 +266,7 @@ class Node:
             timeout_s=timeout_s,
         )  # fmt: skip
 
-    # --- telling a process something (O1: it only fills the mailbox)
+    # --- external entries, which only fill the mailbox (O1)
     async def signal(
         self,
         process_id: str,

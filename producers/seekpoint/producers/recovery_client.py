@@ -1,4 +1,4 @@
-"""Asking another node for a recovery: for callers that may not, or would rather not, read the journal themselves."""
+"""Requests to a recovery consumer, for programs that may not or do not want to read the journal themselves."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Requests:
-    """Asks for one node. At least once: a request is sent again until it is answered, always with the same id."""
+    """The recovery requests of one node. A request is sent again, with the same id, until it is answered."""
 
     def __init__(self, exchange: Exchange, executor: Executor, resend_s: float = _RESEND_S) -> None:
         self._exchange = exchange
@@ -47,7 +47,7 @@ class Requests:
         must_be_current: bool = False,
         timeout_s: float = 30.0,
     ) -> Answered:
-        """The state of a process as another node found it; see ``Node.request_recovery``."""
+        """Return the state of a process as a recovery consumer finds it; see ``Node.request_recovery``."""
         point = point_of(at_seq=at_seq, at_offset=at_offset, at_time=at_time)
         now = now_us()
         deadline = now + round(timeout_s * 1_000_000)
@@ -67,7 +67,7 @@ class Requests:
     async def _ask(self, request: RecoveryRequest) -> RecoveryAnswer:
         key = process_key(request.process_id)
         partition = partition_of(key, await self._run(lambda: self._exchange.partitions))
-        # Before anything is sent: no answer can come ahead of this place.
+        # Read before the request is sent: no answer can lie below this offset.
         start = await self._insist(lambda: self._exchange.end("recovered", partition))
         while True:
             await self._insist(lambda: self._exchange.send("recover", partition, key, encode_request(request)))
@@ -76,7 +76,7 @@ class Requests:
                 return answer
 
     async def _wait(self, request_id: bytes, partition: int, start: int) -> tuple[RecoveryAnswer | None, int]:
-        """The answer, if it comes before the request is due again; and where to read on."""
+        """Return the answer if it arrives before the request is sent again, and the offset to read on from."""
         due, pause_s = time.monotonic() + self._resend_s, _LOOK_MIN_S
         while time.monotonic() < due:
             records, start = await self._insist(partial(self._exchange.read, "recovered", partition, start))
@@ -93,7 +93,7 @@ class Requests:
         return None, start
 
     async def _insist(self, call: Callable[[], T]) -> T:
-        """What ``call`` gives, once Kafka answers; the caller's time-out ends the wait."""
+        """Return the result of ``call``. Try again while Kafka does not answer; the caller's timeout ends that."""
         while True:
             try:
                 return await self._run(call)

@@ -208,9 +208,9 @@ async def test_a_dispatcher_that_slept_after_its_claim_looks_again_before_it_cal
         assert not await other.claim(0, None), "the first in the log has it"
         assert await other.claim(*await other.read())
         sleeper._seen_s -= 60
-        assert not await sleeper.through()
+        assert not await sleeper.run()
         assert not ledger.calls
-        assert await other.through()
+        assert await other.run()
     assert ledger.calls == {"p/pay:1": 1}
 
 

@@ -1,6 +1,6 @@
-"""Heartbeats: a node says that it lives and what it owns, and watches the others do so (rule O6).
+"""Heartbeats: a node publishes that it is alive and what it owns, and watches the other nodes (rule O6).
 
-A hint for politeness, never a guard: who owns a process is decided by the log alone.
+A heartbeat is a hint, never a guard: the log alone decides who owns a process.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ logger = logging.getLogger("seekpoint.producers")
 
 _PATIENCE_S = 0.25
 _LEAVE_S = 3.0
-"""That a node left is a hint to others: who closes it waits no longer for a Kafka that is silent."""
+"""How long a close waits for Kafka to take the withdrawal, which is only a hint to other nodes."""
 
 
 class Heartbeater:
-    """Beats for one node, every ``heartbeat_interval_s`` and soon after a claim."""
+    """The heartbeats of one node, every ``heartbeat_interval_s`` and soon after a claim."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Heartbeater:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begin to beat."""
+        """Begin to publish heartbeats and to watch those of other nodes."""
         self._next = asyncio.get_running_loop().create_future()
         self._tasks = [
             asyncio.create_task(self._go_on(), name="seekpoint-heartbeats"),
@@ -61,7 +61,7 @@ class Heartbeater:
         ]
 
     async def close(self) -> None:
-        """Stop, and leave in order: what this node left claimed is free at once."""
+        """Stop, and withdraw the heartbeat: processes that this node left claimed are free at once."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -76,9 +76,9 @@ class Heartbeater:
         self._store.close()
 
     async def claiming(self, claim_id: bytes) -> None:
-        """A claim is about to be sent. Returns once others can see its id: a claim nobody names looks free to them.
+        """Name a claim that is about to be sent in the heartbeat: without that, it looks free to other nodes.
 
-        Waits for a beat no longer than a moment: a hint is not worth a delay.
+        Returns once the heartbeat is published, or after a short wait: a hint is not worth a delay.
         """
         self._claiming.add(claim_id)
         self._wake.set()
@@ -89,7 +89,7 @@ class Heartbeater:
             logger.info("claiming before the heartbeat that names the claim was published")
 
     def claimed(self, claim_id: bytes) -> None:
-        """The claim is decided: if it won, an open handle shows it from here on."""
+        """Stop naming a claim that is decided. If it won, an open handle names it from here on."""
         self._claiming.discard(claim_id)
 
     def _claims(self) -> list[bytes]:
@@ -99,7 +99,7 @@ class Heartbeater:
     async def _go_on(self) -> None:
         while True:
             self._wake.clear()
-            said, self._next = self._next, asyncio.get_running_loop().create_future()
+            published, self._next = self._next, asyncio.get_running_loop().create_future()
             self._beats += 1
             try:
                 await self._run(self._store.publish, self._heartbeat())
@@ -107,7 +107,7 @@ class Heartbeater:
                 logger.warning("no heartbeat: %s", exc)
             except Exception as exc:  # a node that is silent looks dead: the next beat may go well
                 logger.error("no heartbeat: %s", traceback_of(exc, self._settings))
-            said.set_result(None)
+            published.set_result(None)
             try:
                 async with asyncio.timeout(self._interval_s):
                     await self._wake.wait()
@@ -115,7 +115,7 @@ class Heartbeater:
                 continue
 
     async def _watch(self) -> None:
-        """Apart from the beat: a Redis that hangs must not stop it."""
+        """Watch in a task of its own: a Redis that hangs must not stop the heartbeat."""
         while True:
             await asyncio.sleep(self._interval_s / 2)
             try:
@@ -131,7 +131,7 @@ class Heartbeater:
         return Heartbeat(identity.node_id, identity.boot_id, claims, self._beats, process=this_process())
 
     async def look(self) -> None:
-        """See the others' heartbeats as of now."""
+        """Read the other nodes' heartbeats as of now."""
         await self._run(self.liveness.observe)
 
     async def _run(self, call: Callable[..., None], *arguments: object) -> None:

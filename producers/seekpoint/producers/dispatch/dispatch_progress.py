@@ -1,4 +1,4 @@
-"""How far dispatchers have come: where the next one begins to look for intents. Shared values of the journal."""
+"""The saved progress of dispatchers: where the next one begins to look for intents. Kept in shared values."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["DispatchProgress"]
 
 
 class DispatchProgress:
-    """What the dispatchers of one ``name`` have done, by connector and partition.
+    """The progress of the dispatchers of one ``name``, by connector and partition.
 
-    By connector: one that this version knows and the former did not is looked for from the journal's beginning, since
-    nobody who passed its intents by has called them.
+    Each connector has its own progress: the intents of one that only a later version knows are looked for from the
+    journal's beginning, since no earlier dispatcher has called them.
     """
 
     def __init__(self, values: SharedValues, name: str, connectors: Iterable[str]) -> None:
@@ -23,20 +23,20 @@ class DispatchProgress:
         self._saved: dict[tuple[str, int], int] = {}
 
     async def start(self, partition: int) -> int:
-        """The offset to read on from: where the connector that is furthest behind has come. Later looks ask again."""
+        """Return the offset to read on from: that of the connector that is furthest behind. Reads the saved values."""
         for connector in self._connectors:
             _, value = await self._values.read(self._value_name(connector, partition))
             self._saved[connector, partition] = value if isinstance(value, int) else 0
         return min((self._saved[connector, partition] for connector in self._connectors), default=0)
 
     def has_passed(self, connector: str, partition: int, offset: int) -> bool:
-        """Whether an intent of ``connector`` at ``offset`` is over, by what was saved."""
+        """Return whether an intent of ``connector`` at ``offset`` is over by the saved progress."""
         return offset < self._saved.get((connector, partition), 0)
 
     async def save(self, connector: str, partition: int, offset: int, *, offsets_min: int = 1) -> None:
-        """Keep that everything of ``connector`` below ``offset`` is over, if that is ``offsets_min`` more than before.
+        """Save that every intent of ``connector`` below ``offset`` is over, if that is ``offsets_min`` more than saved.
 
-        What is kept is an entry itself, and so moves the end of some partition: an idle journal must not grow by it.
+        Saving appends an entry, which moves the end of a partition: an idle journal must not grow by that.
         """
         saved = self._saved.get((connector, partition))
         if saved is None or offset < saved + offsets_min:
@@ -48,7 +48,7 @@ class DispatchProgress:
         self._saved[connector, partition] = offset
 
     def of(self, partition: int) -> dict[str, int]:
-        """What was saved for ``partition``, by connector."""
+        """Return the saved offset in ``partition`` of each connector."""
         return {connector: offset for (connector, at), offset in self._saved.items() if at == partition}
 
     def _value_name(self, connector: str, partition: int) -> str:

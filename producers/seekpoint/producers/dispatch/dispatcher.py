@@ -1,10 +1,10 @@
-"""The dispatcher: calls what owners only write down. For connectors with ``outbox=True``.
+"""The dispatcher: it makes the calls of connectors with ``outbox=True``, whose intents owners only record.
 
     intent in the journal -> still pending? -> claim it (first in the log has it) -> call -> verdict to the owner
 
-Start as many as you like. Of several that see the same intent one calls; who claimed and died is followed by another
-once its claim stood still for ``takeover_s``, and what may be done then is ``resolution.decide``'s to say: an
-idempotent call is made again with the same key, an at-most-once call is not. The owner settles by the verdict.
+Several dispatchers may run: one of them calls each intent. If it dies, another one takes over once its claim stood
+still for ``takeover_s``. ``effect_resolution.decide`` decides what may be done then: an idempotent call is made again
+with the same key, an at-most-once call is not. The owner settles the effect by the verdict.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ __all__ = ["Dispatcher"]
 logger = logging.getLogger("seekpoint.producers")
 
 _CHECK_INTERVAL_S = 5.0
-"""How often a deleted or re-created topic is looked for while nothing is read."""
+"""How often the dispatcher checks for deleted or re-created topics."""
 _SAVE_INTERVAL_S = 5.0
 _SAVE_OFFSETS_MIN = 1_000
 _STEP_OFFSETS = 20_000
 _BACKLOG_MAX = 1_000
-"""No more intents are looked for while so many are not over."""
+"""The dispatcher reads no further while so many intents are not over."""
 _AGAIN_S = 1.0
 _END_S = 5.0
 _SAVE_S = 3.0
 _FINAL = (JournalMismatch, LogDamaged, LogTruncated, NewerFormat, TooManyDeadLetters)
-"""Reading on would pass intents by, or call what is another journal's."""
+"""The errors after which reading on would skip intents, or call those of another journal."""
 
 Slot: TypeAlias = tuple[int, int]
 """Partition and offset of an intent."""
@@ -62,21 +62,21 @@ Slot: TypeAlias = tuple[int, int]
 
 @dataclass(slots=True)
 class _Foreign:
-    """Another dispatcher's claim, as this one watches it, by its own clock."""
+    """Another dispatcher's claim, and since when by the own clock it has stood still."""
 
     version: int
     since_s: float
 
 
 class Dispatcher:
-    """Calls the intents of a journal, for the outbox connectors that are registered here.
+    """A dispatcher of a journal's intents, for the outbox connectors that are registered in this program.
 
-    ``async with Dispatcher(node)``: works until it is left; ``drain`` before that lets calls under way end. Those of
-    one ``name`` share their progress, connector by connector. ``takeover_s`` is how long another one's claim may stand
-    still: the same for all of a journal, by default the setting ``owner_timeout_s``. ``concurrency_max`` calls of each
-    connector are under way: one that hangs keeps no other one waiting. ``Refused`` where effects are only
-    recorded. A journal that it must not read on in (``NewerFormat``, ``JournalMismatch``, ``LogTruncated``,
-    ``TooManyDeadLetters``) stops it: ``failure`` says so at once, and leaving raises it.
+    ``async with Dispatcher(node)`` works until the block ends; ``drain`` before that lets calls under way end.
+    Dispatchers of one ``name`` share their progress, connector by connector. ``takeover_s`` is how long another
+    dispatcher's claim may stand still, the same for all dispatchers of a journal, by default the setting
+    ``owner_timeout_s``. At most ``concurrency_max`` calls of each connector are under way, so that one that hangs does
+    not delay the others. Raises ``Refused`` where effects are only recorded. ``NewerFormat``, ``JournalMismatch``,
+    ``LogTruncated`` and ``TooManyDeadLetters`` stop it: ``failure`` holds the error, and leaving the block raises it.
     """
 
     def __init__(
@@ -107,20 +107,20 @@ class Dispatcher:
         self._loop: asyncio.Task[None] | None = None
         self._is_draining = False
         self.failure: SeekpointError | None = None
-        """What stopped it by itself; None while it works."""
+        """The error that stopped it; None while it works."""
         self.dispatched = 0
-        """How many outcomes this dispatcher has told."""
+        """How many outcomes this dispatcher has reported to owners."""
         self.looks = 0
-        """How often it has read to the journal's end: what does not rise stands still."""
+        """How often it has read to the journal's end. It stands still if this does not rise."""
 
     @property
     def waiting(self) -> int:
-        """The intents it knows of that are not over, those under way included."""
+        """How many intents it knows that are not over, calls under way included."""
         return len(self._due)
 
     @property
     def calling(self) -> int:
-        """Those of them that it is at work on."""
+        """How many intents it is working on."""
         return len(self._tasks)
 
     # --- life
@@ -131,22 +131,22 @@ class Dispatcher:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop. Calls under way are ended as a crash would end them: in doubt, for the next dispatcher.
+        """Stop. Calls under way end as in a crash: in doubt, for the next dispatcher.
 
-        One that does not heed that it is cancelled is left to itself after five seconds.
+        A call that ignores its cancellation is not waited for longer than five seconds.
         """
         tasks = [*self._tasks.values(), *([] if self._loop is None else [self._loop])]
         for task in tasks:
             task.cancel()
         await asyncio.wait({asyncio.gather(*tasks, return_exceptions=True)}, timeout=_END_S)
-        with suppress(SeekpointError, TimeoutError):  # the next one looks through a little more
+        with suppress(SeekpointError, TimeoutError):  # the next dispatcher reads a little more
             async with asyncio.timeout(_SAVE_S):
                 await self._save()
         if self.failure is not None and error is None:
             raise self.failure
 
     async def drain(self, patience_s: float) -> int:
-        """Begin nothing more, and wait until what is under way was told. How much was not, after ``patience_s``."""
+        """Begin no more calls, and wait for those under way. Return how many are not over after ``patience_s``."""
         self._is_draining = True
         tasks = [*self._tasks.values()]
         if not tasks:
@@ -169,12 +169,12 @@ class Dispatcher:
                 return
             except SeekpointError as exc:
                 logger.warning("the dispatcher waits: %s", exc)
-            except Exception as exc:  # whatever it is: intents go on waiting for somebody
+            except Exception as exc:  # the intents must not wait for ever
                 logger.error("the dispatcher failed, and goes on: %s", traceback_of(exc, self._runtime.settings))
             await self._runtime.clock.sleep(pause_s)
 
     async def catch_up(self) -> int:
-        """Call what waits now, once through; how many outcomes were told. Instead of ``async with``."""
+        """Call all intents that wait now; return how many outcomes were reported. Use it instead of ``async with``."""
         before = self.dispatched
         await self._look()
         self._begin()
@@ -184,7 +184,7 @@ class Dispatcher:
 
     # --- intents
     async def _look(self) -> None:
-        """Read on in each partition, and remember the intents that are ours to call."""
+        """Read on in each partition, and keep the intents of the own connectors."""
         reader, in_thread = self._runtime.reader, self._runtime.in_thread
         if self._runtime.clock.monotonic() - self._checked_s > _CHECK_INTERVAL_S:
             await in_thread(reader.check)
@@ -257,7 +257,7 @@ class Dispatcher:
             self._not_before[slot] = self._runtime.clock.monotonic() + pause_s
 
     async def _taken(self, slot: Slot, intent: Intent) -> bool:
-        """Whether there is nothing more to do for the intent."""
+        """Call the intent if it is free; return whether there is nothing more to do for it."""
         assert intent.body.connector is not None
         connector = self._known[intent.body.connector]
         dispatch = Dispatch(self._runtime, self._values, connector, intent, self._who, self._takeover_s)
@@ -268,13 +268,13 @@ class Dispatcher:
             return False
         if self._is_draining or not await dispatch.claim(version, claim):
             return False
-        if await dispatch.through():
+        if await dispatch.run():
             self.dispatched += 1
             return True
         return False
 
     def _stood_still(self, slot: Slot, version: int, claim: DispatchClaim) -> bool:
-        """Whether a claim is its holder's last word. One of our own is: we gave up what we were doing."""
+        """Return whether a claim stood still for ``takeover_s``. An own claim counts too: its call was given up."""
         if claim.by == self._who:
             return True
         now = self._runtime.clock.monotonic()
@@ -286,7 +286,7 @@ class Dispatcher:
 
     # --- progress
     async def _save(self, offsets_min: int = 1) -> None:
-        """Keep where the next dispatcher begins: at the oldest intent that is not over."""
+        """Save where the next dispatcher begins: at the oldest intent that is not over."""
         self._saved_s = self._runtime.clock.monotonic()
         for partition, position in self._positions.items():
             for connector in self._progress.of(partition):

@@ -1,4 +1,4 @@
-"""One intent at one dispatcher: claimed, called, and its outcome told to the owner."""
+"""One intent at one dispatcher: it is claimed and called, and its outcome is reported to the owner."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from seekpoint.producers.dispatch.verdicts import fits, tell
+from seekpoint.producers.dispatch.verdicts import deliver, fits
 from seekpoint.producers.durable.effects.business_keys import SharedValues, shared_name
 from seekpoint.producers.durable.effects.connectors import Connector, NotDone, Reconciled, accepted_options
 from seekpoint.producers.durable.effects.effect_resolution import (
@@ -41,13 +41,13 @@ __all__ = ["Dispatch", "DispatchClaim", "Intent"]
 logger = logging.getLogger("seekpoint.producers")
 
 _FRESH_S = 1.0
-"""Whoever saw its claim longer ago than this looks again before it calls: it may have been asleep."""
+"""A dispatcher that read its claim longer ago than this reads it again before the call: it may have slept."""
 _AGAIN_S = 0.5
 _REASON_CHARACTERS_MAX = 500
 
 
 class Intent(NamedTuple):
-    """An intent that a dispatcher has to call, and where it lies."""
+    """An intent to call, and its place in the log."""
 
     process_id: str
     partition: int
@@ -56,12 +56,12 @@ class Intent(NamedTuple):
 
     @property
     def claim_name(self) -> str:
-        """The shared value that says which dispatcher has it. Each attempt of the owner's has its own."""
+        """The shared value that names its dispatcher. Each attempt of the owner has a value of its own."""
         return shared_name("effect-claim", self.process_id, self.body.key, str(self.body.attempt))
 
 
 class DispatchClaim(FrozenStruct, frozen=True):
-    """Who has an intent: ``beat`` counts while they work on it, ``tries`` counts who had it."""
+    """A dispatcher's claim on an intent: ``beat`` rises during the work, ``tries`` counts the claims so far."""
 
     by: str
     tries: int = 1
@@ -69,12 +69,12 @@ class DispatchClaim(FrozenStruct, frozen=True):
 
     @classmethod
     def of(cls, value: Any) -> DispatchClaim | None:
-        """As a shared value holds it."""
+        """Return the claim that a shared value holds; None for any other value."""
         return cls(str(value["by"]), int(value["tries"]), int(value["beat"])) if isinstance(value, dict) else None
 
 
 class Dispatch:
-    """Calls for one intent, and tells the owner. ``claim`` first."""
+    """The call of one intent, and the report to its owner. ``claim`` it first."""
 
     def __init__(
         self,
@@ -100,10 +100,10 @@ class Dispatch:
 
     # --- the claim
     async def claim(self, version: int, before: DispatchClaim | None) -> bool:
-        """Claim the intent where its claim is at ``version``; whether it is ours now. First in the log has it."""
+        """Claim the intent if its claim is at ``version``; return whether it is ours. The first one in the log wins."""
         mine = DispatchClaim(self._who, 1 if before is None else before.tries + 1)
         await self._write(mine, version)
-        self._seen_s = self.clock.monotonic()  # before it is read: it is at least as new
+        self._seen_s = self.clock.monotonic()  # taken before the read, which is at least as new
         _, now = await self.read()
         self._at = Situation(
             status=EffectStatus.PENDING,
@@ -118,7 +118,7 @@ class Dispatch:
         return now is not None and now.by == self._who
 
     async def read(self) -> tuple[int, DispatchClaim | None]:
-        """The claim as it is now, and its version."""
+        """Return the claim as of now, and its version."""
         version, value = await self._values.read(self._intent.claim_name)
         return version, DispatchClaim.of(value)
 
@@ -127,7 +127,7 @@ class Dispatch:
         await self._values.write(self._intent.claim_name, value, version)
 
     async def is_due(self) -> bool:
-        """Whether the owner still waits for this very attempt: its intent was applied, and nothing is known of it."""
+        """Return whether the owner still waits for this attempt: its intent was applied, and has no outcome yet."""
         body = self._intent.body
         state = (await self._runtime.recover(self._intent.process_id, missing_ok=True)).state
         call = state.calls.get(body.key)
@@ -137,7 +137,7 @@ class Dispatch:
 
     @asynccontextmanager
     async def _kept(self) -> AsyncIterator[None]:
-        """While inside, the claim moves: others see that somebody works on it."""
+        """While inside, renew the claim, so that no other dispatcher takes the intent over."""
         beats = asyncio.create_task(self._beat(), name="seekpoint-dispatch-beat")
         try:
             yield
@@ -156,8 +156,8 @@ class Dispatch:
                 logger.warning("the claim of %s does not move: %s", self._intent.body.idempotency_key, exc)
 
     # --- the effect
-    async def through(self) -> bool:
-        """Act until the owner was told; False if the claim was lost, or nobody waits any more, before the call."""
+    async def run(self) -> bool:
+        """Work until the outcome is reported. Return False if, before the call, the claim is lost or nobody waits."""
         async with self._kept():
             while True:
                 match decide(self._at):
@@ -170,12 +170,12 @@ class Dispatch:
                     case NextStep.RECONCILE:
                         await self._ask()
                     case move:
-                        told, actor = self._verdict(move), f"{DISPATCHER}{self._who}"
-                        await tell(self._runtime, self._intent.process_id, told, actor=actor)
+                        verdict, actor = self._verdict(move), f"{DISPATCHER}{self._who}"
+                        await deliver(self._runtime, self._intent.process_id, verdict, actor=actor)
                         return True
 
     async def _intend(self) -> None:
-        """Another try is allowed: the claim is its intent."""
+        """Begin another attempt, which is allowed: the claim is its intent."""
         if self._error is not None:
             await self.clock.sleep(self._retry.wait_s(self._at.attempts, random.random()))
         self._error = self._found = None
@@ -186,7 +186,7 @@ class Dispatch:
         return Retry(attempts=self._connector.max_attempts)
 
     async def _may_still_call(self) -> bool:
-        """Immediately before the call: the claim is still ours, somebody still waits, and this is not old news."""
+        """Return whether, right before the call, the claim is still ours and the owner still waits."""
         while self.clock.monotonic() - self._seen_s > _FRESH_S:
             began = self.clock.monotonic()
             try:
@@ -220,8 +220,8 @@ class Dispatch:
             self._found = found if isinstance(found, Reconciled) else Reconciled(Answer(found))
             self._at = replace(self._at, answer=self._found.answer)
         except Exception as exc:
-            said = error_line(exc, self._runtime.settings)
-            logger.warning("the reconciler of %s gave no answer: %s", self._intent.body.idempotency_key, said)
+            reason = error_line(exc, self._runtime.settings)
+            logger.warning("the reconciler of %s gave no answer: %s", self._intent.body.idempotency_key, reason)
             self._at = replace(self._at, can_reconcile=False)
 
     async def _run(self, call: Callable[..., Any]) -> Any:
@@ -243,14 +243,14 @@ class Dispatch:
         if move is NextStep.TAKE_ANSWER and self._found is not None:
             return self._answered(self._found)
         why = "" if self._error is None else error_line(self._error, self._runtime.settings)
-        return self._said("stuck" if move is NextStep.STUCK else "unknown", "null", why or move.value)
+        return self._outcome("stuck" if move is NextStep.STUCK else "unknown", "null", why or move.value)
 
     def _answered(self, found: Reconciled) -> b.EffectVerdict:
         if found.answer is Answer.SUCCEEDED:
             return self._succeeded(found.output, found.reason)
         reason = found.reason or f"the reconciler found: {found.answer}"
         if found.answer is Answer.STUCK:
-            return self._said("stuck", "null", reason)
+            return self._outcome("stuck", "null", reason)
         kind = EffectDuplicate if found.answer is Answer.DUPLICATE else EffectFailed
         return self._failed(kind(reason, process_id=self._intent.process_id, key=self._intent.body.key), "reconciler")
 
@@ -259,9 +259,11 @@ class Dispatch:
         failure = failure_text(error, self._runtime.settings)
         if is_known_undone(by, self._at.end, self._at.answer):
             failure = mark_undone(failure)
-        return self._said("failed", "null", message_of(error, self._runtime.settings), failure)
+        return self._outcome("failed", "null", message_of(error, self._runtime.settings), failure)
 
-    def _said(self, outcome: str, output: b.Json, reason: str | None, error: b.Json | None = None) -> b.EffectVerdict:
+    def _outcome(
+        self, outcome: str, output: b.Json, reason: str | None, error: b.Json | None = None
+    ) -> b.EffectVerdict:
         body = self._intent.body
         return b.EffectVerdict(
             key=body.key, outcome=outcome, output=output, error=error,
@@ -270,14 +272,14 @@ class Dispatch:
         )  # fmt: skip
 
     def _succeeded(self, output: Any, reason: str | None) -> b.EffectVerdict:
-        """An output that cannot be journaled makes no failure of what was done: only its kind is told."""
+        """Report a success. If the output cannot be journaled, report its type only: the call is done all the same."""
         limits = self._runtime.reader.limits
         try:
-            said = self._said("succeeded", dump(output, limits), reason)
-            if fits(self._intent.process_id, said, limits):
-                return said
+            verdict = self._outcome("succeeded", dump(output, limits), reason)
+            if fits(self._intent.process_id, verdict, limits):
+                return verdict
             why = "larger than an entry or a mailbox may be"
         except (UnserializableValue, LimitExceeded) as exc:
             why = error_line(exc, self._runtime.settings)
         logger.warning("the output of %s is left out: %s", self._intent.body.idempotency_key, why)
-        return self._said("succeeded", dump({"left_out": type(output).__name__}), reason)
+        return self._outcome("succeeded", dump({"left_out": type(output).__name__}), reason)

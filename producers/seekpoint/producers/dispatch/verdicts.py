@@ -1,4 +1,4 @@
-"""What a dispatcher tells an owner: a verdict that the owner's mailbox can hold, told until it lies there."""
+"""The verdict of a dispatcher, sent until it lies in the owner's mailbox."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from seekpoint.producers.node_runtime import NodeRuntime
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["fits", "tell"]
+__all__ = ["deliver", "fits"]
 
 logger = logging.getLogger("seekpoint.producers")
 
@@ -28,11 +28,11 @@ _PAUSES_A_WARNING = 120
 _SETTLED = frozenset({"succeeded", "failed"})
 _ACTOR_BYTES = 200
 _ENVELOPE_BYTES = 2_048
-"""What the entry by which the owner settles has beside the output, and more."""
+"""More than the bytes beside the output of the entry by which the owner settles."""
 
 
 def fits(process_id: str, verdict: b.EffectVerdict, limits: Limits) -> bool:
-    """Whether ``verdict`` fits an entry and an empty mailbox, and its output the entry by which the owner settles."""
+    """Return whether ``verdict`` fits an entry and an empty mailbox, and its output the entry that settles it."""
     room = limits.record_bytes - len(process_key(process_id)) - _ENVELOPE_BYTES
     return len(encode(_entry(process_id, verdict))) <= room and _width(process_id, verdict) <= MAILBOX_BYTES_MAX
 
@@ -51,11 +51,11 @@ def _item(process_id: str, verdict: b.EffectVerdict) -> MailItem:
     return item
 
 
-async def tell(runtime: NodeRuntime, process_id: str, verdict: b.EffectVerdict, *, actor: str) -> None:
-    """Put ``verdict`` into the mailbox, once, however long Kafka is silent: what was called must be known.
+async def deliver(runtime: NodeRuntime, process_id: str, verdict: b.EffectVerdict, *, actor: str) -> None:
+    """Put ``verdict`` into the mailbox, once, however long Kafka is silent: the outcome of a call must be known.
 
-    A full mailbox refuses without a word. So it is looked at, and told again once there is room. Returns when the
-    verdict was taken in, or the effect needs none any more.
+    A full mailbox refuses silently: so this reads the state, and sends again once there is room. Returns when the
+    verdict was accepted, or the effect needs none any more.
     """
     entry_id = new_id()
     while True:
@@ -64,12 +64,12 @@ async def tell(runtime: NodeRuntime, process_id: str, verdict: b.EffectVerdict, 
             if await _arrives(runtime, process_id, verdict, entry_id):
                 return
         except Retryable as exc:
-            logger.warning("the outcome of %s is not told yet: %s", verdict.idempotency_key, exc)
+            logger.warning("the outcome of %s is not reported yet: %s", verdict.idempotency_key, exc)
             await runtime.clock.sleep(_AGAIN_S)
 
 
 async def _arrives(runtime: NodeRuntime, process_id: str, verdict: b.EffectVerdict, entry_id: bytes) -> bool:
-    """Whether it was taken in, or need not be; False once the mailbox that refused it has room for it."""
+    """Return True once the verdict is accepted or not needed; False once the mailbox that refused it has room."""
     pauses = 0
     while True:
         found = (await runtime.recover(process_id, missing_ok=True)).state
@@ -78,13 +78,13 @@ async def _arrives(runtime: NodeRuntime, process_id: str, verdict: b.EffectVerdi
         if has_room(found, replace(_item(process_id, verdict), actor="x" * _ACTOR_BYTES)):
             return False
         if pauses % _PAUSES_A_WARNING == 0:
-            logger.warning("%s: no room in its mailbox for what became of %s", process_id, verdict.key)
+            logger.warning("%s: no room in its mailbox for the outcome of %s", process_id, verdict.key)
         pauses += 1
         await runtime.clock.sleep(_AGAIN_S)
 
 
 def _needs(state: State, verdict: b.EffectVerdict) -> bool:
-    """Whether an owner would settle by it."""
+    """Return whether an owner would settle the effect by the verdict."""
     call = state.calls.get(verdict.key)
     if state.finished or call is None or call.status in _SETTLED or call.status == verdict.outcome:
         return False

@@ -1,4 +1,4 @@
-"""The clock an agent's process waits by: the machine's, and a virtual twin that skips waiting."""
+"""The clocks that processes wait by: the machine's, and a virtual one for tests that skips waiting."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from typing import Protocol
 __all__ = ["Clock", "SystemClock", "VirtualClock"]
 
 _LOOK_S = 60.0
-"""How often who waits for a moment looks at the wall clock."""
+"""How often ``until`` looks at the wall clock."""
 
 
 class Clock(Protocol):
-    """Wall time, monotonic time, and waiting."""
+    """A source of wall time and monotonic time, by which a process waits."""
 
     def now_us(self) -> int:
-        """Microseconds since 1970; may jump."""
+        """Return the microseconds since 1970; they may jump."""
 
     def monotonic(self) -> float:
-        """Seconds since some moment; never goes back."""
+        """Return the seconds since some moment; they never go back."""
 
     async def sleep(self, seconds: float) -> None:
         """Return after ``seconds`` of monotonic time."""
@@ -32,39 +32,39 @@ class Clock(Protocol):
         """Return once ``now_us()`` is at least ``due_us``, never before, however the wall clock jumps."""
 
     def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
-        """``async with`` it: what takes longer is cancelled and becomes ``TimeoutError``; None: no limit."""
+        """Cancel an ``async with`` block that takes longer, and raise ``TimeoutError``. None sets no limit."""
 
 
 class SystemClock:
     """The machine's clocks."""
 
     def now_us(self) -> int:
-        """Microseconds since 1970."""
+        """Return the microseconds since 1970."""
         return time.time_ns() // 1_000
 
     def monotonic(self) -> float:
-        """Seconds since some moment."""
+        """Return the seconds since some moment."""
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Return after ``seconds``."""
         await asyncio.sleep(seconds)
 
     async def until(self, due_us: int) -> None:
-        """Wait; after a jump of the wall clock, or a machine's sleep, for a minute at most too long."""
-        while (left_us := due_us - self.now_us()) > 0:  # noqa: ASYNC110  # no event tells that a wall clock was set
+        """Return once the moment has come; a minute late at most if the wall clock jumps or the machine sleeps."""
+        while (left_us := due_us - self.now_us()) > 0:  # noqa: ASYNC110  # there is no event for a wall clock that was set
             await asyncio.sleep(min(left_us / 1_000_000, _LOOK_S))
 
     def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
-        """As ``asyncio.timeout``."""
+        """Limit an ``async with`` block, as ``asyncio.timeout`` does."""
         return asyncio.timeout(seconds)
 
 
 class VirtualClock:
-    """A clock that stands still until all who are asleep by it have nothing else to do, then jumps to who wakes first.
+    """A clock that stands still while other work goes on, and then jumps to the moment when the next sleeper wakes.
 
-    So a sleep of days takes a millisecond. ``advance(seconds)`` moves it by hand; with ``skips=False`` nothing else
-    does. What runs in threads, or waits by the machine's clock, is not waited for longer than ``patience_s``.
+    A sleep of days takes a millisecond. ``advance(seconds)`` moves the clock by hand; with ``skips=False`` it never
+    jumps by itself. It jumps after ``patience_s``, also while threads run or tasks wait by the machine's clock.
     """
 
     def __init__(self, now_us: int = 1_700_000_000_000_000, *, skips: bool = True, patience_s: float = 0.001) -> None:
@@ -77,15 +77,15 @@ class VirtualClock:
         self._waking: asyncio.TimerHandle | None = None
 
     def now_us(self) -> int:
-        """Microseconds since 1970, as this clock has it."""
+        """Return the microseconds since 1970, by this clock."""
         return self._start_us + round(self._now * 1_000_000)
 
     def monotonic(self) -> float:
-        """Seconds this clock has moved."""
+        """Return the seconds that this clock has moved."""
         return self._now
 
     async def sleep(self, seconds: float) -> None:
-        """Return once the clock has moved so far."""
+        """Return once the clock has moved that far."""
         if seconds <= 0:
             await asyncio.sleep(0)
             return
@@ -95,16 +95,16 @@ class VirtualClock:
         await woken
 
     async def until(self, due_us: int) -> None:
-        """Return once the clock has moved so far."""
+        """Return once the clock has moved that far."""
         while (left_us := due_us - self.now_us()) > 0:
             await self.sleep(left_us / 1_000_000)
 
     def advance(self, seconds: float) -> None:
-        """Move the clock by hand; whoever should have woken by then wakes."""
+        """Move the clock by hand, and wake the sleepers whose moment has come."""
         self._wake(self._now + seconds)
 
     def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
-        """As ``asyncio.timeout``, by this clock."""
+        """Limit an ``async with`` block, as ``asyncio.timeout`` does, by this clock."""
         return _VirtualTimeout(self, seconds)
 
     def _watch(self) -> None:
@@ -114,7 +114,7 @@ class VirtualClock:
     def _skip(self) -> None:
         self._waking = None
         while self._sleepers and self._sleepers[0][2].done():
-            heapq.heappop(self._sleepers)  # who was cancelled does not move the clock
+            heapq.heappop(self._sleepers)  # a cancelled sleeper must not move the clock
         if self._sleepers:
             self._wake(self._sleepers[0][0])
         if self._sleepers:
@@ -129,7 +129,7 @@ class VirtualClock:
 
 
 class _VirtualTimeout:
-    """An ``asyncio.timeout`` that is told by a task, which sleeps by a virtual clock."""
+    """An ``asyncio.timeout`` that a task ends, which sleeps by a virtual clock."""
 
     def __init__(self, clock: VirtualClock, seconds: float | None) -> None:
         self._clock = clock

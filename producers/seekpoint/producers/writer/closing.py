@@ -1,4 +1,4 @@
-"""A sequence of closing steps that skips none: whatever one of them raises, the next one runs."""
+"""A sequence of closing steps: whatever one of them raises, the next one runs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["Closing"]
 
 
 class Closing:
-    """Runs what ``steps()`` gives once, in their order, in a task of its own; a step may be async or not.
+    """The closing steps that ``steps()`` returns, run once, in order, in a task of their own. A step may be async.
 
-    ``run`` returns when all of them are over, also where it is cancelled meanwhile, and then raises: the cancellation,
-    else what the only failed step raised, else an ``ExceptionGroup`` of what several did. Another call during the
-    first gets the same; a later one returns at once.
+    ``run`` returns when all steps are over, even if it is cancelled meanwhile. It then raises the cancellation, else
+    the error of the only failed step, else an ``ExceptionGroup`` of several errors. A second call during the first does
+    the same; a later one returns at once.
     """
 
     def __init__(self, steps: Callable[[], Sequence[Callable[[], Any]]]) -> None:
@@ -23,7 +23,7 @@ class Closing:
         self._task: asyncio.Task[list[BaseException]] | None = None
 
     async def run(self) -> None:
-        """Take every step, and raise what failed."""
+        """Run every step, then raise what failed."""
         if self._task is not None and self._task.done():
             return
         if self._task is None:
@@ -45,7 +45,7 @@ class Closing:
                 found = step()
                 if inspect.isawaitable(found):
                     await found
-            except BaseException as exc:  # an interrupt too is told once everything is closed
+            except BaseException as exc:  # an interrupt, too, is raised once everything is closed
                 failures.append(exc)
         return failures
 

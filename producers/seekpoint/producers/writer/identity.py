@@ -1,4 +1,4 @@
-"""Who a node is: its name, and this start of it."""
+"""The identity of a node: its name, and its present boot."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ class Identity(FrozenStruct, frozen=True):
 
     @classmethod
     def of(cls, node_id: str | None) -> Identity:
-        """The identity of a node that starts now."""
+        """Return the identity of a node that starts now."""
         return cls(node_id or f"node-{urandom(6).hex()}")

@@ -1,7 +1,7 @@
-"""The writing half of the log on Kafka: one idempotent producer an appender. Only this module knows the client.
+"""The writing half of the log on Kafka: each appender has an idempotent producer. Only this module uses that client.
 
 librdkafka never expires a message here (``message.timeout.ms=0``): a message that expires is skipped and later ones are
-written, which is a hole in a process. The node has a deadline of its own and retires the appender as a whole.
+written, which leaves a gap in a process. The node has a deadline of its own and retires the whole appender.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ client_logger = logging.getLogger("seekpoint.librdkafka")
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Not: the gapless guarantee is experimental (the fault tests are what it stands on here); a broker that has just
-    started hands out no producer ids yet (the client asks again by itself)."""
+    """Drop two messages: that the gapless guarantee is experimental, which the fault tests cover; and that a broker
+    that has just started has no producer ids yet, since the client asks again."""
     text = record.getMessage()
     return "enable.gapless.guarantee" not in text and not (
         "Coordinator load in progress" in text and "retrying" in text
@@ -39,10 +39,10 @@ def _is_news(record: logging.LogRecord) -> bool:
 client_logger.addFilter(_is_news)
 
 OPEN_RECORDS_MAX, OPEN_BYTES_MAX = 50_000, 256 * 1024 * 1024
-"""What may be under way in one appender; beyond it callers wait. Below librdkafka's own limits, which never fill."""
+"""The most that is under way in one appender; more waits. Below librdkafka's own limits, which never fill."""
 
 MESSAGE_BYTES_MAX = 67_108_864
-"""More than the journal's limits allow, which are checked before; the client's own 1,000,000 is less."""
+"""More than the journal's limits, which are checked before. The client's default of 1,000,000 is less."""
 
 GUARANTEED = {
     "acks": "all",
@@ -50,7 +50,7 @@ GUARANTEED = {
     "enable.gapless.guarantee": True,
     "message.timeout.ms": 0,
 }
-"""What the journal's promises rest on; settings may not change them."""
+"""The producer settings that the journal's guarantees need; users cannot change them."""
 
 _POLL_S = 0.1
 _ASK_S = 2.0
@@ -58,18 +58,18 @@ _CLOCK_SETTINGS = ("message.timestamp.after.max.ms", "message.timestamp.before.m
 
 
 class KafkaWriter:
-    """Makes appenders for the journal of ``settings``."""
+    """A maker of appenders for the journal of ``settings``."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
     def appender(self, deliver: Callable[[Sequence[Delivery]], None]) -> KafkaAppender:
-        """A new producer and its polling thread. ``InvalidSetting`` if librdkafka refuses its configuration."""
+        """Return a new producer with its polling thread. ``InvalidSetting`` if librdkafka refuses its configuration."""
         return KafkaAppender(self._settings, deliver)
 
 
 class KafkaAppender:
-    """One idempotent producer. Ends (every open record answered with an error) at its first failed record."""
+    """One idempotent producer. At its first failed record it ends: every open record gets an error."""
 
     def __init__(self, settings: Settings, deliver: Callable[[Sequence[Delivery]], None]) -> None:
         self._settings = settings
@@ -86,7 +86,7 @@ class KafkaAppender:
         self._poller.start()
 
     def send(self, records: Sequence[Outgoing]) -> int:
-        """Hand records to librdkafka, at most up to the bounds of what may be under way; how many were taken."""
+        """Give records to librdkafka, up to the limits of what may be under way; return how many were taken."""
         taken = self._reserve(records)
         by_partition: dict[int, list[dict[str, Any]]] = {}
         for record in records[:taken]:
@@ -102,7 +102,7 @@ class KafkaAppender:
         return taken
 
     def _reserve(self, records: Sequence[Outgoing]) -> int:
-        """How many of ``records`` fit under the bounds; they count as under way from here on."""
+        """Return how many of ``records`` fit under the limits, and count them as under way."""
         taken = 0
         with self._lock:
             for record in records:
@@ -115,7 +115,7 @@ class KafkaAppender:
         return taken
 
     def _produce(self, partition: int, messages: list[dict[str, Any]]) -> None:
-        """One call a partition: a batch's messages cannot name partitions of their own (confluent-kafka 2.16)."""
+        """Produce to one partition: the messages of a batch cannot name their partitions (confluent-kafka 2.16)."""
         reason = None
         try:
             queued = self._producer.produce_batch(self._topic, messages, partition=partition)
@@ -141,7 +141,7 @@ class KafkaAppender:
         self._answered.append((Delivery(token, message.offset() if failure is None else -1, failure), size))
 
     def _failure(self, error: KafkaError) -> SeekpointError:
-        """What became of a record that is not acknowledged; ``AppendRefused`` if it would be refused again."""
+        """Return the error of a record that is not acknowledged: ``AppendRefused`` if Kafka would refuse it again."""
         name = error.name()
         if name not in REFUSES:
             return translated(name, error.str(), self._settings)
@@ -172,7 +172,7 @@ class KafkaAppender:
             self._deliver([delivery for delivery, _ in answered])
 
     def retire(self, drain_s: float) -> None:
-        """Wait ``drain_s`` for what is on its way, purge the rest, answer everything, end the thread."""
+        """Wait ``drain_s`` for open records, purge the others, answer all of them, end the thread."""
         with self._lock:
             if self._retired:
                 return
@@ -189,7 +189,7 @@ class KafkaAppender:
 
 
 def _clock_limits(settings: Settings, topic: str) -> dict[str, str]:
-    """How far a record's time may be from the broker's clock, as the topic has it; nothing where that is not told."""
+    """Return the topic's limits on the distance of a record's time from the broker's clock. Empty if not known."""
     resource = ConfigResource(ResourceType.TOPIC, topic)
     try:
         config: dict[str, Any] = {**settings.admin_config(), "logger": client_logger}

@@ -1,8 +1,8 @@
-"""What leaves a node: entries of all its processes, in one batch a tick of the event loop, through one appender.
+"""The outbox of a node: entries of all its processes, sent in one batch a tick of the event loop by one appender.
 
 The outbox watches the deadline. An append that fails, or is not acknowledged within ``append_timeout_s``, ends the
-appender as a whole (rule O5): ``on_failing`` is told at once, so that handles with something on its way keep what they
-are given; ``on_retired`` once the appender is drained and everything it had is answered.
+whole appender (rule O5). The outbox calls ``on_failing`` at once, so that handles with pending entries keep later ones.
+It calls ``on_retired`` once the appender is drained and all its records are answered.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ __all__ = ["Outbox", "Shipment"]
 logger = logging.getLogger("seekpoint.producers")
 
 _PAUSE_S, _PAUSE_MAX_S = 0.1, 5.0
-"""Between appenders that fail one after the other: doubled each time, up to the second."""
+"""The pause between appenders that fail in a row: it doubles each time, up to the second number."""
 
 
 @dataclass(slots=True, eq=False)
 class Shipment:
-    """What was handed to the appender in one tick; the deadline counts from then."""
+    """The records given to the appender in one tick; their deadline counts from then."""
 
     sent_at: float
     open: int
@@ -38,14 +38,14 @@ class Shipment:
 
 @dataclass(slots=True, eq=False)
 class _External:
-    """An external entry (claim, signal) on its way."""
+    """An external entry (claim, signal) that is not acknowledged yet."""
 
     future: asyncio.Future[int]
     shipment: Shipment | None = None
 
 
 class Outbox:
-    """Sends for one node, from one event loop. ``start`` before use, ``close`` after."""
+    """The sender of one node, for one event loop. ``start`` before use, ``close`` after."""
 
     def __init__(
         self,
@@ -69,16 +69,16 @@ class Outbox:
         self._closed = False
         self._closing = asyncio.Event()
         self._failures = 0
-        """Appenders that failed, one after the other, without an entry acknowledged in between."""
+        """How many appenders failed in a row, without an acknowledged entry in between."""
 
     def start(self) -> None:
-        """Make the appender; from now on entries leave."""
+        """Make the appender, and begin to send."""
         self._loop = asyncio.get_running_loop()
         self._appender = self._new_appender()
         self._watch = asyncio.create_task(self._watch_deadline(), name="seekpoint-outbox")
 
     async def close(self) -> None:
-        """Let what is on its way arrive for the drain time, then give up the appender. Nobody is left waiting."""
+        """Wait for pending entries for the drain time, then close the appender. Every caller gets an answer."""
         self._closed = True
         self._closing.set()
         if self._watch is not None:
@@ -90,19 +90,19 @@ class Outbox:
                 await asyncio.to_thread(self._appender.retire, self._settings.producer_drain_s)
         finally:
             self._appender = None
-            self._queue = []  # the owners' belong to handles, which are told by the node
+            self._queue = []  # owners' entries belong to handles, which the node fails
             self._answer_all(_closed())
 
     # --- sending
     def push(self, pending: Pending) -> None:
-        """Send an owner's entry with this tick's batch. One of a healing handle stays with its handle."""
+        """Send an owner's entry with this tick's batch. An entry of a healing handle stays with its handle."""
         if pending.handle.status is not HandleStatus.HEALING:
             self._queue.append(Outgoing(pending.handle.partition, pending.handle.key, pending.value, pending))
             if not self._flush_scheduled:
                 self._schedule()
 
     def push_external(self, partition: int, key: bytes, value: bytes) -> asyncio.Future[int]:
-        """Send an external entry; its offset, or why it may not have landed. ``HandleClosed`` after the close."""
+        """Send an external entry; return the future of its offset. ``HandleClosed`` once the outbox is closed."""
         assert self._loop is not None
         if self._closed:
             raise _closed()
@@ -125,7 +125,7 @@ class Outbox:
         records, self._queue = self._queue, []
         try:
             taken = self._appender.send(records)
-        except Exception as exc:  # what it took is not known: the appender is given up, and owners claim again
+        except Exception as exc:  # it is unknown what was sent: the appender is retired, and owners claim again
             failure = _unexpected(exc, self._settings)
             self._give_back(records, failure)
             self.retire(failure)
@@ -156,7 +156,7 @@ class Outbox:
                 item.shipment.open -= 1  # type: ignore[attr-defined]
             if error is None:
                 self._failures = 0
-            failure = failure or error  # the first says why; what follows it was only purged
+            failure = failure or error  # the first one tells why; later ones were only purged
             if isinstance(item, Pending):
                 if error is None:
                     item.handle.acknowledge(item, offset)
@@ -182,7 +182,7 @@ class Outbox:
                 )
 
     def retire(self, reason: SeekpointError) -> None:
-        """Give up the present appender and go on with a new one. One at a time; a second reason changes nothing."""
+        """Replace the present appender by a new one. Does nothing while one is being replaced."""
         if not self._closed and (self._retiring is None or self._retiring.done()):
             self._retiring = asyncio.create_task(self._retire(reason), name="seekpoint-retire")
 
@@ -190,7 +190,7 @@ class Outbox:
         logger.warning("the appender is retired, handles in doubt claim again: %s", reason)
         old, self._appender = self._appender, None
         self._on_failing()
-        # What is queued of handles in doubt stays with them; external entries wait for the new appender.
+        # Queued entries of handles in doubt stay with the handles; external entries wait for the new appender.
         self._queue = [record for record in self._queue if not _in_doubt(record.token)]
         await self._drain(old)
         lost = JournalUnavailable("the appender ended before an acknowledgement came", reason=reason.message)
@@ -202,7 +202,7 @@ class Outbox:
         await self._on_retired(reason)
 
     async def _drain(self, old: Appender | None) -> None:
-        """Have it answer what it had. One that cannot is left to itself."""
+        """Have the old appender answer its records. Log it if that fails."""
         try:
             if old is not None:
                 await asyncio.to_thread(old.retire, self._settings.producer_drain_s)
@@ -210,7 +210,7 @@ class Outbox:
             logger.error("an appender could not be retired\n%s", traceback_of(exc, self._settings))
 
     async def _replace(self) -> None:
-        """Make the next appender. While that fails everybody who waits for it is told why."""
+        """Make the next appender. While that fails, the callers that wait for it get the error."""
         while not self._closed:
             try:
                 self._appender = self._new_appender()
@@ -224,8 +224,10 @@ class Outbox:
                 await self._pause(failure)
 
     async def _pause(self, reason: SeekpointError) -> None:
-        """What Kafka refuses at once it is likely to refuse again: each appender in a row that fails waits longer for
-        the next. A deadline that passed was wait enough."""
+        """Wait before the next appender, longer after each failure in a row: Kafka is likely to refuse it again.
+
+        Do not wait after a deadline that passed, which took long enough.
+        """
         if isinstance(reason, AppendTimeout):
             return
         self._failures += 1
@@ -234,9 +236,9 @@ class Outbox:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), pause_s)
 
-    # --- who waits for an external entry
+    # --- answers to external entries
     def _give_back(self, records: Sequence[Outgoing], failure: SeekpointError) -> None:
-        """Tell who waits for an external entry; owners' entries stay with their handles, which claim again."""
+        """Raise ``failure`` for external entries; owners' entries stay with their handles, which claim again."""
         for record in records:
             if isinstance(record.token, Pending):
                 record.token.failure = failure
@@ -244,7 +246,7 @@ class Outbox:
                 self._answer(record.token, -1, failure)
 
     def _answer_all(self, failure: SeekpointError, but: Collection[object] = ()) -> None:
-        """Tell everybody whom no appender will answer any more."""
+        """Raise ``failure`` in every caller that no appender will answer."""
         for item in self._unanswered.difference(but):
             self._answer(item, -1, failure)
 
@@ -260,7 +262,7 @@ def _closed() -> HandleClosed:
 
 
 def _unexpected(error: Exception, settings: Settings) -> SeekpointError:
-    """The error of everybody whose entry left when the program failed. It keeps its cause, and the log the stack."""
+    """Return the error for entries that were being sent when the program failed. Log the stack."""
     logger.error("sending failed unexpectedly\n%s", traceback_of(error, settings))
     failure = SeekpointError(
         f"sending failed unexpectedly, the entry may be in the log: {error_line(error, settings)}",
