@@ -108,8 +108,8 @@ class _LoopThread:
 
     def end(self) -> None:
         """End the loop and its thread. Calls that still run are cancelled, and raise ``HandleClosed``."""
-        self.calls.refuse(closed)
-        self._is_ended = True
         if not self.calls.is_gone:
+            self.calls.refuse(closed)
+            self._is_ended = True
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(LEAVE_S)
