@@ -24,7 +24,7 @@ pytestmark = pytest.mark.cluster
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look more often than in earnest."""
     monkeypatch.setattr(tailer, "_IDLE_CHECK_S", 0.3)
-    monkeypatch.setattr(projector_loop, "_CHECK_INTERVAL_S", 0.3)
+    monkeypatch.setattr(projector_loop, "_TOPIC_CHECK_INTERVAL_S", 0.3)
 
 
 def _delete(settings: Settings, topic: str) -> None:
