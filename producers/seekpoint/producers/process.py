@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
+from seekpoint.producers.durable.branches.branch_calls import BranchCalls
 from seekpoint.producers.durable.budgets.budget_calls import BudgetCalls
 from seekpoint.producers.durable.content.content_calls import ContentCalls
 from seekpoint.producers.durable.content.invocation import Invocation
@@ -66,7 +67,7 @@ class ProcessNode(AgentNode, Protocol):
 
 class Process(
     ContentCalls, StepCalls, DecisionCalls, EffectCalls, BudgetCalls, SampleCalls, TimerCalls, GateCalls, ReceiveCalls,
-    ChildCalls, SharedCalls, TurnCalls,
+    ChildCalls, SharedCalls, TurnCalls, BranchCalls,
 ):  # fmt: skip
     """One agent process, owned by this node. Safe to use from many tasks of its event loop.
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from seekpoint.producers.durable.branches.branch_schedule import BranchSchedule, BranchTask
 from seekpoint.producers.durable.effects.effect_context import EffectContext
 from seekpoint.producers.durable.replay.completion_order import QUIET_ROUNDS
 from seekpoint.producers.durable.replay.conduct import Detail, ReplayMode, RunOptions
 from seekpoint.producers.durable.replay.differences import changed
 from seekpoint.producers.durable.replay.history_matcher import CallPlace, Difference, HistoryMatcher
 from seekpoint.producers.durable.replay.replayed_content import ReplayedContent
+from seekpoint.producers.durable.replay.scopes import Scope
 from seekpoint.producers.durable.replay.write_buffer import WriteBuffer
 from seekpoint.producers.durable.replay.writes import Writes
 from seekpoint.producers.durable.session import Acknowledged, Session, idempotency_key
@@ -119,7 +121,7 @@ class DurableProcess:
         return HistoryMatcher(
             self.process_id, written.calls.copy(), strict=self.options.replay is ReplayMode.STRICT,
             ordered=written.lineage.parent_id is None,  # the seqs of a fork start again
-            task=self.task, on_difference=self._record_difference, on_call=self.cancellation.check_call,
+            task=self.task, on_difference=self._record_difference,
         )  # fmt: skip
 
     def set_main_task(self, task: asyncio.Task[Any] | None) -> None:
@@ -135,9 +137,60 @@ class DurableProcess:
     def in_order(
         self, place: CallPlace, answer: Callable[..., Coroutine[Any, Any, T]], *given: Any
     ) -> Coroutine[Any, Any, T]:
-        """Return ``answer(*given)`` of the call at ``place``, delayed until the recorded calls before it were made."""
-        is_free = self.matcher.order.is_free(place.scope.prefix)
-        return answer(*given) if is_free else self._held_back(place, answer, given)
+        """Return ``answer(*given)`` of the call at ``place``, delayed until the recorded calls before it were made.
+
+        A call without a recorded answer raises ``Cancelled`` once the process was asked to stop.
+        """
+        return self._ordered(place, self.cancellation.check_call, answer, given)
+
+    def write_in_order(
+        self, place: CallPlace, answer: Callable[..., Coroutine[Any, Any, T]], *given: Any
+    ) -> Coroutine[Any, Any, T]:
+        """Do the same for a content write: a process that was asked to stop may still make it."""
+        return self._ordered(place, _allow, answer, given)
+
+    def _ordered(
+        self, place: CallPlace, check: Callable[[CallPlace], None], answer: Callable[..., Coroutine[Any, Any, T]],
+        given: tuple[Any, ...],
+    ) -> Coroutine[Any, Any, T]:  # fmt: skip
+        matcher = self.matcher
+        return self._answer(matcher, place, matcher.order.is_free(place.scope.prefix), check, answer, given)
+
+    async def _answer(
+        self, matcher: HistoryMatcher, place: CallPlace, is_free: bool, check: Callable[[CallPlace], None],
+        answer: Callable[..., Coroutine[Any, Any, T]], given: tuple[Any, ...],
+    ) -> T:  # fmt: skip
+        branch = matcher.branch_task()
+        if branch is not None:
+            try:
+                return await branch.schedule.answer(
+                    branch, place.key, place.record, partial(check, place), answer, given
+                )
+            except asyncio.CancelledError:
+                matcher.ended(place)  # a replay cancels it before its body begins again
+                raise
+        check(place)
+        return await (answer(*given) if is_free else self._held_back(place, answer, given))
+
+    def open_branches(self, scope: Scope) -> BranchSchedule:
+        """Return the schedule of the branches that the code in ``scope`` starts."""
+        scope.groups_open += 1
+        task = scope.branch_task
+        if task is None:
+            matcher = self.matcher
+            answers = matcher.recorded_answers(scope)
+            schedule = BranchSchedule(answers, matcher.asked_keys, lambda: self.written.calls, matcher.nobody_asks_for)
+            task = scope.branch_task = BranchTask(schedule, scope.task)
+            schedule.start(task)
+            scope.starts_branches = True
+        return task.schedule
+
+    def close_branches(self, scope: Scope) -> None:
+        """End the schedule if the branches that the code in ``scope`` started were its last ones."""
+        scope.groups_open -= 1
+        if scope.starts_branches and not scope.groups_open and scope.branch_task is not None:
+            scope.branch_task.schedule.close()
+            scope.branch_task = None
 
     def executes(self, place: CallPlace) -> bool:
         """Whether a call without a recorded answer is executed: not in a replay check."""
@@ -184,7 +237,7 @@ class DurableProcess:
         """Begin a run of an agent's code: its content writes are calls, and it reads the content as of that point."""
         self._matcher = self._new_matcher()
         live = self.written
-        self._writes = Writes(self._matcher, live, self.limits, self.append, self.in_order)
+        self._writes = Writes(self._matcher, live, self.limits, self.append, self.write_in_order)
         if self.options.detail is not Detail.FULL:
             self._buffer = WriteBuffer(ReplayedContent(live, live.start_frame, self.limits), self.options.detail)
 
@@ -279,6 +332,10 @@ class DurableProcess:
     def _abandon_children(self) -> None:
         if "children" in self.__dict__:
             self.children.abandon()
+
+
+def _allow(place: CallPlace) -> None:
+    """Check nothing."""
 
 
 class DurableCalls:

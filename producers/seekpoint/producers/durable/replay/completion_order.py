@@ -14,7 +14,7 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, TypeAlias
 
-from seekpoint.producers.durable.replay.scopes import BRANCH, parent_scope
+from seekpoint.producers.durable.replay.scopes import BRANCH, is_explicit, parent_scope
 
 if TYPE_CHECKING:
     from seekpoint.schemas.state.calls import Call
@@ -154,9 +154,9 @@ def _ended_at(call: Call | None) -> float:
 
 def _to_be_asked(records: Mapping[str, Call]) -> Iterator[tuple[int, str]]:
     """(seq, key) of what code that is as it was asks for again; nothing where all of it stands in one order."""
-    if any(BRANCH in key for key in records):
+    if any(BRANCH in key and not is_explicit(key) for key in records):
         for key, call in records.items():
-            if call.position and _is_asked_again(records, key):
+            if call.position and not is_explicit(key) and _is_asked_again(records, key):
                 yield call.seq, key
 
 

@@ -14,9 +14,11 @@ earlier divergence, an effect that a rewind left): it answers who asks the same,
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from seekpoint.producers.durable.branches.recorded_answers import RecordedAnswers
 from seekpoint.producers.durable.failures.recorded_failures import is_undone
 from seekpoint.producers.durable.replay.completion_order import CompletionOrder
 from seekpoint.producers.durable.replay.scopes import (
@@ -32,6 +34,7 @@ from seekpoint.schemas.errors import Refused, ReplayDivergence
 from seekpoint.schemas.state.calls import turn_of
 
 if TYPE_CHECKING:
+    from seekpoint.producers.durable.branches.branch_schedule import BranchTask
     from seekpoint.schemas.state.calls import Call
 
 __all__ = ["CallPlace", "Difference", "HistoryMatcher"]
@@ -75,7 +78,6 @@ class HistoryMatcher:
         ordered: bool = True,
         task: asyncio.Task[object] | None = None,
         on_difference: Callable[[Difference], object] | None = None,
-        on_call: Callable[[CallPlace], object] | None = None,
     ) -> None:
         self.process_id = process_id
         self.records = records
@@ -86,13 +88,14 @@ class HistoryMatcher:
         self.turn = 0
         """The turn the main code is in; 0 before the first one."""
         self._on_difference = on_difference
-        self._on_call = on_call
         self._read: set[str] = set()
         self._ended: set[str] = set()
         self._aside = {key for key, call in records.items() if call.position == 0}
         self._left = len(records) - len(self._aside)
+        self._is_ordered = ordered
         self.order = CompletionOrder(records if strict and ordered else {}, self._read)
         """When what is remembered may be answered."""
+        self._answers: RecordedAnswers | None = None
         self._by_scope: dict[str, dict[int, str]] | None = None
         self._by_request: dict[tuple[str, str], list[str]] | None = None
         self._patches: dict[str, bool] = {}
@@ -101,19 +104,15 @@ class HistoryMatcher:
     def place(self, kind: str, name: str, digest: str = "", key: str | None = None) -> CallPlace:
         """Take the next place of the scope this code runs in. Call it synchronously, in program order.
 
-        Raises ``ReplayDivergence``, ``Refused`` for a key used before in its scope, and what ``on_call`` raises.
+        Raises ``ReplayDivergence``, and ``Refused`` for a key used before in its scope.
         """
         scope = self._scope()
         if key is None:
             escaped = escaped_name(name)
             ordinal = scope.ordinals.get(name, 0) + 1
             scope.ordinals[name] = ordinal
-            place = self._placed(scope, kind, f"{escaped}:{ordinal}", digest)
-        else:
-            place = self._placed(scope, kind, escaped_key(key), digest)
-        if self._on_call is not None:
-            self._on_call(place)
-        return place
+            return self._placed(scope, kind, f"{escaped}:{ordinal}", digest)
+        return self._placed(scope, kind, escaped_key(key), digest)
 
     def close(self) -> None:
         """The run was cancelled: who asks on, or ends a turn, is too."""
@@ -186,10 +185,7 @@ class HistoryMatcher:
 
     def _scope(self) -> Scope:
         self._check_open()
-        scope = CURRENT.get()
-        while scope is not None and scope.desk is not self:
-            scope = scope.outer
-        scope = scope or self.main
+        scope = self._scope_of_context()
         try:
             task = asyncio.current_task()
         except RuntimeError:
@@ -198,6 +194,11 @@ class HistoryMatcher:
                 hint="make the function that calls it async: a plain one runs in a thread",
             ) from None  # fmt: skip
         if scope.task is not task and (scope.task is not None or scope is not self.main):
+            if scope.branch_task is not None:
+                raise Refused(
+                    "a task that is not a branch makes a call while branches run", process_id=self.process_id,
+                    scope=scope.prefix, hint="start it with process.gather, process.race or process.branch",
+                )  # fmt: skip
             scope = Scope(self, None, task=task, records=scope.records, parent=scope, outer=CURRENT.get(),
                           lenient_below_seq=scope.lenient_below_seq)  # fmt: skip
             CURRENT.set(scope)
@@ -211,14 +212,57 @@ class HistoryMatcher:
     def check_is_main(self, what: str) -> None:
         """Raise ``Refused`` unless the main code asks: no task of its own, no body of another call."""
         self._check_open()
+        scope = self._scope_of_context()
+        is_main = scope is self.main and self.main.task in (None, asyncio.current_task())
+        if not is_main or scope.branch_task is not None:
+            raise Refused(
+                f"{what} belongs into the main code", process_id=self.process_id,
+                hint="call it neither in a step, nor in a task of its own, nor while branches run",
+            )  # fmt: skip
+
+    def _scope_of_context(self) -> Scope:
         scope = CURRENT.get()
         while scope is not None and scope.desk is not self:
             scope = scope.outer
-        if scope is not None or self.main.task not in (None, asyncio.current_task()):
+        return scope or self.main
+
+    # --- explicit branches
+    def branch_task(self) -> BranchTask | None:
+        """Return the task whose calls a schedule of branches answers; None where no branches run."""
+        return self.main.branch_task if CURRENT.get() is None else self._scope_of_context().branch_task
+
+    def branching_scope(self, what: str) -> Scope:
+        """Return the scope this code runs in, if it may start explicit branches; else raise ``Refused``."""
+        self._check_open()
+        scope = self._scope_of_context()
+        is_here = scope.task is not None and scope.task is asyncio.current_task()
+        if not is_here or scope.is_of_a_task or scope.is_over:
             raise Refused(
-                f"{what} belongs into the main code", process_id=self.process_id,
-                hint="call it neither in a step nor in a task of its own",
+                f"{what} starts branches of the main code, of a branch or of the body of a call", scope=scope.prefix,
+                process_id=self.process_id,
+                hint="start a task of your own as a branch too; an agent that starts branches is an async function",
             )  # fmt: skip
+        return scope
+
+    def recorded_answers(self, scope: Scope) -> deque[tuple[int, str]]:
+        """Return (seq, key) of what the history answers to ``scope`` and to its branches, in log order."""
+        if not self.strict or not self._is_ordered or scope.lenient_below_seq is not None:
+            return deque()
+        if self._answers is None:
+            self._answers = RecordedAnswers(self.records)
+        return self._answers.of(scope.prefix or "")
+
+    def in_branch(self, around: Scope, prefix: str, branch: BranchTask) -> Scope:
+        """Return the scope of an explicit branch: ``with`` it, while its code runs in a task of its own."""
+        return Scope(
+            self, prefix, task=branch.task, records=around.records, parent=around, outer=CURRENT.get(),
+            lenient_below_seq=around.lenient_below_seq, branch_task=branch,
+        )  # fmt: skip
+
+    def nobody_asks_for(self, key: str) -> ReplayDivergence:
+        """Return the error for a recorded answer that no branch asks for."""
+        record = self.records[key]
+        return self._diverged(Difference(key, record.position, "order", key, "nothing", record.seq))
 
     # --- strict
     def _difference(
@@ -377,6 +421,11 @@ class HistoryMatcher:
             self._ended.add(place.key)
 
     # --- what was not asked
+    @property
+    def asked_keys(self) -> Collection[str]:
+        """The remembered calls that were asked for."""
+        return self._read
+
     @property
     def is_replaying(self) -> bool:
         """Whether anything remembered was not asked for yet."""

@@ -53,9 +53,7 @@ class HistoryExhausted:
 class ReplayMatcher(HistoryMatcher):
     """A matcher that notes which calls the history has no answer for."""
 
-    def __init__(
-        self, run: RecordedRun, task: asyncio.Task[object] | None, on_call: Callable[[CallPlace], object]
-    ) -> None:
+    def __init__(self, run: RecordedRun, task: asyncio.Task[object] | None) -> None:
         super().__init__(run.process_id, run.records, task=task, ordered=run.state.lineage.parent_id is None)
         self.answered = 0
         """How many calls were."""
@@ -65,7 +63,6 @@ class ReplayMatcher(HistoryMatcher):
         """The calls that the history has no answer for, with their kinds."""
         self.is_closed = False
         self._run = run
-        self._check_call = on_call
 
     def _placed(self, scope: Scope, kind: str, suffix: str, digest: str) -> CallPlace:
         if self.is_closed:
@@ -75,7 +72,6 @@ class ReplayMatcher(HistoryMatcher):
         if place.record is not None and place.record.status in _OVER:
             self.answered += 1
         else:
-            self._check_call(place)  # a process that was asked to stop is told so here
             self.unanswered[place.key] = kind
         return place
 
@@ -112,21 +108,23 @@ class ReplayProcess(DurableProcess):
         return 0 if self._matcher is None else self._matcher.turn
 
     def _new_matcher(self) -> HistoryMatcher:
-        return ReplayMatcher(self._run, self.task, self.cancellation.check_call)
+        return ReplayMatcher(self._run, self.task)
 
     def begin_replay(self) -> None:
         """From here on the agent's code runs."""
         super().begin_replay()
-        self._writes = ReplayWrites(self.matcher, self.written, self.limits, self.append, self.in_order)
+        self._writes = ReplayWrites(self.matcher, self.written, self.limits, self.append, self.write_in_order)
 
-    def in_order(
-        self, place: CallPlace, answer: Callable[..., Coroutine[Any, Any, T]], *given: Any
-    ) -> Coroutine[Any, Any, T]:
+    def _ordered(
+        self, place: CallPlace, check: Callable[[CallPlace], None], answer: Callable[..., Coroutine[Any, Any, T]],
+        given: tuple[Any, ...],
+    ) -> Coroutine[Any, Any, T]:  # fmt: skip
         """Return the recorded answer of the call at ``place``; without one, a coroutine that never ends."""
         kind = self.matcher.unanswered.get(place.key)
         if kind is None:
-            return super().in_order(place, answer, *given)
-        return self.session.parked(HistoryExhausted(place.key, kind))
+            return super()._ordered(place, check, answer, given)
+        parked = self.session.parked(HistoryExhausted(place.key, kind))
+        return self.session.closing(super()._ordered(place, check, _itself, (parked,)))
 
     def executes(self, place: CallPlace) -> bool:
         """Whether the call at ``place`` is carried out: never."""
@@ -284,9 +282,12 @@ class ReplaySession:
     def parked(self, end: HistoryExhausted) -> Coroutine[Any, Any, Any]:
         """Return the coroutine of a call that has no answer; it counts as parked from now on."""
         self.ends.append(end)
-        made = self.park(end)
-        self._made.append(made)
-        return made
+        return self.closing(self.park(end))
+
+    def closing(self, call: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        """Return ``call``, which is closed when the replay check is over: the code may never await it."""
+        self._made.append(call)
+        return call
 
     async def park(self, end: HistoryExhausted) -> Any:
         """Never return: cancelled when the replay check is over, or by the code itself."""
@@ -319,6 +320,10 @@ class ReplaySession:
                 await task
         for made in self._made:
             made.close()
+
+
+async def _itself(parked: Coroutine[Any, Any, Any]) -> Any:
+    return await parked
 
 
 class _NoSharedValue:

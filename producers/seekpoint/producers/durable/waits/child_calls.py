@@ -74,6 +74,7 @@ class ChildCalls(DurableCalls):
         except ReplayDivergence as exc:  # raised here, where nothing is awaited: the run reports the difference
             exc.asks = exc.asks or b.ChildSpawned(name=agent.name, child_id=child_id, input=text)
             raise
+        process.cancellation.check_call(place)
         child = Child(process, place, agent, child_id, text)
         if not process.executes(place):
             return child

@@ -1,0 +1,1 @@
+"""Explicit branches: concurrent code that replays the same way by construction."""
