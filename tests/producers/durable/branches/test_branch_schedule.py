@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
@@ -12,9 +13,11 @@ import pytest
 
 from cuts import bodies, cuts, on_node
 from seekpoint.producers import Agent, Process, agent
+from seekpoint.producers.durable.branches.branch_schedule import BranchSchedule, BranchTask
 from seekpoint.producers.durable.replay import completion_order
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
+from seekpoint.schemas.state.calls import Call
 
 Plan = list[tuple[str, Any]]
 
@@ -187,3 +190,25 @@ class _Starving:
         while True:
             sum(range(2000))
             await asyncio.sleep(0)
+
+
+async def test_an_answer_waits_for_one_that_is_before_it_in_the_log_and_comes_back_later() -> None:
+    """The event loop may go round more often between a call's last entry and its return than for another call."""
+    calls: dict[str, Call] = {}
+    schedule = BranchSchedule(deque(), set(), lambda: calls, lambda key: AssertionError(key))
+    given: list[str] = []
+
+    async def ends(key: str, seq: int, before: int, behind: int) -> None:
+        await work(before)
+        calls[key] = Call("step", 1, "", "succeeded", 1, seq)
+        await work(behind)
+
+    async def branch(key: str, *how: int) -> None:
+        task = BranchTask(schedule, asyncio.current_task())
+        schedule.start(task)
+        await schedule.answer(task, key, None, lambda: None, ends, (key, *how))
+        given.append(key)
+        schedule.rest(task)
+
+    await asyncio.gather(branch("late", 10, 1, 9), branch("soon", 11, 3, 0), branch("last", 12, 30, 0))
+    assert given == ["late", "soon", "last"]
