@@ -144,6 +144,8 @@ def test_whatever_a_process_offers_a_check_has_decided_about() -> None:
         # take a place in the order of the calls: answered from the record, or never
         *("step", "tool", "wrap_tool", "decide", "wrap_model", "effect", "set_budget", "sample", "now", "uuid"),
         *("random", "sleep", "sleep_until", "gate", "receive", "spawn", "shared", "turns", "patched"),
+        # branches, whose calls take places
+        *("gather", "race", "branch"),
         # content, which takes a place too
         *("update", "update_many", "delete", "patch", "clear", "say", "transition", "suspend", "record"),
         *("record_error", "invocation"),

@@ -14,6 +14,7 @@ from seekpoint.consumers.recovery.recovery import Recovery
 from seekpoint.producers import Agent, Node, Process, agent, check_replay
 from seekpoint.producers.durable.decisions.prompts import first_difference
 from seekpoint.producers.durable.replay.differences import difference_from
+from seekpoint.producers.node import runtime_of
 from seekpoint.producers.testing import history_of
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
@@ -246,7 +247,7 @@ async def test_where_the_journal_lost_it_the_digests_are_left(node: Node, log: M
         def gone(process_id: str, **which: Any) -> Any:
             raise JournalUnavailable("no answer")
 
-        other.entries = gone  # type: ignore[method-assign]
+        runtime_of(other).entries = gone  # type: ignore[method-assign]
         with pytest.raises(ReplayDivergence) as caught:
             await other.run(made([2]), "p", take_over=True)
     error = caught.value
