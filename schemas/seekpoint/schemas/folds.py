@@ -15,11 +15,15 @@ from contextlib import contextmanager
 from decimal import localcontext
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+from msgspec.structs import replace
 
 from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.errors import FoldUnavailable, InvalidSetting, SeekpointError
 from seekpoint.schemas.frozen_struct import FrozenStruct
+from seekpoint.schemas.state.mask_shapes import json, text
+from seekpoint.schemas.state.state_values import Count, StateValue
 from seekpoint.schemas.values.decimals import ORDINARY
 from seekpoint.schemas.values.json_values import dump, load
 
@@ -51,16 +55,16 @@ Function = Callable[[Any, str, Any], Any]
 _F = TypeVar("_F", bound=Function)
 
 
-class Folded(NamedTuple):
+class Folded(StateValue, frozen=True):
     """What one fold made of a process's custom entries so far."""
 
     version: int
-    customs: int
+    customs: Count
     """How many of them it has seen: fewer than the process has, and it is behind."""
-    value_json: Json
+    value_json: Annotated[Json, json("folds", "*")]
     failed_seq: int | None = None
     """The entry that its function could not fold; it stays so until there is a new version."""
-    failure: str | None = None
+    failure: Annotated[str | None, text("error")] = None
 
 
 class UserFold(FrozenStruct, frozen=True):
@@ -75,7 +79,7 @@ class UserFold(FrozenStruct, frozen=True):
         """What comes of one custom entry more. Whatever the function raises is kept: nothing else stops for it."""
         customs = found.customs + 1
         if found.failed_seq is not None:
-            return found._replace(customs=customs)
+            return replace(found, customs=customs)
         try:
             with localcontext(ORDINARY):
                 text = dump(self.function(load(found.value_json), kind, load(payload_json)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -240,7 +241,7 @@ def test_a_forged_result_of_a_fold_is_not_saved(bench: Bench) -> None:
         assert bench.project(projection)
         bench.save(projection)
         draft = viewed(bench).thaw()
-        draft.folds = {name: one._replace(value_json="999") for name, one in draft.folds.items()}
+        draft.folds = {name: replace(one, value_json="999") for name, one in draft.folds.items()}
         bench.view.forge(0, KEY, draft.freeze())
         bench.owner.own(b.Custom("note", "1"))
         projection = bench.projection()

@@ -13,6 +13,7 @@ from seekpoint.schemas.folds import Folded
 from seekpoint.schemas.state.calls import AgentRun, Call, Frame, Obligation
 from seekpoint.schemas.state.process_state import State
 from seekpoint.schemas.state.state_parts import Degraded, Failure, InvocationState, MailItem
+from seekpoint.schemas.state.state_values import encoded
 
 
 def busy_state() -> State:
@@ -24,14 +25,14 @@ def busy_state() -> State:
         draft.calls.put(f"{CANARY} {kind}", Call(kind, number + 1, CANARY, "started", 1, number, text, text, facts))
     answer = json.dumps({"outcome": "approved", "payload": text, "actor": CANARY, "reason": CANARY})
     draft.calls.put("gate:1", Call("gate", 9, "d", "succeeded", 1, 9, answer, None, json.dumps({"prompt": text})))
-    item = json.dumps([bytes(16).hex(), "signal", CANARY, text, CANARY])
+    item = encoded(MailItem(bytes(16), "signal", CANARY, text, CANARY)).decode()
     draft.calls.put("receive:1", Call("receive", 11, "d", "succeeded", 1, 11, item))
     draft.calls.put("receive:2", Call("receive", 12, "d", "succeeded", 1, 12, "null"))
     draft.calls.put("owed:1", Call("effect", 10, "d", "pending", 1, 10, text, text, json.dumps({"name": CANARY})))
     draft.turn_frame = Frame({"email": f'"{CANARY}"'}, 1, 1, InvocationState(CANARY, text, True))
     draft.agent = AgentRun(CANARY, CANARY, CANARY, text, CANARY)
     draft.failure = Failure(3, CANARY, CANARY, CANARY)
-    draft.obligations = (Obligation(CANARY, CANARY, text),)
+    draft.obligations = (Obligation(CANARY, CANARY, text, "open"),)
     draft.patches, draft.cancelled, draft.forgotten = (CANARY,), CANARY, {CANARY: 1}
     draft.shared_version, draft.shared_json = 1, text
     draft.customs, draft.folds = 2, {"mine": Folded(1, 2, text), "broken": Folded(1, 2, text, 3, CANARY)}

@@ -110,7 +110,7 @@ def test_a_step_of_one_entry_does_what_two_would(state: State, whole: b.StepEnde
     assert fits(state, whole) == both
     if both:
         one, two = after(whole, start=state), after(start, end, start=state)
-        assert one.calls[whole.key] == two.calls[whole.key]._replace(seq=one.seq)
+        assert one.calls[whole.key] == replace(two.calls[whole.key], seq=one.seq)
         assert (one.budget, one.content_bytes) == (two.budget, two.content_bytes)
 
 

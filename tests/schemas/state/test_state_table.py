@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import json
+import re
 import sys
+import types
+from collections.abc import Callable
 from pathlib import Path
 from types import MappingProxyType, ModuleType
+from typing import Any
 
+import msgspec
 import pytest
 
 from masking_examples import mask
 from seekpoint.consumers.staging.masks import mask_states
+from seekpoint.schemas.state import calls, conversation, state_parts
 from seekpoint.schemas.state import process_state as shipped
 from seekpoint.schemas.state.conversation import Conversation
+from seekpoint.schemas.state.mask_shapes import Shape
 from seekpoint.schemas.state.state_parts import Degraded, Failure, InvocationState, Lineage
 from seekpoint.schemas.state.state_table import Section, StateTable
+from seekpoint.schemas.state.state_values import StateValue, encoded, shape_of, size_of, texts_in
 
 DECLARED_BEFORE = "    # --- folds of users' own\n"
 ADDED = '    labels: dict[str, str] = field(dict, _OWNERSHIP, form.VALUES, copied="copy")\n'
@@ -66,15 +75,61 @@ def test_a_field_of_one_line_is_masked(wider: ModuleType, monkeypatch: pytest.Mo
     assert "4711" not in masked["ownership"]["labels"]["card"]
 
 
-def test_the_masks_know_every_shape() -> None:
-    """A shape that no mask knows would stop a replay."""
-    for section in (Section.CONTENT, Section.OWNERSHIP, Section.WHOLE):
-        kinds = {shape.kind for shape in shipped.FIELDS.shapes(section).values()}
-        assert kinds <= {*GENERIC, *OWN_FORMS}
+@pytest.mark.parametrize(
+    ("module", "name", "made"),
+    [
+        (state_parts, "Failure", lambda cls, **more: cls(3, "ValueError", "no", **more)),
+        (state_parts, "MailItem", lambda cls, **more: cls(bytes(16), "signal", "go", "1", **more)),
+        (calls, "Call", lambda cls, **more: cls("step", 1, "d", "succeeded", 1, 3, "1", **more)),
+        (calls, "Obligation", lambda cls, **more: cls("pay:1", "refund", "{}", "open", **more)),
+        (conversation, "Message", lambda cls, **more: cls("user", "hello", **more)),
+    ],
+)
+def test_a_field_of_a_value_is_one_line(module: ModuleType, name: str, made: Callable[..., Any]) -> None:
+    """A new line gives a value of a state a part in JSON, a size, dynamic values, and a mask; absent is as before."""
+    cls = widened(module, name)
+    bare, value = made(cls), made(cls, note_json='"4711"')
+    assert encoded(bare) == encoded(made(getattr(module, name))).replace(b"null]", b"null,null]")
+    assert msgspec.convert(json.loads(encoded(value)), cls) == value != bare
+    assert size_of(value) > size_of(bare) or cls.__struct_config__.array_like
+    assert '"4711"' in texts_in(value)
+    masked = mask_states.StateMasks(mask({"path": "output", "do": "redact"}), str)
+    assert "4711" not in str(masked.value(shape_of(cls), json.loads(encoded(value))))
 
 
-GENERIC = ("plain", "text", "optional_text", "json", "list", "object", "row", "record")
-OWN_FORMS = ("context", "message", "process_id", "call", "mail", "budget", "degraded", "folds")
+ADDED_TO_VALUE = '    note_json: Annotated[Json | None, Shape("json", ("output",))] = None\n'
+
+
+def widened(module: ModuleType, name: str) -> Any:
+    """Return the class ``name`` of a copy of ``module`` in which it has one line more."""
+    source = inspect.getsource(getattr(module, name))
+    *_, last = re.finditer(r"    \w+: .*\n", source.partition("    @property")[0])
+    wider = (
+        source[: last.end()]
+        + '    note_json: Annotated[Json | None, Shape("json", ("output",))] = None\n'
+        + source[last.end() :]
+    )
+    made = types.ModuleType(f"wider_{name.lower()}")
+    sys.modules[made.__name__] = made
+    vars(made)["Shape"] = Shape
+    exec(compile(Path(module.__file__ or "").read_text().replace(source, wider), made.__name__, "exec"), vars(made))
+    return getattr(made, name)
+
+
+def test_every_default_of_a_value_is_left_out_of_its_json() -> None:
+    """Two equal values have equal bytes: msgspec leaves out only a default that is the same object."""
+    for cls in StateValue.__subclasses__():
+        assert all(default in (None, False, 0, "") for default in cls.__struct_defaults__)
+
+
+def test_a_text_without_a_shape_is_refused() -> None:
+    """No text of a user passes a replay because a declaration forgot it."""
+
+    class Careless(StateValue, frozen=True):
+        text: str
+
+    with pytest.raises(TypeError, match=r"Careless\.text needs a Shape"):
+        shape_of(Careless)
 
 
 def test_a_new_state_has_every_default() -> None:

@@ -25,8 +25,7 @@ from seekpoint.schemas.errors import JournalMismatch, NewerFormat
 from seekpoint.schemas.state.calls import call_row
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_state import FIELDS, FOLD_VERSION, State
-from seekpoint.schemas.state.state_json import fold_row, frame_row
-from seekpoint.schemas.state.state_parts import mail_row
+from seekpoint.schemas.state.state_values import encoded
 
 __all__ = [
     "call_fields",
@@ -45,7 +44,6 @@ __all__ = [
     "summary_in",
 ]
 
-_dumps = orjson.dumps
 _MODULUS = 1 << 52
 """The modulus of sums, because Lua's numbers are exact up to 2^53."""
 
@@ -65,15 +63,14 @@ def head_of(state: State) -> bytes:
         head["messages"] = messages
     if state.calls:
         head["calls"] = len(state.calls)
-    return orjson.dumps(head)
+    return encoded(head)
 
 
 def mail_of(state: State) -> bytes:
     """Return the mailbox and the remembered ids; no bytes if both are empty."""
     if not state.mailbox and not state.remembered:
         return b""
-    items = [mail_row(item) for item in state.mailbox.values()]
-    return orjson.dumps([items, b"".join(state.remembered).hex()])
+    return encoded([[*state.mailbox.values()], b"".join(state.remembered).hex()])
 
 
 def call_fields(state: State, keys: Iterable[str], changed: list[str | bytes], removed: list[str | bytes]) -> None:
@@ -84,29 +81,23 @@ def call_fields(state: State, keys: Iterable[str], changed: list[str | bytes], r
         if call is None:
             removed.append(name)
         else:
-            changed += [name, orjson.dumps(call_row(call))]
+            changed += [name, encoded(call_row(call))]
 
 
 def frame_fields(state: State) -> list[str | bytes]:
     """Return the fields of the frames that a resume starts from: field, value, ..."""
     frames = zip(_FRAMES, (state.start_frame, state.turn_frame), strict=True)
-    return [part for name, frame in frames if frame is not None for part in (name, orjson.dumps(frame_row(frame)))]
+    return [part for name, frame in frames if frame is not None for part in (name, encoded(frame))]
 
 
 def fold_fields(state: State) -> list[str | bytes]:
     """Return the fields of the results of users' folds: field, value, ..."""
-    return [part for name, one in state.folds.items() for part in (_FOLD + name.encode(), _dumps(fold_row(one)))]
+    return [part for name, one in state.folds.items() for part in (_FOLD + name.encode(), encoded(one))]
 
 
 def message_row(message: MessageSaid) -> bytes:
-    """Return a message as a JSON list: role, text, parts, tool calls, tool call id, name; without nulls at its end."""
-    parts, calls, call_id, name = message.parts, message.tool_calls, message.tool_call_id, message.name
-    if parts is calls is call_id is name is None and message.content is not None:
-        return _dumps((message.role, message.content))
-    row = [message.role, message.content, parts, calls, call_id, name]
-    while row[-1] is None:
-        row.pop()
-    return _dumps(row)
+    """Return a message as a JSON object, as in a state."""
+    return encoded(message)
 
 
 def message_sum(messages: Iterable[bytes], start: int) -> int:
@@ -214,10 +205,9 @@ def _other_parts(mail: bytes | None, context: Sequence[bytes], messages: Iterabl
         else:
             texts += [name.decode(), value.decode()]
     items, remembered = orjson.loads(mail) if mail else ([], "")
-    rows = orjson.loads(b"[" + b",".join(messages) + b"]")
     return {
         "context": dict(zip(texts[::2], texts[1::2], strict=True)),
-        "conversation": [[*one, *(None,) * (6 - len(one))] for one in rows],
+        "conversation": orjson.loads(b"[" + b",".join(messages) + b"]"),
         "calls": calls,
         "folds": folds,
         "mailbox": items,

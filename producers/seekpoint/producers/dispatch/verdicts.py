@@ -12,7 +12,7 @@ from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.errors import Retryable
 from seekpoint.schemas.folding.fold import MAILBOX_BYTES_MAX, has_room, mail_of
 from seekpoint.schemas.state.state_parts import MailItem
-from seekpoint.schemas.state.state_sizes import item_width
+from seekpoint.schemas.state.state_values import size_of
 from seekpoint.schemas.wire.codec import encode
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ logger = logging.getLogger("seekpoint.producers")
 _AGAIN_S = 0.5
 _PAUSES_A_WARNING = 120
 _SETTLED = frozenset({"succeeded", "failed"})
-_ACTOR_BYTES = 200
+_ACTOR_BYTES = 209
 _ENVELOPE_BYTES = 2_048
 """More than the bytes beside the output of the entry by which the owner settles."""
 
@@ -42,7 +42,7 @@ def _entry(process_id: str, verdict: b.EffectVerdict) -> Entry:
 
 
 def _width(process_id: str, verdict: b.EffectVerdict) -> int:
-    return item_width(_item(process_id, verdict)) + _ACTOR_BYTES
+    return size_of(_item(process_id, verdict)) + _ACTOR_BYTES
 
 
 def _item(process_id: str, verdict: b.EffectVerdict) -> MailItem:

@@ -12,7 +12,7 @@ Json: TypeAlias = str
 """JSON text (see ``values``); the codec checks it when it decodes."""
 
 
-class Body(FrozenStruct, frozen=True):
+class Body(FrozenStruct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The base of all bodies."""
 
     KIND: ClassVar[str]

@@ -8,15 +8,16 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
+from msgspec.structs import replace
 
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.folding.charges import NO_AMOUNTS, charge, reserve
 from seekpoint.schemas.folding.content_rules import Misfit, too_big
-from seekpoint.schemas.state.calls import IN_DOUBT, Call
+from seekpoint.schemas.state.calls import IN_DOUBT, Call, call_width
 from seekpoint.schemas.state.process_budget import Budget
 from seekpoint.schemas.state.process_state import Draft
-from seekpoint.schemas.state.state_sizes import call_width, item_width
+from seekpoint.schemas.state.state_values import size_of
 
 __all__ = ["begin_call", "charge_end", "close_call", "end_attempt", "illegal", "put_call", "take_mail", "whole_attempt"]
 
@@ -83,10 +84,10 @@ def _ended(call: Call, body: Any, output: str, seq: int) -> Call | None:
     if body.outcome == "succeeded":
         return Call(call.kind, call.position, call.digest, "succeeded", call.attempt, seq, output)
     if body.outcome == "failed":
-        return call._replace(status="failed", seq=seq, error=body.error, detail=None)
+        return replace(call, status="failed", seq=seq, error=body.error, detail=None)
     if body.outcome == "retry":
         facts = _facts({"retry_at_us": body.retry_at_us})
-        return call._replace(seq=seq, error=body.error or "null", detail=facts)
+        return replace(call, seq=seq, error=body.error or "null", detail=facts)
     return None
 
 
@@ -113,7 +114,7 @@ def close_call(
     old = draft.calls.get(key)
     if old is None or old.kind != kind or old.status != "started":
         return illegal(f"{key[:80]} is not under way so")
-    return put_call(draft, key, old._replace(status=status, seq=draft.seq + 1, output=output, error=error), limits)
+    return put_call(draft, key, replace(old, status=status, seq=draft.seq + 1, output=output, error=error), limits)
 
 
 def charge_end(draft: Draft, body: Any, call: Call | None, limits: Limits, budget: Budget | None) -> Misfit:
@@ -147,4 +148,4 @@ def take_mail(draft: Draft, external_id: bytes | None) -> None:
     """Take what an owner's entry names out of the mailbox."""
     item = None if external_id is None else draft.mailbox.pop(external_id, None)
     if item is not None:
-        draft.mailbox_bytes -= item_width(item)
+        draft.mailbox_bytes -= size_of(item)

@@ -7,9 +7,9 @@ the rules of content, each gives None, or why the body does not fit and leaves t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import orjson
+from msgspec.structs import replace
 
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.limits import Limits
@@ -25,12 +25,11 @@ from seekpoint.schemas.folding.attempt_rules import (
 from seekpoint.schemas.folding.charges import NO_AMOUNTS
 from seekpoint.schemas.folding.content_rules import Misfit, Rule, too_big
 from seekpoint.schemas.folding.effect_rules import EFFECT_RULES
-from seekpoint.schemas.state.calls import AgentRun, Call, write_digest, write_position
+from seekpoint.schemas.state.calls import AgentRun, Call, call_width, write_digest, write_position
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_budget import Budget, amount_of, amounts_in
 from seekpoint.schemas.state.process_state import Draft, frame_of
-from seekpoint.schemas.state.state_parts import mail_row
-from seekpoint.schemas.state.state_sizes import call_width, frame_width, text_width
+from seekpoint.schemas.state.state_values import encoded, size_of, text_width
 
 __all__ = ["CALL_RULES", "note_write"]
 
@@ -106,7 +105,7 @@ def _remember_mail(draft: Draft, key: str, body: b.Received, limits: Limits) -> 
         return illegal(f"{key[:80]} received before")
     if item is None and body.external_id != b.NIL_ID:
         return illegal(f"{key[:80]} receives what is not in the mailbox")
-    text = "null" if item is None else orjson.dumps(mail_row(item)).decode()
+    text = "null" if item is None else encoded(item).decode()
     call = Call("receive", body.position, body.digest, "succeeded", 1, draft.seq + 1, text)
     return put_call(draft, key, call, limits)
 
@@ -155,9 +154,9 @@ _MADE_AGAIN = frozenset({"step", "decision", "child"})
 def _made_again(call: Call, seq: int) -> Call:
     if call.kind == "child":
         detail = orjson.dumps({**call.facts, "set_aside": True}).decode()
-        return call._replace(status="started", seq=seq, output=None, error=None, detail=detail)
+        return replace(call, status="started", seq=seq, output=None, error=None, detail=detail)
     detail = orjson.dumps({"attempts_before": call.attempt}).decode()
-    return call._replace(status="started", seq=seq, error=call.error or "null", detail=detail)
+    return replace(call, status="started", seq=seq, error=call.error or "null", detail=detail)
 
 
 # --- the run ----------------------------------------------------------------------------------------------------------
@@ -166,11 +165,11 @@ def _start_agent(draft: Draft, body: b.AgentStarted, limits: Limits) -> Misfit:
     if draft.agent is not None:
         return illegal("an agent runs as the process already")
     frame = draft.start_frame or frame_of(draft)  # a fork's code runs from where its parent's began
-    grown = draft.content_bytes + text_width(body.input) + frame_width(frame) - frame_width(draft.start_frame)
+    agent = AgentRun(body.agent[:200], body.version[:200], body.definition[:200], body.input)
+    grown = draft.content_bytes + size_of(agent) + size_of(frame) - size_of(draft.start_frame)
     misfit = too_big(grown, limits)
     if misfit is None:
-        draft.agent = AgentRun(body.agent[:200], body.version[:200], body.definition[:200], body.input)
-        draft.start_frame, draft.content_bytes = frame, grown
+        draft.agent, draft.start_frame, draft.content_bytes = agent, frame, grown
         if draft.lifecycle in _BEGINNING:
             draft.lifecycle = Lifecycle.RUNNING
     return misfit
@@ -185,7 +184,7 @@ def _end_turn(draft: Draft, body: b.TurnEnded, limits: Limits) -> Misfit:
         return illegal(f"turn {draft.turn + 1} has to end next")
     frame, made = frame_of(draft), draft.calls.of_turn(body.number)
     stays = {key: call for key, call in made.items() if _stays(call)}
-    grown = draft.content_bytes + frame_width(frame) - frame_width(draft.turn_frame)
+    grown = draft.content_bytes + size_of(frame) - size_of(draft.turn_frame)
     grown -= sum(call_width(key, call) for key, call in made.items() if key not in stays)
     misfit = too_big(grown, limits)
     if misfit is None:

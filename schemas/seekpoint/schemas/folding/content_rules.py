@@ -7,20 +7,21 @@ is degraded. The writer asks the same questions before it sends.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 from typing import Any, TypeAlias
 
 import orjson
+from msgspec.structs import replace
 
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import process_key
 from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.state.calls import UNSETTLED, AgentRun, turn_of
+from seekpoint.schemas.state.conversation import message_width
 from seekpoint.schemas.state.lifecycle import Lifecycle, may_follow
 from seekpoint.schemas.state.process_state import FIELDS, Draft, content_width, restore_content
 from seekpoint.schemas.state.state_parts import Failure, InvocationState, Lineage
-from seekpoint.schemas.state.state_sizes import invocation_width, message_width, text_width, value_width
+from seekpoint.schemas.state.state_values import member_width, size_of, text_width
 from seekpoint.schemas.values.json_values import check, dump, load, merge_patch
 
 __all__ = ["CONTENT_RULES", "Misfit", "Rule", "check_texts", "deleted_in", "too_big"]
@@ -45,7 +46,7 @@ def _update(draft: Draft, body: b.ContextUpdated, limits: Limits) -> Misfit:
     values, key, text = draft.values_json, body.key, body.value
     old = values.get(key)
     if old is None:
-        grown = draft.content_bytes + value_width(key, text)
+        grown = draft.content_bytes + member_width(key, text)
     else:
         grown = draft.content_bytes + text_width(text) - text_width(old)
     if grown > limits.state_bytes:
@@ -64,8 +65,8 @@ def _change_values(
 ) -> Misfit:
     """Set ``changes`` and drop ``removed``, all or none; ``more`` bytes come with them."""
     values = draft.values_json
-    grown = draft.content_bytes + more + sum(value_width(key, text) for key, text in changes.items())
-    grown -= sum(value_width(key, values[key]) for key in (*changes, *removed) if key in values)
+    grown = draft.content_bytes + more + sum(member_width(key, text) for key, text in changes.items())
+    grown -= sum(member_width(key, values[key]) for key in (*changes, *removed) if key in values)
     misfit = too_big(grown, limits)
     if misfit is None:
         values.update(changes)
@@ -78,7 +79,7 @@ def _change_values(
 def _delete(draft: Draft, body: b.ContextDeleted, limits: Limits) -> Misfit:
     old = draft.values_json.pop(body.key, None)
     if old is not None:
-        draft.content_bytes -= value_width(body.key, old)
+        draft.content_bytes -= member_width(body.key, old)
     return None
 
 
@@ -96,7 +97,7 @@ def _patch(draft: Draft, body: b.ContextPatched, limits: Limits) -> Misfit:
 
 
 def _clear(draft: Draft, body: b.ContextCleared, limits: Limits) -> Misfit:
-    draft.content_bytes -= sum(value_width(key, text) for key, text in draft.values_json.items())
+    draft.content_bytes -= sum(member_width(key, text) for key, text in draft.values_json.items())
     draft.values_json = {}
     return None
 
@@ -105,7 +106,7 @@ def _say(draft: Draft, body: b.MessageSaid, limits: Limits) -> Misfit:
     grown = draft.content_bytes + message_width(body)
     if grown > limits.state_bytes:
         return too_big(grown, limits)
-    draft.conversation = draft.conversation.append(body)
+    draft.conversation = draft.conversation.append(body if body.call is None else replace(body, call=None))
     draft.content_bytes = grown
     return None
 
@@ -119,7 +120,7 @@ def _change_lifecycle(draft: Draft, body: b.LifecycleChanged, limits: Limits) ->
 
 def _trigger(draft: Draft, body: b.InvocationTriggered, limits: Limits) -> Misfit:
     invocation = InvocationState(body.trigger, body.payload)
-    grown = draft.content_bytes + invocation_width(invocation) - invocation_width(draft.invocation)
+    grown = draft.content_bytes + size_of(invocation) - size_of(draft.invocation)
     misfit = too_big(grown, limits)
     if misfit is None:
         draft.invocation = invocation
@@ -137,7 +138,7 @@ def _start(draft: Draft, body: b.InvocationStarted, limits: Limits) -> Misfit:
 def _end(draft: Draft, body: b.InvocationEnded, limits: Limits) -> Misfit:
     if draft.invocation is None:
         return "illegal_invocation", "nothing was triggered"
-    draft.content_bytes -= invocation_width(draft.invocation)
+    draft.content_bytes -= size_of(draft.invocation)
     draft.invocation = None
     draft.invocations += 1
     return None
@@ -212,7 +213,7 @@ def _keep_effects(draft: Draft, restored: Draft) -> None:
         if call.kind == "effect":
             status = "inherited" if call.status in UNSETTLED else call.status
             position = call.position if key in restored.calls else 0
-            restored.calls.put(key, call._replace(status=status, position=position))
+            restored.calls.put(key, replace(call, status=status, position=position))
         elif key not in restored.calls and call.kind in _KEYED and not (turns_lost and turn_of(key) > restored.turn):
             _forget(restored, key)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.limits import Limits
@@ -11,7 +12,7 @@ from seekpoint.schemas.folding.attempt_rules import begin_call, charge_end, ille
 from seekpoint.schemas.folding.content_rules import Misfit, Rule, too_big
 from seekpoint.schemas.state.calls import Call, Obligation
 from seekpoint.schemas.state.process_state import Draft
-from seekpoint.schemas.state.state_sizes import obligation_width
+from seekpoint.schemas.state.state_values import size_of
 
 __all__ = ["EFFECT_RULES", "open_effect"]
 
@@ -37,7 +38,7 @@ def _settle(draft: Draft, body: b.EffectSettled, limits: Limits) -> Misfit:
         return illegal(f"{body.key[:80]} is no effect in doubt")
     if body.settled_by == "call" and body.attempt != old.attempt:
         return illegal(f"attempt {body.attempt} of {body.key[:80]} is not the present one")
-    call = old._replace(
+    call = replace(old,
         status=body.outcome, seq=draft.seq + 1,
         output=body.output if body.outcome == "succeeded" else None,
         error=body.error,  # of one that succeeded too: an output that could not be journaled
@@ -58,7 +59,7 @@ def _owe(draft: Draft, body: b.ObligationRegistered, limits: Limits) -> Misfit:
     call = draft.calls.get(body.key)
     if call is None or call.kind != "effect" or any(one.key == body.key for one in draft.obligations):
         return illegal(f"{body.key[:80]} is no effect that has to be undone")
-    return _oblige(draft, (*draft.obligations, Obligation(body.key, body.name, body.arguments)), limits)
+    return _oblige(draft, (*draft.obligations, Obligation(body.key, body.name, body.arguments, "open")), limits)
 
 
 def _pay(draft: Draft, body: b.ObligationSettled, limits: Limits) -> Misfit:
@@ -73,8 +74,8 @@ def _pay(draft: Draft, body: b.ObligationSettled, limits: Limits) -> Misfit:
 
 
 def _oblige(draft: Draft, obligations: tuple[Obligation, ...], limits: Limits) -> Misfit:
-    grown = draft.content_bytes + sum(map(obligation_width, obligations))
-    grown -= sum(map(obligation_width, draft.obligations))
+    grown = draft.content_bytes + sum(map(size_of, obligations))
+    grown -= sum(map(size_of, draft.obligations))
     misfit = too_big(grown, limits)
     if misfit is None:
         draft.obligations, draft.content_bytes = obligations, grown

@@ -23,8 +23,8 @@ from seekpoint.schemas.folds import advance_folds
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_state import Draft, State, clear, drop_content
 from seekpoint.schemas.state.state_parts import Degraded, MailItem
-from seekpoint.schemas.state.state_sizes import item_width, text_width
 from seekpoint.schemas.state.state_table import Cleared
+from seekpoint.schemas.state.state_values import size_of, text_width
 from seekpoint.schemas.wire.codec import Owned
 
 __all__ = [
@@ -237,7 +237,7 @@ def _take_in(draft: Draft, entry_id: bytes, item: MailItem) -> Verdict:
     if entry_id in draft.remembered or entry_id in draft.mailbox:
         draft.duplicate_entries += 1
         return Verdict.DUPLICATE
-    grown = draft.mailbox_bytes + item_width(item)
+    grown = draft.mailbox_bytes + size_of(item)
     if draft.finished or not _has_room(draft, item, grown):
         draft.refused_externals += 1
         return Verdict.REFUSED
@@ -249,7 +249,7 @@ def _take_in(draft: Draft, entry_id: bytes, item: MailItem) -> Verdict:
 
 def has_room(draft: Draft, item: MailItem) -> bool:
     """Return whether the mailbox of ``draft`` has room for ``item`` now."""
-    return _has_room(draft, item, draft.mailbox_bytes + item_width(item))
+    return _has_room(draft, item, draft.mailbox_bytes + size_of(item))
 
 
 def _has_room(draft: Draft, item: MailItem, grown: int) -> bool:

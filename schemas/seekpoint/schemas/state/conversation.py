@@ -4,24 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, overload
+from operator import attrgetter
+from typing import Annotated, Any, overload
+
+from msgspec import field
 
 from seekpoint.schemas.bodies import Json, MessageSaid
-from seekpoint.schemas.frozen_struct import FrozenStruct
+from seekpoint.schemas.state.mask_shapes import Shape, optional_json, optional_text
+from seekpoint.schemas.state.state_values import StateValue, size_function
 from seekpoint.schemas.values.json_values import load
 
-__all__ = ["Conversation", "Message"]
+__all__ = ["Conversation", "Message", "message_width"]
+
+_ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 
 
-class Message(FrozenStruct, frozen=True):
+class Message(StateValue, frozen=True):
     """One message. Structured values are kept as JSON text and decoded anew each time they are asked for."""
 
-    role: str
-    text: str | None = None
-    parts_json: Json | None = None
-    tool_calls_json: Json | None = None
-    tool_call_id: str | None = None
-    name: str | None = None
+    role: Annotated[str, Shape("text", ("message", "role"), words=_ROLES)]
+    text: Annotated[str | None, optional_text("message", "content")] = field(default=None, name="content")
+    parts_json: Annotated[Json | None, optional_json("message", "parts")] = None
+    tool_calls_json: Annotated[Json | None, optional_json("message", "tool_calls")] = None
+    tool_call_id: Annotated[str | None, optional_text("message", "tool_call_id")] = None
+    name: Annotated[str | None, optional_text("message", "name")] = None
 
     @property
     def content(self) -> Any:
@@ -96,7 +102,11 @@ class Conversation(Sequence[Message]):
 
 
 _new = object.__new__
+_parts = attrgetter(*Message.__struct_encode_fields__)
+message_width = size_function(Message, of_keys=True)
+"""Return the bytes that a body takes in a state's JSON as a message."""
 
 
 def _message(said: MessageSaid) -> Message:
-    return Message(said.role, said.content, said.parts, said.tool_calls, said.tool_call_id, said.name)
+    """Return the message in the body of an entry, whose fields are named as the keys of the message's JSON."""
+    return Message(*_parts(said))

@@ -26,8 +26,8 @@ from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.migrations import FOLD_VERSION, converted
 from seekpoint.schemas.state.process_budget import Budget
 from seekpoint.schemas.state.state_parts import Degraded, Failure, InvocationState, Lineage, MailItem
-from seekpoint.schemas.state.state_sizes import item_width, text_width
 from seekpoint.schemas.state.state_table import Cleared, Section, StateTable, field, state_class
+from seekpoint.schemas.state.state_values import encoded, size_of, text_width
 from seekpoint.schemas.values.json_values import load
 
 __all__ = [
@@ -262,7 +262,7 @@ class State(Draft):
 
     def content_json(self) -> Json:
         """Return what a rewind or a fork restores, as JSON text."""
-        return orjson.dumps(FIELDS.content_of(self), option=orjson.OPT_SORT_KEYS).decode()
+        return encoded(FIELDS.content_of(self)).decode()
 
     def to_bytes(self) -> bytes:
         """The whole state, for a checkpoint; ``from_bytes`` gives it back equal."""
@@ -273,7 +273,7 @@ class State(Draft):
             "counters": FIELDS.counters_of(self),
             **FIELDS.whole_of(self),
         }
-        return orjson.dumps(whole, option=orjson.OPT_SORT_KEYS)
+        return encoded(whole)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> State:
@@ -373,8 +373,8 @@ def content_width(draft: Draft) -> int:
 
 def mailbox_width(draft: Draft) -> int:
     """Return the bytes of all external entries that wait in ``draft``."""
-    return sum(map(item_width, draft.mailbox.values()))
+    return sum(map(size_of, draft.mailbox.values()))
 
 
 def _hash(part: Mapping[str, Any]) -> str:
-    return blake2b(orjson.dumps(part, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()
+    return blake2b(encoded(part), digest_size=16).hexdigest()

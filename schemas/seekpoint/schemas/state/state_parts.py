@@ -2,36 +2,47 @@
 
 from __future__ import annotations
 
-from types import NoneType
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from seekpoint.schemas.bodies import Json
-from seekpoint.schemas.frozen_struct import FrozenStruct
+from seekpoint.schemas.state.mask_shapes import (
+    FACTS,
+    PLAIN,
+    PROCESS_ID,
+    case,
+    embedded,
+    json,
+    optional_text,
+    text,
+)
+from seekpoint.schemas.state.state_values import Count, EntryId, StateValue
 from seekpoint.schemas.values.json_values import load
 
-__all__ = ["Degraded", "InvocationState", "Lineage", "MailItem", "mail_item", "mail_row"]
+__all__ = ["Degraded", "Failure", "InvocationState", "Lineage", "MailItem", "mail_item"]
 
 
-class Degraded(FrozenStruct, frozen=True):
+class Degraded(StateValue, frozen=True):
     """The reason why a process is degraded and a person has to look.
 
     ``gap``: owner entries are missing. All else is a body that does not fit: ``illegal_transition``,
     ``illegal_invocation``, ``illegal_patch``, ``illegal_content``, ``illegal_call``, ``state_limit``.
     """
 
-    reason: str
+    reason: Annotated[str, text("degraded", "reason")]
     expected_seq: int
     found_seq: int
-    detail: str = ""
+    detail: Annotated[str, text("degraded", "detail")] = ""
     earlier: Degraded | None = None
     """A gap's only: what the process was degraded for before. An owner that heals the gap does not heal this."""
 
 
-class InvocationState(FrozenStruct, frozen=True):
+class InvocationState(StateValue, frozen=True):
     """The invocation in progress."""
 
-    trigger: str
-    payload_json: Json
+    trigger: Annotated[str, text("trigger")]
+    payload_json: Annotated[Json, json("payload")]
     started: bool = False
 
     @property
@@ -40,14 +51,18 @@ class InvocationState(FrozenStruct, frozen=True):
         return load(self.payload_json)
 
 
-class MailItem(FrozenStruct, frozen=True):
+_NAME = {"cancel_requested": text("reason"), "signal": text("name")}
+_PAYLOAD = dict.fromkeys(("cancel_requested", "signal"), json("payload"))
+
+
+class MailItem(StateValue, frozen=True):
     """An external entry that waits for the owner."""
 
-    id: bytes
-    kind: str
-    name: str
-    payload_json: Json
-    actor: str | None
+    id: EntryId
+    kind: Annotated[str, PLAIN]
+    name: Annotated[str, case("kind", _NAME, text("key"))]
+    payload_json: Annotated[Json, case("kind", _PAYLOAD, embedded(FACTS))]
+    actor: Annotated[str | None, optional_text("actor")] = None
 
     @property
     def payload(self) -> Any:
@@ -55,37 +70,26 @@ class MailItem(FrozenStruct, frozen=True):
         return load(self.payload_json)
 
 
-def mail_row(item: MailItem) -> list[str | None]:
-    """``item`` as a short list of texts: id in hex, kind, name, payload, actor."""
-    return [item.id.hex(), item.kind, item.name, item.payload_json, item.actor]
+def mail_item(found: Any) -> MailItem:
+    """Return the item in the JSON values ``found``. Raises ``ValueError`` if they are none."""
+    return msgspec.convert(found, MailItem)
 
 
-def mail_item(row: Any) -> MailItem:
-    """The item of a row. ``TypeError`` or ``ValueError`` if it is none."""
-    id_hex, kind, name, payload_json, actor = row
-    if any(type(text) is not str for text in (id_hex, kind, name, payload_json)) or type(actor) not in (str, NoneType):
-        raise TypeError("a row of mail has texts")
-    entry_id = bytes.fromhex(id_hex)
-    if len(entry_id) != 16:
-        raise ValueError("an id has 16 bytes")
-    return MailItem(entry_id, kind, name, payload_json, actor)
-
-
-class Failure(FrozenStruct, frozen=True):
+class Failure(StateValue, frozen=True):
     """The newest exception that left the process's code."""
 
     seq: int
     """Of its entry: ``seekpoint log ID`` shows it with its traceback."""
-    type: str
-    message: str
-    where: str | None
+    type: Annotated[str, text("type")]
+    message: Annotated[str, text("message")]
+    where: Annotated[str | None, optional_text("where")] = None
     """File, line, function and source line of the user's code it came from."""
 
 
-class Lineage(FrozenStruct, frozen=True):
+class Lineage(StateValue, frozen=True):
     """The origin of the content: the process it was forked from, the seq of the last rewind, the number of rewinds."""
 
-    parent_id: str | None = None
+    parent_id: Annotated[str | None, PROCESS_ID] = None
     parent_seq: int | None = None
     rewound_to_seq: int | None = None
-    rewinds: int = 0
+    rewinds: Count = 0

@@ -12,7 +12,10 @@ from enum import Enum
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
-__all__ = ["Cleared", "FieldForm", "Image", "Section", "Shape", "StateField", "StateTable", "field", "state_class"]
+from seekpoint.schemas.state.mask_shapes import PLAIN, Shape
+from seekpoint.schemas.state.state_values import compiled
+
+__all__ = ["Cleared", "FieldForm", "Image", "Section", "StateField", "StateTable", "field", "state_class"]
 
 _C = TypeVar("_C")
 
@@ -40,19 +43,6 @@ class Cleared(Enum):
     WITH_CONTENT = "when the content of a finished process is dropped"
 
 
-class Shape(NamedTuple):
-    """Which personal data a JSON value may hold and where, so that one walker can mask every field.
-
-    ``kind`` is ``plain`` (nothing to mask), ``text``, ``optional_text`` (null where a mask drops it), ``json``,
-    ``list``, ``object``, ``row`` (a positional list), ``record`` (named parts), or a form that the masks know
-    themselves. ``names`` is the path under which rules of a mask find a text; ``of`` are the shapes of the parts.
-    """
-
-    kind: str
-    names: tuple[str, ...] = ()
-    of: tuple[Shape, ...] = ()
-
-
 class FieldForm(NamedTuple):
     """How the value of a field is written, read, masked and measured."""
 
@@ -60,7 +50,7 @@ class FieldForm(NamedTuple):
     """Raises ``ValueError``, ``LookupError`` or ``TypeError`` for JSON that this code did not write; gets no null."""
     write: Callable[[Any], Any] | None = None
     """None: the value is its own JSON."""
-    shape: Shape = Shape("plain")
+    shape: Shape = PLAIN
     width: Callable[[Any], int] | None = None
     """The bytes of a value that differs from None, as part of ``content_bytes``. None: the value is not counted."""
     texts: Callable[[Any], Iterable[str | None]] | None = None
@@ -159,7 +149,7 @@ class StateTable:
         for one in self.fields:
             names[f"_{one.name}"] = one.default
             lines.append(f"self.{one.name} = _{one.name}{'()' if callable(one.default) else ''}")
-        return _compiled("__init__", "self", lines, names)
+        return compiled("__init__", "self", lines, names)
 
     @cached_property
     def copy(self) -> Callable[[Any], Any]:
@@ -172,7 +162,7 @@ class StateTable:
             else:  # past the read-only property of a frozen state
                 names[f"_{one.name}"] = getattr(self._made, one.name).__get__
                 lines.append(f"copy.{one.name} = _{one.name}(source).{one.copied}()")
-        return _compiled("copy", "source", [*lines, "return copy"], names)
+        return compiled("copy", "source", [*lines, "return copy"], names)
 
     # --- JSON
     @cached_property
@@ -204,7 +194,7 @@ class StateTable:
             if one.section is not Section.COMPUTED and not one.apart:
                 lines += _omitting(one, names)
         lines += [line for section in Section for line in self._image_lines(section, names)]
-        return _compiled("head_of", "state", [*lines, "return made"], names)
+        return compiled("head_of", "state", [*lines, "return made"], names)
 
     def _writer(self, section: Section) -> Callable[..., dict[str, Any]]:
         names: dict[str, Any] = {}
@@ -215,7 +205,7 @@ class StateTable:
             if not one.always:
                 lines += _omitting(one, names)
         lines += self._image_lines(section, names)
-        return _compiled("write", "state", [*lines, "return made"], names)
+        return compiled("write", "state", [*lines, "return made"], names)
 
     def _image_lines(self, section: Section, names: dict[str, Any]) -> list[str]:
         lines = []
@@ -251,7 +241,7 @@ class StateTable:
             names |= {f"_merge_{one.name}": image.merge, f"_image_{one.name}": image.form.read}
             merged = f"_merge_{one.name}(draft.{one.name}, _image_{one.name}(found[{image.key!r}]))"
             lines.append(f"if {image.key!r} in found: {merged}")
-        return _compiled("restore", "draft, found", lines, names)
+        return compiled("restore", "draft, found", lines, names)
 
     def from_head(self, head: Mapping[str, Any], apart: Mapping[str, Any]) -> dict[str, Any]:
         """Return the JSON of a whole state from what ``head_of`` gave, and from the values kept apart, by key."""
@@ -325,12 +315,3 @@ def _omitting(one: StateField, names: dict[str, Any]) -> list[str]:
         names[f"_write_{one.name}"] = one.form.write
         written = f"_write_{one.name}(value)"
     return [f"value = state.{one.name}", f"if {test}: made[{one.key!r}] = {written}"]
-
-
-def _compiled(name: str, parameters: str, lines: Iterable[str], names: dict[str, Any]) -> Callable[..., Any]:
-    """Compile a function. Its text is made of names of fields and keys, which are ours."""
-    source = "\n    ".join([f"def {name}({parameters}):", *lines])
-    made: dict[str, Any] = {}
-    exec(source, names, made)
-    function: Callable[..., Any] = made[name]
-    return function

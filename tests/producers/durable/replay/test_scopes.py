@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -73,8 +74,8 @@ async def test_a_failure_of_the_present_attempt_is_kept() -> None:
 async def test_an_effect_that_stands_is_not_asked_something_else_in_a_further_attempt() -> None:
     """Under a key of its own it would be done twice, and nobody outside could tell. What changed nothing may be."""
     done = Call(kind="effect", position=1, digest="other", status="succeeded", attempt=1, seq=5)
-    unsure, undone = done._replace(status="pending"), done._replace(status="failed", error='{"undone":true}')
-    failed, quote = done._replace(status="failed", error="{}"), done._replace(detail='{"semantics":"observe_only"}')
+    unsure, undone = replace(done, status="pending"), replace(done, status="failed", error='{"undone":true}')
+    failed, quote = replace(done, status="failed", error="{}"), replace(done, detail='{"semantics":"observe_only"}')
     for record, may in ((done, False), (unsure, False), (failed, False), (undone, True), (quote, True)):
         fresh = desk()
         with fresh.inside(place(fresh, "a"), records={"a:1/pay:1": record}, lenient_below_seq=6):

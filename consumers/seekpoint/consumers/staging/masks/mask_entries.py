@@ -18,18 +18,21 @@ from types import NoneType
 from typing import Any
 
 from seekpoint.consumers.staging.masks.mask_rules import MaskRules
-from seekpoint.consumers.staging.masks.mask_states import MESSAGE, StateMasks, context_of, message_of, message_part
+from seekpoint.consumers.staging.masks.mask_states import StateMasks, context_of
 from seekpoint.consumers.staging.masks.mask_texts import json_text, text_of, text_or_none, word_or_text
 from seekpoint.consumers.staging.masks.mask_values import Mask, dumped
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.errors import ReplayRefused
 from seekpoint.schemas.folding.fold import SHARED_PREFIX
+from seekpoint.schemas.state.conversation import Message
 from seekpoint.schemas.state.lifecycle import Lifecycle
+from seekpoint.schemas.state.state_values import shape_of
 
 __all__ = ["EntryMasks"]
 
 _LIFECYCLE = frozenset(Lifecycle)
+_MESSAGE = shape_of(Message)
 _HARMLESS = (bool, int, bytes, NoneType)
 """Fields of these types hold counts, times and ids."""
 
@@ -90,7 +93,7 @@ class EntryMasks:
         if isinstance(body, b.ContextDeleted):
             return {"key": mask.name(body.key, ("context",))}
         if isinstance(body, b.MessageSaid):
-            return {name: message_part(mask, name, getattr(body, name)) for name in MESSAGE}
+            return _message(mask, [getattr(body, str(name)) for name in _MESSAGE.parts])
         if isinstance(body, b.LifecycleChanged):
             return {"to": body.to if body.to in _LIFECYCLE else text_of(mask, body.to, ("to",))}
         if isinstance(body, b.Rewound):
@@ -115,8 +118,16 @@ class EntryMasks:
 def _batched(mask: Mask, body: b.ContentBatch) -> dict[str, str]:
     """Names of values that were deleted, and messages, as JSON."""
     deleted = [mask.name(key, ("context",)) for key in json.loads(body.deleted)]
-    messages = [message_of(mask, said) for said in json.loads(body.messages)]
+    messages = [[*_message(mask, said).values()] for said in json.loads(body.messages)]
     return {"deleted": dumped(deleted), "messages": dumped(messages)}
+
+
+def _message(mask: Mask, said: list[Any]) -> dict[str, Any]:
+    """Mask one message, given as a list of its parts."""
+    if len(said) > len(_MESSAGE.parts):
+        raise ValueError("a message has six parts")
+    masked: dict[str, Any] = StateMasks(mask, str).value(_MESSAGE, dict(zip(_MESSAGE.parts, said, strict=False)))
+    return masked
 
 
 def _field(mask: Mask, body: b.Body, field: Any) -> Any:

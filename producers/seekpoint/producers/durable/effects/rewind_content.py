@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import orjson
+from msgspec.structs import replace
 
 from seekpoint.consumers.log_reading.scan import entry_of
 from seekpoint.schemas import bodies as b
@@ -52,5 +53,5 @@ def _effects_since(reader: LogReader, process_id: str, past: State, stop: int) -
                 continue
             applied = advance(draft, record.offset, entry, reader.limits) is Verdict.APPLIED
             if applied and isinstance(entry.body, b.EffectIntended | b.EffectSettled):
-                found[entry.body.key] = draft.calls[entry.body.key]._replace(position=0)
+                found[entry.body.key] = replace(draft.calls[entry.body.key], position=0)
     return found
