@@ -262,8 +262,8 @@ async def test_mail_comes_as_soon_as_it_is_in_the_log(log: MemoryLog) -> None:
         assert time.monotonic() - began < 1.0
 
 
-async def test_a_log_that_was_trimmed_past_an_idle_lane_keeps_nobody_from_opening(log: MemoryLog) -> None:
-    """Who stood below is told; the partition is followed anew from where the open has recovered to."""
+async def test_an_open_succeeds_though_the_log_was_trimmed_past_an_idle_tail(log: MemoryLog) -> None:
+    """Its listeners fail; the partition is followed again from the end that the open recovered to."""
     kept = MemoryCheckpoints(1)
     recovery = Recovery.in_memory(log, checkpoints=kept)
     async with Node(log, log, Settings(redis_url=None), recovery=recovery) as node, Node.in_memory(log) as other:
@@ -296,7 +296,7 @@ class Damaged(MemoryLog):
         return super().read(partition, start, stop, keys)
 
 
-async def test_an_owner_that_only_waits_hears_that_the_log_is_damaged() -> None:
+async def test_an_owner_that_only_waits_learns_that_the_log_is_damaged() -> None:
     """Nobody asks for a certain offset then: the partition is read to its end, which says what is wrong."""
     log = Damaged(partitions=1)
     async with Node.in_memory(log) as node, Node.in_memory(log) as other:
@@ -310,7 +310,7 @@ async def test_an_owner_that_only_waits_hears_that_the_log_is_damaged() -> None:
         durable_side(process).abandon()
 
 
-async def test_an_owner_that_only_waits_hears_that_the_log_was_truncated(log: MemoryLog) -> None:
+async def test_an_owner_that_only_waits_learns_that_the_log_was_truncated(log: MemoryLog) -> None:
     """It ends below what was read already."""
     async with Node.in_memory(log) as node:
         process = await node.open("p")
@@ -324,7 +324,7 @@ async def test_an_owner_that_only_waits_hears_that_the_log_was_truncated(log: Me
         durable_side(process).abandon()
 
 
-async def test_whoever_comes_to_a_lane_that_was_given_up_is_told_why(log: MemoryLog) -> None:
+async def test_a_caller_gets_the_error_of_a_partition_that_is_no_longer_followed(log: MemoryLog) -> None:
     """An open that was sending its claim meanwhile used to wait for all of ``confirm_timeout_s``."""
     async with Node.in_memory(log) as node:
         process = await node.open("p")

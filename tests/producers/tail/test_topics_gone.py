@@ -45,7 +45,7 @@ async def _until_refused(process: Process) -> JournalMismatch:
 
 
 @pytest.mark.parametrize("topic", PINNED)
-async def test_an_owner_hears_that_a_topic_was_deleted(journal: Settings, topic: str) -> None:
+async def test_an_owner_learns_that_a_topic_was_deleted(journal: Settings, topic: str) -> None:
     """One that only appends, and whose entries are acknowledged: each topic that the manifest names."""
     settings = replace(journal, redis_url=None, append_timeout_s=10.0, heal_timeout_s=10.0)
     async with Node.connect(settings) as node:
@@ -56,7 +56,7 @@ async def test_an_owner_hears_that_a_topic_was_deleted(journal: Settings, topic:
         assert error.facts["topic"] == settings.topic_name(topic)
 
 
-async def test_an_owner_hears_that_the_schemas_were_made_anew(journal: Settings) -> None:
+async def test_an_owner_learns_that_the_schemas_were_made_anew(journal: Settings) -> None:
     """An empty topic of the same name is another topic."""
     settings = replace(journal, redis_url=None)
     async with Node.connect(settings) as node:
@@ -66,7 +66,7 @@ async def test_an_owner_hears_that_the_schemas_were_made_anew(journal: Settings)
 
 
 @pytest.mark.parametrize("topic", ["schemas", "deadletters"])
-async def test_the_projector_hears_that_a_topic_was_deleted(journal: Settings, topic: str) -> None:
+async def test_the_projector_learns_that_a_topic_was_deleted(journal: Settings, topic: str) -> None:
     """It ends with the error; it reads neither of them while it projects."""
     projector = Projector(journal)
     running = asyncio.create_task(projector.run())
