@@ -18,22 +18,27 @@ from seekpoint.schemas.errors import ReplayDivergence
 from seekpoint.schemas.state.calls import Call
 
 
-async def fails() -> None:
-    await asyncio.sleep(0.02)
-    raise ValueError("no")
-
-
 async def for_ever() -> None:
     await asyncio.Event().wait()
 
 
 @agent("group")
 async def group(process: Process, input: Any) -> str:
+    waits = asyncio.Event()
+
+    async def waiting() -> None:
+        waits.set()
+        await for_ever()
+
+    async def fails() -> None:
+        await waits.wait()
+        raise ValueError("no")
+
     async def slow() -> None:
         for number in range(2):
             await asyncio.sleep(0.002)  # its own, between two calls
             await process.step("look", str, number)
-        await process.step("wait", for_ever)
+        await process.step("wait", waiting)
 
     async def bad() -> None:
         await process.step("fail", fails)
