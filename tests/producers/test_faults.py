@@ -259,6 +259,7 @@ async def test_an_entry_of_exactly_the_record_limit_is_taken_and_one_byte_more_r
             size = process.limits.record_bytes
             with pytest.raises(LimitExceeded) as refused:
                 await process.record("large", "x" * (size - 10))
+            assert refused.value.bytes is not None
             over = refused.value.bytes + len(b"p") - size + 10
             with pytest.raises(LimitExceeded):
                 await process.record("large", "x" * (size - over + 1))

@@ -65,19 +65,34 @@ def test_str_is_the_message_the_facts_and_the_hint() -> None:
 
 
 def test_facts_are_attributes() -> None:
-    """What is not known is no attribute."""
+    """A fact that is not known is None."""
     error = Fenced("x", process_id="p", offset=0)
-    assert (error.process_id, error.offset) == ("p", 0)
-    with pytest.raises(AttributeError):
-        error.seq  # noqa: B018  # reading it is the test
-    assert not hasattr(Fenced.__new__(Fenced), "process_id")
+    assert (error.process_id, error.offset, error.seq, error.new_node) == ("p", 0, None, None)
+    assert error.facts == {"process_id": "p", "offset": 0}
+    error.seq = 4
+    assert error.facts == {"process_id": "p", "offset": 0, "seq": 4}
+
+
+def test_only_declared_facts_are_taken() -> None:
+    """A class takes the facts that it and its bases declare, and no others."""
+    with pytest.raises(TypeError, match="Fenced declares no fact low"):
+        Fenced("x", process_id="p", low=0)  # type: ignore[call-arg]  # a type checker refuses it too
+
+
+def test_a_restored_error_hides_nothing_of_its_class() -> None:
+    """Facts of another version are kept; names of methods, of the message and private names are not."""
+    facts = {"offset": 3, "unheard_of": 1, "facts": 1, "with_traceback": 1, "message": 1, "hint": 1, "_declared": 1}
+    error = Fenced.restored("what", None, facts)
+    assert (error.message, error.hint, error.facts) == ("what", Fenced.hint, {"offset": 3, "unheard_of": 1})
+    assert str(error) == f"what (offset=3, unheard_of=1); {Fenced.hint}"
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("take", [copy.copy, copy.deepcopy, lambda error: pickle.loads(pickle.dumps(error))])
 def test_errors_pickle(kind: type[SeekpointError], take: type) -> None:
     """Worker processes hand them on: type, message, facts and hint."""
-    error = kind("what", hint="next", process_id="p", path="$.a")
+    error = kind("what", hint="next", process_id="p", seq=1)
     back = take(error)
     assert type(back) is kind
     assert (str(back), back.facts, back.process_id) == (str(error), error.facts, "p")

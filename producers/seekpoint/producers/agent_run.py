@@ -99,17 +99,25 @@ def refuse_mismatch(
             "the agent needs an input, nothing was run", process_id=process_id, agent=agent.name,
             hint="give it one, None too: --input JSON (null: None); or give the parameter of its function a default",
         )  # fmt: skip
-    began, facts = state.agent, {"process_id": process_id, "asked": agent.name}
+    began = state.agent
     if began is None:
         if state.finished:
-            raise AgentMismatch("the process was finished by a program, not by an agent", kind="agent", **facts)
+            raise AgentMismatch(
+                "the process was finished by a program, not by an agent",
+                kind="agent", process_id=process_id, asked=agent.name,
+            )  # fmt: skip
         return
     if began.name != agent.name:
-        raise AgentMismatch("the process is another agent's", kind="agent", agent=began.name, **facts)
+        raise AgentMismatch(
+            "the process is another agent's", kind="agent", agent=began.name, process_id=process_id, asked=agent.name
+        )
     if given is RECORDED or input_digest(text := dump(given, limits)) == began.input_digest:
         return
     difference = None if began.kept_digest else first_difference(began.input, load(text))
-    raise AgentMismatch("the process began with another input", kind="input", difference=difference, **facts)
+    raise AgentMismatch(
+        "the process began with another input",
+        kind="input", difference=difference, process_id=process_id, asked=agent.name,
+    )  # fmt: skip
 
 
 def _refuse_unmeant(process_id: str, state: State, new: bool | None) -> None:
@@ -128,8 +136,10 @@ def _refuse_unmeant(process_id: str, state: State, new: bool | None) -> None:
     if new and (has_agent or state.seq > 0):
         run = "seekpoint run ID --agent MODULE:FUNCTION"
         way = f"resume it: {run} --resume" if has_agent else f"begin an agent as this one: {run} --input JSON"
-        facts = {"process_id": process_id, "seq": state.seq}
-        raise Refused("the process exists, nothing was run", hint=f"use another id, or {way}", **facts)
+        raise Refused(
+            "the process exists, nothing was run", process_id=process_id, seq=state.seq,
+            hint=f"use another id, or {way}",
+        )  # fmt: skip
 
 
 class _Run(FrozenStruct, frozen=True):

@@ -208,13 +208,11 @@ class _Check:
         return self._raised(error) if error is not None else self._returned(code.result())
 
     def _divergence(self, error: ReplayDivergence) -> Divergence:
-        facts = error.facts
-        difference = facts.get("difference")
+        difference = error.difference
         if difference is None:  # the code did not await the call, or there was nothing to await
             difference = difference_from((entry.body for entry in self._run.entries), error)
         return Divergence(
-            str(facts.get("kind", "")), str(facts.get("key", "")), facts.get("seq"),
-            _shown(str(facts.get("expected", ""))), _shown(str(facts.get("actual", ""))), difference,
+            error.kind, error.key, error.seq, _shown(error.expected or ""), _shown(error.actual or ""), difference,
         )  # fmt: skip
 
     def _returned(self, text: Json) -> ReplayCheck:

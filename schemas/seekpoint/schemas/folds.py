@@ -208,7 +208,9 @@ def folded(draft: Draft, name: str) -> Any:
     if found is None:
         return load(one.initial_json)
     if found.failed_seq is not None:
-        facts = {"fold": name, "version": one.version, "seq": found.failed_seq, "failure": found.failure}
-        hint = "correct the function, raise its version"
-        raise FoldUnavailable(f"its function failed at an entry ({found.failure})", hint=hint, **facts)
+        raise FoldUnavailable(
+            f"its function failed at an entry ({found.failure})",
+            fold=name, version=one.version, seq=found.failed_seq, failure=found.failure,
+            hint="correct the function, raise its version",
+        )  # fmt: skip
     return load(found.value_json)

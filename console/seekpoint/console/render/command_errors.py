@@ -62,7 +62,7 @@ def report(error: Exception, scrub: Callable[[str], str] = str) -> int:
 
 def _line(error: SeekpointError) -> str:
     """Return the error in one line, with the process id filled into the command that it suggests."""
-    process_id = error.facts.get("process_id")
+    process_id: object = error.process_id  # an error of another node is not checked
     if not isinstance(process_id, str):
         return str(error)
     from shlex import quote

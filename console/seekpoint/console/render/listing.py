@@ -51,7 +51,7 @@ def with_similar_ids(target: CommandTarget, error: UnknownProcess, hint: str) ->
 
     from seekpoint.schemas.errors import UnknownProcess
 
-    alike = get_close_matches(error.process_id, _first_ids(target))
+    alike = get_close_matches(error.process_id or "", _first_ids(target))
     suggestion = f"did you mean {', '.join(alike)}?; " if alike else ""
     return UnknownProcess(error.message, hint=f"{suggestion}{hint}; list processes: seekpoint ps", **error.facts)
 

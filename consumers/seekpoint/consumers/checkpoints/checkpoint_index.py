@@ -51,7 +51,7 @@ class _IndexedPartition:
         try:
             self.contents.apply(position, key, value)
         except (JournalMismatch, NewerFormat) as exc:
-            exc.facts.setdefault("position", position)
+            exc.position = position if exc.position is None else exc.position
             self.damaged[key] = exc
         else:
             self.damaged.pop(key, None)

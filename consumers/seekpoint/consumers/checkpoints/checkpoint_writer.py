@@ -19,11 +19,12 @@ class CommitFailed(Retryable):
     """A transaction of checkpoints failed. ``decided``: it is aborted; otherwise its outcome is not known yet."""
 
     hint = "the projector tries again by itself; if this persists, look at the broker's transaction log"
+    decided: bool | None = None
 
     @property
     def is_decided(self) -> bool:
         """Whether the transaction certainly wrote nothing."""
-        return bool(self.facts.get("decided", False))
+        return bool(self.decided)
 
 
 class Save(FrozenStruct, frozen=True, kw_only=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
 
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import (
@@ -59,31 +58,42 @@ def passes(name: str) -> bool:
     return name not in _FINAL and name not in OUT_OF_RANGE
 
 
-def translated(name: str, text: str, settings: Settings, **facts: Any) -> SeekpointError:
+def translated(
+    name: str,
+    text: str,
+    settings: Settings,
+    *,
+    topic: str | None = None,
+    partition: int | None = None,
+    offset: int | None = None,
+) -> SeekpointError:
     """Return the ``SeekpointError`` for the client's error ``name`` with its message ``text``, without secrets."""
-    reason = settings.scrub(f"{name.strip('_')}: {text}" if text else name.strip("_"))
-    facts = {"journal": settings.journal, **facts}
+    error = _translated(name, settings.scrub(f"{name.strip('_')}: {text}" if text else name.strip("_")))
+    error.journal, error.topic, error.partition, error.offset = settings.journal, topic, partition, offset
+    return error
+
+
+def _translated(name: str, reason: str) -> SeekpointError:
     if name in GONE:
         hint = "create the topics: seekpoint topics create"
-        return JournalMismatch(f"a topic of the journal is not there ({reason})", hint=hint, **facts)
+        return JournalMismatch(f"a topic of the journal is not there ({reason})", hint=hint)
     if name in _TOO_LARGE:
-        return LimitExceeded(f"Kafka does not take a record of this size ({reason})", hint=_SET_THE_SIZE, **facts)
+        return LimitExceeded(f"Kafka does not take a record of this size ({reason})", hint=_SET_THE_SIZE)
     if name in _FORBIDDEN:
         hint = "check the credentials in the kafka settings, and what the broker allows them"
-        return JournalUnavailable(f"Kafka refuses the connection ({reason})", hint=hint, **facts)
+        return JournalUnavailable(f"Kafka refuses the connection ({reason})", hint=hint)
     if name == CLOCK:
         clock = datetime.now(UTC).isoformat(timespec="seconds")
         return JournalUnavailable(
             f"Kafka refuses the time that this machine's clock gives ({reason})",
             hint=_SET_THE_CLOCK,
             clock=clock,
-            **facts,
         )
     if name in _AGAINST_RULES:
         hint = "look at what the topic and the brokers demand of records: seekpoint topics check"
-        return JournalUnavailable(f"the brokers' rules refuse a record ({reason})", hint=hint, **facts)
+        return JournalUnavailable(f"the brokers' rules refuse a record ({reason})", hint=hint)
     if name in DAMAGED:
-        return LogDamaged(f"records arrive damaged ({reason})", **facts)
+        return LogDamaged(f"records arrive damaged ({reason})")
     if name == "_INVALID_ARG":
-        return InvalidSetting(f"the Kafka client refuses a setting ({reason})", **facts)
-    return JournalUnavailable(f"Kafka cannot serve now ({reason})", **facts)
+        return InvalidSetting(f"the Kafka client refuses a setting ({reason})")
+    return JournalUnavailable(f"Kafka cannot serve now ({reason})")

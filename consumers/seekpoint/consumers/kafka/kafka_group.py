@@ -112,8 +112,10 @@ class KafkaGroup:
         if one.damage is not None:
             return
         if error.name() in DAMAGED:
-            facts = {"topic": self._topic, "partition": one.partition, "offset": offset_of(message)}
-            one.damage = translated(error.name(), error.str(), self._settings, **facts)
+            name, text, offset = error.name(), error.str(), offset_of(message)
+            one.damage = translated(
+                name, text, self._settings, topic=self._topic, partition=one.partition, offset=offset
+            )
         elif error.name() == END_OF_PARTITION:
             one.next_offset = max(one.next_offset, offset_of(message))
         elif error.name() in OUT_OF_RANGE:

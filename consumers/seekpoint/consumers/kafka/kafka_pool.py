@@ -111,15 +111,15 @@ class KafkaPool:
             return self._producer
 
     @contextlib.contextmanager
-    def translating_errors(self, **facts: Any) -> Iterator[None]:
-        """Raise the Kafka client's errors as ``SeekpointError``, with ``facts``."""
+    def translating_errors(self, *, topic: str | None = None, partition: int | None = None) -> Iterator[None]:
+        """Raise the Kafka client's errors as ``SeekpointError``, with ``topic`` and ``partition``."""
         try:
             yield
         except KafkaException as exc:
             error = exc.args[0]
-            raise translated(error.name(), error.str(), self._settings, **facts) from exc
+            raise translated(error.name(), error.str(), self._settings, topic=topic, partition=partition) from exc
         except TimeoutError as exc:
-            raise translated("_TIMED_OUT", "no answer", self._settings, **facts) from exc
+            raise translated("_TIMED_OUT", "no answer", self._settings, topic=topic, partition=partition) from exc
 
     def close(self) -> None:
         """Close the idle clients; a borrowed consumer is closed when it is returned. Idempotent."""

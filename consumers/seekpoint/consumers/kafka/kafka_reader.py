@@ -117,7 +117,9 @@ class KafkaReader:
         found = self.marks_of(self.settings.topic_name("journal"), partition)
         if found.high < known:
             self.check()
-            raise LogTruncated("the log became shorter", journal=self.name, partition=partition, **found._asdict())
+            raise LogTruncated(
+                "the log became shorter", journal=self.name, partition=partition, low=found.low, high=found.high
+            )
         with self._lock:
             self._ends[partition] = max(found.high, self._ends.get(partition, 0))
         return found

@@ -70,8 +70,8 @@ def are_ascending(messages: Sequence[Any]) -> bool:
 
 def disorder_error(topic: str, partition: int, messages: Sequence[Any]) -> LogDamaged:
     """Return the error for messages whose offsets do not rise."""
-    facts: dict[str, Any] = {"topic": topic, "partition": partition, "offset": offset_of(messages[0])}
-    return LogDamaged("the offsets of these records do not rise: the head of a batch is damaged", **facts)
+    message = "the offsets of these records do not rise: the head of a batch is damaged"
+    return LogDamaged(message, topic=topic, partition=partition, offset=offset_of(messages[0]))
 
 
 def is_of_assignment(message: Any, topic: str, partition: int, start: int) -> bool:

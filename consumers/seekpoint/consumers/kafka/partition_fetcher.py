@@ -210,8 +210,8 @@ class PartitionFetcher:
                 raise self._out_of_range_error(topic, partition, start)
             elif not passes(name):
                 self._check()
-                facts = {"topic": topic, "partition": partition, "offset": offset_of(message)}
-                raise translated(name, error.str(), self._settings, **facts)
+                at = offset_of(message)
+                raise translated(name, error.str(), self._settings, topic=topic, partition=partition, offset=at)
             else:
                 _logger.debug("%s[%d]: %s", topic, partition, self._settings.scrub(error.str()))
         return end
@@ -221,10 +221,11 @@ class PartitionFetcher:
         self._check()
         with self._pool.borrowed() as consumer:
             low, high = self.watermarks(consumer, topic, partition)
-        facts: dict[str, Any] = {"topic": topic, "partition": partition, "offset": start, "low": low, "high": high}
         if start < low:
-            return JournalGap("the requested history is gone from the log", **facts)
-        return LogTruncated("the log ends before a requested offset", **facts)
+            message = "the requested history is gone from the log"
+            return JournalGap(message, topic=topic, partition=partition, offset=start, low=low, high=high)
+        message = "the log ends before a requested offset"
+        return LogTruncated(message, topic=topic, partition=partition, offset=start, low=low, high=high)
 
     def _cause_of_end(self, topic: str, partition: int, position: int, stop: int) -> SeekpointError:
         """Return the error to raise if an open transaction hides the records in [position, stop) for too long.
@@ -233,15 +234,13 @@ class PartitionFetcher:
         """
         end = self.uncommitted_end(topic, partition)
         if end < stop:
-            facts: dict[str, Any] = {"topic": topic, "partition": partition, "offset": stop - 1, "high": end}
-            raise LogTruncated("the log ends before an entry that was acknowledged", **facts)
+            message = "the log ends before an entry that was acknowledged"
+            raise LogTruncated(message, topic=topic, partition=partition, offset=stop - 1, high=end)
         _logger.warning("%s[%d] waits at %d for an open transaction", topic, partition, position)
         if topic == self._settings.topic_name("journal"):
             return hidden_end_error(Extent(0, position, end), partition)
-        facts = {"topic": topic, "partition": partition, "offset": position}
-        return JournalUnavailable(
-            "an open transaction hides records: a projector that died, or another application's", **facts
-        )
+        message = "an open transaction hides records: a projector that died, or another application's"
+        return JournalUnavailable(message, topic=topic, partition=partition, offset=position)
 
     def _silence_error(self, idle: IdleTimeout) -> SeekpointError:
         text = f"Kafka did not answer for {idle.waited_s:.0f} s"

@@ -7,7 +7,6 @@ writes one log. So a record of an epoch proves every earlier record of that epoc
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from seekpoint.schemas.errors import LogTruncated
 from seekpoint.schemas.log.log_ports import Landmark, LogReader, Watermarks
@@ -106,5 +105,7 @@ def refuse_truncated(
             continue
         there = log.leader_epoch_at(partition, offset) if marks.low <= offset < marks.high else -1
         if there not in (-1, epoch) or floor_unknown:
-            facts: dict[str, Any] = {"partition": partition, "offset": offset, "leader_epoch": there}
-            raise LogTruncated("another leader epoch: the log was truncated", expected=epoch, **facts)
+            raise LogTruncated(
+                "another leader epoch: the log was truncated",
+                expected=epoch, partition=partition, offset=offset, leader_epoch=there,
+            )  # fmt: skip

@@ -125,7 +125,7 @@ def entries_of(
         try:
             entry = entry_of(record, codec, partitions)
         except UndecodableRecord as exc:
-            exc.facts.update(partition=record.partition, offset=record.offset)
+            exc.partition, exc.offset = record.partition, record.offset
             on_poison(record, exc)
         else:
             yield record, entry

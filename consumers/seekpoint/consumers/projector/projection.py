@@ -168,7 +168,7 @@ class PartitionProjection:
             return False
         folded, poison = self._fold(records, bases)
         for record, error in poison:
-            error.facts.update(partition=record.partition, offset=record.offset)
+            error.partition, error.offset = record.partition, record.offset
             self._source.on_poison(record, error)
         if not self.flush():
             return False

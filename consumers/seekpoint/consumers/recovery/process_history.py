@@ -132,8 +132,10 @@ class _EntryFilter:
             return
         first = next((one.entry.seq for one in logged if one.entry.seq is not None), None)
         if first is not None and first > self._from_seq:
-            facts = {"process_id": process_id, "partition": partition, "low": low, "from_seq": self._from_seq}
-            raise JournalGap("requested entries were deleted from the log", hint=None, **facts)
+            raise JournalGap(
+                "requested entries were deleted from the log",
+                process_id=process_id, partition=partition, low=low, from_seq=self._from_seq,
+            )  # fmt: skip
 
     def _from_first(self, logged: list[Logged]) -> list[Logged]:
         assert self._from_seq is not None

@@ -169,9 +169,8 @@ def _error(answer: RecoveryAnswer) -> SeekpointError:
     name = answer.error or ""
     kind = _ERRORS.get(name)
     facts = {**_object(answer.facts), "answered_by": answer.answered_by}
-    facts.pop("message", None)
     message = answer.message if kind else f"{name}: {answer.message}"
-    return (kind or SeekpointError)(message, hint=facts.pop("hint", None) or answer.hint or None, **facts)
+    return (kind or SeekpointError).restored(message, facts.pop("hint", None) or answer.hint, facts)
 
 
 def _object(text: str) -> dict[str, Any]:

@@ -21,11 +21,11 @@ class TopicErrors:
         self._cluster = cluster
         self._topic = topic
 
-    def translate(self, error: Any, **facts: Any) -> SeekpointError:
+    def translate(self, error: Any, *, partition: int | None = None, offset: int | None = None) -> SeekpointError:
         """Return Seekpoint's error for a client's, without secrets."""
-        found = translated(error.name(), error.str(), self._cluster.settings, topic=self._topic, **facts)
-        found.facts.pop("journal", None)
-        found.facts["cluster"] = self._cluster.name
+        name, text, settings = error.name(), error.str(), self._cluster.settings
+        found = translated(name, text, settings, topic=self._topic, partition=partition, offset=offset)
+        found.journal, found.cluster = None, self._cluster.name
         return found
 
     @contextmanager

@@ -317,7 +317,7 @@ def _closed() -> HandleClosed:
 
 def _can_continue(tail: PartitionTail, error: SeekpointError) -> bool:
     """Return whether the tail may stay: the log only ends before the offset that one of the callers waits for."""
-    return isinstance(error, LogTruncated) and error.facts.get("high", -1) >= tail.position
+    return isinstance(error, LogTruncated) and error.high is not None and error.high >= tail.position
 
 
 def _tail_batch(partition: int, batch: Batch) -> TailBatch:

@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
 
 from seekpoint.consumers.log_reading.stable_end import hidden_end_error
 from seekpoint.producers.tail.partition_tail import PartitionTail
@@ -157,9 +156,10 @@ class Confirmer:
             return None
         return hidden_end_error(extent, partition) if extent.high < position <= extent.end else None
 
-    async def _late(self, partition: int, position: int, **facts: str) -> ConfirmTimeout:
+    async def _late(self, partition: int, position: int, process_id: str | None = None) -> ConfirmTimeout:
         why = await self.why_late(partition, position)
-        shared_facts: dict[str, Any] = {"partition": partition, "offset": position - 1, **facts}
-        if why is None:
-            return ConfirmTimeout("the partition could not be read in time", **shared_facts)
-        return ConfirmTimeout(why.message, hint=why.hint, hidden_from=why.offset, end=why.end, **shared_facts)
+        message = "the partition could not be read in time" if why is None else why.message
+        error = ConfirmTimeout(message, partition=partition, offset=position - 1, process_id=process_id)
+        if why is not None:
+            error.hint, error.hidden_from, error.end = why.hint, why.offset, why.end
+        return error

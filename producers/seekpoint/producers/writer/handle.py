@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable
-from typing import Any
 
 from seekpoint.consumers.log_reading.scan import entry_of
 from seekpoint.producers.writer.identity import Identity
@@ -27,6 +26,7 @@ from seekpoint.schemas.errors import (
     LimitExceeded,
     LogTruncated,
     ProcessDegraded,
+    Refused,
     SeekpointError,
     UndecodableRecord,
 )
@@ -47,7 +47,7 @@ ATTEMPTS_MAX = 3
 _COUNTED = frozenset({Verdict.APPLIED, Verdict.MISFIT})
 """The verdicts by which an owner's entry takes its seq."""
 
-_REFUSALS = {"state_limit": LimitExceeded, "illegal_call": IllegalCall}
+_REFUSALS: dict[str, type[Refused]] = {"state_limit": LimitExceeded, "illegal_call": IllegalCall}
 """The error that each kind of misfit raises; any other kind raises ``IllegalTransition``."""
 
 
@@ -264,10 +264,14 @@ class Handle:
         seq = self._acked[below[-1]].seq if below else None
         if seq is None or seq <= self._base.seq:
             return
-        facts: dict[str, Any] = {"process_id": self.process_id, "partition": self.partition, "offset": below[-1]}
+        process_id, partition, offset = self.process_id, self.partition, below[-1]
         if self._base.degraded is not None:
-            raise ProcessDegraded("acknowledged entries lie behind a gap", expected_seq=self._base.seq + 1, **facts)
-        raise LogTruncated("an acknowledged entry is no longer where it was", seq=seq, **facts)
+            raise ProcessDegraded(
+                "acknowledged entries lie behind a gap", expected_seq=self._base.seq + 1,
+                process_id=process_id, partition=partition, offset=offset,
+            )  # fmt: skip
+        message = "an acknowledged entry is no longer where it was"
+        raise LogTruncated(message, seq=seq, process_id=process_id, partition=partition, offset=offset)
 
     def _fenced(self) -> Fenced:
         self.fenced_entries += len(self._acked)

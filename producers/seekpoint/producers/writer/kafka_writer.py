@@ -147,8 +147,8 @@ class KafkaAppender:
             return translated(name, error.str(), self._settings)
         if self._refused is None:
             limits = _clock_limits(self._settings, self._topic) if name == CLOCK else {}
-            found = translated(name, error.str(), self._settings, topic=self._topic, **limits)
-            self._refused = AppendRefused(found.message, hint=found.hint, **found.facts)
+            found = translated(name, error.str(), self._settings, topic=self._topic)
+            self._refused = AppendRefused(found.message, hint=found.hint, **{**found.facts, **limits})
         return self._refused
 
     def _done(self, size: int, records: int = 1) -> None:

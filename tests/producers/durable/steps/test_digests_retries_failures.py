@@ -233,7 +233,7 @@ def test_the_end_of_the_process_is_no_failure_of_the_call() -> None:
     """It stays in doubt."""
     assert is_failure(ValueError())
     assert not is_failure(Fenced("gone"))
-    assert not is_failure(ReplayDivergence("other"))
+    assert not is_failure(ReplayDivergence("other", kind="input", key="a:1"))
 
 
 # --- agents

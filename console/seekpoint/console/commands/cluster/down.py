@@ -23,7 +23,7 @@ def down(directory: Directory = None) -> None:
     try:
         cluster = LocalCluster.attach(place)
     except ClusterFailed as error:
-        if (place / "cluster.json").exists() and error.facts.get("file"):
+        if (place / "cluster.json").exists() and error.file:
             raise
         say(f"no local cluster runs in {place}")
         return

@@ -53,7 +53,7 @@ def show(
     place = place_of(coord, target.settings.topic_name("journal"))
     letter = target.dead_letters.get(place)
     if letter is None:
-        raise SeekpointError("no such dead letter", place=place, hint="seekpoint dlq ls")
+        raise SeekpointError(f"no such dead letter: {place}", hint="seekpoint dlq ls")
     if json:
         emit_json(letter_facts(letter))
         return

@@ -135,6 +135,6 @@ class _PartitionDecisions:
         return found
 
     def _leave_out(self, error: SeekpointError) -> None:
-        process_id = str(error.facts.get("process_id"))
+        process_id = str(error.process_id)
         warn(f"{process_id} is left out: {error.message}")
         self._left_out.add(process_id)

@@ -88,7 +88,7 @@ class CaptureFile:
                 meta = read_header(file).meta
             return _checked(json.loads(meta[META]))
         except ReplayRefused as exc:
-            exc.facts["path"] = str(self.path)
+            exc.path = str(self.path)
             raise
         except OSError as exc:
             raise ReplayRefused(f"the capture cannot be read: {exc.strerror}", path=str(self.path)) from exc

@@ -52,9 +52,10 @@ def check_path(path: Path, kinds: frozenset[str]) -> None:
     known = frozenset[str]().union(*(_ALL if kind in _STATES else _NAMES[kind] for kind in kinds))
     known = known if kinds else _ALL | _PLAIN
     if first not in ("*", "**") and first not in known:
+        names = f"entries of {', '.join(sorted(kinds))} have {', '.join(sorted(known))}"
         raise InvalidSetting(
             "the path of a mask rule leads nowhere: what it means to mask would pass as it is",
             path=".".join(path.parts)[:200],
             kinds=", ".join(sorted(kinds)) or "any",
-            hint=f"entries of {', '.join(sorted(kinds))} have {', '.join(sorted(known))}" if len(kinds) == 1 else None,
+            hint=names if len(kinds) == 1 else InvalidSetting.hint,
         )

@@ -116,7 +116,8 @@ async def _exceeded(process: DurableProcess, place: CallPlace, budget: Budget, e
         process.send(b.LifecycleChanged(Lifecycle.SUSPENDED, f"budget: {excess.dimension}"))
     raise BudgetExceeded(
         "the budget does not allow one more call", process_id=process.process_id, key=place.key,
-        dimension=excess.dimension, scope=excess.scope, on_exceed=budget.on_exceed, **texts,
+        dimension=excess.dimension, scope=excess.scope, on_exceed=budget.on_exceed,
+        limit=texts["limit"], used=texts["used"], wanted=texts["wanted"],
     )  # fmt: skip
 
 

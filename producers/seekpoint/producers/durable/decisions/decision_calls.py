@@ -82,7 +82,7 @@ class DecisionCalls(DurableCalls):
         try:
             place = process.matcher.place("decision", name, digest, key)
         except ReplayDivergence as exc:
-            if exc.facts.get("kind") != "prompt":
+            if exc.kind != "prompt":
                 raise
             return _raise_difference(process, exc, request)
         record = place.record
@@ -244,7 +244,7 @@ async def _raise_difference(process: DurableProcess, error: ReplayDivergence, re
     """Raise ``error`` with the first difference of the requests, if the journal still has the recorded one."""
     if error.asks is not None:  # the same error as of an earlier call, which has its difference
         raise error
-    key, text = error.facts.get("key"), dump(plain(request), process.limits)
+    key, text = error.key, dump(plain(request), process.limits)
     error.asks = b.DecisionStarted(request=text)
     try:
         found = process.session.entries(process.process_id, kinds=[b.DecisionStarted.KIND])
@@ -253,7 +253,7 @@ async def _raise_difference(process: DurableProcess, error: ReplayDivergence, re
         recorded = None
     difference = None if recorded is None else first_difference(recorded, load(text))
     if difference is not None:
-        error.facts["difference"] = difference
+        error.difference = difference
     raise error
 
 

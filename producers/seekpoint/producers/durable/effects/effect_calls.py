@@ -59,9 +59,7 @@ class EffectCalls(DurableCalls):
             raise InvalidSetting("no such semantics", semantics=repr(semantics)[:80], known=[*map(str, Effect)])
         semantics = Effect(semantics)
         if call is None and connector is None:
-            raise Refused(
-                "an effect needs something to call, or a connector", process_id=process.process_id, effect=name
-            )
+            raise Refused("an effect needs something to call, or a connector", process_id=process.process_id, name=name)
         _check_callables(name, call, reconcile, compensate)
         text = arguments_text(arguments, options, process.limits)
         at_most_once = semantics is Effect.AT_MOST_ONCE

@@ -115,10 +115,12 @@ class EffectRun:
             process.effects.compensations[self._place.key] = self._request.compensate
         if record.error is None:
             return load(record.output or "null")
-        facts = {"process_id": process.process_id, "key": self._place.key, "seq": record.seq}
+        process_id, key, seq = process.process_id, self._place.key, record.seq
         if error is None:
-            raise tagged(recorded_failure(record.error, **facts), self._place.key, recorded=record.error)
-        raise tagged(failure_to_raise(error, record.error, process.settings, **facts), self._place.key)
+            again = recorded_failure(record.error, process_id=process_id, key=key, seq=seq)
+            raise tagged(again, key, recorded=record.error)
+        again = failure_to_raise(error, record.error, process.settings, process_id=process_id, key=key, seq=seq)
+        raise tagged(again, key)
 
     # --- the intent
     async def _intend(self) -> None:
@@ -292,7 +294,7 @@ class EffectRun:
         kind = EffectDuplicate if found.answer is Answer.DUPLICATE else EffectFailed
         message = found.reason or f"the reconciler found: {found.answer}"
         failure = kind(message, process_id=self._process.process_id, key=self._place.key, settled_by="reconciler")
-        failure.facts |= {} if found.output is None else {"found": found.output}
+        failure.found = found.output
         outcome = "stuck" if found.answer is Answer.STUCK else "failed"
         return await self._settle(outcome, by="reconciler", error=self._failure(failure))
 
@@ -315,7 +317,7 @@ class EffectRun:
         message = "an effect was given up" if stuck else "nobody can tell whether an effect happened"
         raise self._unknown(message, why) from why
 
-    def _unknown(self, message: str, why: Exception | None, hint: str | None = None) -> EffectUnknown:
+    def _unknown(self, message: str, why: Exception | None, hint: str = EffectUnknown.hint) -> EffectUnknown:
         effect = self._effect
         return EffectUnknown(
             message, process_id=self._process.process_id, key=self._place.key, status=str(effect.status),
@@ -323,19 +325,27 @@ class EffectRun:
             reason=None if why is None else error_line(why, self._process.settings), hint=hint,
         )  # fmt: skip
 
-    def _settled(self, outcome: str, *, by: str, **more: Any) -> b.EffectSettled:
+    def _settled(
+        self, outcome: str, *, by: str,
+        error: b.Json | None = None, output: b.Json = "null", external_id: bytes | None = None,
+    ) -> b.EffectSettled:  # fmt: skip
         clock = self._process.clock
         duration_s = clock.monotonic() - self._began_s if self._effect.called else 0.0
         return b.EffectSettled(
             key=self._place.key, attempt=self._effect.attempt, outcome=str(outcome), settled_by=by,
-            ended_at_us=clock.now_us(), duration_us=max(0, round(duration_s * 1_000_000)), **more,
+            ended_at_us=clock.now_us(), duration_us=max(0, round(duration_s * 1_000_000)),
+            error=error, output=output, external_id=external_id,
         )  # fmt: skip
 
-    async def _settle(self, outcome: str, *, by: str, error: b.Json | None = None, **more: Any) -> None:
+    async def _settle(
+        self, outcome: str, *, by: str,
+        error: b.Json | None = None, output: b.Json = "null", external_id: bytes | None = None,
+    ) -> None:  # fmt: skip
         """Write the outcome; before it, if the effect succeeded, the obligation to compensate it."""
         if outcome == EffectStatus.FAILED and error is not None and self._effect.is_known_undone(by):
             error = mark_undone(error)
-        body, process = self._settled(outcome, by=by, error=error, **more), self._process
+        body = self._settled(outcome, by=by, error=error, output=output, external_id=external_id)
+        process = self._process
         try:
             if outcome == EffectStatus.SUCCEEDED:
                 self._register_obligation(body.output)
@@ -372,10 +382,10 @@ def _is_final(error: Exception, retry: Retry) -> bool:
     return isinstance(error, NotDone) or not retry.is_retryable(error)
 
 
-def check_effects_are_real(settings: Settings, **facts: Any) -> None:
+def check_effects_are_real(settings: Settings, *, process_id: str | None = None, key: str | None = None) -> None:
     """Raise ``Refused`` if the settings allow recorded effects only, as in staging."""
     if settings.effects == "recorded":
         raise Refused(
-            "effects are only answered from the record here", **facts,
+            "effects are only answered from the record here", process_id=process_id, key=key,
             hint="the setting effects is recorded: run it where effects may be real",
         )  # fmt: skip

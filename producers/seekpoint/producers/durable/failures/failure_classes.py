@@ -85,12 +85,11 @@ def rebuilt(kind: type[Exception], message: str, data: Mapping[str, Any]) -> Exc
     base: Any = next(one for one in kind.__mro__ if vars(builtins).get(one.__name__) is one)
     arguments = data.get("args", (message,))
     try:
+        if issubclass(kind, SeekpointError):
+            facts = {str(name): value for name, value in data.get("facts", ())}
+            return kind.restored(message, facts.pop("hint", None) or data.get("hint"), facts)
         made: Exception = base.__new__(kind, *arguments)
         base.__init__(made, *arguments)
-        if isinstance(made, SeekpointError):
-            facts = {str(name): value for name, value in data.get("facts", ())}
-            SeekpointError.__init__(made, message, hint=facts.pop("hint", None) or data.get("hint"), **facts)
-            return made  # its attributes are its facts: other recorded attributes would hide them
         attributes = data.get("attributes", {}).items()
         made.__dict__.update({name: value for name, value in attributes if _is_free(kind, base, name)})
     except Exception:  # the record is damaged, or of another class

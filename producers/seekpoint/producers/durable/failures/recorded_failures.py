@@ -130,7 +130,9 @@ def _loaded(failure: Json) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def recorded_failure(text: Json, **facts: Any) -> Exception:
+def recorded_failure(
+    text: Json, *, process_id: str | None = None, key: str | None = None, seq: int | None = None
+) -> Exception:
     """Return the exception of a recorded failure, of the same class if ``failure_classes`` allows that.
 
     Else return ``StepFailed`` with the name of the class.
@@ -139,7 +141,7 @@ def recorded_failure(text: Json, **facts: Any) -> Exception:
     name, message, data = str(failure.get("type", "")), str(failure.get("message", "")), failure.get("data")
     kind = class_named(name)
     made = None if kind is None else rebuilt(kind, message, data if isinstance(data, dict) else {})
-    return made or StepFailed(message or name, type=name, **facts)
+    return made or StepFailed(message or name, type=name, process_id=process_id, key=key, seq=seq)
 
 
 def recorded_message(text: Json) -> str:
@@ -147,13 +149,16 @@ def recorded_message(text: Json) -> str:
     return str(_loaded(text).get("message", ""))
 
 
-def failure_to_raise(error: Exception, text: Json, settings: Settings, **facts: Any) -> Exception:
+def failure_to_raise(
+    error: Exception, text: Json, settings: Settings,
+    *, process_id: str | None = None, key: str | None = None, seq: int | None = None,
+) -> Exception:  # fmt: skip
     """Return ``error`` if a replay raises the same class, else the exception that a replay raises.
 
     So the code gets the same exception in both runs. An exception with a masked secret does not have ``error``, with
     the secret, as its cause.
     """
-    again = recorded_failure(text, **facts)
+    again = recorded_failure(text, process_id=process_id, key=key, seq=seq)
     had_secret = _held_secret(error, settings)
     if type(again) is type(error) and not had_secret:
         return error

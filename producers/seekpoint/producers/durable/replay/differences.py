@@ -27,7 +27,7 @@ def changed(session: Session, error: ReplayDivergence, asks: b.Body) -> Coroutin
 
     Raises it at once where it is not about what was asked.
     """
-    if error.facts.get("kind") != "input":
+    if error.kind != "input":
         raise error
     if error.asks is None:  # the first call that differs; every later one is told the same
         error.asks = asks
@@ -41,7 +41,7 @@ async def _told(session: Session, error: ReplayDivergence) -> Any:
 
 async def add_difference(session: Session, error: ReplayDivergence) -> None:
     """Add the fact ``difference`` to an input divergence, from the journal; or how to see what was asked."""
-    if error.asks is None or error.facts.get("kind") != "input" or _is_told(error):
+    if error.asks is None or error.kind != "input" or _is_told(error):
         return
     try:
         kinds = _KINDS.get(type(error.asks), (type(error.asks),))
@@ -50,13 +50,13 @@ async def add_difference(session: Session, error: ReplayDivergence) -> None:
     except Exception:  # it says less then, but it says so
         difference = None
     if difference is not None:
-        error.facts["difference"] = difference
+        error.difference = difference
     else:
         error.hint += _ELSEWHERE
 
 
 def _is_told(error: ReplayDivergence) -> bool:
-    return "difference" in error.facts or error.hint.endswith(_ELSEWHERE)
+    return error.difference is not None or error.hint.endswith(_ELSEWHERE)
 
 
 _ELSEWHERE = "; what was asked then: seekpoint steps, or an export from before the last trim"
@@ -67,7 +67,7 @@ def difference_from(history: Iterable[b.Body], error: ReplayDivergence) -> str |
 
     None where ``history``, the bodies of the process's entries, does not have it.
     """
-    if error.asks is None or error.facts.get("kind") != "input":
+    if error.asks is None or error.kind != "input":
         return None
     recorded = next((body for body in history if _is_of(body, error)), None)
     return None if recorded is None else first_difference(_asked(recorded), _asked(error.asks))
@@ -75,10 +75,10 @@ def difference_from(history: Iterable[b.Body], error: ReplayDivergence) -> str |
 
 def _is_of(body: Any, error: ReplayDivergence) -> bool:
     """Whether ``body`` began the call: a key that a rewind forgot may have asked other things before."""
-    expected = error.facts.get("expected")
+    expected = error.expected
     if body.call is not None:
-        return bool(body.call == error.facts.get("key")) and write_digest(body) == expected
-    return getattr(body, "key", None) == error.facts.get("key") and getattr(body, "digest", None) == expected
+        return bool(body.call == error.key) and write_digest(body) == expected
+    return getattr(body, "key", None) == error.key and getattr(body, "digest", None) == expected
 
 
 _ASKED: Mapping[type[b.Body], tuple[str, ...]] = {

@@ -121,10 +121,11 @@ class Child:
         end = await self._process.waiting.until_task(self._task)
         if end.outcome == "succeeded":
             return load(end.text)
-        facts = {"process_id": self._process.process_id, "key": self.key}
+        process_id = self._process.process_id
         if end.error is None:
-            raise tagged(recorded_failure(end.text, **facts), self.key, self._place.scope, recorded=end.text)
-        error = failure_to_raise(end.error, end.text, self._process.settings, **facts)
+            error = recorded_failure(end.text, process_id=process_id, key=self.key)
+            raise tagged(error, self.key, self._place.scope, recorded=end.text)
+        error = failure_to_raise(end.error, end.text, self._process.settings, process_id=process_id, key=self.key)
         raise tagged(error, self.key, self._place.scope)
 
     @property
@@ -180,6 +181,6 @@ class Child:
 async def _recorded(process: DurableProcess, place: CallPlace, record: Call) -> Any:
     if record.status == "succeeded":
         return load(record.output or "null")
-    facts = {"process_id": process.process_id, "key": place.key, "seq": record.seq}
     text = record.error or "{}"
-    raise tagged(recorded_failure(text, **facts), place.key, place.scope, recorded=text)
+    error = recorded_failure(text, process_id=process.process_id, key=place.key, seq=record.seq)
+    raise tagged(error, place.key, place.scope, recorded=text)

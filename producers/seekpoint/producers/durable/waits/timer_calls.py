@@ -36,7 +36,7 @@ class TimerCalls(DurableCalls):
         process = self._durable
         if not isinstance(when, datetime) or when.utcoffset() is None:
             raise Refused(
-                "sleep_until() needs a datetime with a time zone", process_id=process.process_id, when=repr(when)[:80],
+                "sleep_until() needs a datetime with a time zone", process_id=process.process_id, found=repr(when)[:80],
                 hint="datetime(..., tzinfo=timezone.utc), or await process.now() plus a timedelta",
             )  # fmt: skip
         due_us = (when - _EPOCH) // timedelta(microseconds=1)
@@ -57,7 +57,7 @@ def microseconds(span: float | timedelta, what: str) -> int:
     else:
         span_us = _SPAN_US_MAX + 1
     if span_us > _SPAN_US_MAX:
-        raise Refused(f"{what} needs a span of time: seconds, or a timedelta", span=repr(span)[:80])
+        raise Refused(f"{what} needs a span of time: seconds, or a timedelta", found=repr(span)[:80])
     return max(span_us, 0)
 
 

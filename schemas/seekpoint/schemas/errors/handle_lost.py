@@ -1,0 +1,27 @@
+"""Errors after which the process has to be opened again."""
+
+from __future__ import annotations
+
+from seekpoint.schemas.errors.error_base import SeekpointError
+
+
+class HandleLost(SeekpointError):
+    """This handle can no longer be used: open the process again."""
+
+    hint = "open the process again"
+
+
+class Fenced(HandleLost):
+    """Another owner has claimed the process. ``fenced_entries`` counts the entries of this handle that were
+    acknowledged and not applied."""
+
+    hint = "stop: the new owner carries on; seekpoint log ID shows who"
+    new_epoch: int | None = None
+    new_node: str | None = None
+    fenced_entries: int | None = None
+
+
+class HandleClosed(HandleLost):
+    """The handle was released, finished or closed by an earlier error."""
+
+    unacknowledged: int | None = None
