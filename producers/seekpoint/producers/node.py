@@ -7,7 +7,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from seekpoint.consumers import Recovered, Recovery
+from seekpoint.consumers import Recovered, Recovery, Tier
 from seekpoint.consumers.heartbeats.liveness import Liveness
 from seekpoint.consumers.projector.heap import spare_collections
 from seekpoint.consumers.recovery.process_history import Logged
@@ -234,13 +234,29 @@ class Node:
             OpenRequest(process_id=process_id, cause=Cause(), parent_id=parent_id, parent_seq=at_seq)
         )
 
-    async def recover(self, process_id: str, **how: Any) -> Recovered:
-        """Return the state of a process, read only; see ``Recovery.recover`` for ``at_seq``, ``missing_ok``, ..."""
-        return await self._runtime.recovery.recover(process_id, **how)
+    async def recover(
+        self,
+        process_id: str,
+        *,
+        tier: Tier | None = None,
+        at_seq: int | None = None,
+        at_offset: int | None = None,
+        at_time: datetime | float | None = None,
+        missing_ok: bool = False,
+        must_be_current: bool = False,
+    ) -> Recovered:
+        """Return the state of a process, read only; see ``Recovery.recover``."""
+        return await self._runtime.recovery.recover(
+            process_id, tier=tier, at_seq=at_seq, at_offset=at_offset, at_time=at_time, missing_ok=missing_ok,
+            must_be_current=must_be_current,
+        )  # fmt: skip
 
-    def entries(self, process_id: str, **which: Any) -> AsyncIterator[Logged]:
-        """Yield the entries of a process in log order; see ``Recovery.entries`` for ``kinds``, ``limit``, ..."""
-        return self._runtime.recovery.entries(process_id, **which)
+    def entries(
+        self, process_id: str, *, from_seq: int | None = None, kinds: Collection[str] | None = None,
+        limit: int | None = None, follow: bool = False,
+    ) -> AsyncIterator[Logged]:  # fmt: skip
+        """Yield the entries of a process in log order; see ``Recovery.entries``."""
+        return self._runtime.recovery.entries(process_id, from_seq=from_seq, kinds=kinds, limit=limit, follow=follow)
 
     async def request_recovery(
         self,

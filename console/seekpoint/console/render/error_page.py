@@ -13,9 +13,10 @@ __all__ = ["error_page", "error_table"]
 
 _HEAD = """# Errors
 
-Every error is a `SeekpointError`; four classes split them by what you can do about it, and each is caught by its base.
-An error carries its facts as attributes (`process_id`, `partition`, `offset`, `seq`, `epoch`, whatever is known), keeps
-its cause, and ends its message with what to do next. The last column is the exit code of the command line.
+Every error is a `SeekpointError`. Four subclasses group the errors by what you can do about them; catch a group by its
+class. Facts are typed attributes of an error: each has `process_id`, `topic`, `partition`, `offset`, `seq`, `epoch` and
+`key`, and many classes have more. A fact that is not known is `None`. The dict `facts` contains those that are known.
+The message ends with what to do next. The last column is the exit code of the command line.
 """
 _COLUMNS = "| class | when | what you do | exit code |\n|---|---|---|---|\n"
 

@@ -1,17 +1,17 @@
 """Every error that Seekpoint raises, split by what the caller can do about it.
 
     SeekpointError
-    ├── Retryable                 the world is in the way: the same call may work later
+    ├── Retryable                 something outside is in the way: the same call may work later
     │   ├── JournalUnavailable   Kafka does not answer
     │   ├── ViewUnavailable      Redis does not answer
-    │   ├── AppendTimeout        an append was not acknowledged in append_timeout_s, and healing failed too
+    │   ├── AppendTimeout        an append was not acknowledged in append_timeout_s, and healing failed
     │   ├── ConfirmTimeout       an entry was acknowledged but not seen applied in time
     │   ├── TransactionOpen      a foreign transaction hides the end of a partition
     │   ├── CheckpointTimeout    no projector saved a checkpoint in time
     │   ├── ClaimLost            another node claimed first
-    │   ├── RequestTimeout       nobody answered a request for a recovery in time
-    │   └── ClusterFailed        a part of the local cluster did not come up
-    ├── HandleLost                   this handle is over: open the process again
+    │   ├── RequestTimeout       no node answered a request for a recovery in time
+    │   └── ClusterFailed        a part of the local cluster did not start
+    ├── HandleLost                   this handle can no longer be used: open the process again
     │   ├── Fenced               another owner has claimed the process
     │   └── HandleClosed         the handle was released or closed
     ├── Refused                  the input, or the moment, is wrong: change the call
@@ -24,30 +24,30 @@
     │   ├── OwnerAlive           the process's owner looks alive
     │   ├── ProcessFinished      the process is finished; its id is taken for ever
     │   ├── AgentMismatch        the process was begun by another agent, or with another input
-    │   ├── Cancelled            the process was asked to stop, and does nothing more
+    │   ├── Cancelled            the process was asked to stop, and begins no further call
     │   ├── GateNotOpen          no such gate is open, or it was answered already
-    │   ├── VersionConflict      a shared value was set by somebody else meanwhile
-    │   ├── UnknownProcess       no such process, on proof
+    │   ├── VersionConflict      a shared value was changed by another caller meanwhile
+    │   ├── UnknownProcess       no such process: the whole log was read
     │   ├── UnknownPoint         the process has no such point in its past
-    │   ├── TierUnavailable      a forced recovery tier is not there
+    │   ├── TierUnavailable      the requested recovery tier is not available
     │   ├── EffectDuplicate      the same thing was done, or is being done, by another effect
-    │   ├── EffectFailed         an effect did not happen, by somebody's word
+    │   ├── EffectFailed         an effect did not happen, as a reconciler, a dispatcher or a person says
     │   ├── UnknownConnector     a connector, or a compensation, that is not registered here
-    │   ├── ReplayRefused        a replay that would not be safe, or not be what was asked for
+    │   ├── ReplayRefused        a replay that is not safe, or would not do what was asked for
     │   └── InvalidSetting       a setting that does not exist, does not parse or may not be changed
-    └── OperatorRequired              facts that no retry changes
+    └── OperatorRequired              no retry changes the cause: a person has to look
         ├── ProcessDegraded      entries are missing or do not fit: a person decides
-        ├── ReplayDivergence     the agent's code no longer asks what its history says it asked
-        ├── StepFailed           a remembered failure whose own class cannot be made again
-        ├── BudgetExceeded       one more call would use more than the process may
+        ├── ReplayDivergence     the agent's code asks for something else than its history contains
+        ├── StepFailed           a recorded failure whose class is not registered here
+        ├── BudgetExceeded       one more call would use more than the process is allowed
         ├── EffectUnknown        nobody can tell whether an effect happened
-        ├── ObligationStuck      a compensation was tried to its last attempt, and is still owed
-        ├── FoldUnavailable      what a fold of yours makes of a process cannot be told here
-        ├── AppendRefused        Kafka refuses an entry for good: a clock, a policy, a right that is missing
-        ├── ViewRefused          a Redis that no view may be kept in: it evicts
+        ├── ObligationStuck      a compensation is still owed after its last attempt
+        ├── FoldUnavailable      the value of a fold of yours is not in this state
+        ├── AppendRefused        Kafka will never accept an entry: a clock, a policy, a missing permission
+        ├── ViewRefused          a Redis that cannot hold a view: it evicts
         ├── JournalMismatch      the topics are not those of this journal
-        │   └── CheckpointDiffers    a checkpoint is not what the log says
-        ├── JournalGap           history below an offset is gone
+        │   └── CheckpointDiffers    a checkpoint has another state than the log leads to
+        ├── JournalGap           the requested history is no longer in the log
         ├── LogTruncated         the log lost entries that were acknowledged
         ├── LogDamaged           records of the log are not the bytes that were written
         ├── ReplayMismatch       a replay's target does not hold what was sent
@@ -55,8 +55,8 @@
         ├── UndecodableRecord    bytes that are no entry (a reader makes a dead letter of it)
         └── TooManyDeadLetters   a reader stopped before it drained a broken topic
 
-Each carries its facts as attributes (``process_id``, ``partition``, ``offset``, ``seq``, ``epoch``, whatever is known),
-keeps its cause, and says what to do next in ``hint``.
+Facts are typed attributes: ``process_id``, ``partition``, ``offset``, ``seq``, ``epoch`` and those that a class adds.
+A fact that is not known is None. ``hint`` says what to do next, and ``__cause__`` is the original error.
 """
 
 from __future__ import annotations
@@ -181,5 +181,5 @@ __all__ = [
     "ViewUnavailable",
 ]
 
-for _name in __all__:  # a journal, an answer and a pickle name a class by where users import it from
+for _name in __all__:  # journals, recovery answers and pickles name a class by the module that users import it from
     globals()[_name].__module__ = __name__
