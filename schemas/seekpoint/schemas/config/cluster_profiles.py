@@ -39,7 +39,7 @@ class Cluster(FrozenStruct, frozen=True, kw_only=True):
 
 
 def load_clusters(path: str | Path | None = None, environ: Mapping[str, str] | None = None) -> dict[str, Cluster]:
-    """All profiles of the settings file that ``Settings.load`` would read, and ``default``. ``InvalidSetting``."""
+    """Return ``default`` and all profiles of the settings file. Raises ``InvalidSetting``."""
     environ = os.environ if environ is None else environ
     file = find_settings_file(path, environ)
     clusters = {name: _cluster(name, table, file.path) for name, table in read_clusters(file).items()} if file else {}
@@ -48,7 +48,7 @@ def load_clusters(path: str | Path | None = None, environ: Mapping[str, str] | N
 
 
 def cluster_of(clusters: Mapping[str, Cluster], name: str) -> Cluster:
-    """The profile ``name``. Raises ``InvalidSetting`` naming those there are."""
+    """Return the profile ``name``. Raises ``InvalidSetting``, which names the profiles that exist."""
     if name in clusters:
         return clusters[name]
     raise InvalidSetting(

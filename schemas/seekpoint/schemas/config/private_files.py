@@ -55,7 +55,7 @@ def open_private(path: str | Path, flags: int) -> int:
 
 
 def write_private(path: Path, content: str | bytes, *, sync: bool = False) -> None:
-    """Replace a file in one step by one that is its owner's alone. What was there under this name is not opened."""
+    """Replace a file in one step by one that only its owner can read. The old file is not opened."""
     fresh = path.with_name(f"{path.name}.new")
     fresh.unlink(missing_ok=True)
     with os.fdopen(open_private(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
@@ -122,7 +122,7 @@ def take_lock(descriptor: int) -> bool:
 
 
 def free_lock(descriptor: int) -> None:
-    """Give a lock back at once, also where a fork of this process still has the file open."""
+    """Release a lock at once, even if a fork of this process still has the file open."""
     if sys.platform == "win32":
         import msvcrt
 

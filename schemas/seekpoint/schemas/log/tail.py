@@ -25,24 +25,24 @@ class TailBatch(NamedTuple):
     keys: Sequence[bytes | None]
     record: Callable[[int], Record]
     next_offset: int
-    """Everything below it has come; offsets may have holes."""
+    """The offset below which every record was delivered; offsets may have holes."""
     first: Landmark | None = None
     last: Landmark | None = None
     broken: bool = False
-    """Nothing more comes of this partition until it is begun again."""
+    """Whether reading of this partition stopped: no more records follow until ``begin`` is called again."""
 
 
 class Tail(Protocol):
-    """Follows partitions. For one thread at a time."""
+    """A reader that follows partitions. Use it from one thread at a time."""
 
     def begin(self, partition: int, position: int) -> None:
-        """Follow ``partition`` from ``position`` on, whether it was followed or not."""
+        """Follow ``partition`` from ``position`` on, even if it is already followed."""
 
     def end(self, partition: int) -> None:
-        """Follow it no more. What had come of it may still be polled."""
+        """Stop following ``partition``. ``poll`` may still return records that were already fetched."""
 
     def poll(self, timeout_s: float) -> Sequence[TailBatch]:
-        """What has come, in order within a partition; waits up to ``timeout_s`` for something. Never raises ours."""
+        """Return new batches, in order within a partition. Wait up to ``timeout_s`` for one. Never raises SeekpointError."""
 
     def close(self) -> None:
-        """Give up connections. Idempotent."""
+        """Close the connections. Idempotent."""

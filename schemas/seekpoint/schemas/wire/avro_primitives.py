@@ -22,7 +22,7 @@ Get: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
 
 
 def put_long(out: bytearray, value: int) -> None:
-    """A number of at most 64 bits, zigzag, seven bits a byte. ``ValueError`` beyond."""
+    """Encode a number of at most 64 bits: zigzag, seven bits a byte. Raises ``ValueError`` beyond 64 bits."""
     rest = value << 1 if value >= 0 else ~(value << 1)
     if rest < 0x80:
         out.append(rest)
@@ -36,26 +36,26 @@ def put_long(out: bytearray, value: int) -> None:
 
 
 def put_text(out: bytearray, text: str) -> None:
-    """A text, as its length and its UTF-8."""
+    """Encode a text as its length and its UTF-8 bytes."""
     data = text.encode()
     put_long(out, len(data))
     out += data
 
 
 def put_id(out: bytearray, value: bytes) -> None:
-    """An id. A wrong length would shift all that follows, so it is an ``InvalidName``."""
+    """Encode an id. Raises ``InvalidName`` for a wrong length, which would shift all bytes behind it."""
     if len(value) != ID_BYTES:
         raise InvalidName(f"an id has {ID_BYTES} bytes", id=value.hex()[:80], hint="use new_id(), or UUID.bytes")
     out += value
 
 
 def put_bool(out: bytearray, value: bool) -> None:
-    """A boolean: one byte."""
+    """Encode a boolean as one byte."""
     out.append(1 if value else 0)
 
 
 def put_texts(out: bytearray, texts: Mapping[str, str]) -> None:
-    """A map of texts, as one block."""
+    """Encode a map of texts as one block."""
     if texts:
         put_long(out, len(texts))
         for key, text in texts.items():
@@ -65,7 +65,7 @@ def put_texts(out: bytearray, texts: Mapping[str, str]) -> None:
 
 
 def optional_put(put: Put) -> Put:
-    """The writer of the union [null, what ``put`` writes]."""
+    """Return the writer of the union of null and what ``put`` writes."""
 
     def put_optional(out: bytearray, value: Any) -> None:
         if value is None:
@@ -78,7 +78,7 @@ def optional_put(put: Put) -> Put:
 
 
 def get_long(data: bytes, at: int) -> tuple[int, int]:
-    """A number; at most ten bytes are looked at."""
+    """Decode a number. Reads at most ten bytes."""
     byte = data[at]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), at + 1
@@ -99,7 +99,7 @@ def get_long(data: bytes, at: int) -> tuple[int, int]:
 
 
 def get_stamp(data: bytes, at: int) -> tuple[int, int]:
-    """A number; a time stamp of our age has eight bytes: read without the loop, in a third of the time."""
+    """Decode a number. A present-day time stamp has eight bytes and is read without a loop, in a third of the time."""
     eight = data[at : at + 8]
     if len(eight) == 8:
         a, b, c, d, e, f, g, h = eight
@@ -111,7 +111,7 @@ def get_stamp(data: bytes, at: int) -> tuple[int, int]:
 
 
 def get_text(data: bytes, at: int) -> tuple[str, int]:
-    """A text."""
+    """Decode a text."""
     size, at = get_long(data, at)
     end = at + size
     if size < 0 or end > len(data):
@@ -120,7 +120,7 @@ def get_text(data: bytes, at: int) -> tuple[str, int]:
 
 
 def get_id(data: bytes, at: int) -> tuple[bytes, int]:
-    """An id."""
+    """Decode an id."""
     end = at + ID_BYTES
     if end > len(data):
         raise ValueError("an id is longer than its record")
@@ -128,14 +128,14 @@ def get_id(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 def get_bool(data: bytes, at: int) -> tuple[bool, int]:
-    """A boolean."""
+    """Decode a boolean."""
     if data[at] > 1:
         raise ValueError("a boolean is neither 0 nor 1")
     return data[at] == 1, at + 1
 
 
 def get_texts(data: bytes, at: int) -> tuple[dict[str, str], int]:
-    """A map of texts. A member takes two bytes at least, so however many are promised, the record's end ends it."""
+    """Decode a map of texts. Each member takes at least two bytes, so the record's end limits any promised count."""
     texts: dict[str, str] = {}
     while True:
         count, at = get_long(data, at)
@@ -150,7 +150,7 @@ def get_texts(data: bytes, at: int) -> tuple[dict[str, str], int]:
 
 
 def optional_get(get: Get) -> Get:
-    """The reader of the union [null, what ``get`` reads]."""
+    """Return the reader of the union of null and what ``get`` reads."""
 
     def get_optional(data: bytes, at: int) -> tuple[Any, int]:
         branch = data[at]

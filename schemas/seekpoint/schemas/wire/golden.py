@@ -18,7 +18,7 @@ __all__ = ["Golden", "entry_values", "load_goldens"]
 
 
 class Golden(FrozenStruct, frozen=True, kw_only=True):
-    """One release, as its JSON file holds it. Records are in hex, ids too."""
+    """One release, as its JSON file contains it. Records and ids are in hex."""
 
     release: str
     format: int
@@ -30,29 +30,29 @@ class Golden(FrozenStruct, frozen=True, kw_only=True):
     history: Sequence[str]
     """Records of one process, at offsets 0, 1, 2, …"""
     state: str
-    """What ``State.to_bytes`` gave behind them."""
+    """The result of ``State.to_bytes`` after these records."""
     hash: str
     content_hash: str
 
     def to_json(self) -> str:
-        """The file's text."""
+        """Return the text of the file."""
         return json.dumps(asdict(self), indent=1, ensure_ascii=True) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Golden:
-        """The inverse of ``to_json``."""
+        """Return the release that ``to_json`` wrote."""
         return cls(**json.loads(text))
 
 
 def load_goldens() -> list[Golden]:
-    """All releases, oldest file name first."""
+    """Return all releases, sorted by file name."""
     folder = resources.files("seekpoint.schemas") / "golden"
     files = sorted((file for file in folder.iterdir() if file.name.endswith(".json")), key=lambda file: file.name)
     return [Golden.from_json(file.read_text(encoding="utf-8")) for file in files]
 
 
 def entry_values(entry: Entry) -> dict[str, Any]:
-    """An entry as JSON values, field by field, its body as [kind, fields]; bytes in hex."""
+    """Return an entry as JSON values, field by field, with its body as [kind, fields] and bytes in hex."""
     return {**_jsonable(entry._asdict()), "body": [entry.kind, _jsonable(asdict(entry.body))]}
 
 
