@@ -42,7 +42,7 @@ class Tail(Protocol):
         """Stop following ``partition``. ``poll`` may still return records that were already fetched."""
 
     def poll(self, timeout_s: float) -> Sequence[TailBatch]:
-        """Return new batches, in order within a partition. Wait up to ``timeout_s`` for one. Never raises SeekpointError."""
+        """Return new batches, in order within a partition; wait up to ``timeout_s``. Raises no ``SeekpointError``."""
 
     def close(self) -> None:
         """Close the connections. Idempotent."""
