@@ -174,7 +174,7 @@ async def test_a_branch_that_is_gone_is_waited_for_once(log: MemoryLog, monkeypa
 
     with pytest.raises(ConnectionError):
         await on_node(log, lambda node: node.run(made(True), "p"))
-    with pytest.raises(ReplayDivergence, match="ended before it asked for everything"):
+    with pytest.raises(ReplayDivergence, match="ended before it made every call"):
         await on_node(log, lambda node: node.run(made(False), "p"))
     assert waits == 2  # of patience, and as it diverged
 

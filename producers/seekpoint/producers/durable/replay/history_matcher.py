@@ -1,14 +1,14 @@
-"""The desk: gives each call its place in the program's order, and finds what is remembered of it. Pure.
+"""Give each call its place in the program's order, and find its record in the history. Pure.
 
     position   the number of a call in its scope: 1, 2, 3, … in program order, whatever its name
     key        ``[turn/][scope/]name:ordinal``, ``[turn/][scope/]explicit`` or, of a content write, ``…#position``
     scope      main code ``""``, the body of another call ``lookup:1/``, a task of its own ``~2/``, a turn ``7/``
-    record     what the state remembers of the key; None for a call that is made for the first time
+    record     the state's record of the call; None for a call that is made for the first time
 
-Strict, a recorded call must stand where it stood, be of the kind it was and ask what it asked: else
-``ReplayDivergence``, and the desk gives nothing more. Permissive, the nth equal request gets the nth answer, wherever
-it stood; what has none is made anew, and the journal says that it diverged. A record at position 0 stands aside (an
-earlier divergence, an effect that a rewind left): it answers who asks the same, and nobody has to.
+In a strict run, a call must have the position, the kind and the request of its record. Otherwise the matcher raises
+``ReplayDivergence``, then and for every later call. In a permissive run, the nth equal request gets the nth recorded
+answer, whatever its position. A request without one is executed, and the journal records the divergence. A record at
+position 0 (of an earlier divergence, or an effect that a rewind left) answers an equal request; no code has to make it.
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from seekpoint.producers.durable.branches.recorded_answers import RecordedAnswers
 from seekpoint.producers.durable.failures.recorded_failures import is_undone
+from seekpoint.producers.durable.replay.call_difference import Difference
 from seekpoint.producers.durable.replay.completion_order import CompletionOrder
+from seekpoint.producers.durable.replay.scope_tracker import ScopeTracker
 from seekpoint.producers.durable.replay.scopes import (
     BRANCH,
-    CURRENT,
     WRITE,
+    CallPlace,
     Scope,
     escaped_key,
     escaped_name,
@@ -34,40 +36,19 @@ from seekpoint.schemas.errors import Refused, ReplayDivergence
 from seekpoint.schemas.state.calls import turn_of
 
 if TYPE_CHECKING:
-    from seekpoint.producers.durable.branches.branch_schedule import BranchTask
     from seekpoint.schemas.state.calls import Call
 
 __all__ = ["CallPlace", "Difference", "HistoryMatcher"]
 
 _OVER = frozenset({"succeeded", "failed"})
-"""A call that ended: its body does not run, so what was asked inside it is never asked again."""
-
-
-class CallPlace(NamedTuple):
-    """Where a call stands, and what is remembered of it."""
-
-    key: str
-    position: int
-    record: Call | None
-    scope: Scope
+"""A call that ended: its body does not run again, so nothing makes the calls inside it again."""
 
 
 _place = tuple.__new__  # half the time of the named tuple's own
 
 
-class Difference(NamedTuple):
-    """How a call differs from the history: what ``ReplayDivergence`` and a ``Diverged`` entry say."""
-
-    key: str
-    position: int
-    kind: str
-    expected: str
-    actual: str
-    seq: int | None = None
-
-
-class HistoryMatcher:
-    """The places of one run of one process's code. ``records`` are what was remembered when it began."""
+class HistoryMatcher(ScopeTracker):
+    """The places of the calls of one run of one process's code. ``records`` are the calls remembered when it began."""
 
     def __init__(
         self,
@@ -79,12 +60,9 @@ class HistoryMatcher:
         task: asyncio.Task[object] | None = None,
         on_difference: Callable[[Difference], object] | None = None,
     ) -> None:
-        self.process_id = process_id
-        self.records = records
+        super().__init__(process_id, records, task)
         self.strict = strict
         self.divergence: ReplayDivergence | None = None
-        self._is_closed = False
-        self.main = Scope(self, "", task=task, records=records)
         self.turn = 0
         """The turn the main code is in; 0 before the first one."""
         self._on_difference = on_difference
@@ -114,31 +92,13 @@ class HistoryMatcher:
             return self._placed(scope, kind, f"{escaped}:{ordinal}", digest)
         return self._placed(scope, kind, escaped_key(key), digest)
 
-    def close(self) -> None:
-        """The run was cancelled: who asks on, or ends a turn, is too."""
-        self._is_closed = True
-
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise asyncio.CancelledError("the run was cancelled, and asks on")
-
     def place_write(self, digest: str) -> CallPlace:
-        """The place of a content write: its key is its position.
+        """Return the place of a content write, whose key is its position.
 
-        ``Refused`` inside the body of another call: that is remembered by its result, and would not write again.
+        Raise ``Refused`` inside the body of another call: a replay does not run the body, so it would not write.
         """
         scope = self.check_not_in_body()
         return self._placed(scope, "write", f"{WRITE}{scope.position + 1}", digest)
-
-    def check_not_in_body(self) -> Scope:
-        """The scope this code runs in. ``Refused`` inside the body of a call."""
-        scope = self._scope()
-        if scope.in_body:
-            raise Refused(
-                "content is not written inside the body of a step", process_id=self.process_id, scope=scope.prefix,
-                hint="return it from the step, and write it behind",
-            )  # fmt: skip
-        return scope
 
     def _placed(self, scope: Scope, kind: str, suffix: str, digest: str) -> CallPlace:
         if self.divergence is not None:
@@ -178,72 +138,12 @@ class HistoryMatcher:
             self.order.look_again()
 
     def _found(self, key: str, scope: Scope) -> CallPlace:
-        """A record that is served though it stands elsewhere: under the key and position it has."""
+        """Return the place of a record that answers a call of another key or position: under its own."""
         self._take(key)
         record = self.records[key]
         return CallPlace(key, record.position, record, scope)
 
-    def _scope(self) -> Scope:
-        self._check_open()
-        scope = self._scope_of_context()
-        try:
-            task = asyncio.current_task()
-        except RuntimeError:
-            raise Refused(
-                "a call from outside of the event loop", process_id=self.process_id,
-                hint="make the function that calls it async: a plain one runs in a thread",
-            ) from None  # fmt: skip
-        if scope.task is not task and (scope.task is not None or scope is not self.main):
-            if scope.branch_task is not None:
-                raise Refused(
-                    "a task that is not a branch makes a call while branches run", process_id=self.process_id,
-                    scope=scope.prefix, hint="start it with process.gather, process.race or process.branch",
-                )  # fmt: skip
-            scope = Scope(self, None, task=task, records=scope.records, parent=scope, outer=CURRENT.get(),
-                          lenient_below_seq=scope.lenient_below_seq)  # fmt: skip
-            CURRENT.set(scope)
-        if scope.is_over:
-            raise Refused(
-                "a call after its turn, or the call it was made in, has ended",
-                process_id=self.process_id, scope=scope.prefix, hint="await every task you start before that ends",
-            )  # fmt: skip
-        return scope
-
-    def check_is_main(self, what: str) -> None:
-        """Raise ``Refused`` unless the main code asks: no task of its own, no body of another call."""
-        self._check_open()
-        scope = self._scope_of_context()
-        is_main = scope is self.main and self.main.task in (None, asyncio.current_task())
-        if not is_main or scope.branch_task is not None:
-            raise Refused(
-                f"{what} belongs into the main code", process_id=self.process_id,
-                hint="call it neither in a step, nor in a task of its own, nor while branches run",
-            )  # fmt: skip
-
-    def _scope_of_context(self) -> Scope:
-        scope = CURRENT.get()
-        while scope is not None and scope.desk is not self:
-            scope = scope.outer
-        return scope or self.main
-
     # --- explicit branches
-    def branch_task(self) -> BranchTask | None:
-        """Return the task whose calls a schedule of branches answers; None where no branches run."""
-        return self.main.branch_task if CURRENT.get() is None else self._scope_of_context().branch_task
-
-    def branching_scope(self, what: str) -> Scope:
-        """Return the scope this code runs in, if it may start explicit branches; else raise ``Refused``."""
-        self._check_open()
-        scope = self._scope_of_context()
-        is_here = scope.task is not None and scope.task is asyncio.current_task()
-        if not is_here or scope.is_of_a_task or scope.is_over:
-            raise Refused(
-                f"{what} starts branches of the main code, of a branch or of the body of a call", scope=scope.prefix,
-                process_id=self.process_id,
-                hint="start a task of your own as a branch too; an agent that starts branches is an async function",
-            )  # fmt: skip
-        return scope
-
     def recorded_answers(self, scope: Scope) -> deque[tuple[int, str]]:
         """Return (seq, key) of what the history answers to ``scope`` and to its branches, in log order."""
         if not self.strict or not self._is_ordered or scope.lenient_below_seq is not None:
@@ -251,13 +151,6 @@ class HistoryMatcher:
         if self._answers is None:
             self._answers = RecordedAnswers(self.records)
         return self._answers.of(scope.prefix or "")
-
-    def in_branch(self, around: Scope, prefix: str, branch: BranchTask) -> Scope:
-        """Return the scope of an explicit branch: ``with`` it, while its code runs in a task of its own."""
-        return Scope(
-            self, prefix, task=branch.task, records=around.records, parent=around, outer=CURRENT.get(),
-            lenient_below_seq=around.lenient_below_seq, branch_task=branch,
-        )  # fmt: skip
 
     def nobody_asks_for(self, key: str) -> ReplayDivergence:
         """Return the error for a recorded answer that no branch asks for."""
@@ -287,12 +180,8 @@ class HistoryMatcher:
         return Difference(key, position, "order", stood, key, self.records[stood].seq)
 
     def _diverged(self, difference: Difference) -> ReplayDivergence:
-        """Kept: code that catches it and goes on is told the same again."""
-        key, position, kind, expected, actual, seq = difference
-        self.divergence = ReplayDivergence(
-            _WORDS[kind], process_id=self.process_id, seq=seq, key=key, position=position, kind=kind,
-            expected=expected, actual=actual,
-        )  # fmt: skip
+        """Return the error for ``difference``; every later call raises it too."""
+        self.divergence = difference.error(self.process_id)
         self.order.give_up()
         return self.divergence
 
@@ -403,18 +292,6 @@ class HistoryMatcher:
         return requests
 
     # --- bodies
-    def inside(
-        self, place: CallPlace, *, records: Mapping[str, Call] | None = None, lenient_below_seq: int | None = None
-    ) -> Scope:
-        """The scope ``KEY/``, which what a call's body asks counts in: ``with`` it, while the body runs.
-
-        ``lenient_below_seq``: a further attempt after a failure; ``records`` are what is remembered by now.
-        """
-        return Scope(
-            self, f"{place.key}/", task=asyncio.current_task(), parent=place.scope, outer=CURRENT.get(),
-            records=self.records if records is None else records, lenient_below_seq=lenient_below_seq, in_body=True,
-        )  # fmt: skip
-
     def ended(self, place: CallPlace) -> None:
         """The body of ``place`` ended in this run: what was remembered inside it is not asked for any more."""
         if place.record is not None:
@@ -503,16 +380,6 @@ class HistoryMatcher:
 
     def _has_unread(self, prefix: str) -> bool:
         return any(key not in self._read for key in self._index().get(prefix, {}).values())
-
-
-_WORDS = {
-    "input": "a call is asked something else than its history says",
-    "prompt": "a model is asked something else than its history says",
-    "type": "a call is of another kind than its history says",
-    "order": "another call stands here in the history",
-    "length": "the code ended before it asked for everything its history has",
-    "definition": "the agent's code is not the one this process began with",
-}
 
 
 def _may_have_been_done(record: Call) -> bool:

@@ -1,6 +1,6 @@
-"""Where a call stands: the main code, the body of another call, or a task of its own. Each has its own order.
+"""The scopes of calls: the main code, the body of a call, a task, an explicit branch. Each has an order of its own.
 
-A context variable carries the scope, so whatever the event loop does, the calls of one branch count for themselves.
+A context variable carries the scope, so the calls of a branch are counted apart whatever the event loop does.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from contextvars import ContextVar, Token
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from seekpoint.schemas.errors import InvalidName
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from seekpoint.schemas.state.calls import Call
 
 __all__ = [
-    "BRANCH", "CURRENT", "WRITE", "Scope", "escaped_key", "escaped_name", "is_explicit", "parent_scope", "root_scope",
+    "BRANCH", "CURRENT", "WRITE", "CallPlace", "Scope", "escaped_key", "escaped_name", "is_explicit", "parent_scope",
+    "root_scope",
 ]  # fmt: skip
 
 BRANCH: Final = "~"
@@ -32,19 +33,19 @@ _EXPLICIT_AT_END = re.compile(r"(?:(?<=/)|^)(?:~[0-9]+\.[0-9]+/)+$")
 
 
 class Scope:
-    """One order of calls. ``prefix`` is what its keys begin with, None until a task made its first call."""
+    """One order of calls. Its keys begin with ``prefix``, which is None until a task has made its first call."""
 
     __slots__ = (
-        "branch_task", "branches", "closed", "desk", "groups", "groups_open", "in_body", "is_of_a_task", "keys",
+        "branch_task", "branches", "closed", "groups", "groups_open", "in_body", "is_of_a_task", "keys",
         "lenient_below_seq", "ordinals", "outer", "parent", "position", "prefix", "records", "starts_branches", "task",
-        "token",
+        "token", "tracker",
     )  # fmt: skip
 
     token: Token[Scope | None]
 
     def __init__(
         self,
-        desk: object,
+        tracker: object,
         prefix: str | None,
         *,
         task: asyncio.Task[Any] | None,
@@ -55,15 +56,15 @@ class Scope:
         in_body: bool = False,
         branch_task: BranchTask | None = None,
     ) -> None:
-        self.desk = desk
+        self.tracker = tracker
         self.prefix = prefix
         self.task = task
         self.records = records
         self.parent = parent
         self.outer = outer
-        """What the context variable held before: of this desk or of another one's."""
+        """The value of the context variable before: a scope of this tracker or of another one."""
         self.lenient_below_seq = lenient_below_seq
-        """A further attempt of a body: what succeeded is kept, what failed up to this seq is repeated."""
+        """Set in a further attempt of a body: what succeeded is kept, what failed up to this seq is repeated."""
         self.is_of_a_task = prefix is None
         """Whether a task that ``asyncio`` started runs here."""
         self.in_body: bool = in_body or (parent is not None and parent.in_body)
@@ -82,12 +83,12 @@ class Scope:
         self.closed = False
 
     def __enter__(self) -> Self:
-        """The code that runs from here on, and the tasks it starts, stand in this scope."""
+        """Put the code that runs from here on, and the tasks it starts, into this scope."""
         self.token = CURRENT.set(self)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        """Here it ends: a task that is left over may ask nothing more."""
+        """End the scope: a task that still runs in it may make no more calls."""
         self.closed = True
         CURRENT.reset(self.token)
 
@@ -107,12 +108,21 @@ class Scope:
         return False
 
 
+class CallPlace(NamedTuple):
+    """The place of a call in the program's order, and its record in the history."""
+
+    key: str
+    position: int
+    record: Call | None
+    scope: Scope
+
+
 CURRENT: ContextVar[Scope | None] = ContextVar("seekpoint_scope", default=None)
-"""The scope of the code that runs. One variable for all desks: they are told apart by ``Scope.desk``."""
+"""The scope of the code that runs. One variable serves all trackers; ``Scope.tracker`` tells them apart."""
 
 
 def parent_scope(key: str) -> str:
-    """The scope a key belongs to: everything up to its last slash."""
+    """Return the scope of a key: the text up to its last slash."""
     head, slash, _ = key.rpartition("/")
     return head + slash
 
@@ -129,7 +139,7 @@ def root_scope(key: str) -> str:
 
 
 def escaped_name(name: str) -> str:
-    """``name`` as part of a key: a slash separates scopes, so a name's own is written ``%2F``. ``InvalidName``."""
+    """Return ``name`` as part of a key. A slash separates scopes, so it becomes ``%2F``. Raise ``InvalidName``."""
     if type(name) is not str or not 1 <= len(name) <= _CHARACTERS_MAX:
         raise InvalidName(
             "the name of a call is a text of 1 to 400 characters, and comes first", name=repr(name)[:80],
@@ -144,7 +154,7 @@ def _escaped(name: str) -> str:
 
 
 def escaped_key(key: str) -> str:
-    """An explicit key, as part of a whole one: never mistaken for a turn, a branch or a write. ``InvalidName``."""
+    """Return a user's key as part of a whole one, unlike a turn, a branch or a write. Raise ``InvalidName``."""
     text = escaped_name(key)
     if text[0] in BRANCH + WRITE or (text.isascii() and text.isdigit()):
         return f"%{ord(text[0]):02X}{text[1:]}"
