@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from histories import Step, steps, write_history
@@ -54,6 +54,7 @@ def test_a_slice_behind_a_seed_folds_as_the_whole_history(history: list[Step], c
     """Wherever it is cut, whatever happens after it: the hashes are equal, offsets are the new log's."""
     entries = entries_of(history, "case-17")
     cut = min(cut, len(entries))
+    assume(cut or not entries or not isinstance(entries[0].body, b.Seeded))  # a process has one seed, its first entry
     before = new_state()
     for offset, entry in enumerate(entries[:cut]):
         before = fold(before, offset, entry)
