@@ -1,4 +1,4 @@
-"""The digest of a call: what it was asked, exactly and by type, so that a replay can tell that it asks the same."""
+"""The digest of a call: a hash of its request, exact and by type, so that a replay can compare requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["arguments_text", "text_digest"]
 
 
 def arguments_text(arguments: tuple[Any, ...], options: Mapping[str, Any], limits: Limits = DEFAULT_LIMITS) -> Json:
-    """The canonical text of a call's arguments: a list; with options, an object that has both.
+    """Return the canonical text of a call's arguments: a list, or an object with arguments and options.
 
     Raises ``UnserializableValue`` or ``LimitExceeded``, with the path to the argument.
 
@@ -29,7 +29,7 @@ def arguments_text(arguments: tuple[Any, ...], options: Mapping[str, Any], limit
 
 
 def text_digest(name: str, text: Json) -> str:
-    """BLAKE2b-128 of a call's name and the canonical text of what it was asked, in hex: 32 characters."""
+    """Return BLAKE2b-128 of a call's name and of the canonical text of its request: 32 hex characters."""
     try:
         asked = f"{name}\0{text}".encode()
     except UnicodeEncodeError:  # a name that no entry can carry: it is refused there

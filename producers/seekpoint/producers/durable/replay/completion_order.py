@@ -1,8 +1,9 @@
-"""The order of answers: a recorded call is answered once what the log has before its end was asked for as well.
+"""Release recorded answers in log order: each once the calls that the log has before its end were made again.
 
-What is remembered is answered at once, and code that runs beside it may have something of its own to do between two
-calls. Answered earlier than it was, a branch would cancel another one, or end the run, before that one came to what it
-had asked. Nobody is waited for who asks for nothing: then the code is another one, and the end of the run says so.
+This is for tasks of asyncio; explicit branches have a schedule (``durable.branches``). A recorded answer costs no time,
+but other tasks may do something of their own between two calls. If an answer came too early, its task could cancel
+another task, or end the run, before that one had made its recorded calls. A task that makes no calls is not waited for:
+the code has changed then, and the end of the run raises ``ReplayDivergence``.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ if TYPE_CHECKING:
 __all__ = ["QUIET_ROUNDS", "CompletionOrder"]
 
 _Held: TypeAlias = "tuple[float, int, str | None, asyncio.Future[None]]"
-"""An answer that is held back: the seq it ended at, who came first among equals, the scope, what tells it to go."""
+"""A delayed answer: the seq of its end, the order of arrival, its scope, and the future that releases it."""
 
 _PATIENCE_S = 5.0
-"""How long nobody has to ask for anything before nobody is waited for any more."""
+"""Seconds in which no code makes a call, after which no answer waits any longer."""
 QUIET_ROUNDS = 10
-"""Rounds of the event loop in which nobody asks for anything: whoever could ask by now has asked."""
+"""Rounds of the event loop without a call, after which every task that could make a call has made it."""
 _ROUNDS_AFTER_ITS_NEXT = 1
-"""The same, once who was answered has asked for its next: a hundred branches of hundreds of calls have to be quick."""
+"""The same after the task that was answered has made its next call: hundreds of branches have to be quick."""
 _OVER = frozenset({"succeeded", "failed"})
 _ASKS_AGAIN = frozenset({"step", "decision"})
 
 
 class CompletionOrder:
-    """What ``records`` have that a run will ask for, in the order of the log. ``read``: what it has asked for."""
+    """The calls of ``records`` that a run will make again, in log order. ``read``: those that it has made."""
 
     def __init__(self, records: Mapping[str, Call], read: Collection[str]) -> None:
         self._read = read
@@ -48,21 +49,21 @@ class CompletionOrder:
         self._looks: asyncio.Handle | None = None
         self._seen, self._quiet = 0, 0
         self._answered: str | None = None
-        """The scope of who was answered last, until it asks for its next."""
+        """The scope that got the last answer, until it makes its next call."""
 
     def is_free(self, prefix: str | None) -> bool:
-        """Whether a call of the scope ``prefix`` comes before nothing and behind nobody: it is answered at once."""
+        """Whether a call of the scope ``prefix`` is answered at once: nothing before it or behind it is left."""
         return not self._held and (not self._first or self.is_due(inf, prefix))
 
     def is_due(self, ended_at: float, prefix: str | None) -> bool:
-        """Whether a call of the scope ``prefix`` that ended at this seq may be answered.
+        """Whether a call of the scope ``prefix`` that ended at ``ended_at`` may be answered.
 
         Calls of one scope never wait for each other: the program orders them.
         """
         return self._first_of_others(prefix) >= ended_at
 
     async def until_due(self, call: Call | None, prefix: str | None) -> None:
-        """Return once it is, and what is due before it was answered, and whoever got that has asked for more."""
+        """Return when the call is due, what was due earlier is answered, and its scope has made its next call."""
         if not self.is_free(prefix):
             answered = asyncio.get_running_loop().create_future()
             heappush(self._held, (_ended_at(call), next(self._count), prefix, answered))
@@ -73,7 +74,7 @@ class CompletionOrder:
             await answered
 
     def _first_of_others(self, prefix: str | None) -> float:
-        """The seq of the first call that was not asked for yet, in any scope but this."""
+        """Return the seq of the first call that was not made yet, in any other scope."""
         mine: list[tuple[int, str]] = []
         while self._first:
             seq, scope = self._first[0]
@@ -98,7 +99,7 @@ class CompletionOrder:
             self._looks = asyncio.get_running_loop().call_soon(self._look)
 
     def _look(self) -> None:
-        """Answer who is next, once nobody asks for anything any more; wait for who has to ask before, not for ever."""
+        """Answer the next call after quiet rounds; wait for code that has to call earlier, but not for ever."""
         loop, self._looks = asyncio.get_running_loop(), None
         self._quiet = self._quiet + 1 if self._seen == len(self._read) else 0
         self._seen = len(self._read)
@@ -133,14 +134,14 @@ class CompletionOrder:
             self.give_up()
 
     def look_again(self) -> None:
-        """Something was asked for: whoever waits looks whether it was that."""
+        """Look again whether a delayed answer is due: a call was made."""
         if isinstance(self._looks, asyncio.TimerHandle):
             self._looks.cancel()
             self._looks = None
             self._look_soon()
 
     def give_up(self) -> None:
-        """From here on everything is due."""
+        """Release every answer from here on."""
         self._left, self._first = {}, []
         self.look_again()
         if self._held:
@@ -148,12 +149,12 @@ class CompletionOrder:
 
 
 def _ended_at(call: Call | None) -> float:
-    """Its seq; one that has not ended comes after all of them."""
+    """Return the seq at which the call ended; infinity if it has not ended."""
     return call.seq if call is not None and call.status in _OVER else inf
 
 
 def _to_be_asked(records: Mapping[str, Call]) -> Iterator[tuple[int, str]]:
-    """(seq, key) of what code that is as it was asks for again; nothing where all of it stands in one order."""
+    """Yield (seq, key) of the calls that unchanged code makes again; nothing if all stand in one order."""
     if any(BRANCH in key and not is_explicit(key) for key in records):
         for key, call in records.items():
             if call.position and not is_explicit(key) and _is_asked_again(records, key):
@@ -161,7 +162,7 @@ def _to_be_asked(records: Mapping[str, Call]) -> Iterator[tuple[int, str]]:
 
 
 def _is_asked_again(records: Mapping[str, Call], key: str) -> bool:
-    """Whether each body that it stands in runs again, as it ran."""
+    """Whether each body around the call runs again, in its first attempt."""
     while key := parent_scope(key)[:-1]:
         around = records.get(key)
         if around is not None and (

@@ -1,4 +1,4 @@
-"""How a process is run: what its writes become, how strictly its code is held to its history."""
+"""How a process runs: how much content it journals, and how strictly a replay compares code with the history."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ __all__ = ["PLAIN", "Detail", "ReplayMode", "RunOptions", "conduct_of"]
 
 
 class ReplayMode(StrEnum):
-    """What happens where code asks something else than its history says."""
+    """What happens when a request differs from the history."""
 
     STRICT = "strict"
-    """``ReplayDivergence``: nothing is run."""
+    """Raise ``ReplayDivergence``; execute nothing."""
     PERMISSIVE = "permissive"
-    """The nth equal request gets the nth answer from anywhere in the history; what has none runs, and is noted."""
+    """Give the nth equal request the nth recorded answer; execute and record a request that has none."""
 
 
 class Detail(StrEnum):
-    """How much of its content a process journals. Claims, calls, outcomes, signals and lifecycle always are."""
+    """How much of its content a process journals. It always journals claims, calls, outcomes, signals, lifecycle."""
 
     FULL = "full"
-    """Every change, as it is made."""
+    """Every change, when it is made."""
     CHECKPOINT = "checkpoint"
-    """One entry with all changes at the end of a turn or an invocation, and at the end."""
+    """One entry with all changes at the end of a turn, of an invocation and of the run."""
     NONE = "none"
-    """No content: it lives in the memory of the run, and code that runs again makes it again."""
+    """No content: it lives in the memory of the run, and a replay makes it again."""
 
 
 class RunOptions(FrozenStruct, frozen=True, kw_only=True):
-    """How one opening of a process is run."""
+    """The options of one opening of a process."""
 
     agent: Agent | None = None
-    """None: no agent's code runs; who opened it writes as he likes."""
+    """The agent whose code runs; None if a program writes without one."""
     replay: ReplayMode = ReplayMode.STRICT
     detail: Detail = Detail.FULL
 
 
 def conduct_of(agent: Agent | None, replay: str, detail: str) -> RunOptions:
-    """How to run it, by the words for it. ``InvalidSetting`` for words that are none."""
+    """Return the options for the given names. Raise ``InvalidSetting`` for an unknown name."""
     known: dict[str, Any] = {}
     for name, kind, given in (("replay", ReplayMode, replay), ("detail", Detail, detail)):
         words = [*map(str, kind)]
@@ -55,4 +55,4 @@ def conduct_of(agent: Agent | None, replay: str, detail: str) -> RunOptions:
 
 
 PLAIN = RunOptions()
-"""No agent, strict, everything journaled."""
+"""No agent, strict replay, all content journaled."""

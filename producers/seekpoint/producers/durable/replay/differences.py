@@ -1,7 +1,7 @@
-"""What a call is asked otherwise than in its history: the first difference, told where two digests say little.
+"""Find where the request of a call differs from its record, in words where two digests would say little.
 
-A state keeps a digest of what a call was asked; the journal keeps all of it, in the entry that began the call. So it is
-read only where the two differ, and as far as it was not trimmed.
+A state keeps a digest of a call's request; the journal keeps the request, in the entry that began the call. The journal
+is read only if the digests differ, and as far as it was not trimmed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["add_difference", "changed", "difference_from"]
 
 
 def changed(session: Session, error: ReplayDivergence, asks: b.Body) -> Coroutine[Any, Any, Any]:
-    """What raises ``error``, awaited, and says where ``asks`` (what the code would have journaled) differs.
+    """Return a coroutine that raises ``error`` and says where ``asks``, the entry of the new request, differs.
 
     Raises it at once where it is not about what was asked.
     """
@@ -40,7 +40,7 @@ async def _told(session: Session, error: ReplayDivergence) -> Any:
 
 
 async def add_difference(session: Session, error: ReplayDivergence) -> None:
-    """Add the fact ``difference`` to an input divergence, from the journal; or how to see what was asked."""
+    """Add the fact ``difference`` to an input divergence, or a hint how to see the recorded request."""
     if error.asks is None or error.kind != "input" or _is_told(error):
         return
     try:
@@ -63,7 +63,7 @@ _ELSEWHERE = "; what was asked then: seekpoint steps, or an export from before t
 
 
 def difference_from(history: Iterable[b.Body], error: ReplayDivergence) -> str | None:
-    """Where what the code asks first differs from what it asked: ``$.arguments[0]: 1 is now 1.0``.
+    """Return where the request first differs from the recorded one: ``$.arguments[0]: 1 is now 1.0``.
 
     None where ``history``, the bodies of the process's entries, does not have it.
     """
@@ -74,7 +74,7 @@ def difference_from(history: Iterable[b.Body], error: ReplayDivergence) -> str |
 
 
 def _is_of(body: Any, error: ReplayDivergence) -> bool:
-    """Whether ``body`` began the call: a key that a rewind forgot may have asked other things before."""
+    """Whether ``body`` began the call. A call that a rewind forgot may have used the same key."""
     expected = error.expected
     if body.call is not None:
         return bool(body.call == error.key) and write_digest(body) == expected
@@ -89,13 +89,13 @@ _ASKED: Mapping[type[b.Body], tuple[str, ...]] = {
     b.GateOpened: ("name", "prompt"),
     b.Received: ("name",),
 }
-"""What a digest covers, by the entry that has it. A content write's covers all of it but what runs differ in."""
+"""The fields that a digest covers, by entry. That of a content write covers all fields that runs share."""
 
 _KINDS: Mapping[type[b.Body], tuple[type[b.Body], ...]] = {b.StepStarted: (b.StepStarted, b.StepEnded)}
 
 
 def _asked(body: Any) -> dict[str, Any]:
-    """What ``body`` says was asked, as values."""
+    """Return the request in ``body``, as values."""
     types = {one.name: str(one.type) for one in fields(body)}
     names = _ASKED.get(type(body)) or tuple(name for name in types if name not in NOT_ASKED)
     found = {name: _value(getattr(body, name), types[name]) for name in names}

@@ -1,6 +1,6 @@
-"""What a whole history holds of an agent's run: every call of every turn, from the entries and not from the state.
+"""A run of an agent, read from the entries of a whole history: every call of every turn.
 
-A state forgets the calls of turns that are over, and a finished process all of them. The journal does not. Pure.
+A state drops the calls of turns that are over, and a finished process drops all calls. The journal keeps them. Pure.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ __all__ = ["Admission", "RecordedRun", "applied", "numbered"]
 
 
 class Admission:
-    """Which entries of one process count: not what former owners, zombies and duplicates wrote."""
+    """Which entries of a process are valid: not those of fenced owners, and no duplicates."""
 
     def __init__(self, limits: Limits = DEFAULT_LIMITS) -> None:
         self.draft = Draft()
-        """The state after what was asked about so far."""
+        """Return the state after the entries so far."""
         self._limits = limits
 
     def admits(self, offset: int, entry: Entry) -> bool:
-        """Fold the next one. Raises ``JournalGap`` if the beginning is missing: nobody could tell what counts."""
+        """Fold the next entry. Raise ``JournalGap`` if the beginning of the history is missing."""
         _check_begins(self.draft, entry)
         return advance(self.draft, offset, entry, self._limits) in _COUNTS
 
 
 def applied(history: Iterable[Logged | Entry], limits: Limits = DEFAULT_LIMITS) -> Iterator[Entry]:
-    """The entries of one process that count. Raises ``JournalGap`` if the history's beginning is missing."""
+    """Return the valid entries of a process. Raise ``JournalGap`` if the beginning of the history is missing."""
     admission = Admission(limits)
     return (entry for offset, entry in numbered(history) if admission.admits(offset, entry))
 
@@ -51,14 +51,14 @@ _COUNTS = frozenset({Verdict.APPLIED, Verdict.CLAIM_WON, Verdict.DELIVERED})
 
 
 def numbered(history: Iterable[Logged | Entry]) -> Iterator[tuple[int, Entry]]:
-    """Each entry with its offset; bare ones as if they lay one behind the other."""
+    """Yield each entry with its offset. Entries without one are counted."""
     places = count()
     for one in history:
         yield (next(places), one) if isinstance(one, Entry) else (one.offset, one.entry)
 
 
 def _check_begins(draft: Draft, entry: Entry) -> None:
-    """The first claim is of epoch 0, and comes before all that an owner wrote."""
+    """Raise ``JournalGap`` unless the first claim is of epoch 0 and comes before all entries of an owner."""
     body = entry.body
     is_later = body.expected_epoch > 0 if isinstance(body, b.Claim) else entry.seq is not None
     if draft.epoch == 0 and draft.lost_claims == 0 and is_later:
@@ -71,25 +71,25 @@ def _check_begins(draft: Draft, entry: Entry) -> None:
 
 @dataclass(slots=True)
 class RecordedRun:
-    """An agent's run, as far as its history tells it."""
+    """The run of an agent, as its history has it."""
 
     process_id: str
     state: State
-    """As of the end of the history, a finished process's as of right before: its content is not forgotten there."""
+    """The state at the end of the history; of a finished process, right before it finished."""
     records: dict[str, Call]
-    """Every call, of turns that are over too."""
+    """Every call, also of turns that are over."""
     first_turn: int
-    """The turns before it are another process's: a fork's."""
+    """The first turn of this process. A fork's earlier turns belong to its parent."""
     first_frame: Frame | None
     result_json: Json | None
-    """What the process finished with; None if it did not."""
+    """The result that the process finished with; None if it did not."""
     failure: str | None
-    """The class of the exception that ended the newest run, if that is the last thing that happened."""
+    """The class of the exception that ended the newest run, if nothing came after it."""
     entries: list[Entry] = field(repr=False)
 
     @classmethod
     def of(cls, history: Iterable[Logged | Entry], limits: Limits = DEFAULT_LIMITS) -> RecordedRun:
-        """Fold a process's history. Raises ``JournalGap`` if its beginning is missing, ``Refused`` without an agent."""
+        """Fold the history of a process. Raise ``JournalGap`` without its beginning, ``Refused`` without an agent."""
         reading = _Reading(limits)
         for offset, entry in numbered(history):
             reading.take(offset, entry)
@@ -97,11 +97,11 @@ class RecordedRun:
 
     @property
     def last_turn(self) -> int:
-        """The newest turn that is over; 0: none is."""
+        """Return the newest turn that is over; 0 if none is."""
         return self.state.turn
 
     def is_over(self, turn: int) -> bool:
-        """Whether nothing more can come in ``turn`` (0: before the turns) of this history."""
+        """Whether ``turn`` (0: the code before the turns) can have no more entries in this history."""
         if self.result_json is not None:
             return True
         if turn:
@@ -109,7 +109,7 @@ class RecordedRun:
         return self.last_turn > 0 or any(turn_of(key) for key in self.records)
 
     def starting_state(self) -> State:
-        """The state a run of the whole history begins with: it remembers every call, and no turn is over yet."""
+        """Return the state that a run of the whole history begins with: every call remembered, no turn over."""
         draft = self.state.thaw()
         # What was taken back at the end was not, when the code came by.
         draft.calls = CallsDraft({key: call for key, call in self.records.items() if not key.startswith(UNDO)})
@@ -118,7 +118,7 @@ class RecordedRun:
 
 
 class _Reading:
-    """The fold of one history, and what it would forget."""
+    """The fold of one history that keeps what a state forgets."""
 
     def __init__(self, limits: Limits) -> None:
         self._admission = Admission(limits)
@@ -131,7 +131,7 @@ class _Reading:
         self._entries: list[Entry] = []
 
     def take(self, offset: int, entry: Entry) -> None:
-        """The next entry."""
+        """Fold the next entry."""
         body, kept = entry.body, self._about_to_go(entry.body)
         if isinstance(body, b.Finished):
             self._before_end = self._draft.snapshot()
@@ -157,7 +157,7 @@ class _Reading:
             self._failure = None
 
     def run(self) -> RecordedRun:
-        """All of it."""
+        """Return the run."""
         if not self._entries:
             raise JournalGap("the history has no entries", hint="check a process whose entries are in the log")
         finished = self._draft.finished and self._before_end is not None

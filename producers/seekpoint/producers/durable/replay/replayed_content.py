@@ -1,7 +1,7 @@
-"""What an agent sees of its process while its code runs again: the content as it was then, not as it has become.
+"""The content that an agent reads while its code is replayed: the content as of that point of the history.
 
-It starts as the frame (the content when the agent, or its present turn, began) and follows the writes the code makes
-again. Once every remembered write was made again it is the live state, and this is not needed any more. Pure.
+It begins with the frame (the content when the agent, or its present turn, began) and applies the writes that the code
+makes again. After the last recorded write it equals the live state and is dropped. Pure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["ReplayedContent"]
 
 
 class ReplayedContent:
-    """The content of one frame and what was written on it since."""
+    """The content of a frame and the writes since."""
 
     def __init__(self, live: State, frame: Frame | None, limits: Limits) -> None:
         self._draft = live.thaw()
@@ -32,7 +32,7 @@ class ReplayedContent:
             self._draft.content_bytes = 0  # what was journaled did fit
 
     def state(self, live: State) -> State:
-        """``live`` with this content, frozen."""
+        """Return ``live`` with this content, frozen."""
         if self._snapshot is None or self._live is not live:
             draft = live.thaw()
             for name in _CONTENT:
@@ -42,11 +42,11 @@ class ReplayedContent:
         return self._snapshot
 
     def text_of(self, key: str) -> b.Json | None:
-        """The text of one context value."""
+        """Return the JSON text of a context value."""
         return self._draft.values_json.get(key)
 
     def write(self, body: b.Body) -> tuple[str, str] | None:
-        """A content body, made (again) by the code. Why it does not fit, if it does not."""
+        """Apply a content body that the code wrote. Return why it does not fit, if it does not."""
         self._snapshot = None
         if isinstance(body, b.LifecycleChanged):  # between the writes of the code others may have moved it
             self._draft.lifecycle = Lifecycle(body.to)

@@ -1,7 +1,7 @@
-"""Content that is not journaled change by change: kept in memory, and written as one entry, or not at all.
+"""Content that is not journaled change by change: it is buffered, and journaled as one entry or not at all.
 
-The agent sees every change at once. What is lost with the machine is made again by code that runs again: the frame it
-starts from is the content of the last entry.
+The agent reads every change at once. A replay repeats the changes that were lost with a machine: the frame that it
+begins with is the content of the last entry.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _CONTENT = (
     b.MessageSaid,
 )
 _LEFT_OUT = (*_CONTENT, b.Custom, b.InvocationTriggered, b.InvocationStarted, b.InvocationEnded)
-"""What ``none`` does not journal: all but lifecycle and errors."""
+"""The bodies that ``Detail.NONE`` does not journal: all but lifecycle and errors."""
 
 
 class WriteBuffer:
-    """The changes since the last entry, of one opening of a process."""
+    """The changes of one opening of a process since its last content entry."""
 
     def __init__(self, view: ReplayedContent, detail: Detail) -> None:
         self.view = view
@@ -42,11 +42,11 @@ class WriteBuffer:
         self._messages: list[list[str | None]] = []
 
     def takes(self, body: b.Body) -> bool:
-        """Whether ``body`` is kept back."""
+        """Whether ``body`` is buffered."""
         return isinstance(body, self._kinds)
 
     def write(self, body: Any) -> None:
-        """Keep a change. Raises what writing it would: ``LimitExceeded``, ``IllegalTransition``."""
+        """Buffer a change. Raise what an append would raise: ``LimitExceeded``, ``IllegalTransition``."""
         misfit = self.view.write(body)
         if misfit is not None:
             raise (LimitExceeded if misfit[0] == "state_limit" else IllegalTransition)(misfit[1])
@@ -73,7 +73,7 @@ class WriteBuffer:
             self._values[key] = text
 
     def batch(self) -> b.ContentBatch | None:
-        """The changes as one entry, which is the caller's to write; None if there are none."""
+        """Return the changes as one entry for the caller to append; None if there are none."""
         if not (self._values or self._deleted or self._cleared or self._messages):
             return None
         body = b.ContentBatch(

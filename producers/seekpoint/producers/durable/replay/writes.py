@@ -1,6 +1,6 @@
-"""Content writes of an agent's code: remembered as its calls are, so that code which runs again writes nothing twice.
+"""Content writes of an agent's code. They are calls with records, so a replay writes nothing twice.
 
-Outside of an agent (``async with node.open(id)``) every write is live, and takes no place.
+Outside an agent (``async with node.open(id)``) a write is not a call: it is appended each time.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Writes:
             self.view = ReplayedContent(live, live.start_frame, limits)
 
     def write(self, body: Any) -> Coroutine[Any, Any, Acknowledged]:
-        """Take a place; then write ``body``, unless that was done before."""
+        """Take a place; write ``body`` unless the history has that write."""
         place = self._matcher.place_write(write_digest(body))
         if place.record is not None:
             return self._again(place, place.record, body)
@@ -58,7 +58,7 @@ class Writes:
         return done
 
     def _again(self, place: CallPlace, record: Call, body: b.Body) -> Coroutine[Any, Any, Acknowledged]:
-        """At once, when the code asks: what it looks at next has it."""
+        """Apply the recorded write when the code makes it: the code may read the content next."""
         misfit = self.view and self.view.write(body)
         if misfit:
             raise ReplayDivergence(
@@ -70,7 +70,7 @@ class Writes:
         return self._in_order(place, _done, Acknowledged(record.seq, -1))  # where the entry lies is not kept
 
     def begin_turn(self, number: int) -> None:
-        """From here on the frame is that of the turn."""
+        """Begin turn ``number``: from here on the content is based on the frame of the turn."""
         resumed, self._turn_frame = self._turn_frame, None
         if self.view is not None and not self._left_in(number):
             self.view = None

@@ -1,4 +1,4 @@
-"""An agent: the user's code with a name and a version, and a digest that changes when the code does."""
+"""An agent: a function of the user with a name, a version, and a digest that changes when its code does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run the bodies of calls: what a step, an effect, a decision or a sample is given to do."""
+"""Run the bodies of calls: the callables that a step, an effect, a decision or a sample is given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a failed call is tried again, and how long to wait before. Pure."""
+"""When a failed call has another attempt, and how long it waits before. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 __all__ = ["ONCE", "TRANSIENT", "Retry"]
 
 _NEVER: Final = (UnserializableValue, LimitExceeded)
-"""The work was done, only its result cannot be journaled: doing it again gives the same."""
+"""Errors after the work was done: the result cannot be journaled, and another attempt gives the same result."""
 
 
 class Retry(FrozenStruct, frozen=True, kw_only=True):
@@ -33,10 +33,10 @@ class Retry(FrozenStruct, frozen=True, kw_only=True):
     factor: float = 2.0
     backoff_max_s: float = 60.0
     jitter: float = 0.1
-    """The share of a wait that chance adds or takes: many that failed together do not come back together."""
+    """The random share of a wait, so that calls that failed together do not come back together."""
     non_retryable: tuple[type[BaseException], ...] = field(default=())
     only_transient: bool = False
-    """Try again only after an error of a connection, a time-out, or a server that is busy (408, 425, 429, 5xx)."""
+    """Retry only after an error of a connection, a time-out, or a busy server (408, 425, 429, 5xx)."""
 
     def __post_init__(self) -> None:
         try:
@@ -56,11 +56,11 @@ class Retry(FrozenStruct, frozen=True, kw_only=True):
             raise InvalidSetting("non_retryable= is a tuple of exception classes", found=repr(final)[:80])
 
     def allows(self, attempt: int, error: BaseException) -> bool:
-        """Whether there is another attempt after number ``attempt`` ended with ``error``."""
+        """Whether attempt number ``attempt``, which ended with ``error``, is followed by another."""
         return attempt < self.attempts and self.is_retryable(error)
 
     def is_retryable(self, error: BaseException) -> bool:
-        """Whether another attempt could end otherwise."""
+        """Whether another attempt may end differently."""
         if isinstance(error, _NEVER + self.non_retryable) or getattr(error, "retryable", True) is False:
             return False
         return not self.only_transient or is_transient(error)
@@ -78,12 +78,12 @@ class Retry(FrozenStruct, frozen=True, kw_only=True):
         return max(wait, min(asked_s * (1 + self.jitter * chance), self.backoff_max_s))
 
     def waits_s(self) -> list[float]:
-        """All waits, without chance: to look at."""
+        """Return all waits without their random share, for people to read."""
         return [self.wait_s(attempt) for attempt in range(1, self.attempts)]
 
 
 ONCE: Final = Retry(attempts=1)
-"""What an effect gets that asks for nothing: one attempt."""
+"""The default of effects: one attempt."""
 
 TRANSIENT: Final = Retry(attempts=3, backoff_s=0.2, backoff_max_s=30.0, jitter=0.5, only_transient=True)
-"""What a step or a decision gets that asks for nothing."""
+"""The default of steps and decisions."""

@@ -1,6 +1,6 @@
-"""Samples: what code cannot compute again. Taken once, acknowledged, and the same for every run that follows.
+"""Samples: values that code cannot compute again. Each is taken once, journaled, and the same in every replay.
 
-They count per run, in their scope, as all calls do: never per interpreter.
+They are numbered in the scope of the code that takes them, as all calls are.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ T = TypeVar("T")
 
 
 class SampleCalls(DurableCalls):
-    """What a process offers: ``now``, ``uuid``, ``random``, ``sample``."""
+    """The calls ``now``, ``uuid``, ``random`` and ``sample`` of a process."""
 
     def now(self) -> Coroutine[Any, Any, datetime]:
-        """The time, in UTC, as it was when this call was first made."""
+        """Return the time in UTC, as of the first run of this call."""
         process = self._durable
         return _sample(process, "now", lambda: moment_of(process.clock.now_us()))
 
     def uuid(self) -> Coroutine[Any, Any, UUID]:
-        """A random UUID (version 4), the same in every run."""
+        """Return a random UUID (version 4), the same in every run."""
         from uuid import uuid4
 
         return _sample(self._durable, "uuid", uuid4)
 
     def random(self) -> Coroutine[Any, Any, float]:
-        """A random number in [0, 1), the same in every run."""
+        """Return a random number in [0, 1), the same in every run."""
         return _sample(self._durable, "random", random.random)
 
     @overload
@@ -53,7 +53,7 @@ class SampleCalls(DurableCalls):
     @overload
     def sample(self, name: str, call: Callable[[], T], *, key: str | None = None) -> Coroutine[Any, Any, T]: ...
     def sample(self, name: str, call: Callable[[], Any], *, key: str | None = None) -> Coroutine[Any, Any, Any]:
-        """What ``call()`` gives: a file, a setting, anything that may be another the next time. One acknowledgement.
+        """Return ``call()``: a file, a setting, anything that may change between runs. One acknowledgement.
 
         A plain function runs in a thread. One that raises gave no sample, and is called again by the next run: where
         the failure itself matters, use a step. Raises ``UnserializableValue``, ``LimitExceeded``, ``ReplayDivergence``.
@@ -66,7 +66,7 @@ class SampleCalls(DurableCalls):
 
 
 def _sample(process: DurableProcess, name: str, take: Callable[[], Any]) -> Coroutine[Any, Any, Any]:
-    """A sample that costs nothing to take: taken now, in the order of the program."""
+    """Return a sample whose value is cheap: it is taken when the call is made."""
     place = process.matcher.place("sample", name)
     if place.record is not None:
         return process.in_order(place, answered, place.record)
@@ -80,7 +80,7 @@ async def _from_body(process: DurableProcess, place: CallPlace, name: str, call:
 
 
 async def recorded(process: DurableProcess, place: CallPlace, name: str, digest: str, value: Any) -> Any:
-    """Journal ``value`` as the sample at ``place``; what a replay will get, once that is acknowledged."""
+    """Journal ``value`` as the sample at ``place``; return what a replay will return, once it is acknowledged."""
     text = dumped(value, place.key, process)
     await process.append(b.Sampled(key=place.key, position=place.position, name=name, digest=digest, value=text))
     return load(text)

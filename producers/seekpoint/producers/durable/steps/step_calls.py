@@ -1,8 +1,8 @@
-"""Steps: work that is done once and then remembered, results and failures alike.
+"""Steps: work that is done once. Its result or failure is recorded, and every replay gets it.
 
-The start entry is sent and not awaited, the end entry is awaited: one acknowledgement a step. The start leaves when the
-body first waits for something; a body that never does has one entry, which says both. A step that was started and never
-ended is in doubt: whoever resumes runs it again, with the same idempotency key.
+The start entry is sent without waiting; the end entry is awaited. So a step waits for one acknowledgement. The start is
+sent when the body first waits for something; a body that never waits has one entry for both. A step that started and
+did not end is in doubt: a resumed run executes it again, with the same idempotency key.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _KEY_PARAMETER = "idempotency_key"
 
 
 class StepCalls(DurableCalls):
-    """What a process offers: ``step``."""
+    """The call ``step`` of a process."""
 
     @overload
     def step(
@@ -73,7 +73,7 @@ class StepCalls(DurableCalls):
         self, name: str, call: Callable[..., Any], *arguments: Any, key: str | None = None,
         retry: Retry | None = None, timeout: float | timedelta | None = None, **options: Any,
     ) -> Coroutine[Any, Any, Any]:  # fmt: skip
-        """Run ``call(*arguments, **options)`` once; from then on what it returned or raised is remembered.
+        """Run ``call(*arguments, **options)`` once; from then on its result or exception is recorded.
 
         It takes its place when it is called, not when it is awaited: ``gather`` two of them and they are ``a:1`` and
         ``a:2``. A plain function runs in a thread. ``timeout`` (seconds) is of one attempt; a thread is not stopped by
@@ -94,7 +94,7 @@ def counted_step(
     options: Mapping[str, Any], counts: Mapping[str, int], key: str | None, retry: Retry | None,
     timeout: float | timedelta | None,
 ) -> Coroutine[Any, Any, Any]:  # fmt: skip
-    """Return a step each attempt of which uses ``counts`` of a budget: what ``step`` and ``tool`` come down to."""
+    """Return a step each attempt of which uses ``counts`` of a budget; ``step`` and ``tool`` are made of it."""
     text = arguments_text(arguments, options, process.limits)
     digest = text_digest(name, text)
     try:
@@ -115,25 +115,25 @@ def counted_step(
 
 
 def default_retry(process: DurableProcess) -> Retry:
-    """What a step or a decision gets that asks for nothing: its agent's, else that of transient errors."""
+    """Return the retry of a step or decision that names none: the agent's, else that of transient errors."""
     agent = process.options.agent
     return TRANSIENT if agent is None or agent.retry_steps is None else agent.retry_steps
 
 
 async def answered(record: Call) -> Any:
-    """What a call that succeeded gave, fresh."""
+    """Return the recorded result of a call, as a new object."""
     return load(record.output or "null")
 
 
 async def failed(record: Call, process_id: str, place: CallPlace) -> Any:
-    """Raise what a call failed with."""
+    """Raise the recorded failure of a call."""
     text = record.error or "{}"
     error = recorded_failure(text, process_id=process_id, key=place.key, seq=record.seq)
     raise tagged(error, place.key, place.scope, recorded=text)
 
 
 class Work(NamedTuple):
-    """What a call was asked to do, and how often. A tuple: every step makes one."""
+    """The request of a call, and its attempts. A tuple, because every step makes one."""
 
     name: str
     digest: str
@@ -146,12 +146,12 @@ class Work(NamedTuple):
     estimate: Mapping[str, Any] | None = None
     """What an attempt is expected to use at most, by dimension of a budget."""
     counts: Mapping[str, int] = MappingProxyType({})
-    """What every attempt uses, whatever comes of it: tool calls, model calls."""
+    """What every attempt uses, whatever its outcome: tool calls, model calls."""
 
 
 @dataclass(slots=True)
 class Attempts:
-    """One call that is not remembered, or in doubt: its attempts until one ends it. As it stands, a step's."""
+    """The attempts of one call that has no recorded outcome, until one ends it. This class does those of a step."""
 
     process: DurableProcess
     place: CallPlace
@@ -161,14 +161,14 @@ class Attempts:
     asked: int = 0
     """How many calls the body of the last attempt made."""
     began_at_us: int = 0
-    """When this attempt did, by the wall clock."""
+    """When this attempt began, by the wall clock."""
     is_unsaid: bool = False
-    """The start of this attempt was taken back: its end has to say it."""
+    """Whether the start of this attempt was dropped, so that its end has to say it."""
     body: dict[str, Any] = field(default_factory=dict)
-    """How the scope of the next attempt's body looks on what is remembered inside it."""
+    """The options of the scope of the next attempt's body."""
 
     async def through(self) -> Any:
-        """The result, once its end is in the journal."""
+        """Return the result once its entry is acknowledged."""
         process, work = self.process, self.work
         if self.place.record is None:
             self.attempts_max = work.retry.attempts
@@ -189,13 +189,13 @@ class Attempts:
                 return load(text)
 
     async def _succeed(self, value: Any, began: float) -> Json:
-        """Record what the body gave; its text."""
+        """Record the result of the body; return its text."""
         text = dumped(value, self.place.key, self.process)
         await self._end("succeeded", began, output=text)
         return text
 
     async def _resume(self, known: Call) -> None:
-        """A step in doubt goes on counting; what it still had to wait before its next attempt, it waits."""
+        """Continue to count the attempts of a step in doubt; wait what was left of the wait before the next one."""
         self.attempt = known.attempt + 1
         before = known.facts.get("attempts_before", 0)  # of a call that was set aside: it has all its attempts again
         self.attempts_max = max(self.attempt, before + self.work.retry.attempts)
@@ -206,7 +206,7 @@ class Attempts:
             self.body = {"lenient_below_seq": known.seq}
 
     async def _wait(self, wait_s: float) -> None:
-        """Never longer than the retry may ask for, whatever the wall clock says."""
+        """Wait, but never longer than the retry may ask for, whatever the wall clock says."""
         await self.process.clock.sleep(min(max(wait_s, 0.0), 2 * self.work.retry.backoff_max_s))
 
     def _start(self) -> float:
@@ -222,7 +222,7 @@ class Attempts:
         return b.StepStarted(key=self.place.key, attempt=self.attempt, **self._beginning())
 
     def _beginning(self) -> dict[str, Any]:
-        """What the start says, wherever it says it."""
+        """Return the fields that the start has, or the end of a step without a start of its own."""
         place, work = self.place, self.work
         return {
             "position": place.position, "name": work.name, "digest": work.digest, "arguments": work.arguments_json,
@@ -252,7 +252,7 @@ class Attempts:
         return value
 
     async def _whole(self, answer: Any) -> Any:
-        """What the call gave, as it is."""
+        """Return the result of the call as it is."""
         return answer
 
     async def _end(self, outcome: str, began: float, **more: Any) -> int:
@@ -270,7 +270,7 @@ class Attempts:
         return seq
 
     async def _fail(self, error: Exception, began: float) -> None:
-        """Record it; return if there is another attempt, else raise what a replay will raise."""
+        """Record the failure; return if there is another attempt, else raise what a replay will raise."""
         process, retry = self.process, self.work.retry
         if not (self.attempt < self.attempts_max and retry.is_retryable(error)):
             text = failure_text(error, process.settings, process.limits)
@@ -294,7 +294,7 @@ class Attempts:
 
 
 def dumped(value: Any, key: str, process: DurableProcess) -> Json:
-    """The text of a call's result. Raises ``UnserializableValue`` or ``LimitExceeded``, which name the call."""
+    """Return the text of a call's result. ``UnserializableValue`` and ``LimitExceeded`` name the call."""
     try:
         return dump(value, process.limits)
     except (UnserializableValue, LimitExceeded) as exc:
@@ -313,7 +313,7 @@ def _takes_key(call: Callable[..., Any]) -> bool:
 
 
 class Step(Generic[P, T]):
-    """A function that is a step wherever it is called: ``await look_up(process, "4711")``. Made by ``@step``."""
+    """A function that is a step when it is called: ``await look_up(process, "4711")``. Made by ``@step``."""
 
     def __init__(self, call: Callable[P, Any], name: str, retry: Retry | None, timeout: Any) -> None:
         self.call = call
@@ -324,7 +324,7 @@ class Step(Generic[P, T]):
         self.__doc__ = call.__doc__
 
     def __call__(self, process: StepCalls, *arguments: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
-        """The step of ``process``; ``key=`` is the step's."""
+        """Return the step of ``process``; ``key=`` is the step's."""
         more: dict[str, Any] = {"retry": self._retry, "timeout": self._timeout, **options}
         return process.step(self.name, self.call, *arguments, **more)
 

@@ -1,4 +1,4 @@
-"""The terms of a call: what is called, by which name, how often and how long. What cannot be meant is refused. Pure."""
+"""Check the parameters of a call: the callable, the name, the retry, the time. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["callable_of", "name_of", "retry_of", "seconds"]
 
 
 def callable_of(given: Any, name: str) -> Callable[..., Any]:
-    """``given``. ``Refused`` for what cannot be called: remembered as a failure, it would fail for ever."""
+    """Return ``given``. Raise ``Refused`` for what is not callable: recorded as a failure, it would fail for ever."""
     if callable(given):
         return given  # type: ignore[no-any-return]  # callable, as just seen
     if inspect.iscoroutine(given):
@@ -26,7 +26,7 @@ def callable_of(given: Any, name: str) -> Callable[..., Any]:
 
 
 def name_of(call: Callable[..., Any]) -> str:
-    """What a function is called. ``InvalidName`` where it has no name, as a partial one."""
+    """Return the name of a function. Raise ``InvalidName`` if it has none, as a partial one."""
     found = getattr(call, "__name__", None)
     if not isinstance(found, str):
         raise InvalidName(
@@ -36,14 +36,14 @@ def name_of(call: Callable[..., Any]) -> str:
 
 
 def retry_of(given: Retry | None, default: Retry | None = None) -> Retry:
-    """``given``, or ``default``, or once. ``InvalidSetting`` for what is no ``Retry``."""
+    """Return ``given``, else ``default``, else one attempt. Raise ``InvalidSetting`` for what is not a ``Retry``."""
     if given is not None and not isinstance(given, Retry):
         raise InvalidSetting("retry= is a Retry: Retry(attempts=3)", retry=repr(given)[:80])
     return given or default or ONCE
 
 
 def seconds(span: float | timedelta | None) -> float | None:
-    """A span of time in seconds; None stays None. ``InvalidSetting`` for what is none, or not above 0."""
+    """Return a span of time in seconds; None stays None. Raise ``InvalidSetting`` unless it is above 0."""
     found = span.total_seconds() if isinstance(span, timedelta) else span
     if found is not None and (isinstance(found, bool) or not isinstance(found, int | float) or not found > 0):
         raise InvalidSetting("a time-out is a number of seconds above 0, or a timedelta", timeout=repr(span)[:80])

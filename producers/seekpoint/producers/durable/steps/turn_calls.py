@@ -1,4 +1,4 @@
-"""Turns: the rounds of a loop without end. What ended leaves the state; a resume starts at the turn under way."""
+"""Turns: the rounds of a loop without end. A turn that ended leaves the state; a resume starts at the open turn."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["TurnCalls", "Turns"]
 
 
 class TurnCalls(DurableCalls):
-    """What a process offers: ``turns``."""
+    """The call ``turns`` of a process."""
 
     def turns(self) -> Turns:
-        """``async for turn in process.turns()``: each round's calls are remembered until the round is over.
+        """``async for turn in process.turns()``: a round's calls are remembered until the round is over.
 
         So state and resume cost what one turn has, however many there were. ``break`` leaves the turn open: what
         follows the loop belongs to it. One loop a run, in the main code. Every task a turn starts must end in it.
@@ -36,7 +36,7 @@ class Turns:
         return self
 
     async def __anext__(self) -> Turn:
-        """End the turn under way, if there is one, and begin the next."""
+        """End the open turn, if there is one, and begin the next."""
         process = self._process
         process.matcher.check_is_main("turns()")
         if self._number:
@@ -58,7 +58,7 @@ class Turns:
         self._number = self._process.written.turn
 
     async def _end(self) -> None:
-        """Sent, not awaited: the next turn's first step waits for it anyway. One turn's end at most is on its way."""
+        """Send the end without waiting: the next turn's first step waits for it. One end at most is unacknowledged."""
         process = self._process
         await process.children.join(f"{self._number}/")
         await process.flush()
