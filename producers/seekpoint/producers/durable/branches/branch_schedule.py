@@ -151,15 +151,10 @@ class BranchSchedule:
             del self._under_way[key]
         if current.cancelling() > cancelled:  # a replay cancels the branch before it hands out what the body made of it
             raise asyncio.CancelledError from failure
-        await self._turn(task, self._ended_at(key, record), partial(heappush, self._ended))
+        await self._turn(task, _ended_at(self._calls(), key, record), partial(heappush, self._ended))
         if failure is not None:
             raise failure
         return found  # type: ignore[return-value]
-
-    def _ended_at(self, key: str, before: Call | None) -> int:
-        """Return the seq of the entry that ended the call ``key``; 0 if there is none since ``before``."""
-        call = self._calls().get(key)
-        return 0 if call is None or call is before or call.status not in _OVER else call.seq
 
     # --- turns
     async def _turn(self, task: BranchTask, seq: int, enqueue: Callable[[_Waiter], object]) -> None:
@@ -196,11 +191,12 @@ class BranchSchedule:
             waiters = [one for one in self._to_begin if not one.turn.done()]
             self._to_begin.clear()
             return waiters or self._next()
-        if self._ended and not any(
-            0 < self._ended_at(key, before) < self._ended[0].seq for key, before in self._under_way.items()
-        ):
-            return [heappop(self._ended)]
-        return []
+        return [heappop(self._ended)] if self._ended and not self._is_earlier_one_to_come(self._ended[0].seq) else []
+
+    def _is_earlier_one_to_come(self, seq: int) -> bool:
+        """Whether an entry below ``seq`` has ended a call that has not returned yet."""
+        calls = self._calls()
+        return any(0 < _ended_at(calls, key, before) < seq for key, before in self._under_way.items())
 
     def _fail(self, error: Callable[[], Exception]) -> list[_Waiter]:
         """Raise ``error`` in every call that waits."""
@@ -231,3 +227,9 @@ class BranchSchedule:
 def _drop_cancelled(waiters: list[_Waiter]) -> None:
     while waiters and waiters[0].turn.done():
         heappop(waiters)
+
+
+def _ended_at(calls: Mapping[str, Call], key: str, before: Call | None) -> int:
+    """Return the seq of the entry that ended the call ``key``; 0 if there is none since ``before``."""
+    call = calls.get(key)
+    return 0 if call is None or call is before or call.status not in _OVER else call.seq
