@@ -179,11 +179,16 @@ class DurableProcess:
         if task is None:
             matcher = self.matcher
             answers = matcher.recorded_answers(scope)
-            schedule = BranchSchedule(answers, matcher.asked_keys, lambda: self.written.calls, matcher.nobody_asks_for)
+            schedule = BranchSchedule(
+                answers, matcher.asked_keys, lambda: self.written.calls, matcher.nobody_asks_for, self._may_refuse
+            )
             task = scope.branch_task = BranchTask(schedule, scope.task)
             schedule.start(task)
             scope.starts_branches = True
         return task.schedule
+
+    def _may_refuse(self) -> bool:
+        return self.cancellation.is_accepted or self.ahead_budget is not None
 
     def close_branches(self, scope: Scope) -> None:
         """End the schedule if the branches that the code in ``scope`` started were its last ones."""

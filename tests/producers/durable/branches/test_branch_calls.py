@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from branch_programs import broken, for_ever, result_of, slowly
-from cuts import on_node
+from cuts import cuts, on_node
 from seekpoint.producers import Node, Process, SyncProcess, agent
 from seekpoint.producers.durable.branches import branch_schedule
 from seekpoint.schemas import MemoryLog
@@ -252,3 +252,18 @@ async def test_branches_outside_of_an_agent() -> None:
             return await process.race(process.step("c", slowly, 3), process.step("d", for_ever))
 
     assert await on_node(MemoryLog(partitions=1), work) == 3
+
+
+async def test_two_branches_await_the_result_of_one_child() -> None:
+    @agent("child")
+    async def child(process: Process, input: int) -> int:
+        return await process.step("work", slowly, input)
+
+    async def code(process: Process) -> Any:
+        spawned = process.spawn(child, "p-child", 3)
+        return await process.gather(spawned.result(), spawned.result(), process.step("beside", slowly, 1))
+
+    log = MemoryLog(partitions=1)
+    assert await result_of(code, log) == [3, 3, 1]
+    for crashed in cuts(log):
+        assert await result_of(code, crashed) == [3, 3, 1]

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from branch_programs import for_ever, result_of, running, slowly
-from cuts import bodies, cuts, on_node, until
+from cuts import bodies, cut_after, cuts, on_node, until
 from seekpoint.producers import Node, Process, ReplayMode, agent, check_replay
 from seekpoint.schemas import MemoryLog
-from seekpoint.schemas.errors import Cancelled, ReplayDivergence, SeekpointError
+from seekpoint.schemas.errors import BudgetExceeded, Cancelled, ReplayDivergence, SeekpointError
 
 
 async def test_the_recorded_winner_wins_every_replay() -> None:
@@ -243,3 +243,71 @@ async def test_a_permissive_run_takes_recorded_answers_in_changed_branches() -> 
     permissive = agent("branching")(running(after).run)
     found = await on_node(log, lambda node: node.run(permissive, "p", take_over=True, replay=ReplayMode.PERMISSIVE))
     assert (found, begun) == (["b", "c", "a"], ["a", "b", "c"])
+
+
+async def test_code_goes_on_from_a_budget_that_was_exceeded_as_it_did() -> None:
+    """The refusal has no record. What the code asked for next has one."""
+
+    async def code(process: Process) -> Any:
+        await process.set_budget({"tool_calls": 1})
+
+        async def calls_tools() -> Any:
+            try:
+                await process.tool("first", str, 1)
+                await process.tool("second", str, 2)
+            except BudgetExceeded:
+                return await process.step("fallback", slowly, "fallback")
+
+        steps = process.step("beside", slowly, 2), process.step("long", slowly, 3, 200)
+        return await process.gather(calls_tools(), *steps)
+
+    log = MemoryLog(partitions=1)
+    assert await result_of(code, log) == ["fallback", 2, 3]
+    for crashed in cuts(log):
+        assert await result_of(code, crashed) == ["fallback", 2, 3]
+
+
+async def test_a_cancelled_branch_writes_content_once() -> None:
+    """A request to stop has no record among the calls, and content may be written after it."""
+    done: list[str] = []
+
+    async def do(what: str) -> str:
+        done.append(what)
+        return what
+
+    async def undo(what: str) -> None:
+        done.append(f"un{what}")
+
+    async def code(process: Process) -> Any:
+        async def waits() -> None:
+            try:
+                await process.gate("go")
+            finally:
+                await process.update("cleaned", True)
+
+        async def books() -> None:
+            await process.effect("book", do, "book", compensate=undo)
+            await process.gate("booked")
+
+        await process.gather(waits(), books())
+
+    log = MemoryLog(partitions=1)
+
+    async def cancelled(node: Node) -> None:
+        run = asyncio.create_task(node.run(running(code), "p"))
+        await until(lambda: sum(body.KIND == "gate_opened" for body in bodies(log)) == 2)
+        await node.cancel("p")
+        with pytest.raises(Cancelled):
+            await run
+
+    await on_node(log, cancelled)
+    assert done == ["book", "unbook"]
+    kinds = [body.KIND for body in bodies(log)]
+    for entries in range(kinds.index("cancel_accepted") + 1, len(kinds)):
+        crashed = cut_after(log, entries)
+        done.clear()
+        for _ in range(2):
+            with pytest.raises(Cancelled):
+                await result_of(code, crashed)
+        found = [body.KIND for body in bodies(crashed)]
+        assert (found.count("context_updated"), found.count("obligation_settled")) == (1, 1)

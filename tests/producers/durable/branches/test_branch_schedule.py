@@ -195,7 +195,7 @@ class _Starving:
 async def test_an_answer_waits_for_one_that_is_before_it_in_the_log_and_comes_back_later() -> None:
     """The event loop may go round more often between a call's last entry and its return than for another call."""
     calls: dict[str, Call] = {}
-    schedule = BranchSchedule(deque(), set(), lambda: calls, lambda key: AssertionError(key))
+    schedule = BranchSchedule(deque(), set(), lambda: calls, lambda key: AssertionError(key), lambda: False)
     given: list[str] = []
 
     async def ends(key: str, seq: int, before: int, behind: int) -> None:

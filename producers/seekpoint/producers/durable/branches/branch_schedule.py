@@ -59,7 +59,7 @@ class BranchSchedule:
 
     ``answers`` are (seq, key) of the recorded answers, in log order; ``asked`` has the keys that this run has asked
     for, ``calls`` returns the remembered calls as of now, and ``diverge`` the error for a recorded answer that no
-    branch asks for.
+    branch asks for. ``may_refuse``: whether calls may be refused without a record (a budget, a request to stop).
     """
 
     def __init__(
@@ -68,18 +68,20 @@ class BranchSchedule:
         asked: Collection[str],
         calls: Callable[[], Mapping[str, Call]],
         diverge: Callable[[str], Exception],
+        may_refuse: Callable[[], bool],
     ) -> None:
         self._answers = answers
         self._asked = asked
         self._calls = calls
         self._diverge = diverge
+        self._may_refuse = may_refuse
         self._running: set[BranchTask] = set()
         self._recorded: list[_Waiter] = []
         """Calls that the history has an answer for."""
         self._to_begin: deque[_Waiter] = deque()
         """Calls that begin once the recorded answers are handed out."""
-        self._under_way: dict[str, Call | None] = {}
-        """Calls that are carried out, with what was remembered of them before."""
+        self._under_way: dict[int, tuple[str, Call | None]] = {}
+        """Calls that are carried out, with what was remembered of them before. Two branches may await one child."""
         self._ended: list[_Waiter] = []
         """Calls that were carried out."""
         self._number = count()
@@ -138,8 +140,8 @@ class BranchSchedule:
     async def _carry_out(
         self, task: BranchTask, current: asyncio.Task[Any], key: str, record: Call | None, work: Coroutine[Any, Any, T]
     ) -> T:
-        cancelled, failure, found = current.cancelling(), None, None
-        self._under_way[key] = record
+        cancelled, failure, found, number = current.cancelling(), None, None, next(self._number)
+        self._under_way[number] = key, record
         resting = asyncio.get_running_loop().call_soon(self.rest, task)  # once the work waits for the first time
         try:
             found = await work
@@ -148,7 +150,7 @@ class BranchSchedule:
         finally:
             resting.cancel()
             self.start(task)
-            del self._under_way[key]
+            del self._under_way[number]
         if current.cancelling() > cancelled:  # a replay cancels the branch before it hands out what the body made of it
             raise asyncio.CancelledError from failure
         await self._turn(task, _ended_at(self._calls(), key, record), partial(heappush, self._ended))
@@ -178,11 +180,15 @@ class BranchSchedule:
     def _next(self) -> list[_Waiter]:
         _drop_cancelled(self._recorded)
         _drop_cancelled(self._ended)
+        if self._ended and not self._ended[0].seq:  # refused, without a record
+            return [heappop(self._ended)]
         while self._answers:
             seq, key = self._answers[0]
             if self._recorded and self._recorded[0].seq <= seq:
                 return [heappop(self._recorded)]
             if key not in self._asked:
+                if self._may_refuse() and (waiter := self._first_to_begin()) is not None:
+                    return [waiter]  # its refusal is not recorded, and the code went on from there
                 return self._fail(partial(self._diverge, key))
             self._answers.popleft()  # nobody waits for it: the call was cancelled, or its result is asked for later
         if self._recorded:
@@ -196,7 +202,14 @@ class BranchSchedule:
     def _is_earlier_one_to_come(self, seq: int) -> bool:
         """Whether an entry below ``seq`` has ended a call that has not returned yet."""
         calls = self._calls()
-        return any(0 < _ended_at(calls, key, before) < seq for key, before in self._under_way.items())
+        return any(0 < _ended_at(calls, key, before) < seq for key, before in self._under_way.values())
+
+    def _first_to_begin(self) -> _Waiter | None:
+        while self._to_begin:
+            waiter = self._to_begin.popleft()
+            if not waiter.turn.done():
+                return waiter
+        return None
 
     def _fail(self, error: Callable[[], Exception]) -> list[_Waiter]:
         """Raise ``error`` in every call that waits."""
