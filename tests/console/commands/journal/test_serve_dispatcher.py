@@ -80,7 +80,7 @@ async def buy(process, semantics):
 @pytest.fixture(autouse=True)
 def _forgotten(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What the modules of a test register and load is gone with it."""
-    monkeypatch.setattr(connectors, "_known", {})
+    monkeypatch.setattr(connectors, "_connectors", {})
     yield
     for module in ("shop", "till", "broken", "bad"):
         sys.modules.pop(module, None)
