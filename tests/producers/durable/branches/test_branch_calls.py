@@ -156,14 +156,28 @@ async def test_one_branch_waits_for_another() -> None:
     assert await result_of(code) == [1, "2"]
 
 
+async def test_a_coroutine_in_two_groups_is_an_error_and_no_hang() -> None:
+    async def code(process: Process) -> Any:
+        step = process.step("a", slowly, 1)
+
+        async def group() -> Any:
+            return await process.gather(step)
+
+        return await process.gather(group(), group())
+
+    with pytest.raises(RuntimeError, match="awaited"):
+        await result_of(code)
+
+
 @pytest.mark.parametrize(
     ("mistake", "says"),
     [
         (lambda process: process.race(), "a race needs a branch"),
         (lambda process: process.gather(for_ever), "takes coroutines"),
         (lambda process: process.gather(limit=0), "a limit of at least 1"),
+        (lambda process: process.gather(*[process.step("a", str, 1)] * 2), "each of them once"),
     ],
-    ids=["no branch", "a function", "no limit"],
+    ids=["no branch", "a function", "no limit", "one twice"],
 )
 async def test_mistakes_are_refused(mistake: Callable[[Process], Any], says: str) -> None:
     async def code(process: Process) -> Any:

@@ -311,3 +311,38 @@ async def test_a_cancelled_branch_writes_content_once() -> None:
                 await result_of(code, crashed)
         found = [body.KIND for body in bodies(crashed)]
         assert (found.count("context_updated"), found.count("obligation_settled")) == (1, 1)
+
+
+async def test_a_result_of_a_child_that_ended_before_the_branches_is_given_as_in_the_first_run() -> None:
+    """When all branches rest, in the first run as in the replay: though nothing else that is recorded is left."""
+    told: list[str] = []
+
+    @agent("child")
+    async def child(process: Process, input: Any) -> Any:
+        return 1
+
+    async def code(process: Process) -> Any:
+        told.clear()
+        spawned = process.spawn(child, "p.child")
+        await process.step("long", slowly, 1, 300)
+
+        async def waits() -> None:
+            await spawned.result()
+            told.append("waits")
+
+        async def asks() -> None:
+            told.append("asks")
+            await process.step("ask", slowly, 1)
+
+        await process.gather(waits(), asks())
+        raise KeyError("stop here")
+
+    log = MemoryLog(partitions=1)
+    with pytest.raises(KeyError):
+        await result_of(code, log)
+    assert told == ["asks", "waits"]
+    ended = next(at for at, body in enumerate(bodies(log), 1) if body.KIND == "step_ended")
+    for crashed in list(cuts(log))[ended:]:
+        with pytest.raises(KeyError):
+            await result_of(code, crashed)
+        assert told == ["asks", "waits"]

@@ -81,9 +81,10 @@ class _Group(Generic[T]):
         self._matcher = process.matcher
         self._process = process
         try:
-            if not all(inspect.iscoroutine(one) for one in branches) or (limit is not None and limit < 1):
+            if not _are_new(branches) or (limit is not None and limit < 1):
                 raise Refused(
-                    f"process.{name} takes coroutines, and a limit of at least 1", process_id=process.process_id,
+                    f"process.{name} takes coroutines, each of them once, and a limit of at least 1",
+                    process_id=process.process_id,
                     hint=f'process.{name}(process.step("look up", look_up), my_async_function())',
                 )  # fmt: skip
             self._scope = self._matcher.branching_scope(f"process.{name}")
@@ -127,7 +128,8 @@ class _Group(Generic[T]):
             return await coroutine
 
     def _end(self, branch: BranchTask, coroutine: Coroutine[Any, Any, T], task: asyncio.Task[T]) -> None:
-        coroutine.close()  # of a branch that was cancelled before it began
+        if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:  # the branch was cancelled before it began
+            coroutine.close()
         self.ended.append(task)
         self._failed = self._failed or self._is_failure(task)
         if self._left and not self._failed:
@@ -213,6 +215,11 @@ class _Group(Generic[T]):
         finally:
             await self.close()
         return first.result()
+
+
+def _are_new(branches: Sequence[object]) -> bool:
+    """Whether ``branches`` are coroutines, and no two of them the same one."""
+    return all(map(inspect.iscoroutine, branches)) and len(set(map(id, branches))) == len(branches)
 
 
 def _close(branches: Iterable[object]) -> None:

@@ -129,7 +129,7 @@ class BranchSchedule:
                 hint="start it with process.gather, process.race or process.branch; a time-out is timeout= of the call",
             )  # fmt: skip
         if record is not None and record.status in _OVER:
-            if self._answers and record.position:
+            if record.position:
                 await self._turn(task, record.seq, partial(heappush, self._recorded))
             return await answer(*given)
         if self._answers:
