@@ -281,3 +281,37 @@ async def test_two_branches_await_the_result_of_one_child() -> None:
     assert await result_of(code, log) == [3, 3, 1]
     for crashed in cuts(log):
         assert await result_of(code, crashed) == [3, 3, 1]
+
+
+async def test_a_cancelled_body_may_tidy_up_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bodies may wait for anything; the other branches wait for the cancelled one meanwhile."""
+    monkeypatch.setattr(branch_schedule, "PATIENCE_S", 0.1)
+
+    async def tidies_up() -> None:
+        try:
+            await for_ever()
+        finally:
+            await asyncio.sleep(0.5)
+
+    async def code(process: Process) -> Any:
+        async def cancels(other: Any) -> Any:
+            await process.step("soon", slowly, 1)
+            await other.cancel()
+            return await process.step("then", slowly, 2)
+
+        async with process.branch(process.step("watch", tidies_up)) as watch:
+            return await process.gather(cancels(watch), process.step("beside", slowly, 3, 40))
+
+    assert await result_of(code) == [2, 3]
+
+
+async def test_a_branch_that_has_not_begun_has_no_result() -> None:
+    async def code(process: Process) -> Any:
+        branch = process.branch(process.step("a", str, 1))
+        for call in (branch.result, branch.cancel):
+            with pytest.raises(Refused, match="has not begun"):
+                await call()
+        async with branch:
+            return await branch.result()
+
+    assert await result_of(code) == "1"

@@ -235,10 +235,12 @@ class Branch(Generic[T]):
     def __init__(self, group: _Group[T]) -> None:
         self._group = group
         self._is_known = False
+        self._has_begun = False
 
     async def __aenter__(self) -> Branch[T]:
         """Start it."""
         self._group.open()
+        self._has_begun = True
         return self
 
     async def __aexit__(
@@ -255,12 +257,18 @@ class Branch(Generic[T]):
 
     async def result(self) -> T:
         """Return what the branch returns, or raise what it raises, once it has ended."""
+        self._check_begun()
         await self._group.until(lambda: self._group.is_over)
         self._is_known = True
         return self._group.ended[0].result()
 
     async def cancel(self) -> None:
         """Cancel the branch; return once it has ended, whatever it raises."""
+        self._check_begun()
         self._is_known = True
         self._group.cancel()
         await self._group.until(lambda: self._group.is_over)
+
+    def _check_begun(self) -> None:
+        if not self._has_begun:
+            raise Refused("the branch has not begun", hint="async with process.branch(...) as branch: ...")

@@ -80,7 +80,7 @@ class BranchSchedule:
         """Calls that the history has an answer for."""
         self._to_begin: deque[_Waiter] = deque()
         """Calls that begin once the recorded answers are handed out."""
-        self._under_way: dict[int, tuple[str, Call | None]] = {}
+        self._under_way: dict[int, tuple[str, Call | None, BranchTask]] = {}
         """Calls that are carried out, with what was remembered of them before. Two branches may await one child."""
         self._ended: list[_Waiter] = []
         """Calls that were carried out."""
@@ -141,7 +141,7 @@ class BranchSchedule:
         self, task: BranchTask, current: asyncio.Task[Any], key: str, record: Call | None, work: Coroutine[Any, Any, T]
     ) -> T:
         cancelled, failure, found, number = current.cancelling(), None, None, next(self._number)
-        self._under_way[number] = key, record
+        self._under_way[number] = key, record, task
         resting = asyncio.get_running_loop().call_soon(self.rest, task)  # once the work waits for the first time
         try:
             found = await work
@@ -202,7 +202,7 @@ class BranchSchedule:
     def _is_earlier_one_to_come(self, seq: int) -> bool:
         """Whether an entry below ``seq`` has ended a call that has not returned yet."""
         calls = self._calls()
-        return any(0 < _ended_at(calls, key, before) < seq for key, before in self._under_way.values())
+        return any(0 < _ended_at(calls, key, before) < seq for key, before, _ in self._under_way.values())
 
     def _first_to_begin(self) -> _Waiter | None:
         while self._to_begin:
@@ -224,7 +224,8 @@ class BranchSchedule:
     def _look(self, progress: int, looks: int) -> None:
         """Refuse what waits if nothing went on since the last look but one: the machine may have stood still."""
         self._watch = None
-        if not self._running or progress != self._progress:
+        in_body = any(task in self._running for _, _, task in self._under_way.values())  # cancelled, and tidying up
+        if not self._running or progress != self._progress or in_body:
             self._hand_out()
         elif looks:
             self._watch = asyncio.get_running_loop().call_later(PATIENCE_S / 2, self._look, progress, looks - 1)
