@@ -27,7 +27,7 @@ from seekpoint.schemas.folding.fold import advance
 from seekpoint.schemas.state.process_state import Draft
 from seekpoint.schemas.values.json_values import dump
 from seekpoint.schemas.wire.codec import Codec, encode, schema_json
-from seekpoint.schemas.wire.schema_resolution import plain
+from seekpoint.schemas.wire.schema_resolution import strip_metadata
 
 RUNS = Path(__file__).resolve().parents[3] / "shared" / "data" / "agent-runs.jsonl.gz"
 BAR_PER_S = 80_000
@@ -128,7 +128,7 @@ def encode_all(entries: Sequence[Entry]) -> None:
 
 
 # --- the baseline -----------------------------------------------------------------------------------------------------
-SCHEMA = fastavro.parse_schema(plain(json.loads(schema_json())))
+SCHEMA = fastavro.parse_schema(strip_metadata(json.loads(schema_json())))
 
 
 def fastavro_encode(values: Sequence[dict[str, Any]]) -> None:

@@ -25,7 +25,7 @@ from seekpoint.compose.topic_audit import TopicFacts
 from seekpoint.compose.topic_plan import TopicPlan
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import InvalidSetting, JournalUnavailable, LogDamaged, SeekpointError
-from seekpoint.schemas.log.safe_reading import DAMAGED, safe
+from seekpoint.schemas.log.safe_reading import DAMAGED_RECORD_ERRORS, safe_config
 
 __all__ = ["TopicAdmin", "append_records", "live_brokers", "read_newest"]
 
@@ -80,7 +80,7 @@ def _translate(settings: Settings, doing: str, error: Any) -> SeekpointError:
     text = settings.scrub(error.str() if isinstance(error, KafkaError) else str(error))
     if isinstance(error, KafkaError) and error.code() in _INPUT:
         return InvalidSetting(f"Kafka refuses {doing}: {text}", bootstrap_servers=settings.bootstrap_servers)
-    if isinstance(error, KafkaError) and error.name() in DAMAGED:
+    if isinstance(error, KafkaError) and error.name() in DAMAGED_RECORD_ERRORS:
         return LogDamaged(f"{doing}: records arrive damaged ({text})")
     return JournalUnavailable(f"{doing} failed: {text}", bootstrap_servers=settings.bootstrap_servers)
 
@@ -218,7 +218,7 @@ def read_newest(settings: Settings, topic: str) -> dict[bytes, bytes]:
     with _translated(settings, f"reading {topic}"):
         # The same group id as other readers. It is never joined, but Kafka checks the permission to describe it.
         group = {"group.id": f"{settings.journal}.reader"}
-        consumer = Consumer(safe(_config(settings.consumer_config(), _READER, group)))
+        consumer = Consumer(safe_config(_config(settings.consumer_config(), _READER, group)))
         try:
             return _read_to_end(consumer, topic, time.monotonic() + settings.start_timeout_s)
         finally:

@@ -25,7 +25,7 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.errors import HandleClosed, Refused
 from seekpoint.schemas.frozen_struct import FrozenStruct
-from seekpoint.schemas.log.log_ports import Appender, Delivery, Outgoing
+from seekpoint.schemas.log.log_ports import Appender, DeliveryReport, ProducerRecord
 from seekpoint.schemas.log.memory_log import MemoryLog
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class _Mortal:
         self.on_death: Callable[[], None] = lambda: None
         self._point = point
 
-    def appender(self, deliver: Callable[[Sequence[Delivery]], None]) -> Appender:
+    def appender(self, deliver: Callable[[Sequence[DeliveryReport]], None]) -> Appender:
         """What a node sends by."""
         return _MortalAppender(self, self.log.appender(deliver), deliver)
 
@@ -203,12 +203,12 @@ class _Mortal:
 class _MortalAppender:
     """Hands over one record after the other, up to the last."""
 
-    def __init__(self, writer: _Mortal, inner: Appender, deliver: Callable[[Sequence[Delivery]], None]) -> None:
+    def __init__(self, writer: _Mortal, inner: Appender, deliver: Callable[[Sequence[DeliveryReport]], None]) -> None:
         self._writer = writer
         self._inner = inner
         self._deliver = deliver
 
-    def send(self, records: Sequence[Outgoing]) -> int:
+    def send(self, records: Sequence[ProducerRecord]) -> int:
         """Take them all, wherever they get."""
         for record in records:
             if self._writer.is_dead:

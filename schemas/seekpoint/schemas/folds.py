@@ -24,7 +24,7 @@ from seekpoint.schemas.errors import FoldUnavailable, InvalidSetting, SeekpointE
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.mask_shapes import json, text
 from seekpoint.schemas.state.state_values import Count, StateValue
-from seekpoint.schemas.values.decimals import ORDINARY
+from seekpoint.schemas.values.decimals import DEFAULT_CONTEXT
 from seekpoint.schemas.values.json_values import dump, load
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class UserFold(FrozenStruct, frozen=True):
         if found.failed_seq is not None:
             return replace(found, customs=customs)
         try:
-            with localcontext(ORDINARY):
+            with localcontext(DEFAULT_CONTEXT):
                 text = dump(self.function(load(found.value_json), kind, load(payload_json)))
             if len(text.encode()) > FOLD_BYTES_MAX:
                 raise OverflowError

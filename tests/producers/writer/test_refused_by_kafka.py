@@ -19,7 +19,7 @@ from seekpoint.producers.writer import kafka_writer as writing
 from seekpoint.producers.writer.outbox import Outbox
 from seekpoint.schemas import Settings
 from seekpoint.schemas.errors import AppendRefused, JournalUnavailable, LimitExceeded, SeekpointError
-from seekpoint.schemas.log.log_ports import Delivery, Outgoing
+from seekpoint.schemas.log.log_ports import DeliveryReport, ProducerRecord
 
 HOUR_S = 3_600
 
@@ -148,12 +148,12 @@ def test_a_record_that_is_refused_for_good_is_not_healed(code: int, monkeypatch:
 class Refusing:
     """A writer whose appenders fail whatever they are given, at once."""
 
-    def __init__(self, deliver: Callable[[Sequence[Delivery]], None]) -> None:
+    def __init__(self, deliver: Callable[[Sequence[DeliveryReport]], None]) -> None:
         self._deliver = deliver
 
-    def send(self, records: Sequence[Outgoing]) -> int:
+    def send(self, records: Sequence[ProducerRecord]) -> int:
         refused = JournalUnavailable("no")
-        self._deliver([Delivery(record.token, -1, refused) for record in records])
+        self._deliver([DeliveryReport(record.token, -1, refused) for record in records])
         return len(records)
 
     def retire(self, drain_s: float) -> None:
@@ -163,7 +163,7 @@ class Refusing:
 class RefusingWriter:
     made = 0
 
-    def appender(self, deliver: Callable[[Sequence[Delivery]], None]) -> Refusing:
+    def appender(self, deliver: Callable[[Sequence[DeliveryReport]], None]) -> Refusing:
         self.made += 1
         return Refusing(deliver)
 

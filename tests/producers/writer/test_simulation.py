@@ -20,7 +20,7 @@ from seekpoint.producers import Node, Process
 from seekpoint.producers.writer.pending import HandleStatus
 from seekpoint.schemas import MemoryLog, fold, new_state
 from seekpoint.schemas.errors import Fenced, JournalUnavailable, SeekpointError
-from seekpoint.schemas.log.log_ports import Batch, Delivery, Outgoing
+from seekpoint.schemas.log.log_ports import Batch, DeliveryReport, ProducerRecord
 from seekpoint.schemas.log.memory_log import MemoryAppender
 
 FAST: dict[str, Any] = {
@@ -50,10 +50,10 @@ class LateLog(MemoryLog):
     def __init__(self, seed: int) -> None:
         super().__init__(partitions=1)
         self.random = random.Random(seed)
-        self.late: list[Outgoing] = []
+        self.late: list[ProducerRecord] = []
         self.readable = True
 
-    def appender(self, deliver: Callable[[Sequence[Delivery]], None]) -> MemoryAppender:
+    def appender(self, deliver: Callable[[Sequence[DeliveryReport]], None]) -> MemoryAppender:
         """A new appender."""
         made = LateAppender(self, deliver)
         self._appenders.add(made)

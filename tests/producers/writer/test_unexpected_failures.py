@@ -12,7 +12,7 @@ from seekpoint.producers.node import runtime_of
 from seekpoint.producers.writer.outbox import Outbox
 from seekpoint.schemas import MemoryLog, Settings
 from seekpoint.schemas.errors import HandleClosed, SeekpointError
-from seekpoint.schemas.log.log_ports import Delivery, Outgoing
+from seekpoint.schemas.log.log_ports import DeliveryReport, ProducerRecord
 from seekpoint.schemas.log.memory_log import MemoryAppender
 
 
@@ -28,14 +28,14 @@ class Breaking(MemoryLog):
     breaks_retiring = False
     """An appender that is to retire raises instead, and answers nothing."""
 
-    def appender(self, deliver: Callable[[Sequence[Delivery]], None]) -> MemoryAppender:
+    def appender(self, deliver: Callable[[Sequence[DeliveryReport]], None]) -> MemoryAppender:
         if self.breaks_making:
             self.breaks_making -= 1
             raise RuntimeError("no more threads")
         inner = super().appender(deliver)
         whole = inner.send
 
-        def send(records: Sequence[Outgoing]) -> int:
+        def send(records: Sequence[ProducerRecord]) -> int:
             if not self.breaks_send:
                 return whole(records)
             self.breaks_send -= 1

@@ -104,7 +104,7 @@ _BEFORE += [(LIMITS, STEP, b.StepEnded("a:1", 1, "retry", retry_at_us=7)), (b.Ga
 @settings(max_examples=600)
 def test_a_step_of_one_entry_does_what_two_would(state: State, whole: b.StepEnded) -> None:
     """Whatever it says, and whoever wrote it: both fit and leave the same behind, or neither does."""
-    start, end = whole.began, replace(whole, position=None, digest=None, estimate=None)
+    start, end = whole.implied_start, replace(whole, position=None, digest=None, estimate=None)
     assert start is not None
     both = fits(state, start) and fits(after(start, start=state), end)
     assert fits(state, whole) == both

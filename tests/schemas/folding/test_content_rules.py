@@ -11,7 +11,7 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.errors import UnserializableValue
-from seekpoint.schemas.folding.fold import Verdict, advance, fold, try_own
+from seekpoint.schemas.folding.fold import Verdict, advance, fold, try_apply
 from seekpoint.schemas.state.lifecycle import TRANSITIONS, Lifecycle
 from seekpoint.schemas.state.process_state import Draft, State, content_width, mailbox_width, new_state
 from seekpoint.schemas.values.json_values import dump, merge_patch
@@ -86,7 +86,7 @@ def test_the_lifecycle_follows_its_table(start: Lifecycle, target: str) -> None:
     """Each of the 72 steps is legal exactly if the table has it."""
     draft = after().thaw()
     draft.lifecycle = start
-    misfit = try_own(draft, 1, b.LifecycleChanged(target))
+    misfit = try_apply(draft, 1, b.LifecycleChanged(target))
     assert (misfit is None) == (target in TRANSITIONS[start])
     assert draft.lifecycle == (target if misfit is None else start)
 
@@ -212,7 +212,7 @@ def test_a_patch_that_frees_what_it_takes_fits() -> None:
 def test_a_text_that_utf8_cannot_carry_is_refused_before_it_is_sent() -> None:
     """No record has one; a writer that asks first gets a typed error."""
     with pytest.raises(UnserializableValue):
-        try_own(after().thaw(), 1, b.MessageSaid("user", "\ud800"))
+        try_apply(after().thaw(), 1, b.MessageSaid("user", "\ud800"))
 
 
 SMALL_KEYS = st.sampled_from("ab")

@@ -14,7 +14,7 @@ from folding import FINISHED, MISFITTED, OWNED, RELEASED, SIGNAL, folded, verdic
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.config.limits import Limits
-from seekpoint.schemas.folding.fold import Verdict, advance, fold, try_own
+from seekpoint.schemas.folding.fold import Verdict, advance, fold, try_apply
 from seekpoint.schemas.state.calls import input_digest
 from seekpoint.schemas.state.process_state import COUNTERS, FIELDS, Draft, State, content_width, new_state
 
@@ -301,13 +301,13 @@ def test_no_decoded_entry_makes_the_fold_raise(entries: list[Entry], owned: bool
 
 @given(st.lists(any_entry(), min_size=1, max_size=4))
 def test_a_body_that_does_not_fit_leaves_no_trace(entries: list[Entry]) -> None:
-    """try_own gives None and applies, or says why and the draft is as it was."""
+    """try_apply gives None and applies, or says why and the draft is as it was."""
     draft = OWNED.thaw()
     for entry in entries:
         if entry.body.EXTERNAL:
             continue
         before = draft.snapshot()
-        if try_own(draft, draft.seq + 1, entry.body, Limits(state_bytes=200)) is not None:
+        if try_apply(draft, draft.seq + 1, entry.body, Limits(state_bytes=200)) is not None:
             assert draft.snapshot() == before
         else:
             assert draft.seq == before.seq + 1

@@ -1,4 +1,4 @@
-"""A process's partition is the one Java's default partitioner takes."""
+"""The partition of a process is that of Java's default partitioner."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ KAFKAS_OWN = {
 
 
 @pytest.mark.parametrize(("key", "expected"), KAFKAS_OWN.items())
-def test_murmur2_gives_kafkas_own_vectors(key: bytes, expected: int) -> None:
-    """The numbers of Kafka's own test."""
+def test_murmur2_matches_kafkas_test_vectors(key: bytes, expected: int) -> None:
+    """The vectors are those of Kafka's own unit test."""
     assert murmur2(key) == expected & 0xFFFFFFFF
 
 
 @pytest.mark.parametrize("key", KAFKAS_OWN)
 @pytest.mark.parametrize("partitions", [1, 7, 8, 50])
-def test_a_partition_is_the_positive_hash_modulo(key: bytes, partitions: int) -> None:
-    """toPositive clears the sign bit; it is not abs()."""
+def test_a_partition_is_the_positive_hash_modulo_the_partition_count(key: bytes, partitions: int) -> None:
+    """Kafka's toPositive clears the sign bit; it is not abs()."""
     assert partition_of(key, partitions) == (KAFKAS_OWN[key] & 0x7FFFFFFF) % partitions
 
 
 def test_keys_spread_over_all_partitions() -> None:
-    """A thousand processes leave none of eight partitions empty."""
+    """A thousand processes fill each of eight partitions."""
     counts = [0] * 8
     for number in range(1_000):
         counts[partition_of(f"case-{number}".encode(), 8)] += 1

@@ -1,4 +1,4 @@
-"""Requests for a recovery and their answers: as fastavro has them, and nothing else gets through."""
+"""Recovery requests and answers: fastavro reads the same values, and the decoders refuse all other bytes."""
 
 from __future__ import annotations
 
@@ -60,18 +60,18 @@ ANSWERS = st.builds(
 REQUEST = RecoveryRequest(id=bytes(16), process_id="case-17", at_seq=3, deadline=5, ts=4)
 
 
-def plain(node: Any) -> Any:
-    """The schema without logical types: fastavro turns them into dates."""
+def without_logical_types(node: Any) -> Any:
+    """Return the schema without logical types, which fastavro would turn into dates."""
     if isinstance(node, list):
-        return [plain(each) for each in node]
+        return [without_logical_types(each) for each in node]
     if isinstance(node, dict):
-        return {name: plain(each) for name, each in node.items() if name != "logicalType"}
+        return {name: without_logical_types(each) for name, each in node.items() if name != "logicalType"}
     return node
 
 
 def by_fastavro(name: str, data: bytes) -> Any:
     stream = io.BytesIO(data[10:])
-    read = fastavro.schemaless_reader(stream, plain(json.loads(schema_json(name))), None)
+    read = fastavro.schemaless_reader(stream, without_logical_types(json.loads(schema_json(name))), None)
     assert not stream.read()
     return read
 
@@ -79,31 +79,31 @@ def by_fastavro(name: str, data: bytes) -> Any:
 @pytest.mark.parametrize(
     ("name", "ours"), [("RecoveryRequest", REQUEST_FINGERPRINT), ("RecoveryAnswer", ANSWER_FINGERPRINT)]
 )
-def test_the_fingerprint_is_that_of_the_file(name: str, ours: bytes) -> None:
-    """An .avsc that changed without the constant would make our own records unreadable."""
+def test_the_fingerprint_constant_is_that_of_the_schema_file(name: str, ours: bytes) -> None:
+    """With an outdated constant our own records would be unreadable."""
     canonical = fastavro.schema.to_parsing_canonical_form(json.loads(schema_json(name)))
     assert fastavro.schema.fingerprint(canonical, "CRC-64-AVRO") == ours.hex()
 
 
 @given(REQUESTS)
-def test_a_request_comes_back(request: RecoveryRequest) -> None:
-    """From our reader equal, from any Avro reader with the same values."""
+def test_a_request_survives_a_round_trip(request: RecoveryRequest) -> None:
+    """Our decoder returns an equal request, and fastavro reads the same values."""
     data = encode_request(request)
     assert decode_request(data) == request
     assert by_fastavro("RecoveryRequest", data) == asdict(request)
 
 
 @given(ANSWERS)
-def test_an_answer_comes_back(answer: RecoveryAnswer) -> None:
-    """From our reader equal, from any Avro reader with the same values."""
+def test_an_answer_survives_a_round_trip(answer: RecoveryAnswer) -> None:
+    """Our decoder returns an equal answer, and fastavro reads the same values."""
     data = encode_answer(answer)
     assert decode_answer(data) == answer
     assert by_fastavro("RecoveryAnswer", data) == asdict(answer)
 
 
 @given(st.binary(max_size=200), st.booleans())
-def test_bytes_that_are_no_request_are_one_error(data: bytes, framed: bool) -> None:
-    """Whatever they are: ``UndecodableRecord``, or by chance a request."""
+def test_arbitrary_bytes_raise_one_typed_error(data: bytes, framed: bool) -> None:
+    """Only framed bytes can be a request by chance; all others raise ``UndecodableRecord``."""
     framed_data = b"\xc3\x01" + REQUEST_FINGERPRINT + data if framed else data
     try:
         decode_request(framed_data)
@@ -125,22 +125,22 @@ def test_bytes_that_are_no_request_are_one_error(data: bytes, framed: bool) -> N
     ],
     ids=["none", "empty", "cut", "left over", "another schema", "a huge length", "a control character"],
 )
-def test_a_broken_request_is_refused(data: bytes | None) -> None:
-    """Cut, prolonged, of another schema, with a length beyond its end, with a process id that is none."""
+def test_a_malformed_request_is_refused(data: bytes | None) -> None:
+    """Truncated and trailing bytes, another schema, a length beyond the end and an illegal process id are refused."""
     with pytest.raises(UndecodableRecord):
         decode_request(data)
 
 
 def test_a_request_beyond_the_record_limit_is_refused() -> None:
-    """Before anything of it is read."""
+    """A request of exactly the limit is decoded, one byte more is refused."""
     data = encode_request(REQUEST)
     assert decode_request(data, Limits(record_bytes=len(data))) == REQUEST
     with pytest.raises(UndecodableRecord):
         decode_request(data, Limits(record_bytes=len(data) - 1))
 
 
-def test_what_cannot_be_written_is_refused() -> None:
-    """A process id that is none, a number beyond 64 bits, half a character."""
+def test_a_message_that_cannot_be_encoded_is_refused() -> None:
+    """An illegal process id, a number beyond 64 bits and a lone surrogate raise typed errors."""
     with pytest.raises(InvalidName):
         encode_request(RecoveryRequest(id=bytes(16), process_id="", deadline=0, ts=0))
     with pytest.raises(UnserializableValue):

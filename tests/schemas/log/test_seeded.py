@@ -1,4 +1,4 @@
-"""A seed: the first entry of a replayed process carries its state, and those after it fold as if it had lived there."""
+"""A seed: the first entry of a replayed process carries its state, and later entries fold on that state."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def entries_of(history: list[Step], process_id: str) -> list[Entry]:
 
 
 @given(steps(), st.integers(0, 40))
-def test_a_slice_behind_a_seed_folds_as_the_whole_history(history: list[Step], cut: int) -> None:
-    """Wherever it is cut, whatever happens after it: the hashes are equal, offsets are the new log's."""
+def test_entries_after_a_seed_fold_like_the_whole_history(history: list[Step], cut: int) -> None:
+    """Wherever the history is cut, the hashes are equal; the offsets are those of the new log."""
     entries = entries_of(history, "case-17")
     cut = min(cut, len(entries))
     assume(cut or not entries or not isinstance(entries[0].body, b.Seeded))  # a process has one seed, its first entry
@@ -66,8 +66,8 @@ def test_a_slice_behind_a_seed_folds_as_the_whole_history(history: list[Step], c
         assert slice_.hash == whole.hash
 
 
-def test_a_seed_after_anything_else_is_forged() -> None:
-    """Or anybody could take a process with its history: after a claim, a signal, another seed, even a lost claim."""
+def test_a_seed_that_is_not_the_first_entry_is_forged() -> None:
+    """Otherwise anybody could replace a process: a claim, even a lost one, a signal or a seed before it is enough."""
     claim = external(b.Claim(0, "node", "boot"))
     other = fold(fold(new_state(), 0, claim), 1, own(1, claim, b.ContextUpdated("a", "1")))
     for first in (claim, external(b.Signal("go", "1")), seeded(other), external(b.Claim(7, "n", "b"))):
@@ -80,22 +80,22 @@ def test_a_seed_after_anything_else_is_forged() -> None:
 
 
 def test_a_seed_read_twice_is_skipped() -> None:
-    """By its offset, as any entry."""
+    """As with any entry, the offset shows that the seed was applied."""
     draft = Draft()
     assert advance(draft, 5, seeded(new_state())) is Verdict.APPLIED
     assert advance(draft, 5, seeded(new_state())) is Verdict.SKIPPED
 
 
 @pytest.mark.parametrize("text", ["", "{}", "no JSON", "[1]", '{"fold_version":0}', "\ud800"])
-def test_what_is_no_state_is_forged(text: str) -> None:
-    """And nothing of it stays."""
+def test_a_seed_that_holds_no_state_is_forged(text: str) -> None:
+    """The state stays unchanged."""
     draft = Draft()
     assert advance(draft, 0, external(b.Seeded(text))) is Verdict.FORGED
     assert draft.snapshot().hash == new_state().hash
 
 
-def test_a_seed_with_a_text_that_may_not_be_loaded_is_forged() -> None:
-    """Its values are as untrusted as any: depth and form are checked before anybody decodes them."""
+def test_a_seed_with_an_invalid_dynamic_value_is_forged() -> None:
+    """The values of a seed are untrusted: their depth and syntax are checked before they are decoded."""
     draft = new_state().thaw()
     draft.values_json = {"deep": "[" * 100 + "]" * 100}
     target = Draft()
@@ -107,8 +107,8 @@ NEWER_FOLD = external(b.Seeded(new_state().to_bytes().decode().replace('"fold_ve
 NEWER_SCHEMA = json.dumps({**json.loads(schema_json()), "format": 2})
 
 
-def test_a_seed_of_a_newer_fold_that_nobody_announced_is_forged() -> None:
-    """Anybody can write a number: it must not stop whoever reads the partition."""
+def test_a_seed_of_a_newer_fold_without_a_newer_format_is_forged() -> None:
+    """Anybody can write such a version number, so it must not stop the readers of the partition."""
     codec = Codec(refresh=lambda: {SCHEMA_FINGERPRINT: schema_json(), b"junk....": "no schema"})
     entry = codec.decode(encode(NEWER_FOLD))
     draft = Draft()
@@ -117,21 +117,21 @@ def test_a_seed_of_a_newer_fold_that_nobody_announced_is_forged() -> None:
     assert Codec().decode(encode(NEWER_FOLD)) == entry
 
 
-def test_a_seed_of_a_newer_fold_that_a_newer_format_announced_stops_the_reader() -> None:
-    """It is not skipped: what follows would be folded on nothing. The schemas are read again before that is said."""
+def test_a_seed_of_a_newer_fold_in_a_newer_format_stops_the_reader() -> None:
+    """The reader re-reads the schemas and stops: later entries cannot be folded without the seed."""
     with pytest.raises(NewerFormat):
         Codec(refresh=lambda: {SCHEMA_FINGERPRINT: NEWER_SCHEMA}).decode(encode(NEWER_FOLD))
     with pytest.raises(NewerFormat):
         Codec(schemas={}, refresh=lambda: {b"another.": NEWER_SCHEMA}).decode(encode(NEWER_FOLD))
 
 
-def test_a_seed_of_this_fold_costs_no_look_at_the_schemas() -> None:
-    """They are asked only where a version is unknown."""
+def test_a_seed_of_this_fold_does_not_re_read_the_schemas() -> None:
+    """The schemas are read again only for an unknown fold version."""
     Codec(refresh=lambda: pytest.fail("asked")).decode(encode(seeded(new_state())))
 
 
-def test_a_raised_manifest_stops_whoever_reads_the_schemas_again() -> None:
-    """Also of a journal whose newer schema has the bytes of this one."""
+def test_a_manifest_of_a_newer_format_stops_a_reader_of_the_schemas() -> None:
+    """The manifest is decisive even if the newer writer schema is equal to this one."""
     manifest = Manifest(journal="j", format=FORMAT + 1, partitions=1, topic_ids={}, limits=Limits())
     with pytest.raises(NewerFormat):
         newest_schemas({MANIFEST_KEY: manifest.to_bytes()})
@@ -144,16 +144,16 @@ def test_a_raised_manifest_stops_whoever_reads_the_schemas_again() -> None:
     [("seq", 2**62), ("epoch", 2**64 - 1), ("epoch", -1), ("shared_version", 2**63), ("forgotten", {"a:1": -1})],
     ids=lambda each: str(each)[:12],
 )
-def test_a_seed_whose_counts_are_none_is_forged(name: str, value: object) -> None:
-    """They would be counted up beyond what JSON carries, which ends whoever keeps the state."""
+def test_a_seed_with_counts_out_of_range_is_forged(name: str, value: object) -> None:
+    """The fold would increment them beyond what JSON can carry."""
     whole = json.loads(new_state().to_bytes())
     whole["ownership"][name] = value
     assert advance(Draft(), 0, external(b.Seeded(json.dumps(whole)))) is Verdict.FORGED
 
 
 @pytest.mark.parametrize("part", ["result", "agent", "obligations", "shared_json"])
-def test_a_seed_is_looked_at_to_its_last_text(part: str) -> None:
-    """A value that cannot be loaded is refused wherever it stands, not when somebody asks for it."""
+def test_each_dynamic_value_of_a_seed_is_checked(part: str) -> None:
+    """A malformed value in any field is refused when the seed is folded, not when the value is read."""
     bad = '{"$nope":"1"}'
     made = {
         "result": bad,
@@ -167,7 +167,7 @@ def test_a_seed_is_looked_at_to_its_last_text(part: str) -> None:
 
 
 def test_a_seed_beyond_the_limits_of_its_journal_is_forged() -> None:
-    """Those of the journal, not of a default: it could not be kept."""
+    """The limits are those of the journal, not the default ones."""
     state = fold(fold(new_state(), 0, external(b.Claim(0, "n", "b"))), 1, external(b.Signal("x", "[[[1]]]")))
     assert advance(Draft(), 0, seeded(state), Limits(depth=2)) is Verdict.FORGED
     assert advance(Draft(), 0, seeded(state), Limits(depth=3)) is Verdict.APPLIED
@@ -177,8 +177,8 @@ def test_a_seed_beyond_the_limits_of_its_journal_is_forged() -> None:
     assert advance(Draft(), 0, seeded(large), Limits(state_bytes=999)) is Verdict.FORGED
 
 
-def test_a_seed_is_ownership_and_no_entry_of_the_agent() -> None:
-    """It is not what last happened: that is what the state says."""
+def test_a_seed_is_an_ownership_entry() -> None:
+    """A seed does not become the last kind: the state in it says what that is."""
     claim = external(b.Claim(0, "node", "boot"))
     before = fold(fold(new_state(), 0, claim), 1, own(1, claim, b.Custom("note", "1")))
     after = fold(new_state(), 9, Codec().decode(encode(seeded(before))))

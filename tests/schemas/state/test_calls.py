@@ -15,7 +15,7 @@ from owner_histories import after, fits, folded
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
-from seekpoint.schemas.folding.fold import advance, fold, try_own
+from seekpoint.schemas.folding.fold import advance, fold, try_apply
 from seekpoint.schemas.state.calls import call_of, call_row, times_forgotten, turn_of, write_digest, write_position
 from seekpoint.schemas.state.process_state import State, content_width
 from seekpoint.schemas.state.state_parts import mail_item
@@ -155,7 +155,7 @@ def test_mail_that_the_state_has_no_room_for_stays_where_it_is() -> None:
     """Like any call's output it counts, and nothing of it happens."""
     told = folded(external(b.Signal("go", f'"{"x" * 300}"'), 70), start=after())
     took = b.Received(an_id(70), key="receive:1", position=1)
-    misfit = try_own(told.thaw(), told.seq + 1, took, Limits(state_bytes=told.content_bytes + 200))
+    misfit = try_apply(told.thaw(), told.seq + 1, took, Limits(state_bytes=told.content_bytes + 200))
     assert misfit is not None
     assert misfit[0] == "state_limit"
     assert fits(told, took)

@@ -16,9 +16,9 @@ from entry_examples import an_id, any_body, any_entry, external, own
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.errors import InvalidName, UndecodableRecord, UnserializableValue
-from seekpoint.schemas.wire.avro_primitives import get_long, get_stamp, put_long
+from seekpoint.schemas.wire.avro_primitives import get_long, get_timestamp, put_long
 from seekpoint.schemas.wire.codec import SCHEMA_FINGERPRINT, Codec, encode
-from seekpoint.schemas.wire.schema_resolution import plain
+from seekpoint.schemas.wire.schema_resolution import strip_metadata
 from wire_examples import HEADER, ORACLE, WHOLE, as_fastavro, by_fastavro
 
 
@@ -87,7 +87,7 @@ def test_a_body_and_its_avsc_say_the_same(kind: type[b.Body]) -> None:
     written = record_of(kind.__name__)["fields"]
     assert [field["name"] for field in written] == [field.name for field in fields(kind)]
     for field, ours in zip(written, fields(kind), strict=True):
-        assert plain(field["type"]) == plain(AVRO_TYPES[str(ours.type)])
+        assert strip_metadata(field["type"]) == strip_metadata(AVRO_TYPES[str(ours.type)])
         default = ours.default_factory() if ours.default_factory is not MISSING else ours.default
         if isinstance(default, bytes):
             default = default.decode("latin-1")
@@ -150,7 +150,7 @@ def test_a_number_of_any_width_is_written_and_read_wherever_it_stands(value: int
 def test_a_time_stamp_is_read_as_any_number_is(data: bytes) -> None:
     """Of eight bytes, of more, padded with zeros, cut off: the same number up to the same byte, or the same refusal."""
     found = []
-    for get in (get_long, get_stamp):
+    for get in (get_long, get_timestamp):
         try:
             found.append(get(data, 0))
         except (ValueError, IndexError) as exc:

@@ -18,7 +18,7 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.errors import LimitExceeded, UndecodableRecord
-from seekpoint.schemas.folding.fold import try_own
+from seekpoint.schemas.folding.fold import try_apply
 from seekpoint.schemas.log.memory_log import MemoryLog
 from seekpoint.schemas.state.process_state import State
 from seekpoint.schemas.wire.codec import Codec, encode, encode_within, schema_json
@@ -47,7 +47,7 @@ def restorable(state: State) -> None:
     again, child = state.thaw(), folded(claim(1)).thaw()
     for draft, body in ((again, b.Rewound(max(state.seq, 1), state.content_json())), (child, forked(state))):
         assert len(encode(own(draft.seq + 1, body))) <= state.content_bytes + ENVELOPE_BYTES
-        assert try_own(draft, draft.seq + 1, body, limits) is None
+        assert try_apply(draft, draft.seq + 1, body, limits) is None
         assert draft.content_bytes <= limits.state_bytes
     assert len(encode(external(b.Seeded(state.to_bytes().decode()), 9))) <= limits.restoring_bytes
 
@@ -75,7 +75,7 @@ def test_a_full_state_of_any_characters_can_be_restored(hard: str) -> None:
         seq += 1
         room = DEFAULT_LIMITS.state_bytes - draft.content_bytes
         width = len(json.dumps(hard, ensure_ascii=False).encode()) - 2
-        if try_own(draft, seq, b.MessageSaid("user", hard * min(100_000, (room - 100) // width)), DEFAULT_LIMITS):
+        if try_apply(draft, seq, b.MessageSaid("user", hard * min(100_000, (room - 100) // width)), DEFAULT_LIMITS):
             break
         if room < 5_000:
             break

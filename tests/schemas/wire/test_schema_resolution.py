@@ -19,7 +19,7 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.errors import JournalMismatch, JournalUnavailable, NewerFormat
 from seekpoint.schemas.wire.codec import Codec, encode, schema_json
-from seekpoint.schemas.wire.schema_resolution import plain
+from seekpoint.schemas.wire.schema_resolution import strip_metadata
 from wire_examples import DECODE_SECONDS_MAX, ENDLESS, as_fastavro, by_fastavro, decode_or_none, wire_long
 
 
@@ -73,7 +73,7 @@ MORE = {
 def test_fields_of_a_newer_release_are_dropped(entry: Entry) -> None:
     """Same format, more fields: what is known reads the same, as fastavro's own resolution does."""
     fingerprint, schema = changed(newer_release)
-    parsed = fastavro.parse_schema(plain(schema))
+    parsed = fastavro.parse_schema(strip_metadata(schema))
     raw = as_fastavro(entry) | {"zone": "eu"}
     if isinstance(entry.body, b.MessageSaid):
         raw["body"] = ("seekpoint.MessageSaid", raw["body"][1] | MORE)
@@ -95,7 +95,7 @@ def test_fields_an_older_release_lacked_have_their_defaults(entry: Entry) -> Non
     fingerprint, schema = changed(older)
     raw = as_fastavro(entry)
     out = BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(plain(schema)), raw)
+    fastavro.schemaless_writer(out, fastavro.parse_schema(strip_metadata(schema)), raw)
     if isinstance(entry.body, b.MessageSaid):
         expected: b.Body = replace(entry.body, call=None)
     else:
@@ -109,7 +109,7 @@ def test_content_of_a_rewind_is_no_dynamic_value_in_another_schema_either() -> N
     """What looks like a tag there is a key of the context."""
     fingerprint, schema = changed(lambda schema: schema["fields"].insert(2, {"name": "zone", "type": "string"}))
     entry, out = own(1, b.Rewound(3, '{"context":{"$price":"1"}}')), BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(plain(schema)), as_fastavro(entry) | {"zone": ""})
+    fastavro.schemaless_writer(out, fastavro.parse_schema(strip_metadata(schema)), as_fastavro(entry) | {"zone": ""})
     assert codec_for(fingerprint, schema).decode(b"\xc3\x01" + fingerprint + out.getvalue()) == entry
 
 
@@ -119,7 +119,7 @@ def test_broken_bytes_of_another_schema_give_an_entry_or_one_error(entry: Entry,
     """Resolution is as bounded as the straight way: flips, truncations and junk alike."""
     fingerprint, schema = changed(lambda schema: schema["fields"].insert(2, {"name": "zone", "type": "string"}))
     out = BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(plain(schema)), as_fastavro(entry) | {"zone": ""})
+    fastavro.schemaless_writer(out, fastavro.parse_schema(strip_metadata(schema)), as_fastavro(entry) | {"zone": ""})
     broken = bytearray(out.getvalue())
     for _ in range(data.draw(st.integers(1, 4))):
         broken[data.draw(st.integers(0, len(broken) - 1))] ^= 1 << data.draw(st.integers(0, 7))
@@ -161,7 +161,7 @@ def test_an_unknown_fingerprint_is_asked_for_once_and_then_poison() -> None:
 
     codec = Codec(refresh=refresh)
     out = BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(plain(schema)), as_fastavro(own(1)) | {"zone": ""})
+    fastavro.schemaless_writer(out, fastavro.parse_schema(strip_metadata(schema)), as_fastavro(own(1)) | {"zone": ""})
     data = b"\xc3\x01" + fingerprint + out.getvalue()
     assert decode_or_none(data, codec) is None
     known[fingerprint] = json.dumps(schema)

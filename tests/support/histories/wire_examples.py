@@ -13,7 +13,7 @@ from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.errors import UndecodableRecord
 from seekpoint.schemas.wire.avro_primitives import put_long
 from seekpoint.schemas.wire.codec import SCHEMA_FINGERPRINT, Codec, schema_json
-from seekpoint.schemas.wire.schema_resolution import plain
+from seekpoint.schemas.wire.schema_resolution import strip_metadata
 
 __all__ = [
     "DECODE_SECONDS_MAX",
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 WHOLE = json.loads(schema_json())
-ORACLE = fastavro.parse_schema(plain(WHOLE))
+ORACLE = fastavro.parse_schema(strip_metadata(WHOLE))
 HEADER = b"\xc3\x01" + SCHEMA_FINGERPRINT
 ENDLESS = b"\xff" * 1_000_000
 """A number that does not end."""

@@ -18,7 +18,7 @@ from seekpoint.schemas.bodies import BODIES
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import JournalUnavailable, UndecodableRecord
-from seekpoint.schemas.log.safe_reading import safe
+from seekpoint.schemas.log.safe_reading import safe_config
 
 __all__ = ["Placed", "read_journal"]
 
@@ -38,7 +38,7 @@ class Placed(NamedTuple):
 def read_journal(settings: Settings) -> list[Placed]:
     """Return all entries, by partition and offset. Raises ``JournalUnavailable`` and ``UndecodableRecord``."""
     mine = {"group.id": f"{settings.journal}-demo-checker", "fetch.wait.max.ms": 10}
-    consumer = Consumer(safe({**settings.consumer_config(), **mine}))
+    consumer = Consumer(safe_config({**settings.consumer_config(), **mine}))
     try:
         schemas = {m.key(): m.value() for m in _messages(consumer, settings.topic_name("schemas"))}
         return [_placed(m, schemas) for m in _messages(consumer, settings.topic_name("journal"))]

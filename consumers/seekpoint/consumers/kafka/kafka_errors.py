@@ -13,7 +13,7 @@ from seekpoint.schemas.errors import (
     LogDamaged,
     SeekpointError,
 )
-from seekpoint.schemas.log.safe_reading import DAMAGED
+from seekpoint.schemas.log.safe_reading import DAMAGED_RECORD_ERRORS
 
 __all__ = ["CLOCK", "END_OF_PARTITION", "GONE", "NOT_FOUND", "OUT_OF_RANGE", "REFUSES", "passes", "translated"]
 
@@ -40,7 +40,7 @@ _AGAINST_RULES = frozenset(
 REFUSES = _FORBIDDEN | _AGAINST_RULES | {CLOCK}
 """Errors by which a broker rejects a record for good: sending it again does not help."""
 _TOO_LARGE = frozenset({"MSG_SIZE_TOO_LARGE", "INVALID_MSG_SIZE", "RECORD_LIST_TOO_LARGE"})
-_FINAL = GONE | REFUSES | DAMAGED | _TOO_LARGE | {"_FATAL", "_INVALID_ARG", "UNSUPPORTED_VERSION"}
+_FINAL = GONE | REFUSES | DAMAGED_RECORD_ERRORS | _TOO_LARGE | {"_FATAL", "_INVALID_ARG", "UNSUPPORTED_VERSION"}
 
 _SET_THE_CLOCK = (
     "compare this machine's clock with the brokers' and set the wrong one (NTP); how far they may differ is the topic's"
@@ -92,7 +92,7 @@ def _translated(name: str, reason: str) -> SeekpointError:
     if name in _AGAINST_RULES:
         hint = "look at what the topic and the brokers demand of records: seekpoint topics check"
         return JournalUnavailable(f"the brokers' rules refuse a record ({reason})", hint=hint)
-    if name in DAMAGED:
+    if name in DAMAGED_RECORD_ERRORS:
         return LogDamaged(f"records arrive damaged ({reason})")
     if name == "_INVALID_ARG":
         return InvalidSetting(f"the Kafka client refuses a setting ({reason})")

@@ -20,7 +20,7 @@ from seekpoint.consumers.kafka.messages import are_ascending, disorder_error, of
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.log.log_ports import Record
-from seekpoint.schemas.log.safe_reading import DAMAGED, safe
+from seekpoint.schemas.log.safe_reading import DAMAGED_RECORD_ERRORS, safe_config
 
 __all__ = ["Fetched", "KafkaGroup"]
 
@@ -71,7 +71,7 @@ class KafkaGroup:
         self._on_revoked = on_revoked
         with self._translating_errors():
             mine = {"group.id": f"{settings.journal}.projector", "partition.assignment.strategy": "range"}
-            self._consumer = Consumer(safe({**_DEFAULTS, **settings.consumer_config(), **mine, **LOGGED}))
+            self._consumer = Consumer(safe_config({**_DEFAULTS, **settings.consumer_config(), **mine, **LOGGED}))
             self._consumer.subscribe(
                 [self._topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost
             )
@@ -111,7 +111,7 @@ class KafkaGroup:
         assert error is not None
         if one.damage is not None:
             return
-        if error.name() in DAMAGED:
+        if error.name() in DAMAGED_RECORD_ERRORS:
             name, text, offset = error.name(), error.str(), offset_of(message)
             one.damage = translated(
                 name, text, self._settings, topic=self._topic, partition=one.partition, offset=offset

@@ -12,7 +12,7 @@ from seekpoint.consumers.kafka.kafka_errors import translated
 from seekpoint.consumers.kafka.kafka_settings import LOGGED, point_config, reader_config, writer_config
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import JournalUnavailable
-from seekpoint.schemas.log.safe_reading import asking, safe
+from seekpoint.schemas.log.safe_reading import safe_config, watermark_config
 
 __all__ = ["END_READS", "POINT_READS", "RANGE_READS", "KafkaPool", "PooledClient"]
 
@@ -28,9 +28,9 @@ class PooledClient(Consumer):
 
     def __init__(self, config: dict[str, Any], kind: str) -> None:
         if kind == END_READS:
-            super().__init__(asking(config))
+            super().__init__(watermark_config(config))
         else:
-            super().__init__(safe(config))
+            super().__init__(safe_config(config))
         self.kind = kind
         self.topics: set[str] = set()
 

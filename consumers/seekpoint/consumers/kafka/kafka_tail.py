@@ -12,7 +12,7 @@ from seekpoint.consumers.kafka.kafka_settings import LOGGED, tail_config
 from seekpoint.consumers.kafka.messages import are_ascending, landmark_of, offset_of, record_of
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.log.log_ports import Record
-from seekpoint.schemas.log.safe_reading import safe
+from seekpoint.schemas.log.safe_reading import safe_config
 from seekpoint.schemas.log.tail import TailBatch
 
 __all__ = ["KafkaTail"]
@@ -34,7 +34,7 @@ class KafkaTail:
         """Follow the partition from ``position`` on."""
         try:
             if self._consumer is None:
-                self._consumer = Consumer(safe({**tail_config(self._settings), **LOGGED}))
+                self._consumer = Consumer(safe_config({**tail_config(self._settings), **LOGGED}))
             self.end(partition)
             self._consumer.incremental_assign([TopicPartition(self._topic, partition, position)])
         except KafkaException:

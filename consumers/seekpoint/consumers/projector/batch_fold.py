@@ -11,8 +11,8 @@ from seekpoint.consumers.log_reading.scan import entry_of
 from seekpoint.consumers.view.view_store import Change
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import UndecodableRecord
-from seekpoint.schemas.folding.content_rules import deleted_in
-from seekpoint.schemas.folding.fold import Verdict, advance, advance_owned
+from seekpoint.schemas.folding.content_rules import deleted_keys
+from seekpoint.schemas.folding.fold import Verdict, advance, advance_owner_entry
 from seekpoint.schemas.log.log_ports import LogReader, Record
 from seekpoint.schemas.state.process_state import Draft, State
 from seekpoint.schemas.values.json_values import load
@@ -68,7 +68,7 @@ def fold_batch(
     codec, partitions, limits = log.codec, log.partitions, log.limits
     touched: dict[bytes, Touched] = {}
     poison: Poison = []
-    skim = codec.skim
+    decode_owner_entry = codec.decode_owner_entry
     for record in records:
         _, offset, _, key, value = record
         if key is None or value is None:
@@ -79,12 +79,12 @@ def fold_batch(
         if one is None:
             base = bases.get(key)
         if one is not None or base is not None:  # so the key was checked, in this batch or when the view got it
-            owned = skim(value, key)
+            owned = decode_owner_entry(value, key)
             if owned is not None:
                 if one is None:
                     one = touched[key] = _begin(base)
                 body = owned.body
-                verdict = advance_owned(one.draft, offset, owned, limits)
+                verdict = advance_owner_entry(one.draft, offset, owned, limits)
         if verdict is None:
             try:
                 entry = entry_of(record, codec, partitions)
@@ -194,7 +194,7 @@ def _turn(one: Touched, body: b.TurnEnded) -> None:
 def _batch(one: Touched, body: b.ContentBatch) -> None:
     if body.cleared and one.base is not None:
         one.keys.update(one.base.values_json)
-    one.keys.update(body.values, deleted_in(body))
+    one.keys.update(body.values, deleted_keys(body))
     one.messages += len(load(body.messages))
 
 

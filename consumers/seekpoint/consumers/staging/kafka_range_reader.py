@@ -14,7 +14,7 @@ from seekpoint.consumers.staging.kafka_replay_errors import TopicErrors
 from seekpoint.consumers.staging.replay_ports import OffsetRange
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import JournalGap
-from seekpoint.schemas.log.safe_reading import safe
+from seekpoint.schemas.log.safe_reading import safe_config
 
 __all__ = ["KafkaRangeReader"]
 
@@ -40,7 +40,7 @@ class KafkaRangeReader:
         self._open = set(self._stops)
         with errors.translating_errors():
             group = {"group.id": "seekpoint-replay"}  # never joined, but the client requires a name
-            self._consumer = Consumer(safe({**_CONFIG, **settings.consumer_config(), **group, **LOGGED}))
+            self._consumer = Consumer(safe_config({**_CONFIG, **settings.consumer_config(), **group, **LOGGED}))
             self._consumer.assign([TopicPartition(topic, each.partition, each.start) for each in ranges])
 
     def take(self, records_max: int, timeout_s: float) -> list[Any]:

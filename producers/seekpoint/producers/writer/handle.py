@@ -30,7 +30,7 @@ from seekpoint.schemas.errors import (
     SeekpointError,
     UndecodableRecord,
 )
-from seekpoint.schemas.folding.fold import Verdict, advance, try_own
+from seekpoint.schemas.folding.fold import Verdict, advance, try_apply
 from seekpoint.schemas.log.log_ports import LogReader, Record
 from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.state.calls import times_forgotten
@@ -156,7 +156,7 @@ class Handle:
             cause.caused_by, cause.correlation_id, body,
         )  # fmt: skip
         value = encode_within(entry, self.key, self.limits)
-        misfit = try_own(self._ahead, seq, body, self.limits)
+        misfit = try_apply(self._ahead, seq, body, self.limits)
         if misfit is not None:
             raise self._refusal(misfit)
         pending = Pending(self, seq, entry, value, future)
@@ -287,7 +287,7 @@ class Handle:
         for offset, entry in self._acked.items():
             advance(self._ahead, offset, entry, self.limits)
         for pending in self.pending:
-            try_own(self._ahead, pending.seq, pending.entry.body, self.limits)
+            try_apply(self._ahead, pending.seq, pending.entry.body, self.limits)
         self._snapshot = self._acknowledged_draft = None
         self.mail_changed.set()
 

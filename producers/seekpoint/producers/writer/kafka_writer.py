@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from seekpoint.consumers.kafka.kafka_errors import CLOCK, REFUSES, translated
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import AppendRefused, InvalidSetting, JournalUnavailable, SeekpointError
-from seekpoint.schemas.log.log_ports import Delivery, Outgoing
+from seekpoint.schemas.log.log_ports import DeliveryReport, ProducerRecord
 
 __all__ = ["KafkaAppender", "KafkaWriter"]
 
@@ -63,7 +63,7 @@ class KafkaWriter:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
 
-    def appender(self, deliver: Callable[[Sequence[Delivery]], None]) -> KafkaAppender:
+    def appender(self, deliver: Callable[[Sequence[DeliveryReport]], None]) -> KafkaAppender:
         """Return a new producer with its polling thread. ``InvalidSetting`` if librdkafka refuses its configuration."""
         return KafkaAppender(self._settings, deliver)
 
@@ -71,11 +71,11 @@ class KafkaWriter:
 class KafkaAppender:
     """One idempotent producer. At its first failed record it ends: every open record gets an error."""
 
-    def __init__(self, settings: Settings, deliver: Callable[[Sequence[Delivery]], None]) -> None:
+    def __init__(self, settings: Settings, deliver: Callable[[Sequence[DeliveryReport]], None]) -> None:
         self._settings = settings
         self._topic = settings.topic_name("journal")
         self._deliver = deliver
-        self._answered: list[tuple[Delivery, int]] = []
+        self._answered: list[tuple[DeliveryReport, int]] = []
         self._open_records = self._open_bytes = 0
         self._lock = threading.Lock()
         self._retired = False
@@ -85,7 +85,7 @@ class KafkaAppender:
         self._poller = threading.Thread(target=self._poll, name="seekpoint-appender", daemon=True)
         self._poller.start()
 
-    def send(self, records: Sequence[Outgoing]) -> int:
+    def send(self, records: Sequence[ProducerRecord]) -> int:
         """Give records to librdkafka, up to the limits of what may be under way; return how many were taken."""
         taken = self._reserve(records)
         by_partition: dict[int, list[dict[str, Any]]] = {}
@@ -101,7 +101,7 @@ class KafkaAppender:
             self._produce(partition, messages)
         return taken
 
-    def _reserve(self, records: Sequence[Outgoing]) -> int:
+    def _reserve(self, records: Sequence[ProducerRecord]) -> int:
         """Return how many of ``records`` fit under the limits, and count them as under way."""
         taken = 0
         with self._lock:
@@ -129,7 +129,7 @@ class KafkaAppender:
                 lost = self._refusal(refused)
                 token, size = message["callback"].args
                 self._done(size)
-                self._deliver([Delivery(token, -1, lost)])
+                self._deliver([DeliveryReport(token, -1, lost)])
 
     def _refusal(self, refused: object) -> SeekpointError:
         if isinstance(refused, KafkaError):
@@ -138,7 +138,7 @@ class KafkaAppender:
 
     def _on_delivery(self, token: object, size: int, error: KafkaError | None, message: Any) -> None:
         failure = None if error is None else self._failure(error)
-        self._answered.append((Delivery(token, message.offset() if failure is None else -1, failure), size))
+        self._answered.append((DeliveryReport(token, message.offset() if failure is None else -1, failure), size))
 
     def _failure(self, error: KafkaError) -> SeekpointError:
         """Return the error of a record that is not acknowledged: ``AppendRefused`` if Kafka would refuse it again."""

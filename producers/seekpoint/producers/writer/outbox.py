@@ -18,7 +18,7 @@ from seekpoint.producers.writer.pending import HandleStatus, Pending
 from seekpoint.schemas.config.error_texts import error_line, traceback_of
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import AppendTimeout, HandleClosed, JournalUnavailable, SeekpointError
-from seekpoint.schemas.log.log_ports import Appender, Delivery, LogWriter, Outgoing
+from seekpoint.schemas.log.log_ports import Appender, DeliveryReport, LogWriter, ProducerRecord
 
 __all__ = ["Outbox", "Shipment"]
 
@@ -58,7 +58,7 @@ class Outbox:
         self._settings = settings
         self._on_failing = on_failing
         self._on_retired = on_retired
-        self._queue: list[Outgoing] = []
+        self._queue: list[ProducerRecord] = []
         self._shipments: deque[Shipment] = deque()
         self._unanswered: set[_External] = set()
         self._flush_scheduled = False
@@ -97,7 +97,7 @@ class Outbox:
     def push(self, pending: Pending) -> None:
         """Send an owner's entry with this tick's batch. An entry of a healing handle stays with its handle."""
         if pending.handle.status is not HandleStatus.HEALING:
-            self._queue.append(Outgoing(pending.handle.partition, pending.handle.key, pending.value, pending))
+            self._queue.append(ProducerRecord(pending.handle.partition, pending.handle.key, pending.value, pending))
             if not self._flush_scheduled:
                 self._schedule()
 
@@ -108,7 +108,7 @@ class Outbox:
             raise _closed()
         item = _External(self._loop.create_future())
         self._unanswered.add(item)
-        self._queue.append(Outgoing(partition, key, value, item))
+        self._queue.append(ProducerRecord(partition, key, value, item))
         self._schedule()
         return item.future
 
@@ -144,12 +144,12 @@ class Outbox:
         loop = self._loop
         assert loop is not None
 
-        def deliver(deliveries: Sequence[Delivery]) -> None:
+        def deliver(deliveries: Sequence[DeliveryReport]) -> None:
             loop.call_soon_threadsafe(self._delivered, deliveries)
 
         return self._writer.appender(deliver)
 
-    def _delivered(self, deliveries: Sequence[Delivery]) -> None:
+    def _delivered(self, deliveries: Sequence[DeliveryReport]) -> None:
         failure: SeekpointError | None = None
         for item, offset, error in deliveries:
             if item.shipment is not None:  # type: ignore[attr-defined]
@@ -237,7 +237,7 @@ class Outbox:
                 await asyncio.wait_for(self._closing.wait(), pause_s)
 
     # --- answers to external entries
-    def _give_back(self, records: Sequence[Outgoing], failure: SeekpointError) -> None:
+    def _give_back(self, records: Sequence[ProducerRecord], failure: SeekpointError) -> None:
         """Raise ``failure`` for external entries; owners' entries stay with their handles, which claim again."""
         for record in records:
             if isinstance(record.token, Pending):

@@ -92,7 +92,7 @@ class StepEnded(Body, frozen=True):
     estimate: Json | None = None
 
     @property
-    def began(self) -> StepStarted | None:
+    def implied_start(self) -> StepStarted | None:
         """The start that has no entry of its own; None where it has one."""
         if self.position is None:
             return None

@@ -1,6 +1,6 @@
-"""The parts that the rules of all kinds of calls share: begin a call, and end an attempt of it.
+"""The steps that the rules of all kinds of calls share: begin a call, and end an attempt of it.
 
-Each gives None, or why it does not fit and leaves the draft as it was.
+Each returns None, or the reason why the body does not fit; then the draft is unchanged.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.limits import Limits
-from seekpoint.schemas.folding.charges import NO_AMOUNTS, charge, reserve
+from seekpoint.schemas.folding.charges import AMOUNT_ERRORS, charge, reserve
 from seekpoint.schemas.folding.content_rules import Misfit, too_big
 from seekpoint.schemas.state.calls import IN_DOUBT, Call, call_width
 from seekpoint.schemas.state.process_budget import Budget
@@ -23,12 +23,12 @@ __all__ = ["begin_call", "charge_end", "close_call", "end_attempt", "illegal", "
 
 
 def illegal(detail: str) -> Misfit:
-    """The misfit of a body that does not fit its call."""
+    """Return the misfit of a body that does not fit its call."""
     return "illegal_call", detail
 
 
 def begin_call(draft: Draft, body: Any, limits: Limits, kind: str, status: str, facts: dict[str, Any]) -> Misfit:
-    """A call's first attempt, or its next one. A second start of what is answered does not fit."""
+    """Begin a call's first or next attempt. A call that has its answer cannot begin again."""
     attempt = getattr(body, "attempt", 1)
     misfit = _may_begin(draft, kind, body.key, body.position, body.digest, attempt)
     if misfit is not None:
@@ -36,7 +36,7 @@ def begin_call(draft: Draft, body: Any, limits: Limits, kind: str, status: str, 
     call = Call(kind, body.position, body.digest, status, attempt, draft.seq + 1, None, None, _facts(facts))
     try:
         budget = reserve(draft.budget, body)
-    except NO_AMOUNTS:
+    except AMOUNT_ERRORS:
         return illegal("an estimate has amounts by dimension")
     misfit = put_call(draft, body.key, call, limits)
     if misfit is None and budget is not None:
@@ -56,7 +56,7 @@ def _may_begin(draft: Draft, kind: str, key: str, position: int, digest: str, at
 
 
 _COUNTED = ("step", "decision")
-"""Calls each attempt of which is journaled. An effect's may have been a former owner's, and count for nobody."""
+"""The kinds of calls whose attempts are consecutive. Those of an effect may have gaps: a former owner made some."""
 
 
 def _begins_again(old: Call, kind: str, digest: str, attempt: int) -> bool:
@@ -65,22 +65,22 @@ def _begins_again(old: Call, kind: str, digest: str, attempt: int) -> bool:
 
 
 def _facts(facts: dict[str, Any]) -> b.Json | None:
-    kept = {name: value for name, value in facts.items() if value is not None}
-    return orjson.dumps(kept).decode() if kept else None
+    known = {name: value for name, value in facts.items() if value is not None}
+    return orjson.dumps(known).decode() if known else None
 
 
 def end_attempt(draft: Draft, body: Any, kind: str, output: str, limits: Limits) -> Misfit:
-    """The end of an attempt: ``outcome`` succeeded, failed, or retry."""
+    """End an attempt by its ``outcome``: succeeded, failed, or retry."""
     old = draft.calls.get(body.key)
     if old is None or old.kind != kind or old.status != "started" or old.attempt != body.attempt:
         return illegal(f"{body.key[:80]} is not under way so")
     if old.error is not None:
-        return illegal(f"{body.key[:80]} waits for its next attempt")  # this one has ended: once
+        return illegal(f"{body.key[:80]} waits for its next attempt")
     return charge_end(draft, body, _ended(old, body, output, draft.seq + 1), limits, draft.budget)
 
 
 def _ended(call: Call, body: Any, output: str, seq: int) -> Call | None:
-    """``call`` once its attempt ended; None for an outcome that no call has."""
+    """Return ``call`` after the end of its attempt; None for an unknown outcome."""
     if body.outcome == "succeeded":
         return Call(call.kind, call.position, call.digest, "succeeded", call.attempt, seq, output)
     if body.outcome == "failed":
@@ -92,7 +92,7 @@ def _ended(call: Call, body: Any, output: str, seq: int) -> Call | None:
 
 
 def whole_attempt(draft: Draft, body: b.StepEnded, limits: Limits) -> Misfit:
-    """An attempt whose start and end are one entry: what two would have done, or nothing."""
+    """Begin and end an attempt whose start and end are one entry: the result is that of two entries, or nothing."""
     position, digest = body.position, body.digest or ""
     assert position is not None
     misfit = _may_begin(draft, "step", body.key, position, digest, body.attempt)
@@ -100,7 +100,7 @@ def whole_attempt(draft: Draft, body: b.StepEnded, limits: Limits) -> Misfit:
         return misfit
     try:
         budget = reserve(draft.budget, body)
-    except NO_AMOUNTS:
+    except AMOUNT_ERRORS:
         return illegal("an estimate has amounts by dimension")
     call = Call("step", position, digest, "started", body.attempt, draft.seq + 1)
     ended = _ended(call, body, body.output, draft.seq + 1)
@@ -110,7 +110,7 @@ def whole_attempt(draft: Draft, body: b.StepEnded, limits: Limits) -> Misfit:
 def close_call(
     draft: Draft, key: str, kind: str, status: str, output: b.Json, error: b.Json | None, limits: Limits
 ) -> Misfit:
-    """The end of a call that has one attempt."""
+    """End a call that has one attempt."""
     old = draft.calls.get(key)
     if old is None or old.kind != kind or old.status != "started":
         return illegal(f"{key[:80]} is not under way so")
@@ -118,12 +118,12 @@ def close_call(
 
 
 def charge_end(draft: Draft, body: Any, call: Call | None, limits: Limits, budget: Budget | None) -> Misfit:
-    """Put ``call``, which ended, and charge what it used on ``budget``."""
+    """Store ``call``, which ended, and charge its usage to ``budget``."""
     if call is None:
         return illegal(f"no call ends {body.outcome[:40]}")
     try:
         budget = budget and charge(budget, body, call)
-    except NO_AMOUNTS:
+    except AMOUNT_ERRORS:
         return illegal("a usage has amounts by name")
     misfit = put_call(draft, body.key, call, limits)
     if misfit is None:
@@ -132,7 +132,7 @@ def charge_end(draft: Draft, body: Any, call: Call | None, limits: Limits, budge
 
 
 def put_call(draft: Draft, key: str, call: Call, limits: Limits) -> Misfit:
-    """Put ``call`` under ``key`` if the state has room for it."""
+    """Store ``call`` under ``key`` if the state has room for it."""
     grown = draft.content_bytes + call_width(key, call)
     old = draft.calls.get(key)
     if old is not None:
@@ -145,7 +145,7 @@ def put_call(draft: Draft, key: str, call: Call, limits: Limits) -> Misfit:
 
 
 def take_mail(draft: Draft, external_id: bytes | None) -> None:
-    """Take what an owner's entry names out of the mailbox."""
+    """Remove the item with ``external_id`` from the mailbox, if it is there."""
     item = None if external_id is None else draft.mailbox.pop(external_id, None)
     if item is not None:
         draft.mailbox_bytes -= size_of(item)

@@ -1,7 +1,7 @@
-"""The rules of the fold for calls, turns and budgets: how an owner's entries change them.
+"""The fold's rules for calls, turns and budgets.
 
-A start makes its call or begins its next attempt; an end ends the attempt it names; anything else does not fit. Like
-the rules of content, each gives None, or why the body does not fit and leaves the draft as it was.
+A start creates its call or begins the next attempt of it; an end ends the attempt that it names. Any other body does
+not fit. Each rule returns None, or the reason why the body does not fit; then the draft is unchanged.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from seekpoint.schemas.folding.attempt_rules import (
     take_mail,
     whole_attempt,
 )
-from seekpoint.schemas.folding.charges import NO_AMOUNTS
+from seekpoint.schemas.folding.charges import AMOUNT_ERRORS
 from seekpoint.schemas.folding.content_rules import Misfit, Rule, too_big
 from seekpoint.schemas.folding.effect_rules import EFFECT_RULES
 from seekpoint.schemas.state.calls import AgentRun, Call, call_width, write_digest, write_position
@@ -31,7 +31,7 @@ from seekpoint.schemas.state.process_budget import Budget, amount_of, amounts_in
 from seekpoint.schemas.state.process_state import Draft, frame_of
 from seekpoint.schemas.state.state_values import encoded, size_of, text_width
 
-__all__ = ["CALL_RULES", "note_write"]
+__all__ = ["CALL_RULES", "record_write"]
 
 
 # --- steps, decisions, samples ----------------------------------------------------------------------------------------
@@ -92,14 +92,14 @@ def _resolve_gate(draft: Draft, body: b.GateResolved, limits: Limits) -> Misfit:
 
 
 def _receive(draft: Draft, body: b.Received, limits: Limits) -> Misfit:
-    """Mail leaves the mailbox; the call of an agent's code that took it remembers it, whole."""
-    misfit = None if body.key is None else _remember_mail(draft, body.key, body, limits)
+    """Remove an item from the mailbox; the call that received it, if there is one, stores the whole item."""
+    misfit = None if body.key is None else _store_mail(draft, body.key, body, limits)
     if misfit is None:
         take_mail(draft, body.external_id)
     return misfit
 
 
-def _remember_mail(draft: Draft, key: str, body: b.Received, limits: Limits) -> Misfit:
+def _store_mail(draft: Draft, key: str, body: b.Received, limits: Limits) -> Misfit:
     item = draft.mailbox.get(body.external_id)
     if not key or key in draft.calls or body.position < 1:
         return illegal(f"{key[:80]} received before")
@@ -123,7 +123,7 @@ def _end_child(draft: Draft, body: b.ChildEnded, limits: Limits) -> Misfit:
 
 # --- failed calls -----------------------------------------------------------------------------------------------------
 def _set_aside(draft: Draft, body: b.CallsSetAside, limits: Limits) -> Misfit:
-    """They are as after an attempt that is tried again. All of them fit, or none is changed."""
+    """Let failed calls be made again, as after an attempt whose outcome was retry. All of them fit, or none changes."""
     try:
         keys = orjson.loads(body.keys)
     except orjson.JSONDecodeError as exc:
@@ -133,9 +133,9 @@ def _set_aside(draft: Draft, body: b.CallsSetAside, limits: Limits) -> Misfit:
     aside: dict[str, Call] = {}
     for key in keys:
         call = draft.calls.get(key)
-        if call is None or call.status != "failed" or call.kind not in _MADE_AGAIN:
+        if call is None or call.status != "failed" or call.kind not in _REPEATABLE:
             return illegal(f"{key[:80]} is no step, decision or child that failed")
-        aside[key] = _made_again(call, draft.seq + 1)
+        aside[key] = _reopened(call, draft.seq + 1)
     grown = draft.content_bytes + sum(
         call_width(key, call) - call_width(key, draft.calls[key]) for key, call in aside.items()
     )
@@ -147,11 +147,11 @@ def _set_aside(draft: Draft, body: b.CallsSetAside, limits: Limits) -> Misfit:
     return misfit
 
 
-_MADE_AGAIN = frozenset({"step", "decision", "child"})
-"""An effect is not among them: what may be done about it is decided by what is known of it, not by a wish."""
+_REPEATABLE = frozenset({"step", "decision", "child"})
+"""The kinds of calls that may be set aside. For an effect, the resolution table decides what may be done."""
 
 
-def _made_again(call: Call, seq: int) -> Call:
+def _reopened(call: Call, seq: int) -> Call:
     if call.kind == "child":
         detail = orjson.dumps({**call.facts, "set_aside": True}).decode()
         return replace(call, status="started", seq=seq, output=None, error=None, detail=detail)
@@ -161,7 +161,7 @@ def _made_again(call: Call, seq: int) -> Call:
 
 # --- the run ----------------------------------------------------------------------------------------------------------
 def _start_agent(draft: Draft, body: b.AgentStarted, limits: Limits) -> Misfit:
-    """A process that begins so is running: one entry, not three."""
+    """Start the run of an agent. A process that has not run yet is running after this one entry."""
     if draft.agent is not None:
         return illegal("an agent runs as the process already")
     frame = draft.start_frame or frame_of(draft)  # a fork's code runs from where its parent's began
@@ -170,30 +170,30 @@ def _start_agent(draft: Draft, body: b.AgentStarted, limits: Limits) -> Misfit:
     misfit = too_big(grown, limits)
     if misfit is None:
         draft.agent, draft.start_frame, draft.content_bytes = agent, frame, grown
-        if draft.lifecycle in _BEGINNING:
+        if draft.lifecycle in _BEFORE_RUNNING:
             draft.lifecycle = Lifecycle.RUNNING
     return misfit
 
 
-_BEGINNING = frozenset({Lifecycle.CREATED, Lifecycle.STARTING})
+_BEFORE_RUNNING = frozenset({Lifecycle.CREATED, Lifecycle.STARTING})
 
 
 def _end_turn(draft: Draft, body: b.TurnEnded, limits: Limits) -> Misfit:
-    """The turn's calls leave the state, but effects of which nobody knows whether they happened."""
+    """End a turn: its calls leave the state, except effects that are not settled."""
     if body.number != draft.turn + 1:
         return illegal(f"turn {draft.turn + 1} has to end next")
-    frame, made = frame_of(draft), draft.calls.of_turn(body.number)
-    stays = {key: call for key, call in made.items() if _stays(call)}
+    frame, calls = frame_of(draft), draft.calls.of_turn(body.number)
+    unsettled = {key: call for key, call in calls.items() if _is_unsettled_effect(call)}
     grown = draft.content_bytes + size_of(frame) - size_of(draft.turn_frame)
-    grown -= sum(call_width(key, call) for key, call in made.items() if key not in stays)
+    grown -= sum(call_width(key, call) for key, call in calls.items() if key not in unsettled)
     misfit = too_big(grown, limits)
     if misfit is None:
-        draft.calls.end_turn(body.number, stays)
+        draft.calls.end_turn(body.number, unsettled)
         draft.turn, draft.turn_frame, draft.content_bytes = body.number, frame, grown
     return misfit
 
 
-def _stays(call: Call) -> bool:
+def _is_unsettled_effect(call: Call) -> bool:
     return call.kind == "effect" and call.status not in ("succeeded", "failed")
 
 
@@ -223,27 +223,27 @@ _ACTIONS = ("pause", "fail", "escalate")
 
 
 def _set_budget(draft: Draft, body: b.BudgetSet, limits: Limits) -> Misfit:
-    """New limits; what was used stays used."""
+    """Set new limits; the amounts used so far are kept."""
     try:
         warn_at = amount_of(body.warn_at)
         if body.on_exceed not in _ACTIONS or warn_at > 1:
             raise ValueError("no such budget")
-        whole, day = amounts_in(body.limits), amounts_in(body.day_limits)
-    except NO_AMOUNTS as exc:
+        run, day = amounts_in(body.limits), amounts_in(body.day_limits)
+    except AMOUNT_ERRORS as exc:
         return illegal(f"no such budget: {exc}")
     budget = draft.budget or Budget()
-    draft.budget = replace(budget, limits=whole, day_limits=day, warn_at=warn_at, on_exceed=body.on_exceed, noted=())
+    draft.budget = replace(budget, limits=run, day_limits=day, warn_at=warn_at, on_exceed=body.on_exceed, noted=())
     return None
 
 
-def _note_budget(draft: Draft, body: b.BudgetNoted, limits: Limits) -> Misfit:
+def _record_budget_event(draft: Draft, body: b.BudgetNoted, limits: Limits) -> Misfit:
     budget = draft.budget
     if budget is None:
         return illegal("there is no budget")
     if body.kind == "raised":
         try:
             raised = amounts_in(orjson.dumps({body.dimension: body.limit}).decode())
-        except NO_AMOUNTS as exc:
+        except AMOUNT_ERRORS as exc:
             return illegal(f"no such limit: {exc}")
         if body.scope == "day":
             budget = replace(budget, noted=(), day_limits={**budget.day_limits, **raised})
@@ -259,8 +259,8 @@ def _note_budget(draft: Draft, body: b.BudgetNoted, limits: Limits) -> Misfit:
 
 
 # --- content writes ---------------------------------------------------------------------------------------------------
-def note_write(draft: Draft, key: str, body: b.Body, limits: Limits, write: Rule) -> Misfit:
-    """Apply a content write of an agent's code and remember it by its place."""
+def record_write(draft: Draft, key: str, body: b.Body, limits: Limits, write: Rule) -> Misfit:
+    """Apply a content write of an agent's code and record it as a call under its key."""
     position = write_position(key)
     if position is None or position < 1 or key in draft.calls:
         return illegal(f"{key[:80]} is no place of a write")
@@ -297,6 +297,6 @@ CALL_RULES: Mapping[type[b.Body], Rule] = {
     b.Diverged: _diverge,
     b.TurnEnded: _end_turn,
     b.BudgetSet: _set_budget,
-    b.BudgetNoted: _note_budget,
+    b.BudgetNoted: _record_budget_event,
     **EFFECT_RULES,
 }

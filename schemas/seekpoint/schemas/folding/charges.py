@@ -1,4 +1,4 @@
-"""The amounts that a call reserves from the budget at its start, and uses of it at its end."""
+"""The amounts that a call reserves from the budget at its start and charges to it at its end."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from seekpoint.schemas.state.calls import Call
 from seekpoint.schemas.state.process_budget import Budget, amounts_in
 from seekpoint.schemas.values.decimals import EXACT
 
-__all__ = ["NO_AMOUNTS", "charge", "reserve"]
+__all__ = ["AMOUNT_ERRORS", "charge", "reserve"]
 
-NO_AMOUNTS = (ValueError, LookupError, TypeError, ArithmeticError)
-"""The exceptions of reading amounts from a text that has none."""
+AMOUNT_ERRORS = (ValueError, LookupError, TypeError, ArithmeticError)
+"""The exceptions that malformed amounts raise."""
 _MILLION = Decimal(1_000_000)
 
 
 def reserve(budget: Budget | None, body: Any) -> Budget | None:
-    """``budget`` with the estimate of ``body``, a start, kept. One of ``NO_AMOUNTS`` where the estimate has none."""
+    """Return ``budget`` with the estimate of ``body``, a start, reserved. A malformed one raises ``AMOUNT_ERRORS``."""
     estimate = getattr(body, "estimate", None)
     irreversible = getattr(body, "irreversible", False)
     if estimate is None and not irreversible:
@@ -31,9 +31,9 @@ def reserve(budget: Budget | None, body: Any) -> Budget | None:
 
 
 def charge(budget: Budget, body: Any, call: Call) -> Budget:
-    """``budget`` once ``body``, an end, is charged: what it says, and what the kind of ``call`` implies.
+    """Return ``budget`` charged with the usage in ``body``, an end, and the counts that the kind of ``call`` implies.
 
-    A failed effect gives its count back. One of ``NO_AMOUNTS`` where the usage has none.
+    A failed effect is not counted. Malformed usage raises ``AMOUNT_ERRORS``.
     """
     used = _used_in(body)
     if call.kind == "decision":
@@ -49,7 +49,7 @@ def charge(budget: Budget, body: Any, call: Call) -> Budget:
 
 
 def _used_in(body: Any) -> dict[str, Decimal]:
-    """The amounts an end tells: tokens summed, a cost, its duration, and counts by dimension."""
+    """Return the amounts in an end: the sum of tokens, the cost, the duration, and counts by dimension."""
     usage = {} if body.usage is None else orjson.loads(body.usage)
     used: dict[str, Decimal] = {"wall_s": EXACT.divide(Decimal(max(body.duration_us, 0)), _MILLION)}
     if type(usage) is not dict:

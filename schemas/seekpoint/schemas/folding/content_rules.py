@@ -1,7 +1,7 @@
-"""The rules of the fold for the content of a process: context, conversation, lifecycle, invocations, lineage.
+"""The fold's rules for the content of a process: context, conversation, lifecycle, invocations, lineage.
 
-Each rule gives None when the body fits, else (reason, detail): its seq counts, the body is not applied, the process
-is degraded. The writer asks the same questions before it sends.
+Each rule returns None if the body fits, else (reason, detail). An entry whose body does not fit still advances the seq;
+its body is not applied and the process is degraded. Writers check the same rules before they send.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from seekpoint.schemas.state.state_parts import Failure, InvocationState, Lineag
 from seekpoint.schemas.state.state_values import member_width, size_of, text_width
 from seekpoint.schemas.values.json_values import check, dump, load, merge_patch
 
-__all__ = ["CONTENT_RULES", "Misfit", "Rule", "check_texts", "deleted_in", "too_big"]
+__all__ = ["CONTENT_RULES", "Misfit", "Rule", "check_texts", "deleted_keys", "too_big"]
 
 Misfit: TypeAlias = tuple[str, str] | None
 Rule: TypeAlias = Callable[[Draft, Any, Limits], Misfit]
-"""Applies a body to a draft and gives None; or leaves the draft as it was and says why the body does not fit."""
+"""Applies a body to a draft and returns None, or returns why the body does not fit and leaves the draft unchanged."""
 
 
 _NO_CONTENT: Misfit = "illegal_content", "no content of a process, or beyond the limits of one value"
-"""Without the words of the library that said so: the detail is part of the state, and readers have other versions."""
+"""A fixed text. The detail is part of the state, and a library's own message may differ between its versions."""
 
 
 def too_big(grown: int, limits: Limits) -> Misfit:
-    """The misfit of a state of ``grown`` bytes, if it is one."""
+    """Return the misfit of a state with ``grown`` bytes; None if it is within the limit."""
     if grown <= limits.state_bytes:
         return None
     return "state_limit", f"the state would have {grown} bytes, {limits.state_bytes} are allowed"
@@ -63,7 +63,7 @@ def _update_many(draft: Draft, body: b.ContextUpdatedMany, limits: Limits) -> Mi
 def _change_values(
     draft: Draft, changes: Mapping[str, b.Json], removed: Collection[str], limits: Limits, more: int = 0
 ) -> Misfit:
-    """Set ``changes`` and drop ``removed``, all or none; ``more`` bytes come with them."""
+    """Set ``changes`` and delete ``removed``, all or none. ``more`` bytes of other content count too."""
     values = draft.values_json
     grown = draft.content_bytes + more + sum(member_width(key, text) for key, text in changes.items())
     grown -= sum(member_width(key, values[key]) for key in (*changes, *removed) if key in values)
@@ -102,7 +102,7 @@ def _clear(draft: Draft, body: b.ContextCleared, limits: Limits) -> Misfit:
     return None
 
 
-def _say(draft: Draft, body: b.MessageSaid, limits: Limits) -> Misfit:
+def _append_message(draft: Draft, body: b.MessageSaid, limits: Limits) -> Misfit:
     grown = draft.content_bytes + message_width(body)
     if grown > limits.state_bytes:
         return too_big(grown, limits)
@@ -168,18 +168,18 @@ def _fork(draft: Draft, body: b.Forked, limits: Limits) -> Misfit:
 
 
 def _restore(
-    draft: Draft, content: str, limits: Limits, becomes: Callable[[Draft, Draft], None] | None = None
+    draft: Draft, content: str, limits: Limits, adjust: Callable[[Draft, Draft], None] | None = None
 ) -> Misfit:
-    """Only the fields of ``content_hash`` are restored: never epoch, owner, seq, offsets, ids."""
+    """Restore the fields of ``content_hash`` only: never epoch, owner, seq, offsets or ids."""
     restored = Draft()
     try:
         restore_content(restored, orjson.loads(content))
         check_texts(restored, limits)
     except (LookupError, TypeError, ValueError, AttributeError, SeekpointError):
         return _NO_CONTENT
-    if becomes is not None:
-        becomes(draft, restored)
-    misfit = too_big(content_width(_with_owed(restored, draft)), limits)
+    if adjust is not None:
+        adjust(draft, restored)
+    misfit = too_big(content_width(_with_kept_fields(restored, draft)), limits)
     if misfit is None:
         for name in _RESTORED:
             setattr(draft, name, getattr(restored, name))
@@ -188,27 +188,29 @@ def _restore(
 
 
 _RESTORED = tuple(one.name for one in FIELDS.fields if one.restored)
-_OWED = tuple(one.name for one in FIELDS.fields if one.form.width is not None and not one.restored)
-"""The fields that count as content and are not restored."""
+_KEPT = tuple(one.name for one in FIELDS.fields if one.form.width is not None and not one.restored)
+"""The fields that count towards the size of the content and are not restored."""
 
 
-def _with_owed(restored: Draft, draft: Draft) -> Draft:
-    """Give ``restored`` the fields that it does not restore, so that the size of the whole can be computed."""
-    for name in _OWED:
+def _with_kept_fields(restored: Draft, draft: Draft) -> Draft:
+    """Copy the fields that are not restored into ``restored``, so that the size of the whole can be computed."""
+    for name in _KEPT:
         setattr(restored, name, getattr(draft, name))
     return restored
 
 
 def _keep_effects(draft: Draft, restored: Draft) -> None:
-    """A rewind does not undo what was done outside: effects stay, so that none is ever fired again.
+    """Keep all effects in a rewind: it does not undo them in the outside world, and none may be fired twice.
 
-    Those that are not settled are only looked at from now on; those made after the seq that is rewound to stand
-    without a place. What else is forgotten is counted: its next idempotency key is another one.
+    Unsettled effects become inherited. Effects from after the target seq lose their position. Other forgotten
+    calls with an idempotency key are counted, so that the next call under their key gets a new one.
     """
     restored.forgotten = dict(draft.forgotten)
     turns_lost = draft.turn > restored.turn
     if turns_lost:
-        _forget(restored, f"{restored.turn + 1}/")  # all of this turn and of those behind it, known here or not
+        _forget(
+            restored, f"{restored.turn + 1}/"
+        )  # all calls of this turn and of later ones, whether or not they are known here
     for key, call in draft.calls.items():
         if call.kind == "effect":
             status = "inherited" if call.status in UNSETTLED else call.status
@@ -223,58 +225,57 @@ def _forget(restored: Draft, key: str) -> None:
 
 
 _KEYED = frozenset({"step", "decision"})
-"""Calls whose idempotency key others may have seen."""
+"""The kinds of calls whose idempotency key was passed to the outside."""
 
 
 def check_texts(draft: Draft, limits: Limits) -> None:
-    """Look at what came as one text of a stranger's: the dynamic values in it, and the numbers of its calls.
+    """Check a state from an untrusted text: its dynamic values, and the numbers of its calls.
 
-    Raises what ``check`` does, and ``ValueError``.
+    Raises as ``check`` does, and ``ValueError``.
     """
     for text in FIELDS.texts_of(draft):
         check(text, limits)
     if any((call.position | call.attempt | call.seq) >> 63 for call in draft.calls.values()):
-        raise ValueError("numbers that no call has")
+        raise ValueError("a call has a number out of range")
 
 
 def _batch(draft: Draft, body: b.ContentBatch, limits: Limits) -> Misfit:
-    """Context and conversation at once, all or none."""
+    """Change context and conversation at once, all or none."""
     try:
-        gone, messages = deleted_in(body), orjson.loads(body.messages)
-        if type(messages) is not list:
-            raise ValueError("messages are a list")
-        said = [_said_in(message) for message in messages]
+        removed, items = deleted_keys(body), orjson.loads(body.messages)
+        if type(items) is not list:
+            raise ValueError("the messages are not a list")
+        messages = [_parse_message(item) for item in items]
     except (ValueError, TypeError):
         return _NO_CONTENT
     if body.cleared:
-        gone |= draft.values_json.keys()
-    gone -= body.values.keys()
-    misfit = _change_values(draft, body.values, gone, limits, sum(map(message_width, said)))
+        removed |= draft.values_json.keys()
+    removed -= body.values.keys()
+    misfit = _change_values(draft, body.values, removed, limits, sum(map(message_width, messages)))
     if misfit is None:
-        for one in said:
-            draft.conversation = draft.conversation.append(one)
+        for message in messages:
+            draft.conversation = draft.conversation.append(message)
     return misfit
 
 
-def deleted_in(body: b.ContentBatch) -> set[str]:
-    """The keys that ``body`` removes. ``ValueError`` or ``TypeError`` if it names none."""
+def deleted_keys(body: b.ContentBatch) -> set[str]:
+    """Return the keys that ``body`` deletes. Raises ``ValueError`` or ``TypeError`` for a malformed list."""
     keys = orjson.loads(body.deleted)
     if type(keys) is not list or any(type(key) is not str for key in keys):
-        raise ValueError("what is removed is a list of keys")
+        raise ValueError("the deleted keys are not a list of texts")
     return set(keys)
 
 
-def _said_in(message: Any) -> b.MessageSaid:
-    if type(message) is not list or not 1 <= len(message) <= 6 or type(message[0]) is not str:
+def _parse_message(item: Any) -> b.MessageSaid:
+    if type(item) is not list or not 1 <= len(item) <= 6 or type(item[0]) is not str:
         raise ValueError("a message is a list of role, text, parts, tool calls, tool call id and name")
-    for part in message:
-        if part is not None and type(part) is not str:
-            raise ValueError("the parts of a message are texts")
-    return b.MessageSaid(*message)
+    if any(field is not None and type(field) is not str for field in item):
+        raise ValueError("the fields of a message are texts")
+    return b.MessageSaid(*item)
 
 
 def _record_error(draft: Draft, body: b.ErrorRecorded, limits: Limits) -> Misfit:
-    """Keep the newest error, cut to what a list of processes can bear; its traceback stays in the journal."""
+    """Store the newest error, shortened for lists of processes; only the journal has its traceback."""
     seq, where = draft.seq + 1, body.where and body.where[:_WHERE_CHARACTERS_MAX]
     draft.failure = Failure(seq, body.type[:_TYPE_CHARACTERS_MAX], body.message[:_ERROR_CHARACTERS_MAX], where)
     return None
@@ -283,23 +284,18 @@ def _record_error(draft: Draft, body: b.ErrorRecorded, limits: Limits) -> Misfit
 _TYPE_CHARACTERS_MAX, _ERROR_CHARACTERS_MAX, _WHERE_CHARACTERS_MAX = 200, 1_000, 1_000
 
 
-def _nothing(draft: Draft, body: b.Body, limits: Limits) -> Misfit:
-    return None
-
-
 CONTENT_RULES: Mapping[type[b.Body], Rule] = {
     b.ContextUpdated: _update,
     b.ContextUpdatedMany: _update_many,
     b.ContextDeleted: _delete,
     b.ContextPatched: _patch,
     b.ContextCleared: _clear,
-    b.MessageSaid: _say,
+    b.MessageSaid: _append_message,
     b.LifecycleChanged: _change_lifecycle,
     b.InvocationTriggered: _trigger,
     b.InvocationStarted: _start,
     b.InvocationEnded: _end,
     b.ErrorRecorded: _record_error,
-    b.Custom: _nothing,
     b.Rewound: _rewind,
     b.Forked: _fork,
     b.ContentBatch: _batch,

@@ -1,4 +1,4 @@
-"""The rules of the fold for effects and for the obligations they leave."""
+"""The fold's rules for effects and for the obligations that effects leave."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _settle(draft: Draft, body: b.EffectSettled, limits: Limits) -> Misfit:
     call = replace(old,
         status=body.outcome, seq=draft.seq + 1,
         output=body.output if body.outcome == "succeeded" else None,
-        error=body.error,  # of one that succeeded too: an output that could not be journaled
+        error=body.error,  # also of a success whose output could not be journaled
     )  # fmt: skip
     misfit = charge_end(draft, body, call, limits, draft.budget)
     if misfit is None:
@@ -50,19 +50,21 @@ def _settle(draft: Draft, body: b.EffectSettled, limits: Limits) -> Misfit:
 
 
 def open_effect(draft: Draft, key: str) -> Call | None:
-    """Return the effect ``key`` if it is not settled: pending, unknown, inherited, or stuck until a person decides."""
+    """Return the effect ``key`` if it is not settled: pending, unknown, inherited, or stuck."""
     call = draft.calls.get(key)
     return call if call is not None and call.kind == "effect" and call.status not in ("succeeded", "failed") else None
 
 
-def _owe(draft: Draft, body: b.ObligationRegistered, limits: Limits) -> Misfit:
+def _register_obligation(draft: Draft, body: b.ObligationRegistered, limits: Limits) -> Misfit:
     call = draft.calls.get(body.key)
     if call is None or call.kind != "effect" or any(one.key == body.key for one in draft.obligations):
         return illegal(f"{body.key[:80]} is no effect that has to be undone")
-    return _oblige(draft, (*draft.obligations, Obligation(body.key, body.name, body.arguments, "open")), limits)
+    return _set_obligations(
+        draft, (*draft.obligations, Obligation(body.key, body.name, body.arguments, "open")), limits
+    )
 
 
-def _pay(draft: Draft, body: b.ObligationSettled, limits: Limits) -> Misfit:
+def _settle_obligation(draft: Draft, body: b.ObligationSettled, limits: Limits) -> Misfit:
     found = [one for one in draft.obligations if one.key == body.key]
     if not found or body.outcome not in ("done", "dropped", "stuck"):
         return illegal(f"{body.key[:80]} is nothing that has to be undone")
@@ -70,10 +72,10 @@ def _pay(draft: Draft, body: b.ObligationSettled, limits: Limits) -> Misfit:
         rest = tuple(replace(one, status="stuck") if one.key == body.key else one for one in draft.obligations)
     else:
         rest = tuple(one for one in draft.obligations if one.key != body.key)
-    return _oblige(draft, rest, limits)
+    return _set_obligations(draft, rest, limits)
 
 
-def _oblige(draft: Draft, obligations: tuple[Obligation, ...], limits: Limits) -> Misfit:
+def _set_obligations(draft: Draft, obligations: tuple[Obligation, ...], limits: Limits) -> Misfit:
     grown = draft.content_bytes + sum(map(size_of, obligations))
     grown -= sum(map(size_of, draft.obligations))
     misfit = too_big(grown, limits)
@@ -85,6 +87,6 @@ def _oblige(draft: Draft, obligations: tuple[Obligation, ...], limits: Limits) -
 EFFECT_RULES: Mapping[type[b.Body], Rule] = {
     b.EffectIntended: _intend,
     b.EffectSettled: _settle,
-    b.ObligationRegistered: _owe,
-    b.ObligationSettled: _pay,
+    b.ObligationRegistered: _register_obligation,
+    b.ObligationSettled: _settle_obligation,
 }

@@ -1,8 +1,8 @@
-"""The fold: the one function that says what entries mean. Recovery, projection, audit and tests all use it.
+"""The fold: the only function that computes states from entries. Recovery, projection, audit and tests all use it.
 
-``fold(state, offset, entry)`` is pure. Readers of many entries keep a ``Draft`` and call ``advance``, which does the
-same in place and tells what became of the entry (a ``Verdict``). First **admission** decides, by ownership alone,
-whether the entry counts; then its body is applied. Order in the partition decides everything; no clock does.
+``fold(state, offset, entry)`` is pure. Readers of many entries call ``advance`` on a ``Draft``: it updates the draft in
+place and returns the outcome of the entry (a ``Verdict``). First, **admission** decides by ownership alone whether the
+entry counts. Then the body is applied. Only the order in the partition matters, never a clock.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import orjson
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
-from seekpoint.schemas.folding.call_rules import CALL_RULES, note_write
+from seekpoint.schemas.folding.call_rules import CALL_RULES, record_write
 from seekpoint.schemas.folding.content_rules import CONTENT_RULES, Misfit, Rule, too_big
 from seekpoint.schemas.folding.effect_rules import open_effect
-from seekpoint.schemas.folding.seed import plant
+from seekpoint.schemas.folding.seed import apply_seed
 from seekpoint.schemas.folds import advance_folds
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_state import Draft, State, clear, drop_content
 from seekpoint.schemas.state.state_parts import Degraded, MailItem
 from seekpoint.schemas.state.state_table import Cleared
 from seekpoint.schemas.state.state_values import size_of, text_width
-from seekpoint.schemas.wire.codec import Owned
+from seekpoint.schemas.wire.codec import OwnerEntry
 
 __all__ = [
     "CONTROL_BYTES_MAX",
@@ -36,21 +36,21 @@ __all__ = [
     "SHARED_PREFIX",
     "Verdict",
     "advance",
-    "advance_owned",
+    "advance_owner_entry",
     "fold",
     "has_room",
     "mail_of",
-    "try_own",
+    "try_apply",
 ]
 
 SHARED_PREFIX = "shared:"
-"""The prefix of the id of a shared value's process: nobody ever owns such a process."""
+"""The prefix of the process id of a shared value. Such a process never has an owner."""
 REMEMBERED_IDS_MAX = 1_024
 MAILBOX_ITEMS_MAX = 1_000
 MAILBOX_BYTES_MAX = 1_048_576
 CONTROL_ITEMS_MAX = 256
 CONTROL_BYTES_MAX = 262_144
-"""Extra room in a mailbox for entries that control the process, so that signals cannot shut them out."""
+"""Extra room in a mailbox for entries that control the process, so that signals cannot displace them."""
 TEXT_CHARS_MAX = 200
 """The length to which the fold cuts texts without another bound: a node's name, a misfit's detail."""
 
@@ -73,14 +73,14 @@ class Verdict(Enum):
 
 
 def fold(state: State, offset: int, entry: Entry, limits: Limits = DEFAULT_LIMITS) -> State:
-    """The state after ``entry``, which lies at ``offset``; ``state`` stays as it was. Raises on no decoded entry."""
+    """Return the state after ``entry`` at ``offset``; ``state`` is not changed. Never raises for a decoded entry."""
     draft = state.thaw()
     advance(draft, offset, entry, limits)
     return draft.freeze()
 
 
 def advance(draft: Draft, offset: int, entry: Entry, limits: Limits = DEFAULT_LIMITS) -> Verdict:
-    """Fold ``entry`` into ``draft`` in place and say what became of it."""
+    """Fold ``entry`` into ``draft`` in place and return its outcome."""
     if offset <= draft.offset:
         return Verdict.SKIPPED
     draft.offset = offset
@@ -91,9 +91,14 @@ def advance(draft: Draft, offset: int, entry: Entry, limits: Limits = DEFAULT_LI
     return _admit_owner(draft, entry, entry.seq, limits)
 
 
-def advance_owned(draft: Draft, offset: int, owned: Owned, limits: Limits = DEFAULT_LIMITS) -> Verdict | None:
-    """``advance`` with what a skim knows of an entry. None, and nothing is changed: not the present owner's entry."""
-    seq, epoch, claim_id, body = owned
+def advance_owner_entry(
+    draft: Draft, offset: int, entry: OwnerEntry, limits: Limits = DEFAULT_LIMITS
+) -> Verdict | None:
+    """Fold an entry of the present owner into ``draft`` in place and return its outcome.
+
+    Returns None, and changes nothing, if the entry is not the present owner's: use ``advance`` for it.
+    """
+    seq, epoch, claim_id, body = entry
     if epoch != draft.epoch or claim_id != draft.owner or body.EXTERNAL:
         return None
     if offset <= draft.offset:
@@ -102,17 +107,17 @@ def advance_owned(draft: Draft, offset: int, owned: Owned, limits: Limits = DEFA
     return _admit_seq(draft, seq, body, limits)
 
 
-_APPLIED = Verdict.APPLIED  # to name an enum's member takes a tenth of a microsecond
+_APPLIED = Verdict.APPLIED  # an attribute access on an enum class costs a tenth of a microsecond
 
 
 # --- owner entries ----------------------------------------------------------------------------------------------------
 def _admit_owner(draft: Draft, entry: Entry, seq: int, limits: Limits) -> Verdict:
-    """Decide by the admission table, row by row."""
+    """Decide by the admission table, in the order of its rows."""
     epoch, owner, body = draft.epoch, draft.owner, entry.body
     if entry.epoch < epoch or (entry.epoch == epoch and owner is None and epoch > 0):
         draft.stale_entries += 1
         if type(body) is b.EffectSettled and not draft.finished and open_effect(draft, body.key) is not None:
-            _take_in(draft, entry.id, _evidence(entry, body))
+            _put_mail(draft, entry.id, _evidence(entry, body))
         return Verdict.STALE
     if entry.epoch > epoch or owner is None or entry.claim_id != owner or body.EXTERNAL:
         draft.forged_entries += 1
@@ -132,7 +137,7 @@ def _admit_seq(draft: Draft, seq: int, body: b.Body, limits: Limits) -> Verdict:
         draft.abandoned_entries += 1
         draft.degraded = Degraded("gap", draft.seq + 1, seq, earlier=draft.degraded)
         return Verdict.GAP
-    misfit = try_own(draft, seq, body, limits)
+    misfit = try_apply(draft, seq, body, limits)
     if misfit is None:
         return _APPLIED
     draft.seq = seq
@@ -140,10 +145,13 @@ def _admit_seq(draft: Draft, seq: int, body: b.Body, limits: Limits) -> Verdict:
     return Verdict.MISFIT
 
 
-def try_own(draft: Draft, seq: int, body: b.Body, limits: Limits = DEFAULT_LIMITS) -> Misfit:
-    """Apply ``body`` and give None, or leave ``draft`` untouched and say why not; a writer asks it before it sends."""
+def try_apply(draft: Draft, seq: int, body: b.Body, limits: Limits = DEFAULT_LIMITS) -> Misfit:
+    """Apply ``body`` to ``draft`` and return None; if it does not fit, return the reason and change nothing.
+
+    A writer calls it before it sends an entry.
+    """
     rule = _RULES[type(body)]
-    misfit = rule(draft, body, limits) if body.call is None else note_write(draft, body.call, body, limits, rule)
+    misfit = rule(draft, body, limits) if body.call is None else record_write(draft, body.call, body, limits, rule)
     if misfit is None:
         draft.seq = seq
         if not body.OWNERSHIP:
@@ -157,10 +165,10 @@ def _release(draft: Draft, body: b.Released, limits: Limits) -> Misfit:
 
 
 def _finish(draft: Draft, body: b.Finished, limits: Limits) -> Misfit:
-    """End the process: nobody owns it and nothing reaches it any more. An agent that ends has stopped.
+    """End the process: it has no owner and accepts no more entries. If it ran an agent, its lifecycle is stopped.
 
-    Its content stays readable beside the gravestone until a projector drops it; where a state has no room for both, it
-    is dropped here.
+    Its content stays readable beside the gravestone until a projector drops it. If the state has no room for content
+    and result, the content is dropped here.
     """
     misfit = too_big(text_width(body.result), limits)
     if misfit is not None:
@@ -176,7 +184,7 @@ def _finish(draft: Draft, body: b.Finished, limits: Limits) -> Misfit:
 
 
 def _custom(draft: Draft, body: b.Custom, limits: Limits) -> Misfit:
-    """Advance the folds of users; nothing else changes."""
+    """Advance the folds that users registered."""
     advance_folds(draft, draft.seq + 1, body.kind, body.payload)
     return None
 
@@ -208,9 +216,10 @@ def _claim(draft: Draft, entry: Entry, limits: Limits) -> Verdict:
 
 
 def _may_claim(draft: Draft, claim: b.Claim) -> bool:
-    """A degraded process is claimed by a person's choice, or by its present owner that explains the gap itself.
+    """Return whether ``claim`` may win a process that may be degraded.
 
-    The owner names the first seq it never got acknowledged: a gap that begins below it has lost acknowledged entries.
+    A person may accept the degradation. The present owner may also claim the process again if it caused the gap: it
+    names its first unacknowledged seq, because a gap that begins below that seq has lost acknowledged entries.
     """
     degraded = draft.degraded
     if degraded is None or claim.accept_degraded:
@@ -225,15 +234,15 @@ def _deliver(draft: Draft, entry: Entry, limits: Limits) -> Verdict:
     if item is None:
         draft.forged_entries += 1
         return Verdict.FORGED
-    verdict = _take_in(draft, entry.id, item)
+    verdict = _put_mail(draft, entry.id, item)
     if verdict is Verdict.DELIVERED:
         draft.last_kind = entry.body.KIND
     return verdict
 
 
-def _take_in(draft: Draft, entry_id: bytes, item: MailItem) -> Verdict:
+def _put_mail(draft: Draft, entry_id: bytes, item: MailItem) -> Verdict:
     """Put ``item`` into the mailbox, once, if there is room."""
-    # One that waits longer than its id is remembered is still there once.
+    # Ids are forgotten after a while, so an item that still waits is looked for in the mailbox too.
     if entry_id in draft.remembered or entry_id in draft.mailbox:
         draft.duplicate_entries += 1
         return Verdict.DUPLICATE
@@ -258,12 +267,14 @@ def _has_room(draft: Draft, item: MailItem, grown: int) -> bool:
         return True
     if items >= MAILBOX_ITEMS_MAX + CONTROL_ITEMS_MAX or grown > MAILBOX_BYTES_MAX + CONTROL_BYTES_MAX:
         return False
-    return _controls(draft, item)
+    return _is_control(draft, item)
 
 
-def _controls(draft: Draft, item: MailItem) -> bool:
-    """Return whether ``item`` controls the process: a request to cancel, a verdict on an effect in doubt, the answer to
-    an open gate by its key. All else is for the agent to receive."""
+def _is_control(draft: Draft, item: MailItem) -> bool:
+    """Return whether ``item`` controls the process.
+
+    It does if it requests a cancel, settles an effect in doubt, or answers an open gate by its key.
+    """
     if item.kind == b.CancelRequested.KIND:
         return draft.cancelled is None
     call = draft.calls.get(item.name)
@@ -279,13 +290,13 @@ def _remember(draft: Draft, entry_id: bytes) -> None:
 
 
 def _evidence(entry: Entry, body: b.EffectSettled) -> MailItem:
-    """Return the mail with what a former owner knows of an effect that is still in doubt."""
-    told = {"outcome": body.outcome, "output": body.output, "error": body.error, "cost_usd": body.cost_usd}
-    return MailItem(entry.id, "evidence", body.key, orjson.dumps(told).decode(), entry.actor)
+    """Return the mail item with the outcome, as a former owner reports it, of an effect that is still in doubt."""
+    payload = {"outcome": body.outcome, "output": body.output, "error": body.error, "cost_usd": body.cost_usd}
+    return MailItem(entry.id, "evidence", body.key, orjson.dumps(payload).decode(), entry.actor)
 
 
 def _share(draft: Draft, entry: Entry, limits: Limits) -> Verdict:
-    """A shared value is set: first in the log wins. What was refused once stays refused, however often it comes."""
+    """Set a shared value: the first entry in the log wins. A refused entry stays refused when it is sent again."""
     body = entry.body
     assert isinstance(body, b.SharedSet)
     if not _is_shared(entry):
@@ -317,19 +328,19 @@ def mail_of(entry: Entry) -> MailItem | None:
     if isinstance(body, b.CancelRequested):
         return MailItem(entry.id, body.KIND, body.reason or "", "null", entry.actor)
     if isinstance(body, b.EffectVerdict):
-        told = {
+        payload = {
             "outcome": body.outcome, "output": body.output, "error": body.error, "reason": body.reason,
             "idempotency_key": body.idempotency_key,
         }  # fmt: skip
-        return MailItem(entry.id, body.KIND, body.key, orjson.dumps(told).decode(), entry.actor)
-    return None  # an owner's body without a seq: nobody who owns the process wrote it
+        return MailItem(entry.id, body.KIND, body.key, orjson.dumps(payload).decode(), entry.actor)
+    return None  # a body of an owner without a seq, which no owner writes
 
 
 def _seed(draft: Draft, entry: Entry, limits: Limits) -> Verdict:
-    """A replayed process begins: before anything else of it, or not at all."""
+    """Start a replayed process from the seed's state, if the seed is its first entry."""
     body = entry.body
     assert isinstance(body, b.Seeded)
-    if plant(draft, body.state, limits):
+    if apply_seed(draft, body.state, limits):
         return Verdict.APPLIED
     draft.forged_entries += 1
     return Verdict.FORGED

@@ -1,7 +1,7 @@
 """A seed: the state that a replayed process starts from, so that its entries fold without the history before them.
 
-It counts only as the very first entry of a process. What it carries is the whole state: content, epoch, owner, seq,
-mailbox, remembered ids. Offsets are those of the log it lies in, from its own on.
+It counts only as the first entry of a process. It carries the whole state: content, epoch, owner, seq, mailbox and
+remembered ids. Only the offsets are those of the log that the seed is in.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from seekpoint.schemas.errors import JournalMismatch, LimitExceeded, NewerFormat
 from seekpoint.schemas.folding.content_rules import check_texts, too_big
 from seekpoint.schemas.state.process_state import FIELDS, Draft, State
 
-__all__ = ["plant"]
+__all__ = ["apply_seed"]
 
-_OWN = frozenset({"offset", "first_offset"})
+_NOT_SEEDED = frozenset({"offset", "first_offset"})
 
 
-def plant(draft: Draft, state_json: str, limits: Limits) -> bool:
-    """Put the state into ``draft``; False, and nothing is changed, if it is not pristine or the text is no state.
+def apply_seed(draft: Draft, state_json: str, limits: Limits) -> bool:
+    """Put the seed's state into ``draft`` and return True.
 
-    The state of a newer fold is none here: the codec stops the reader of a journal that has entered a newer format.
+    Returns False, and changes nothing, if ``draft`` is not pristine or the text holds no valid state. The state of a
+    newer fold is not valid here: in a journal of a newer format, the codec has stopped the reader before.
     """
     if draft.epoch or draft.seq or draft.remembered or draft.first_offset != draft.offset:
         return False
@@ -30,8 +31,8 @@ def plant(draft: Draft, state_json: str, limits: Limits) -> bool:
         return False
     if too_big(seed.content_bytes, limits) is not None:
         return False
-    grown = seed.thaw()
+    seeded = seed.thaw()
     for name in FIELDS.names:
-        if name not in _OWN:
-            setattr(draft, name, getattr(grown, name))
+        if name not in _NOT_SEEDED:
+            setattr(draft, name, getattr(seeded, name))
     return True

@@ -1,10 +1,10 @@
-"""The log: the one seam between Seekpoint and Kafka.
+"""The ports of the log: the only interface between Seekpoint and Kafka.
 
-A log has numbered partitions of records; a record's offset is its place. ``LogReader`` and ``LogWriter`` are the two
-halves (consumers bring the one, producers the other); ``memory_log`` has both at once, in memory. One contract suite
-runs on all of them.
+A log has numbered partitions of records, and each record has an offset in its partition. The package ``consumers``
+implements ``LogReader`` on Kafka, ``producers`` implements ``LogWriter``, and ``memory_log`` implements both in memory.
+One contract suite runs on all of them.
 
-All calls block and are safe from any thread, unless said otherwise.
+All calls block and are thread-safe, unless their docstring says otherwise.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 __all__ = [
     "Appender",
     "Batch",
-    "Delivery",
+    "DeliveryReport",
     "Extent",
     "Landmark",
     "LogReader",
     "LogWriter",
-    "Outgoing",
+    "ProducerRecord",
     "Record",
     "Table",
     "Watermarks",
@@ -34,7 +34,7 @@ __all__ = [
 
 
 class Record(NamedTuple):
-    """One record of the log. ``timestamp_ms`` since 1970; ``key`` or ``value`` is None where there is none."""
+    """One record of the log. ``timestamp_ms`` counts from 1970; a missing ``key`` or ``value`` is None."""
 
     partition: int
     offset: int
@@ -44,9 +44,9 @@ class Record(NamedTuple):
 
 
 class Landmark(NamedTuple):
-    """A record, by its offset and the epoch of the leader that took it: -1 where that is not known.
+    """The identity of a record: its offset and the epoch of the leader that appended it, -1 if that is unknown.
 
-    An offset that later has another epoch is another record: the log was truncated in between.
+    If the offset later has another epoch, the log was truncated in between and this is another record.
     """
 
     offset: int
@@ -54,28 +54,28 @@ class Landmark(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What one step of a read found: ``records`` (those asked for), and what was passed over to find them."""
+    """One batch of a read: the ``records`` with the requested keys, and counts of all records that were read."""
 
     records: Sequence[Record]
     scanned: int
-    """Records read, foreign ones included."""
+    """The number of records read, those of other keys included."""
     bytes: int
-    """Bytes of keys and values read, foreign ones included."""
+    """The bytes of all keys and values read, those of other keys included."""
     next_offset: int
-    """Everything below it has been read; offsets may have holes."""
+    """The offset below which everything has been read; offsets may have holes."""
     first: Landmark | None = None
-    """The first record of those that were passed over, foreign or not."""
+    """The first record that was read, whatever its key."""
 
 
 class Watermarks(NamedTuple):
-    """Where a partition begins and ends: ``low`` is the first offset there is, ``high`` the next one to come."""
+    """The bounds of a partition for readers: ``low`` is its first offset, ``high`` the next one."""
 
     low: int
     high: int
 
 
 class Extent(NamedTuple):
-    """Watermarks, and where the partition ends for those who write: ``end`` counts what an open transaction hides."""
+    """The watermarks of a partition and its ``end``, which includes the records that an open transaction hides."""
 
     low: int
     high: int
@@ -83,12 +83,12 @@ class Extent(NamedTuple):
 
     @property
     def hidden(self) -> int:
-        """How many offsets were written and cannot be read yet."""
+        """The number of offsets that were written and cannot be read yet."""
         return max(0, self.end - self.high)
 
 
-class Outgoing(NamedTuple):
-    """A record to append. ``token`` comes back with its delivery."""
+class ProducerRecord(NamedTuple):
+    """A record to append. Its delivery report carries the same ``token``."""
 
     partition: int
     key: bytes
@@ -96,8 +96,8 @@ class Outgoing(NamedTuple):
     token: object
 
 
-class Delivery(NamedTuple):
-    """What became of an append: an offset, or an error (then it may or may not be in the log)."""
+class DeliveryReport(NamedTuple):
+    """The outcome of an append: an offset or an error. After an error the record may or may not be in the log."""
 
     token: object
     offset: int
@@ -112,83 +112,86 @@ class LogReader(Protocol):
 
     @property
     def partitions(self) -> int:
-        """How many there are; keys map to them by ``partition_of``."""
+        """The number of partitions; ``partition_of`` maps keys to them."""
 
     @property
     def codec(self) -> Codec:
-        """Decodes the journal's entries, whatever schema they were written with."""
+        """The codec that decodes the journal's entries, whatever schema they were written with."""
 
     @property
     def limits(self) -> Limits:
-        """What the journal accepts: the fold applies them too."""
+        """The limits of the journal; the fold applies them too."""
 
     @property
     def topic_id(self) -> str:
-        """The id of the journal's topic: a re-created one has another, and old offsets mean nothing there."""
+        """The id of the journal's topic. A re-created topic has another id, and stored offsets are invalid there."""
 
     def watermarks(self, partition: int) -> Watermarks:
-        """First and next offset. Raises ``JournalUnavailable``."""
+        """Return the first and the next offset. Raises ``JournalUnavailable``."""
 
     def extent(self, partition: int) -> Extent:
-        """The same, and where the partition ends with what an open transaction hides. Raises ``JournalUnavailable``."""
+        """Return the watermarks and the end of the partition with what an open transaction hides.
+
+        Raises ``JournalUnavailable``.
+        """
 
     def read(self, partition: int, start: int, stop: int, keys: Collection[bytes] | None = None) -> Iterator[Batch]:
-        """Batches of the records in [start, stop) whose key is in ``keys`` (None: all), in order.
+        """Yield batches of the records in [start, stop) whose key is in ``keys`` (None: all), in order.
 
         Ends when everything below ``stop`` has been read. Raises ``JournalGap`` if ``start`` lies below the log's
-        first offset, ``LogTruncated`` if the log ends before ``stop``, ``JournalUnavailable`` if Kafka is silent.
+        first offset, ``LogTruncated`` if the log ends before ``stop``, ``JournalUnavailable`` if Kafka does not answer.
         """
 
     def offset_at(self, partition: int, timestamp_ms: int) -> int:
-        """The first offset whose record is not older than ``timestamp_ms``; the high watermark if there is none."""
+        """Return the first offset whose record is not older than ``timestamp_ms``, else the high watermark."""
 
     def leader_epoch_at(self, partition: int, offset: int) -> int:
-        """The leader epoch of the record at exactly ``offset``; -1 if there is none, or it is not known."""
+        """Return the leader epoch of the record at exactly ``offset``; -1 if there is no record or no known epoch."""
 
     def tail(self) -> Tail:
-        """A new tail, which follows nothing yet. Whoever takes it closes it."""
+        """Return a new tail, which follows no partition yet. The caller closes it."""
 
     def check(self) -> None:
-        """Whether this still is the journal: ``JournalMismatch`` if its topics were re-created or re-partitioned."""
+        """Raise ``JournalMismatch`` if the journal's topics were re-created or re-partitioned."""
 
     def table(self, name: str) -> Table:
-        """The compacted topic ``NAME.name``."""
+        """Return the compacted topic ``NAME.name``."""
 
     def close(self) -> None:
-        """Give up connections; idempotent."""
+        """Close the connections. Idempotent."""
 
 
 class Table(Protocol):
     """A compacted topic: the newest value of each key."""
 
     def put(self, key: bytes, value: bytes | None) -> None:
-        """Write, and wait for the acknowledgement. None deletes. Raises ``JournalUnavailable``."""
+        """Write a value and wait for the acknowledgement; None deletes the key. Raises ``JournalUnavailable``."""
 
     def items(self) -> Mapping[bytes, bytes]:
-        """The newest value of each key, read to the end as of now."""
+        """Return the newest value of each key, read up to the present end."""
 
     def stream(self) -> Iterator[tuple[bytes, bytes]]:
-        """Each key with its newest value as of now, one by one, in the order in which they were written.
+        """Yield each key with its newest value up to the present end, in the order in which they were written.
 
-        No value is kept: for topics whose values may be large and many.
+        Only one value is in memory at a time, so topics with many large values can be read.
         """
 
 
 class Appender(Protocol):
-    """One idempotent producer: appends of a partition keep their order; a failed one ends it."""
+    """One idempotent producer. Appends to a partition stay in order; after a failed append it accepts no more."""
 
-    def send(self, records: Sequence[Outgoing]) -> int:
-        """Take records from the front of ``records``; how many were taken (the queue may be full). Never blocks."""
+    def send(self, records: Sequence[ProducerRecord]) -> int:
+        """Enqueue records from the front of ``records`` and return how many the queue had room for. Never blocks."""
 
     def retire(self, drain_s: float) -> None:
-        """Let what is on its way arrive for ``drain_s`` seconds, then drop the rest; nothing is sent afterwards.
+        """Wait up to ``drain_s`` seconds for records in flight, then purge the rest and send nothing more.
 
-        Every record gets its delivery before this returns. Blocks; idempotent.
+        Every record gets its delivery report before this returns. Blocks; idempotent.
         """
 
 
 class LogWriter(Protocol):
-    """Makes appenders."""
+    """The writing side of a log: a factory of appenders."""
 
-    def appender(self, deliver: Callable[[Sequence[Delivery]], None]) -> Appender:
-        """A new appender. ``deliver`` is called from any thread, in order, with what became of the records."""
+    def appender(self, deliver: Callable[[Sequence[DeliveryReport]], None]) -> Appender:
+        """Return a new appender. It calls ``deliver`` with the delivery reports in order, from any thread."""

@@ -1,7 +1,7 @@
-"""The manifest: what makes a journal describe itself, kept in ``NAME.schemas`` beside the writer schemas.
+"""The manifest: a journal's description of itself, stored in ``NAME.schemas`` beside the writer schemas.
 
-Every reader and writer compares it with the topics at its start. A topic that was re-created has another id, a topic
-that got more partitions maps keys elsewhere: both are a typed error, never a silent re-map.
+Every reader and writer compares it with the topics when it starts. A re-created topic has another id; a topic with more
+partitions maps keys to other partitions. Both raise a typed error, so that keys are never re-mapped silently.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 __all__ = ["FORMAT", "MANIFEST_KEY", "Manifest", "newest_schemas", "schema_key", "writer_schemas"]
 
 FORMAT = 1
-"""The newest journal format this code reads and writes: which schema, which fold version."""
+"""The newest journal format that this code reads and writes. It stands for a schema and a fold version."""
 
 _FINGERPRINT_BYTES = 8
 MANIFEST_KEY = b"\x00manifest"
 
 
 def schema_key(fingerprint: bytes) -> bytes:
-    """The key of a writer schema in ``NAME.schemas``: its CRC-64-AVRO fingerprint (8 bytes), in hex."""
+    """Return the key of a writer schema in ``NAME.schemas``: its CRC-64-AVRO fingerprint (8 bytes), in hex."""
     return fingerprint.hex().encode()
 
 
 def writer_schemas(records: Mapping[bytes, bytes]) -> dict[bytes, str]:
-    """The writer schemas in ``NAME.schemas``, by fingerprint: the records whose key is sixteen hex digits.
+    """Return the writer schemas in ``NAME.schemas`` by fingerprint: the records whose key is sixteen hex digits.
 
     >>> writer_schemas({schema_key(b"8 bytes."): b"{}", MANIFEST_KEY: b"{}", b"sixteen, no hex.": b"{}"})
     {b'8 bytes.': '{}'}
@@ -45,8 +45,11 @@ def writer_schemas(records: Mapping[bytes, bytes]) -> dict[bytes, str]:
 
 
 def newest_schemas(records: Mapping[bytes, bytes]) -> dict[bytes, str]:
-    """``writer_schemas`` of a journal that was read again. Raises ``NewerFormat`` if its manifest was raised meanwhile
-    to a format that this code does not know, ``JournalMismatch`` if it cannot be read any more."""
+    """Return ``writer_schemas``, after a check of the manifest among ``records``.
+
+    Raises ``NewerFormat`` if the manifest was raised to a format that this code does not know, ``JournalMismatch`` if
+    it cannot be read.
+    """
     manifest = records.get(MANIFEST_KEY)
     if manifest is not None:
         Manifest.from_bytes(manifest)
@@ -54,7 +57,7 @@ def newest_schemas(records: Mapping[bytes, bytes]) -> dict[bytes, str]:
 
 
 class Manifest(FrozenStruct, frozen=True, kw_only=True):
-    """What a journal is: written once by ``create_topics``, raised by ``seekpoint upgrade``."""
+    """The description of a journal. ``create_topics`` writes it once; ``seekpoint upgrade`` raises its format."""
 
     journal: str
     format: int
@@ -63,7 +66,7 @@ class Manifest(FrozenStruct, frozen=True, kw_only=True):
     limits: Limits
 
     def to_bytes(self) -> bytes:
-        """The manifest as JSON, keys sorted."""
+        """Return the manifest as JSON with sorted keys."""
         return orjson.dumps(
             {
                 "journal": self.journal,
@@ -77,20 +80,23 @@ class Manifest(FrozenStruct, frozen=True, kw_only=True):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Manifest:
-        """The manifest in ``data``.
+        """Return the manifest in ``data``.
 
-        Raises ``NewerFormat`` before anything else is read of a newer one, ``JournalMismatch`` if it is none.
+        Raises ``NewerFormat`` for a newer format, before it reads any other field, and ``JournalMismatch`` if ``data``
+        is no manifest.
         """
         try:
             raw = orjson.loads(data)
-            newest = int(raw["format"])
-            if newest > FORMAT:
-                raise NewerFormat("the journal has a newer format than this code knows", format=newest, known=FORMAT)
+            journal_format = int(raw["format"])
+            if journal_format > FORMAT:
+                raise NewerFormat(
+                    "the journal has a newer format than this code knows", format=journal_format, known=FORMAT
+                )
             known = {field.name for field in fields(Limits)}
             limits = Limits(**{name: int(value) for name, value in raw["limits"].items() if name in known})
             return cls(
                 journal=str(raw["journal"]),
-                format=newest,
+                format=journal_format,
                 partitions=int(raw["partitions"]),
                 topic_ids={str(topic): str(topic_id) for topic, topic_id in raw["topic_ids"].items()},
                 limits=limits,
@@ -99,7 +105,7 @@ class Manifest(FrozenStruct, frozen=True, kw_only=True):
             raise JournalMismatch("the manifest in the schemas topic cannot be read", found=data[:80]) from exc
 
     def check(self, partitions: int, topic_ids: Mapping[str, str]) -> None:
-        """Compare with the topics as they are. Raises ``JournalMismatch`` naming the first difference."""
+        """Compare the manifest with the topics. Raises ``JournalMismatch``, which names the first difference."""
         if partitions != self.partitions:
             raise JournalMismatch(
                 "the journal's partition count changed: keys would map elsewhere",

@@ -1,4 +1,4 @@
-"""Which partition a process lives in: murmur2, as Java's default partitioner, so that other engines' joins line up."""
+"""The partition of a process: murmur2, as in Java's default partitioner, so that stream processors can join by key."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _M = 0x5BD1E995
 
 
 def murmur2(data: bytes) -> int:
-    """Kafka's 32-bit murmur2 (org.apache.kafka.common.utils.Utils), unsigned."""
+    """Return Kafka's 32-bit murmur2 hash (org.apache.kafka.common.utils.Utils), unsigned."""
     length = len(data)
     h = 0x9747B28C ^ length
     whole = length & ~3
@@ -27,7 +27,7 @@ def murmur2(data: bytes) -> int:
 
 @lru_cache(maxsize=65_536)
 def partition_of(key: bytes, partitions: int) -> int:
-    """The partition of ``key`` among ``partitions``.
+    """Return the partition of ``key`` among ``partitions``.
 
     >>> partition_of(b"case-17", 8)
     4

@@ -1,13 +1,13 @@
-"""What every Kafka consumer has, of every root: the one place of the settings that reading safely rests on."""
+"""The Kafka consumer settings that safe reading depends on. Every consumer of every root gets them here."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["DAMAGED", "SAFE", "asking", "safe"]
+__all__ = ["DAMAGED_RECORD_ERRORS", "SAFE_CONFIG", "safe_config", "watermark_config"]
 
-SAFE: Mapping[str, Any] = {
+SAFE_CONFIG: Mapping[str, Any] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "enable.partition.eof": True,
@@ -16,22 +16,23 @@ SAFE: Mapping[str, Any] = {
     "allow.auto.create.topics": False,
     "check.crcs": True,
 }
-"""What is read is committed and whole, and nothing is passed over."""
+"""With these settings a consumer reads only committed, undamaged records, and skips none."""
 
-DAMAGED = frozenset({"_BAD_MSG", "_BAD_COMPRESSION", "_NOT_IMPLEMENTED", "INVALID_MSG"})
-"""The client's names for a checksum that is wrong, and for a record format that does not exist, which no checksum
-covers. After one of these the client goes on at any offset: what else it says of the partition is not to be believed.
+DAMAGED_RECORD_ERRORS = frozenset({"_BAD_MSG", "_BAD_COMPRESSION", "_NOT_IMPLEMENTED", "INVALID_MSG"})
+"""The client's names of the errors for a wrong checksum, and for an unknown record format, which no checksum covers.
+
+After such an error the client may continue at any offset, so nothing else that it returns of the partition is reliable.
 """
 
 
-def safe(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``config`` with the safety settings, which win over everything in it.
+def safe_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``config`` with the settings for safe reading, which override those in it.
 
-    Each call of a consumer's constructor passes its configuration through here; a test reads the sources for it.
+    Every constructor call of a consumer must use this function or ``watermark_config``; a test checks the sources.
     """
-    return {**config, **SAFE}
+    return {**config, **SAFE_CONFIG}
 
 
-def asking(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a consumer that never reads: asked where a partition ends, it counts open transactions."""
-    return {**safe(config), "isolation.level": "read_uncommitted"}
+def watermark_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a consumer that reads no records, only partition ends, uncommitted records included."""
+    return {**safe_config(config), "isolation.level": "read_uncommitted"}

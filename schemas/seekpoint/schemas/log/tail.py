@@ -1,7 +1,7 @@
 """The tail of a log: one reader that follows several partitions as they grow.
 
-A tail is for speed: it says what came, as soon as it came. It explains nothing. Where it cannot go on it says that a
-partition is ``broken``, and whoever follows asks ``LogReader.read`` what is wrong there.
+A tail delivers new records with low latency and does not explain errors. If it cannot read on, it marks the partition
+as ``broken``; the caller then calls ``LogReader.read``, which raises the typed error.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ __all__ = ["Tail", "TailBatch"]
 
 
 class TailBatch(NamedTuple):
-    """What came of one partition, right behind what came before. ``record(i)`` makes the record of ``keys[i]``.
+    """New records of one partition, contiguous with the batch before. ``record(i)`` makes the record of ``keys[i]``.
 
-    Most of it is of no interest to anybody: a key costs a tenth of a record.
+    Records are made on demand because most are of no interest to the caller: a key costs a tenth of a record.
     """
 
     partition: int

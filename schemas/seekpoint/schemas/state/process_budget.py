@@ -16,7 +16,7 @@ from msgspec import field
 
 from seekpoint.schemas.bodies.body import Json
 from seekpoint.schemas.frozen_struct import FrozenStruct
-from seekpoint.schemas.values.decimals import EXACT, decimal_in, plain_text
+from seekpoint.schemas.values.decimals import EXACT, parse_decimal, plain_text
 from seekpoint.schemas.values.json_values import load
 
 __all__ = ["DIMENSIONS", "Budget", "amount_of", "amounts_in"]
@@ -25,8 +25,8 @@ DIMENSIONS = ("usd", "tokens", "tool_calls", "model_calls", "irreversible_effect
 Amounts = Mapping[str, Decimal]
 _DAY_US = 86_400_000_000
 _ZERO = Decimal(0)
-_AMOUNT_MAX = decimal_in("1E+15")
-_TOTAL_MAX = decimal_in("1E+40")
+_AMOUNT_MAX = parse_decimal("1E+15")
+_TOTAL_MAX = parse_decimal("1E+40")
 """More than 2**64 amounts come to: what was written as a sum is read as one."""
 _EXPONENT_MIN = -12
 _AMOUNT_CHARS_MAX = 100
@@ -37,7 +37,7 @@ class Budget(FrozenStruct, frozen=True):
 
     limits: Amounts = field(default_factory=dict)
     day_limits: Amounts = field(default_factory=dict)
-    warn_at: Decimal = decimal_in("0.8")
+    warn_at: Decimal = parse_decimal("0.8")
     on_exceed: str = "fail"
     spent: Amounts = field(default_factory=dict)
     day: int = 0
@@ -129,7 +129,7 @@ def _amount(value: Any, highest: Decimal) -> Decimal:
     try:
         if type(value) is str and len(value) > _AMOUNT_CHARS_MAX:
             raise InvalidOperation
-        amount = decimal_in(value)
+        amount = parse_decimal(value)
     except InvalidOperation:
         raise ValueError("an amount is a decimal") from None
     if not amount.is_finite() or not 0 <= amount <= highest or int(amount.as_tuple().exponent) < _EXPONENT_MIN:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from decimal import ROUND_HALF_EVEN, Context, Decimal, DivisionByZero, InvalidOperation, Overflow
 from typing import Final
 
-__all__ = ["EXACT", "ORDINARY", "decimal_in", "plain_text", "total"]
+__all__ = ["DEFAULT_CONTEXT", "EXACT", "exact_sum", "parse_decimal", "plain_text"]
 
 EXACT: Final = Context(
     prec=100,
@@ -25,7 +25,7 @@ EXACT: Final = Context(
 )
 """For amounts, which have 28 digits at most, and their sums: no history is long enough to need a hundred."""
 
-ORDINARY: Final = Context(
+DEFAULT_CONTEXT: Final = Context(
     prec=28,
     rounding=ROUND_HALF_EVEN,
     Emin=-999_999,
@@ -38,12 +38,12 @@ ORDINARY: Final = Context(
 """Python's default: what functions of the user's that are part of a fold run in, whatever their thread has set."""
 
 
-def decimal_in(value: str | int | Decimal) -> Decimal:
+def parse_decimal(value: str | int | Decimal) -> Decimal:
     """The number ``value`` says, exactly. ``InvalidOperation`` if it says none."""
     return Decimal(value, EXACT)
 
 
-def total(amounts: Iterable[Decimal]) -> Decimal:
+def exact_sum(amounts: Iterable[Decimal]) -> Decimal:
     """The sum of ``amounts``, exactly; 0 of none."""
     found = Decimal(0)
     for amount in amounts:

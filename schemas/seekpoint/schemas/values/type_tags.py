@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
-from seekpoint.schemas.values.decimals import decimal_in
+from seekpoint.schemas.values.decimals import parse_decimal
 
 __all__ = ["NUMBER_CHARS_MAX", "READERS", "WRITERS", "Unwritable"]
 
@@ -41,13 +41,13 @@ class Unwritable(Exception):
 
 def _write_int(value: int) -> str:
     # By way of Decimal, which is not subject to sys.set_int_max_str_digits: every node must write and read alike.
-    if value.bit_length() > _INT_BITS_MAX or len(text := str(decimal_in(value))) > NUMBER_CHARS_MAX:
+    if value.bit_length() > _INT_BITS_MAX or len(text := str(parse_decimal(value))) > NUMBER_CHARS_MAX:
         raise _too_long("an integer")
     return text
 
 
 def _read_int(text: str) -> int:
-    return int(decimal_in(_matched(_INT, text)))
+    return int(parse_decimal(_matched(_INT, text)))
 
 
 def _write_decimal(value: Decimal) -> str:
@@ -60,7 +60,7 @@ def _write_decimal(value: Decimal) -> str:
 
 
 def _read_decimal(text: str) -> Decimal:
-    value = decimal_in(_matched(_DECIMAL, text))
+    value = parse_decimal(_matched(_DECIMAL, text))
     if not value.is_finite():
         raise ValueError("beyond Decimal's exponents")
     return value

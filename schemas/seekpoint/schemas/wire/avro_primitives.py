@@ -1,7 +1,7 @@
-"""Avro's binary form of the few types an entry is made of: numbers, texts, ids, booleans, maps of texts.
+"""Avro's binary encoding of the types in an entry: numbers, texts, ids, booleans, maps of texts.
 
-A writer adds to a ``bytearray``; a reader takes (data, position) and gives (value, next position). Readers trust
-nothing: every length is checked before it is used. They raise ``ValueError``, or ``IndexError`` at the data's end.
+A writer appends to a ``bytearray``; a reader takes (data, position) and returns (value, next position). Readers check
+every length before they use it. They raise ``ValueError``, or ``IndexError`` at the end of the data.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Get: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
 
 
 def put_long(out: bytearray, value: int) -> None:
-    """Encode a number of at most 64 bits: zigzag, seven bits a byte. Raises ``ValueError`` beyond 64 bits."""
+    """Encode a number as a zigzag varint, seven bits a byte. Raises ``ValueError`` beyond 64 bits."""
     rest = value << 1 if value >= 0 else ~(value << 1)
     if rest < 0x80:
         out.append(rest)
@@ -98,12 +98,12 @@ def get_long(data: bytes, at: int) -> tuple[int, int]:
     raise ValueError("a number has more than 64 bits")
 
 
-def get_stamp(data: bytes, at: int) -> tuple[int, int]:
-    """Decode a number. A present-day time stamp has eight bytes and is read without a loop, in a third of the time."""
+def get_timestamp(data: bytes, at: int) -> tuple[int, int]:
+    """Decode a number. A present-day timestamp has eight bytes and is read without a loop, in a third of the time."""
     eight = data[at : at + 8]
     if len(eight) == 8:
         a, b, c, d, e, f, g, h = eight
-        if h < 0x80 <= a & b & c & d & e & f & g:  # the last one, and only that, says that it is
+        if h < 0x80 <= a & b & c & d & e & f & g:  # the high bit is clear only in the last byte
             low = (a & 0x7F) + ((b & 0x7F) << 7) + ((c & 0x7F) << 14) + ((d & 0x7F) << 21)
             rest = low | (e & 0x7F) + ((f & 0x7F) << 7) + ((g & 0x7F) << 14) + (h << 21) << 28
             return (rest >> 1) ^ -(rest & 1), at + 8
@@ -135,7 +135,7 @@ def get_bool(data: bytes, at: int) -> tuple[bool, int]:
 
 
 def get_texts(data: bytes, at: int) -> tuple[dict[str, str], int]:
-    """Decode a map of texts. Each member takes at least two bytes, so the record's end limits any promised count."""
+    """Decode a map of texts. A member takes at least two bytes, so the length of the record limits any count in it."""
     texts: dict[str, str] = {}
     while True:
         count, at = get_long(data, at)

@@ -1,4 +1,4 @@
-"""The Avro schemas of this code, put together from the ``.avsc`` files."""
+"""The Avro schemas of this code, assembled from the ``.avsc`` files."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 __all__ = ["SCHEMA_FINGERPRINT", "schema_json"]
 
 SCHEMA_FINGERPRINT = bytes.fromhex("0bf862cbce49cf10")
-"""CRC-64-AVRO of the current schema's parsing canonical form, little-endian; a test compares it with fastavro's."""
+"""The CRC-64-AVRO of the current schema's parsing canonical form, little-endian. A test compares it with fastavro's."""
 
 _NAMESPACE = "seekpoint"
 
 
 @lru_cache(maxsize=3)
 def schema_json(name: str = "Entry") -> str:
-    """A current schema, whole, as JSON: any Avro tool reads it. That of entries is put into ``NAME.schemas``."""
+    """Return a current schema as one JSON text, which any Avro tool reads. ``NAME.schemas`` stores that of entries."""
     import json
-    from importlib import resources  # with what it loads, 5 % of a start; what a start needs is the fingerprint
+    from importlib import resources  # imported late, as most programs need only the fingerprint: 5 % of the start time
 
     folder = resources.files("seekpoint.schemas") / "avsc"
     seen: set[str] = set()

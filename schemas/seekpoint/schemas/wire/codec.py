@@ -1,9 +1,9 @@
-"""Entries to bytes and back: Avro single-object encoding (``C3 01``, CRC-64-AVRO fingerprint, body).
+"""The codec of entries: Avro single-object encoding (``C3 01``, CRC-64-AVRO fingerprint, body).
 
-The current schema is read and written by hand, two to three times as fast as through a schema interpreter; what was
-written with another one goes through ``resolution``. Untrusted bytes cost at most the record limit in time and memory:
-every length is checked before it is used, all bytes must be consumed, and every failure is one ``UndecodableRecord``.
-fastavro is the oracle of the tests.
+Hand-written code reads and writes the current schema, two to three times as fast as a schema interpreter;
+``schema_resolution`` reads entries of other schemas. The time and memory for untrusted bytes are bounded by the record
+limit: every length is checked before it is used, all bytes must be consumed, and every failure raises
+``UndecodableRecord``. The tests compare with fastavro.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from seekpoint.schemas.wire import avro_primitives as avro
 from seekpoint.schemas.wire.avro_primitives import ID_BYTES, Get, get_long, optional_get
 from seekpoint.schemas.wire.avro_schema import SCHEMA_FINGERPRINT, schema_json
 from seekpoint.schemas.wire.body_readers import ReadBody, body_reader
-from seekpoint.schemas.wire.encoding import HEADER, MAGIC, encode, encode_within, is_entry, key_part
-from seekpoint.schemas.wire.schema_resolution import EntryReader, entry_reader, refuse_newer
+from seekpoint.schemas.wire.encoding import HEADER, MAGIC, encode, encode_within, encoded_process_id, is_entry
+from seekpoint.schemas.wire.schema_resolution import EntryReader, entry_reader, refuse_newer_format
 
-__all__ = ["SCHEMA_FINGERPRINT", "Codec", "Owned", "encode", "encode_within", "is_entry", "schema_json"]
+__all__ = ["SCHEMA_FINGERPRINT", "Codec", "OwnerEntry", "encode", "encode_within", "is_entry", "schema_json"]
 
 _HEADER_BYTES = len(HEADER)
 _PROCESS_ID_AT = _HEADER_BYTES + ID_BYTES
 _THREE_NULLS = bytes(3)
 _NOT_SMALL = 0x81
-"""The bits of a number's first byte of which one is set if it is negative, or longer than one byte."""
+"""A mask for the first byte of a number: a masked bit is set if the number is negative or longer than one byte."""
 _PRESENT = 2
-"""The branch of a union with null that is not null."""
+"""The byte of the other branch in a union with null."""
 _PRESENT_ID_BYTES = 1 + ID_BYTES
 _PLAIN_CHARS_MAX = 64
-"""A text nests less deep, and has fewer items, than it has characters: of a short one only the syntax is checked."""
+"""The length up to which only the syntax of a JSON text is checked: depth and items cannot exceed the length."""
 
 _get_optional_long = optional_get(get_long)
 _get_optional_text = optional_get(avro.get_text)
 _get_optional_id = optional_get(avro.get_id)
-_new_tuple = tuple.__new__  # half the time of the named tuple's own
+_new_tuple = tuple.__new__  # takes half the time of the named tuple's constructor
 
 _GETTERS: Mapping[str, Get] = {
     "str": avro.get_text,
@@ -66,8 +66,8 @@ _RESTORING = frozenset(branch for branch, body in enumerate(BODIES) if body.REST
 _JSON_NAMES = {body: tuple(field.name for field in fields(body) if "Json" in str(field.type)) for body in BODIES}
 
 
-class Owned(NamedTuple):
-    """What the fold asks of an owner's entry. The names are those of ``Entry``."""
+class OwnerEntry(NamedTuple):
+    """The fields of an owner's entry that the fold needs, with the names that they have in ``Entry``."""
 
     seq: int
     epoch: int
@@ -85,13 +85,13 @@ _USUAL = re.compile(
     rb"([\0-\x7f])",  # the body's branch
     re.DOTALL,
 ).match
-"""What follows the process id in most entries of an owner: in C, so several times as fast as field by field."""
+"""Matches what follows the process id in most entries of an owner, several times as fast as Python code."""
 
 
 class Codec:
-    """Decodes entries of one journal: its limits, and every schema it was ever written with.
+    """The decoder of one journal's entries: it knows the journal's limits and all its writer schemas.
 
-    ``refresh`` re-reads the journal's schemas to their end; it is asked before a fingerprint is called unknown.
+    ``refresh`` re-reads the journal's schemas to their end. The codec calls it before it reports an unknown schema.
     """
 
     def __init__(
@@ -106,12 +106,12 @@ class Codec:
         self._refresh = refresh
 
     def decode(self, data: bytes | None) -> Entry:
-        """The entry in ``data``.
+        """Return the entry in ``data``.
 
-        Raises ``UndecodableRecord`` for anything that is none within the limits, ``NewerFormat`` for a registered
-        schema of a newer format and for a seed of a newer fold in a journal that has such a schema (the reader must
-        stop, not skip), ``JournalMismatch`` for a registered schema that is not one of entries, and whatever
-        ``refresh`` raises.
+        Raises ``UndecodableRecord`` if ``data`` is no entry within the limits. Raises ``NewerFormat`` for a registered
+        schema of a newer format, and for a seed of a newer fold in a journal that has such a schema: the reader must
+        stop, not skip. Raises ``JournalMismatch`` for a registered schema that is no schema of entries. Errors of
+        ``refresh`` pass through.
         """
         if data is None:
             raise UndecodableRecord("a record without a value")
@@ -126,24 +126,24 @@ class Codec:
         except (ValueError, IndexError, LimitExceeded, InvalidName) as exc:
             raise UndecodableRecord(f"not an entry: {exc or type(exc).__name__}") from exc
         if type(entry[-1]) is Seeded:
-            self._look_at_seed(entry[-1])
+            self._check_fold_version(entry[-1])
         return entry
 
-    def skim(self, data: bytes | None, key: bytes) -> Owned | None:
-        """What the fold asks of an owner's entry, of the process whose key is ``key``, in its usual form.
+    def decode_owner_entry(self, data: bytes | None, key: bytes) -> OwnerEntry | None:
+        """Decode an owner's entry of the process ``key``, if it has the usual form, in half the time of ``decode``.
 
-        Half the time of ``decode``, which would accept it and say the same. None says nothing: ``decode`` it.
+        The result agrees with that of ``decode``. None means only that ``decode`` must read the record.
         """
         limits = self.limits
         try:
-            part = key_part(key)
+            process_id = encoded_process_id(key)
             if (
                 data is None
                 or len(data) > limits.record_bytes
-                or not (data.startswith(HEADER) and data.startswith(part, _PROCESS_ID_AT))
+                or not (data.startswith(HEADER) and data.startswith(process_id, _PROCESS_ID_AT))
             ):
                 return None
-            found = _USUAL(data, _PROCESS_ID_AT + len(part))
+            found = _USUAL(data, _PROCESS_ID_AT + len(process_id))
             if found is None:
                 return None
             raw, epochs, claim_id, branches = found.groups()
@@ -154,18 +154,18 @@ class Codec:
             body = _READERS[branch >> 1](data, found.end(), limits)
         except (ValueError, IndexError, LimitExceeded, InvalidName, UndecodableRecord):
             return None
-        return _new_tuple(Owned, (seq, epoch >> 1, claim_id, body))
+        return _new_tuple(OwnerEntry, (seq, epoch >> 1, claim_id, body))
 
-    def _look_at_seed(self, body: Seeded) -> None:
-        """Whether a state of a newer fold was announced: whoever writes one has registered a newer format before.
+    def _check_fold_version(self, body: Seeded) -> None:
+        """Raise ``NewerFormat`` for the state of a newer fold, if the journal has a schema of a newer format.
 
-        One that nobody announced is a stranger's: the fold does not take it.
+        A genuine writer registers the newer format first. Without one, the fold refuses the seed as forged.
         """
         if self._refresh is None or fold_version_in(body.state) <= FOLD_VERSION:
             return
         self._schemas = dict(self._refresh())
         for text in self._schemas.values():
-            refuse_newer(text)
+            refuse_newer_format(text)
 
     def _decode_other(self, data: bytes, is_large: bool) -> Entry:
         if not data.startswith(MAGIC):
@@ -189,8 +189,8 @@ class Codec:
         return self._readers[fingerprint]
 
 
-# The envelope is read straight down: a call a field would double the time, so what is mostly there in one byte is
-# looked at here. A slice may come out short; then the next byte is not there, which is an IndexError.
+# A function call per field would double the time, so fields of one byte are decoded inline. A slice beyond the end is
+# short; reading the next byte then raises IndexError.
 def _decode_current(data: bytes, limits: Limits, is_large: bool) -> Entry:
     entry_id = data[_HEADER_BYTES:_PROCESS_ID_AT]
     size = data[_PROCESS_ID_AT]
@@ -220,7 +220,7 @@ def _decode_current(data: bytes, limits: Limits, is_large: bool) -> Entry:
         prev_offset, at = get_long(data, at + 1)
     else:
         prev_offset, at = _get_optional_long(data, at)
-    ts, at = avro.get_stamp(data, at)
+    ts, at = avro.get_timestamp(data, at)
     if data[at : at + 3] == _THREE_NULLS:
         actor = caused_by = correlation_id = None
         at += 3
@@ -228,7 +228,7 @@ def _decode_current(data: bytes, limits: Limits, is_large: bool) -> Entry:
         actor, at = _get_optional_text(data, at)
         caused_by, at = _get_optional_id(data, at)
         correlation_id, at = _get_optional_text(data, at)
-    branch = data[at]  # one byte numbers 64 bodies; a test looks ahead
+    branch = data[at]  # one byte is enough for 64 bodies, which a test checks
     if branch & _NOT_SMALL or branch >> 1 >= len(_READERS):
         raise ValueError("the union has no such body")
     if is_large and branch >> 1 not in _RESTORING:
@@ -268,8 +268,8 @@ def _check_json(value: Any, limits: Limits) -> None:
         check(value, limits)
 
 
-def _reader(branch: int, body: type[Body]) -> ReadBody:
-    """Made when the first such body is read: fifty of them would cost every start 20 ms."""
+def _first_reader(branch: int, body: type[Body]) -> ReadBody:
+    """Return a reader that compiles the real one when it is first called: to compile all at import costs 20 ms."""
 
     def first(data: bytes, at: int, limits: Limits) -> Any:
         _READERS[branch] = body_reader(body, _GETTERS, _check_json)
@@ -278,4 +278,4 @@ def _reader(branch: int, body: type[Body]) -> ReadBody:
     return first
 
 
-_READERS: list[ReadBody] = [_reader(branch, body) for branch, body in enumerate(BODIES)]
+_READERS: list[ReadBody] = [_first_reader(branch, body) for branch, body in enumerate(BODIES)]

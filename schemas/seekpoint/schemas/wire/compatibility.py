@@ -1,6 +1,6 @@
-"""Whether this code still reads, and still understands, what every release before it wrote.
+"""The compatibility check: whether this code still reads and folds the entries of every earlier release.
 
-``check_compatibility()`` is what ``seekpoint schema check`` and a test call: an empty list, or what is wrong.
+``seekpoint schema check`` and a test call ``check_compatibility()``, which returns a list of findings.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from seekpoint.schemas.state.process_state import FOLD_VERSION, State, new_state
 from seekpoint.schemas.wire.avro_schema import SCHEMA_FINGERPRINT, schema_json
 from seekpoint.schemas.wire.codec import Codec
 from seekpoint.schemas.wire.golden import Golden, entry_values, load_goldens
-from seekpoint.schemas.wire.schema_resolution import plain, shapes
+from seekpoint.schemas.wire.schema_resolution import record_fields, strip_metadata
 
 __all__ = ["CompatibilityFinding", "check_compatibility"]
 
 
 class CompatibilityFinding(NamedTuple):
-    """One thing that is wrong: with which release, and what."""
+    """One incompatibility, and the release that it concerns."""
 
     release: str
     what: str
@@ -38,11 +38,11 @@ def check_compatibility(
     *,
     fold_version: int = FOLD_VERSION,
 ) -> list[CompatibilityFinding]:
-    """What is wrong with the current schema, codec and fold in the eyes of every release; empty: nothing.
+    """Return where the current schema, codec and fold are incompatible with a release; an empty list if nowhere.
 
-    Bodies are FULL_TRANSITIVE: a field is only ever added, with a default; the union only grows at its end, and only
-    with a new format. Golden records decode to their golden values, and the golden history folds to its golden hash
-    unless the fold version was raised. The arguments are for tests; by default everything is what this code has.
+    Bodies are FULL_TRANSITIVE: fields are only added, with a default; the union only grows at its end, and only with
+    a new format. Golden records must decode to their golden values. The golden history must fold to its golden hash
+    unless the fold version was raised. The arguments are for tests; the defaults are those of this code.
     """
     text = schema_json() if schema is None else schema
     current = json.loads(text)
@@ -54,22 +54,22 @@ def check_compatibility(
     return found or ([] if releases else [CompatibilityFinding("now", "there is no golden release to compare with")])
 
 
-def _own_faults(current: dict[str, Any], is_ours: bool) -> Iterator[str]:
+def _own_faults(current: dict[str, Any], is_shipped: bool) -> Iterator[str]:
     if current.get("format", 1) != FORMAT:
-        yield f"the schema says format {current.get('format', 1)}, the code says {FORMAT}"
-    if is_ours and (fingerprint := _fingerprint(current)) != SCHEMA_FINGERPRINT.hex():
+        yield f"the schema has format {current.get('format', 1)}, the code has {FORMAT}"
+    if is_shipped and (fingerprint := _fingerprint(current)) != SCHEMA_FINGERPRINT.hex():
         yield f"SCHEMA_FINGERPRINT is {SCHEMA_FINGERPRINT.hex()}, the schema's is {fingerprint}"
 
 
 def _fingerprint(schema: dict[str, Any]) -> str:
-    import fastavro.schema  # 35 ms, and only a check needs it
+    import fastavro.schema  # imported late: it takes 35 ms, and only a check needs it
 
     return str(fastavro.schema.fingerprint(fastavro.schema.to_parsing_canonical_form(schema), "CRC-64-AVRO"))
 
 
 # --- schema against schema --------------------------------------------------------------------------------------------
 def _schema_faults(golden: Golden, current: Mapping[str, Any]) -> Iterator[str]:
-    before, now = shapes(plain(golden.schema)), shapes(plain(current))
+    before, now = record_fields(strip_metadata(golden.schema)), record_fields(strip_metadata(current))
     defaults_before, defaults_now = _defaults(golden.schema), _defaults(current)
     for record, fields in before.items():
         if record not in now:
@@ -105,7 +105,7 @@ def _named_faults(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator
 
 
 def _nodes(schema: Any) -> Iterator[Mapping[str, Any]]:
-    """Every object inside a schema."""
+    """Yield every object inside a schema."""
     if isinstance(schema, list):
         for member in schema:
             yield from _nodes(member)
@@ -116,7 +116,7 @@ def _nodes(schema: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _defaults(schema: Any) -> dict[str, dict[str, str]]:
-    """By record and field: the default, as JSON text. A field without one is not in it."""
+    """Return the defaults as JSON texts, by record and field. A field without a default is left out."""
     return {
         node["name"]: {field["name"]: json.dumps(field["default"]) for field in node["fields"] if "default" in field}
         for node in _nodes(schema)
@@ -125,8 +125,8 @@ def _defaults(schema: Any) -> dict[str, dict[str, str]]:
 
 
 def _named(schema: Any) -> dict[str, Any]:
-    """By name: the fixed types and enums."""
-    return {node["name"]: plain(node) for node in _nodes(schema) if node.get("type") in ("fixed", "enum")}
+    """Return the fixed types and enums by name."""
+    return {node["name"]: strip_metadata(node) for node in _nodes(schema) if node.get("type") in ("fixed", "enum")}
 
 
 # --- golden bytes and the golden state --------------------------------------------------------------------------------
@@ -137,26 +137,22 @@ def _codec(golden: Golden) -> Codec:
 def _record_faults(golden: Golden) -> Iterator[str]:
     codec = _codec(golden)
     for entry in golden.entries:
-        wanted = entry["values"]
-        kind = wanted["body"][0]
+        expected = entry["values"]
+        kind = expected["body"][0]
         try:
             found = entry_values(codec.decode(bytes.fromhex(entry["record"])))
         except SeekpointError as exc:
             yield f"a golden {kind} does not decode: {exc.message}"
             continue
-        if not _covers(found, wanted):
+        if not _covers(found, expected):
             yield f"a golden {kind} decodes to other values: {found}"
 
 
-def _covers(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether ``found`` has all values of ``wanted``; it may know more fields."""
-    (kind, fields), (kind_wanted, fields_wanted) = found["body"], wanted["body"]
-    envelope = {name: value for name, value in wanted.items() if name != "body"}
-    return kind == kind_wanted and _has(found, envelope) and _has(fields, fields_wanted)
-
-
-def _has(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    return all(name in found and found[name] == value for name, value in wanted.items())
+def _covers(found: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
+    """Return whether ``found`` has all values of ``expected``; it may have more fields."""
+    (kind, fields), (expected_kind, expected_fields) = found["body"], expected["body"]
+    envelope = {name: value for name, value in expected.items() if name != "body"}
+    return kind == expected_kind and envelope.items() <= found.items() and expected_fields.items() <= fields.items()
 
 
 def _state_faults(golden: Golden, fold_version: int) -> Iterator[str]:
@@ -169,17 +165,17 @@ def _state_faults(golden: Golden, fold_version: int) -> Iterator[str]:
         yield f"its golden state cannot be read or folded: {exc.message}"
         return
     if golden.fold_version != fold_version:
-        return  # the same entries may give another state now: that is what the version says
-    for way, state in (("is read as", restored), ("folds to", folded)):
+        return  # with another fold version, the same entries may give another state
+    for verb, state in (("is read as", restored), ("folds to", folded)):
         if (state.hash, state.content_hash) != (golden.hash, golden.content_hash):
-            yield f"its golden history {way} another state: raise FOLD_VERSION, or fold as before"
+            yield f"its golden history {verb} another state: raise FOLD_VERSION, or fold as before"
     if folded.to_bytes() != golden.state.encode():
-        yield "its golden state is written otherwise: raise FOLD_VERSION, or write as before"
+        yield "its golden state is written differently: raise FOLD_VERSION, or write as before"
 
 
 def _folded(golden: Golden) -> State:
     codec, state = _codec(golden), new_state()
-    with only():  # what the application registered is no part of a release
+    with only():  # folds that the application registered are no part of a release
         for offset, record in enumerate(golden.history):
             state = fold(state, offset, codec.decode(bytes.fromhex(record)))
     return state

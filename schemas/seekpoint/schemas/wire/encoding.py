@@ -1,4 +1,4 @@
-"""Entries to bytes: the writing half of the codec, by hand and for the current schema only."""
+"""The encoder of entries: hand-written, for the current schema only."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from seekpoint.schemas.wire.avro_schema import SCHEMA_FINGERPRINT
 if TYPE_CHECKING:
     from seekpoint.schemas.config.limits import Limits
 
-__all__ = ["HEADER", "MAGIC", "encode", "encode_within", "is_entry", "key_part"]
+__all__ = ["HEADER", "MAGIC", "encode", "encode_within", "encoded_process_id", "is_entry"]
 
 MAGIC = b"\xc3\x01"
 HEADER = MAGIC + SCHEMA_FINGERPRINT
-"""What every record of the current schema begins with."""
+"""The first bytes of every record of the current schema."""
 
 _put_optional_text = optional_put(avro.put_text)
 _put_optional_id = optional_put(avro.put_id)
 
 
 def encode(entry: Entry) -> bytes:
-    """``entry`` in the single-object encoding of the current schema. The caller checks sizes against the limits.
+    """Encode ``entry`` as an Avro single object of the current schema. The caller checks sizes against the limits.
 
-    Raises ``InvalidName`` for an id that is none, ``UnserializableValue`` for a text that UTF-8 cannot carry, a number
-    beyond 64 bits, or a value of another type than its field's.
+    Raises ``InvalidName`` for an illegal id, ``UnserializableValue`` for a text with a lone surrogate, a number
+    beyond 64 bits, or a value of the wrong type.
     """
     entry_id, process_id, seq, epoch, claim_id, prev_offset, ts, actor, caused_by, correlation_id, body = entry
     out = bytearray(HEADER)
     try:
         avro.put_id(out, entry_id)
-        out += _process_part(process_id)
-        out += b"\0" if seq is None else b"\2" + _long_part(seq)
-        out += _owner_part(epoch, claim_id)
-        out += b"\0" if prev_offset is None else b"\2" + _long_part(prev_offset)
-        out += _number_part(ts)
+        out += _encode_process_id(process_id)
+        out += b"\0" if seq is None else b"\2" + _encode_long(seq)
+        out += _encode_owner(epoch, claim_id)
+        out += b"\0" if prev_offset is None else b"\2" + _encode_long(prev_offset)
+        out += _encode_number(ts)
         if actor is None and caused_by is None and correlation_id is None:
-            out += b"\0\0\0"  # the three branches "null": what most entries have
+            out += b"\0\0\0"  # three times the branch "null", as in most entries
         else:
             _put_optional_text(out, actor)
             _put_optional_id(out, caused_by)
@@ -51,14 +51,14 @@ def encode(entry: Entry) -> bytes:
         _WRITERS[type(body)](out, body)
     except (ValueError, TypeError, AttributeError) as exc:
         kind = getattr(body, "KIND", None)
-        raise UnserializableValue(f"an entry that cannot be written: {exc}", process_id=process_id, kind=kind) from exc
+        raise UnserializableValue(f"the entry cannot be encoded: {exc}", process_id=process_id, kind=kind) from exc
     return bytes(out)
 
 
 def encode_within(entry: Entry, key: bytes, limits: Limits) -> bytes:
-    """The same, for a record with ``key``. ``LimitExceeded`` if it is too large for the journal.
+    """Encode ``entry`` for a record with ``key``. Raises ``LimitExceeded`` if it is too large for the journal.
 
-    Before anything is sent: the broker would refuse it, and all that left with it.
+    Check this before sending: the broker would refuse the record, and with it the whole batch.
     """
     value = encode(entry)
     size = len(value) + len(key)
@@ -71,19 +71,19 @@ def encode_within(entry: Entry, key: bytes, limits: Limits) -> bytes:
 
 
 def is_entry(data: bytes | None, entry_id: bytes) -> bool:
-    """Whether ``data`` is the entry with this id, as this code wrote it: its id comes first."""
+    """Return whether ``data`` is an entry of the current schema with this id, which is its first field."""
     return data is not None and data.startswith(HEADER) and data.startswith(entry_id, len(HEADER))
 
 
-_STAMP_MIN, _STAMP_END = 1 << 48, 1 << 55  # microseconds from 1978 to 3111: always eight bytes
+_TIMESTAMP_MIN, _TIMESTAMP_END = 1 << 48, 1 << 55  # microseconds from 1978 to 3111: always eight bytes
 
 
-def _number_part(value: int) -> bytes:
-    return _stamp_part(value) if _STAMP_MIN <= value < _STAMP_END else _long_part(value)
+def _encode_number(value: int) -> bytes:
+    return _encode_timestamp(value) if _TIMESTAMP_MIN <= value < _TIMESTAMP_END else _encode_long(value)
 
 
-def _stamp_part(ts: int) -> bytes:
-    """A time stamp of our age, without the loop: half the time."""
+def _encode_timestamp(ts: int) -> bytes:
+    """Encode a present-day timestamp without a loop, in half the time."""
     r = ts << 1
     return bytes(
         (
@@ -99,19 +99,19 @@ def _stamp_part(ts: int) -> bytes:
     )
 
 
-def _any_long_part(value: int) -> bytes:
+def _encode_any_long(value: int) -> bytes:
     out = bytearray()
     put_long(out, value)
     return bytes(out)
 
 
-_SHORT_PARTS = tuple(map(_any_long_part, range(512)))
+_SHORT_LONGS = tuple(map(_encode_any_long, range(512)))
 
 
-def _long_part(value: int) -> bytes:
-    """A number: most lengths and seqs are small, most offsets have three or four bytes."""
+def _encode_long(value: int) -> bytes:
+    """Encode a number fast: most lengths and seqs are small, most offsets have three or four bytes."""
     if 0 <= value < 512:
-        return _SHORT_PARTS[value]
+        return _SHORT_LONGS[value]
     if 0 <= value < 1 << 20:
         r = value << 1
         if r < 1 << 14:
@@ -120,12 +120,12 @@ def _long_part(value: int) -> bytes:
     if 0 <= value < 1 << 27:
         r = value << 1
         return bytes((r & 0x7F | 0x80, r >> 7 & 0x7F | 0x80, r >> 14 & 0x7F | 0x80, r >> 21))
-    return _any_long_part(value)
+    return _encode_any_long(value)
 
 
 @lru_cache(maxsize=16_384)
-def _owner_part(epoch: int, claim_id: bytes | None) -> bytes:
-    """Epoch and claim: the same for all that an owner writes."""
+def _encode_owner(epoch: int, claim_id: bytes | None) -> bytes:
+    """Encode epoch and claim, which are the same in all entries of an owner."""
     out = bytearray()
     put_long(out, epoch)
     _put_optional_id(out, claim_id)
@@ -133,7 +133,7 @@ def _owner_part(epoch: int, claim_id: bytes | None) -> bytes:
 
 
 @lru_cache(maxsize=16_384)
-def _process_part(process_id: str) -> bytes:
+def _encode_process_id(process_id: str) -> bytes:
     key = process_key(process_id)
     out = bytearray()
     put_long(out, len(key))
@@ -141,9 +141,9 @@ def _process_part(process_id: str) -> bytes:
 
 
 @lru_cache(maxsize=16_384)
-def key_part(key: bytes) -> bytes:
-    """A process's id, as its key has it, as an entry carries it."""
-    return _process_part(key.decode())
+def encoded_process_id(key: bytes) -> bytes:
+    """Return the encoding of a process id in an entry, given the Kafka key of the process."""
+    return _encode_process_id(key.decode())
 
 
 # --- bodies -----------------------------------------------------------------------------------------------------------
@@ -155,16 +155,16 @@ _PUTS: Mapping[str, Put] = {
     "bytes | None": _put_optional_id,
     "Mapping[str, Json]": avro.put_texts,
 }
-"""What is seldom in a body. Texts and numbers are written in place: a call a field would double the time."""
+"""The writers of rare field types. Texts and numbers are written inline: a call per field would double the time."""
 
 _TEXT = """
 data = value.encode()
-out += long_part(len(data))
+out += encode_long(len(data))
 out += data
 """
 
 _NUMBER = """
-out += number_part(value)
+out += encode_number(value)
 """
 
 _OPTIONAL = """
@@ -176,16 +176,20 @@ else:
 
 
 def _body_writer(branch: int, body: type[Body]) -> WriteBody:
-    """A function that writes the number of the body's kind and its fields one after the other, compiled once."""
-    names: dict[str, Any] = {"branch": _any_long_part(branch), "long_part": _long_part, "number_part": _number_part}
+    """Return a generated function that writes the number of the body's kind and then its fields in order."""
+    names: dict[str, Any] = {
+        "branch": _encode_any_long(branch),
+        "encode_long": _encode_long,
+        "encode_number": _encode_number,
+    }
     lines = ["out += branch"]
     for field in fields(body):
         kind = str(field.type)
         lines.append(f"value = body.{field.name}")
-        one, _, no = kind.partition(" | ")
-        if one in ("str", "Json", "int"):
-            put = _NUMBER if one == "int" else _TEXT
-            lines += (_OPTIONAL + put.replace("\n", "\n    ").rstrip(" ") if no else put).splitlines()
+        type_name, _, optional = kind.partition(" | ")
+        if type_name in ("str", "Json", "int"):
+            put = _NUMBER if type_name == "int" else _TEXT
+            lines += (_OPTIONAL + put.replace("\n", "\n    ").rstrip(" ") if optional else put).splitlines()
         else:
             names[f"put_{field.name}"] = _PUTS[kind]
             lines.append(f"put_{field.name}(out, value)")
@@ -195,7 +199,7 @@ def _body_writer(branch: int, body: type[Body]) -> WriteBody:
 
 
 def _first_writer(branch: int, body: type[Body]) -> WriteBody:
-    """Made when the first such body is written: fifty of them would cost every start some milliseconds."""
+    """Return a writer that compiles the real one when it is first called, to save milliseconds at import."""
 
     def first(out: bytearray, value: Any) -> None:
         _WRITERS[body] = _body_writer(branch, body)

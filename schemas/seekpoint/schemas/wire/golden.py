@@ -1,6 +1,6 @@
-"""What each release wrote, kept for ever: its schema, entries of every body, a history and the state it folds to.
+"""Golden files: for each release its schema, entries of every body, a history, and the state of that history.
 
-``scripts/golden RELEASE`` writes the file of a release; none is ever changed afterwards.
+``scripts/golden RELEASE`` writes the file of a release. A golden file never changes afterwards.
 """
 
 from __future__ import annotations

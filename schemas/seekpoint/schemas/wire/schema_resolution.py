@@ -1,9 +1,9 @@
-"""Reading what was written with another schema: an older release's, or a newer one's of the same format.
+"""Schema resolution: read entries of another schema, of an older release or of a newer one with the same format.
 
-A writer schema is compiled, once, into a reader made of the bounded readers of ``avro``; a schema interpreter would
-trust the bytes (facts: one crashes on nested ones, loops over empty ones). Bodies only ever gain fields with defaults
-(``compatibility`` holds them to it), so resolution is: same name, same type; a missing field has its default; an
-unknown one is dropped.
+A writer schema is compiled once into a reader made of the bounded readers of ``avro_primitives``. A general schema
+interpreter trusts the bytes: deep nesting crashes it, and it loops over empty items. Bodies only gain fields with
+defaults (``compatibility`` checks it). So a field with the same name has the same type, a missing field gets its
+default, and an unknown field is dropped.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from seekpoint.schemas.log.manifest import FORMAT
 from seekpoint.schemas.wire.avro_primitives import Get, get_bool, get_long, get_text
 from seekpoint.schemas.wire.avro_schema import schema_json
 
-__all__ = ["EntryReader", "entry_reader", "plain", "refuse_newer", "shapes"]
+__all__ = ["EntryReader", "entry_reader", "record_fields", "refuse_newer_format", "strip_metadata"]
 
 EntryReader: TypeAlias = Callable[[bytes, int, bool], tuple[Entry, int]]
-"""Reads an entry at a place. Of one that is larger than the record limit (True) only the kinds that restore a state."""
+"""(record, position, whether only a body that restores a state may be so large) -> (entry, next position)."""
 
 _BODIES = {body.__name__: body for body in BODIES}
 _ENVELOPE_DEFAULTS: Mapping[str, Any] = dict.fromkeys(Entry._fields) | {"epoch": 0, "ts": 0}
@@ -34,14 +34,14 @@ _REQUIRED = ("id", "process_id", "body")
 
 
 def entry_reader(text: str, fingerprint: bytes) -> EntryReader:
-    """A reader of entries written with the schema ``text``.
+    """Return a reader of entries written with the schema ``text``.
 
-    Raises ``NewerFormat`` if the schema is of a newer format or knows bodies that this code does not, and
+    Raises ``NewerFormat`` if the schema has a newer format or bodies that this code does not know, and
     ``JournalMismatch`` if it is no schema of entries.
     """
     try:
         schema = json.loads(text)
-        return _entry_reader(plain(schema), _known_format(schema))
+        return _entry_reader(strip_metadata(schema), _known_format(schema))
     except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as exc:
         raise JournalMismatch(
             "a writer schema in the schemas topic cannot be used", fingerprint=fingerprint.hex(), cause=repr(exc)[:200]
@@ -55,33 +55,33 @@ def _known_format(schema: Any) -> int:
     return written
 
 
-def refuse_newer(text: str) -> None:
-    """Raise ``NewerFormat`` if the registered schema ``text`` is of a newer format; what is no schema says nothing."""
+def refuse_newer_format(text: str) -> None:
+    """Raise ``NewerFormat`` if the registered schema ``text`` has a newer format. Ignore a text that is no schema."""
     with suppress(ValueError, TypeError, AttributeError, RecursionError):
         _known_format(json.loads(text))
 
 
 def _entry_reader(schema: Any, written: int) -> EntryReader:
-    known, found = shapes(plain(json.loads(schema_json()))), shapes(schema)
+    known, found = record_fields(strip_metadata(json.loads(schema_json()))), record_fields(schema)
     for name in found.keys() & known.keys():
         _check_same(name, found[name], known[name])
     if missing := [name for name in _REQUIRED if name not in found["Entry"]]:
         raise ValueError(f"Entry lacks {', '.join(missing)}")
-    if strangers := {_short(body) for body in found["Entry"]["body"]} - _BODIES.keys():
+    if unknown := {_short(body) for body in found["Entry"]["body"]} - _BODIES.keys():
         raise NewerFormat(
-            "a writer knows bodies that this reader does not", bodies=", ".join(sorted(strangers)), format=written
+            "a writer has bodies that this reader does not know", bodies=", ".join(sorted(unknown)), format=written
         )
     return partial(_read_entry, _compiled(schema, {}), _compiled(_head(schema), {}), _restoring(schema))
 
 
 def _head(schema: Any) -> Any:
-    """``schema`` up to the number of the body's kind: what is read of a large record before its body is."""
+    """Return ``schema`` up to the number of the body's kind, to read these fields before the body of a large record."""
     names = [field["name"] for field in schema["fields"]]
     return {**schema, "fields": [*schema["fields"][: names.index("body")], {"name": "body", "type": "long"}]}
 
 
 def _restoring(schema: Any) -> frozenset[int]:
-    """The numbers of the kinds that restore a state, in ``schema``."""
+    """Return the branch numbers of the kinds that restore a state, in ``schema``."""
     [union] = [field["type"] for field in schema["fields"] if field["name"] == "body"]
     return frozenset(number for number, body in enumerate(union) if _BODIES[_short(body)].RESTORES)
 
@@ -101,20 +101,20 @@ def _body(kind: type[Body], values: Mapping[str, Any]) -> Body:
     return kind(**{field.name: values[field.name] for field in fields(kind) if field.name in values})
 
 
-# --- what a schema says -----------------------------------------------------------------------------------------------
-def plain(schema: Any) -> Any:
-    """``schema`` without what does not change the bytes: docs, defaults, orders, aliases, logical types.
+# --- the structure of a schema ----------------------------------------------------------------------------------------
+def strip_metadata(schema: Any) -> Any:
+    """Return ``schema`` without what does not change the bytes: docs, defaults, orders, aliases, logical types.
 
-    A time stamp stays the integer it is, whatever a calendar thinks of it.
+    Without its logical type, a timestamp is read as the integer that it is.
     """
     if isinstance(schema, list):
-        return [plain(member) for member in schema]
+        return [strip_metadata(member) for member in schema]
     if not isinstance(schema, dict):
         return schema
-    kept = {key: plain(schema[key]) for key in ("type", "items", "values", "fields") if key in schema}
-    kept |= {key: schema[key] for key in ("name", "namespace", "size", "symbols") if key in schema}
+    stripped = {key: strip_metadata(schema[key]) for key in ("type", "items", "values", "fields") if key in schema}
+    stripped |= {key: schema[key] for key in ("name", "namespace", "size", "symbols") if key in schema}
     # {"type": "long", "logicalType": …} is "long".
-    return kept["type"] if set(kept) == {"type"} else kept
+    return stripped["type"] if set(stripped) == {"type"} else stripped
 
 
 def _short(schema: Any) -> str:
@@ -122,8 +122,8 @@ def _short(schema: Any) -> str:
     return str(name).rpartition(".")[2]
 
 
-def shapes(schema: Any) -> dict[str, dict[str, Any]]:
-    """Each record of a plain schema, its fields and their types; named types by name only."""
+def record_fields(schema: Any) -> dict[str, dict[str, Any]]:
+    """Return the types of all fields by record and field, for a schema without metadata; named types by name only."""
     found: dict[str, dict[str, Any]] = {}
 
     def walk(node: Any) -> Any:
@@ -132,8 +132,8 @@ def shapes(schema: Any) -> dict[str, dict[str, Any]]:
         if not isinstance(node, dict):
             return _short(node)
         if node["type"] == "record":
-            found[_short(node)] = shape = {}
-            shape.update({field["name"]: walk(field["type"]) for field in node["fields"]})
+            found[_short(node)] = types = {}
+            types.update({field["name"]: walk(field["type"]) for field in node["fields"]})
         if "name" in node:
             return _short(node)
         return {key: walk(value) for key, value in node.items()}
@@ -148,9 +148,9 @@ def _check_same(record: str, written: Mapping[str, Any], known: Mapping[str, Any
             raise ValueError(f"{record}.{name} is {written[name]}, not {known[name]}")
 
 
-# --- a schema, compiled -----------------------------------------------------------------------------------------------
+# --- compiling a schema -----------------------------------------------------------------------------------------------
 def _compiled(schema: Any, named: dict[str, Get | None]) -> Get:
-    """The reader of ``schema``. A name that is not finished yet is a recursion: such a schema is refused."""
+    """Return the reader of ``schema``. A reference to an unfinished named type is a recursion, which is refused."""
     if isinstance(schema, list):
         return _union([(_short(member), _compiled(member, named)) for member in schema])
     if isinstance(schema, str):
@@ -228,7 +228,7 @@ def _map(schema: Any, named: dict[str, Get | None]) -> Get:
 
 
 def _blocks(get: Get, data: bytes, at: int) -> tuple[Any, int]:
-    """The items of an array or a map. Each must take a byte: however many are promised, the record's end ends it."""
+    """Read the items of an array or a map. Each must take a byte, so the record's length limits any count in it."""
     items: list[Any] = []
     while True:
         count, at = get_long(data, at)
@@ -255,8 +255,8 @@ def _raw(size: int) -> Get:
     return get_raw
 
 
-def _number(form: str) -> Get:
-    packed = struct.Struct(form)
+def _number(layout: str) -> Get:
+    packed = struct.Struct(layout)
     get_bytes = _raw(packed.size)
 
     def get_number(data: bytes, at: int) -> tuple[Any, int]:

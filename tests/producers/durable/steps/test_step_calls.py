@@ -194,7 +194,7 @@ async def test_a_body_that_never_waits_has_one_entry_for_start_and_end(node: Nod
         ("StepStarted", "nested:1"), ("StepEnded", "nested:1/inner:1"), ("StepEnded", "nested:1"),
     ]  # fmt: skip
     assert isinstance(said[1], b.StepEnded)
-    began = said[1].began
+    began = said[1].implied_start
     assert began is not None
     assert began == b.StepStarted(
         key="quick:1", position=1, name="quick", digest=began.digest, arguments='["asked"]',

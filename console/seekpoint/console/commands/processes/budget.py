@@ -48,10 +48,12 @@ def show(target: CommandTarget, process_id: ProcessId, json: AsJson = False) -> 
 
 def budget_facts(budget: Budget) -> dict[str, Any]:
     """Return the budget as ``--json`` shows it. Amounts are exact, as text; without a limit they are only counted."""
-    from seekpoint.schemas.values.decimals import plain_text, total
+    from seekpoint.schemas.values.decimals import exact_sum, plain_text
 
     names = {name for amounts in budget.reserved.values() for name in amounts}
-    reserved = {name: total(amounts[name] for amounts in budget.reserved.values() if name in amounts) for name in names}
+    reserved = {
+        name: exact_sum(amounts[name] for amounts in budget.reserved.values() if name in amounts) for name in names
+    }
     return {
         "warn_at": plain_text(budget.warn_at),
         "on_exceed": budget.on_exceed,

@@ -24,7 +24,7 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import BudgetExceeded, InvalidSetting
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_budget import DIMENSIONS, Budget, amounts_in
-from seekpoint.schemas.values.decimals import EXACT, plain_text, total
+from seekpoint.schemas.values.decimals import EXACT, exact_sum, plain_text
 from seekpoint.schemas.values.json_values import dump
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def warnings_of(
 
 
 def _used(budget: Budget, key: str, dimension: str, scope: str, day: int) -> Decimal:
-    reserved = total(amounts.get(dimension, _ZERO) for one, amounts in budget.reserved.items() if one != key)
+    reserved = exact_sum(amounts.get(dimension, _ZERO) for one, amounts in budget.reserved.items() if one != key)
     if scope == "run":
         return EXACT.add(budget.spent.get(dimension, _ZERO), reserved)
     return EXACT.add(budget.day_spent.get(dimension, _ZERO) if budget.day == day else _ZERO, reserved)

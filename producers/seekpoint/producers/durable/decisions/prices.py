@@ -9,12 +9,12 @@ from typing import Any
 from seekpoint.producers.durable.decisions.usage import Usage
 from seekpoint.schemas.errors import InvalidSetting
 from seekpoint.schemas.frozen_struct import FrozenStruct
-from seekpoint.schemas.values.decimals import EXACT, decimal_in, total
+from seekpoint.schemas.values.decimals import EXACT, exact_sum, parse_decimal
 
 __all__ = ["Price", "Prices"]
 
 _MILLION = Decimal(1_000_000)
-_PRICE_MAX = decimal_in("1E+9")
+_PRICE_MAX = parse_decimal("1E+9")
 _DECIMALS_MAX = 6
 """The cost of one token then has the twelve decimals that a budget counts."""
 
@@ -37,7 +37,7 @@ class Price(FrozenStruct, frozen=True):
             (usage.cached_tokens or 0, self.input if self.cached is None else self.cached),
             (usage.cache_write_tokens or 0, self.input if self.cache_write is None else self.cache_write),
         )
-        return EXACT.divide(total(EXACT.multiply(Decimal(count), price) for count, price in parts), _MILLION)
+        return EXACT.divide(exact_sum(EXACT.multiply(Decimal(count), price) for count, price in parts), _MILLION)
 
 
 class Prices:
@@ -86,7 +86,7 @@ def _price(model: str, parts: Mapping[str, Any]) -> Price:
 def _amount(model: str, name: str, value: Any) -> Decimal:
     try:
         if isinstance(value, Decimal | int | str) and not isinstance(value, bool):
-            amount = decimal_in(value)
+            amount = parse_decimal(value)
             if amount.is_finite() and 0 <= amount <= _PRICE_MAX and _decimals(amount) <= _DECIMALS_MAX:
                 return amount
     except InvalidOperation:

@@ -18,7 +18,7 @@ from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.bodies.entry import Entry, id_text
 from seekpoint.schemas.state.calls import turn_of
 from seekpoint.schemas.state.process_budget import amount_of
-from seekpoint.schemas.values.decimals import total
+from seekpoint.schemas.values.decimals import exact_sum
 
 __all__ = ["Attempt", "CallRecord", "Decisions", "asked", "decisions"]
 
@@ -66,7 +66,7 @@ class CallRecord:
     def cost_usd(self) -> Decimal | None:
         """What all attempts cost; None where no cost is known."""
         costs = [cost for one in self.attempts if (cost := _cost(one.cost_usd)) is not None]
-        return total(costs) if costs else None
+        return exact_sum(costs) if costs else None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values: an object of ``seekpoint steps --json``."""
@@ -181,7 +181,7 @@ class _Table:
             kind, given, facts = begin
             text = getattr(body, given) if given else "null"
             return self._begin(entry, kind, orjson.loads(text), **{name: getattr(body, name) for name in facts})
-        if isinstance(body, b.StepEnded) and (began := body.began) is not None:
+        if isinstance(body, b.StepEnded) and (began := body.implied_start) is not None:
             self._begin(entry._replace(body=began), "step", orjson.loads(began.arguments))
         end = _END.get(type(body))
         return None if end is None else self._end(entry, end)

@@ -10,7 +10,7 @@ from itertools import islice
 
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.limits import Limits
-from seekpoint.schemas.folding.fold import try_own
+from seekpoint.schemas.folding.fold import try_apply
 from seekpoint.schemas.state.calls import Frame
 from seekpoint.schemas.state.conversation import Conversation
 from seekpoint.schemas.state.lifecycle import Lifecycle
@@ -51,7 +51,7 @@ class ReplayedContent:
         if isinstance(body, b.LifecycleChanged):  # between the writes of the code others may have moved it
             self._draft.lifecycle = Lifecycle(body.to)
             return None
-        return try_own(self._draft, self._draft.seq, body, self._limits)
+        return try_apply(self._draft, self._draft.seq, body, self._limits)
 
 
 _CONTENT = ("conversation", "lifecycle", "invocation", "invocations")

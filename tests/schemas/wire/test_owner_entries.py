@@ -32,7 +32,7 @@ OWNED = st.builds(
 
 def agree(data: bytes, key: bytes) -> bool:
     """Whether the skim gave something; then it has to be what decoding gives."""
-    owned, entry = Codec().skim(data, key), decode_or_none(data)
+    owned, entry = Codec().decode_owner_entry(data, key), decode_or_none(data)
     if owned is not None:
         assert entry is not None
         assert owned == (entry.seq, entry.epoch, entry.claim_id, entry.body)
@@ -84,6 +84,6 @@ def test_a_skim_knows_the_limits() -> None:
     large = encode(own(1, b.MessageSaid("user", "x" * 2_000)))
     deep = encode(own(1, b.ContextUpdated("a", "[" * 70 + "]" * 70)))
     key = own(1, b.MessageSaid()).process_id.encode()
-    assert Codec().skim(large, key) is not None
-    assert Codec(Limits(record_bytes=1_000)).skim(large, key) is None
-    assert Codec().skim(deep, key) is None
+    assert Codec().decode_owner_entry(large, key) is not None
+    assert Codec(Limits(record_bytes=1_000)).decode_owner_entry(large, key) is None
+    assert Codec().decode_owner_entry(deep, key) is None
