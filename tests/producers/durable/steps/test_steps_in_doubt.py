@@ -48,6 +48,7 @@ async def test_a_step_of_a_fenced_owner_is_not_remembered_as_failed(log: MemoryL
         async def body() -> None:
             async with other.open("p", take_over=True) as theirs:
                 await theirs.update("mine", True)
+                await process.update("late", True)  # behind the claim: a confirmation has to have read the claim
                 await process.confirm()
 
         with pytest.raises(Fenced):
