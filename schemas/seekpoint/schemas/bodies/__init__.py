@@ -1,7 +1,7 @@
-"""Entries and their bodies: one frozen class for each kind of body, field for field its ``.avsc``.
+"""Entries and their bodies: one frozen class for each kind of body, with the fields of its ``.avsc``.
 
-An **external** body may be written by anybody and only fills the mailbox (a claim: takes the process); all others are
-the owner's. The order of ``BODIES`` is the order of the Avro union and only ever grows.
+Anybody may write an **external** body: it fills the mailbox, or claims the process. Only the owner writes the others.
+``BODIES`` has the order of the Avro union, which only grows at its end.
 """
 
 from collections.abc import Mapping

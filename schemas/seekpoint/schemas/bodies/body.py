@@ -1,4 +1,4 @@
-"""The base of all bodies: a frozen class with a kind, field for field its ``.avsc``."""
+"""The base of all bodies: a frozen class with a kind and the fields of its ``.avsc``."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 __all__ = ["Body", "Json"]
 
 Json: TypeAlias = str
-"""JSON text (see ``values``); the codec checks it when it decodes."""
+"""JSON text of a dynamic value (see ``values``). The codec checks it when it decodes an entry."""
 
 
 class Body(FrozenStruct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The base of all bodies."""
 
     KIND: ClassVar[str]
-    """The entry's kind, as the log, the command line and ``last_kind`` show it."""
+    """The entry's kind, as the command line and ``last_kind`` show it."""
     EXTERNAL: ClassVar[bool] = False
+    """Whether anybody may write the body, not only the owner."""
     OWNERSHIP: ClassVar[bool] = False
-    """Bookkeeping of ownership: neither counted in ``entries_applied`` nor ever a ``last_kind``."""
+    """Whether the body only manages ownership: it is not counted in ``entries_applied`` and is no ``last_kind``."""
     RESTORES: ClassVar[bool] = False
     """Whether the body carries the content of a state: such an entry may be larger than others."""
 
     @property
     def call(self) -> str | None:
-        """A content write's key, where an agent's code runs again from its records; a field of those that have one."""
+        """The key of a content write that is a call of an agent's code. Bodies of content writes have it as a field."""
         return None

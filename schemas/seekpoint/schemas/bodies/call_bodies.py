@@ -1,6 +1,7 @@
-"""The bodies about calls: what an agent's code asks of its process, and the outcome.
+"""The bodies of calls: an agent's code calls its process, and the process journals the call and its outcome.
 
-A call has a start, which is sent and not awaited, and an end, which is. What is known at once has one entry.
+A call has a start, which is sent without waiting for the acknowledgement, and an end, which is awaited. A call whose
+outcome is known at once has one entry.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ __all__ = [
 
 
 class AgentStarted(Body, frozen=True):
-    """An agent's code begins to run as the process."""
+    """The start of an agent's code as the process."""
 
     KIND = "agent_started"
     agent: str = ""
@@ -52,7 +53,7 @@ class AgentStarted(Body, frozen=True):
 
 
 class StepStarted(Body, frozen=True):
-    """A step begins; sent, not awaited."""
+    """The start of a step; sent, not awaited."""
 
     KIND = "step_started"
     key: str = ""
@@ -67,9 +68,10 @@ class StepStarted(Body, frozen=True):
 
 
 class StepEnded(Body, frozen=True):
-    """An attempt of a step ended: it succeeded, failed for good, or is tried again.
+    """The end of an attempt of a step: it succeeded, failed finally, or will be retried.
 
-    One that ended before its start had left says both: it has a ``position``, and ``began`` is the start it stands for.
+    If the attempt ended before its start was sent, this is the entry for both: it has a ``position`` and the fields
+    of the start, which ``implied_start`` returns.
     """
 
     KIND = "step_ended"
@@ -93,7 +95,7 @@ class StepEnded(Body, frozen=True):
 
     @property
     def implied_start(self) -> StepStarted | None:
-        """The start that has no entry of its own; None where it has one."""
+        """The start, if it has no entry of its own; else None."""
         if self.position is None:
             return None
         return StepStarted(
@@ -110,7 +112,7 @@ class StepEnded(Body, frozen=True):
 
 
 class DecisionStarted(Body, frozen=True):
-    """A model is asked; sent, not awaited."""
+    """The start of a request to a model; sent, not awaited."""
 
     KIND = "decision_started"
     key: str = ""
@@ -127,7 +129,7 @@ class DecisionStarted(Body, frozen=True):
 
 
 class DecisionMade(Body, frozen=True):
-    """A model answered, or an attempt to ask it failed."""
+    """The response of a model, or the failure of an attempt."""
 
     KIND = "decision_made"
     key: str = ""
@@ -145,7 +147,7 @@ class DecisionMade(Body, frozen=True):
 
 
 class Sampled(Body, frozen=True):
-    """A value the code cannot compute again: a time, a random number, something read."""
+    """A value that is not deterministic: a time, a random number, data that was read."""
 
     KIND = "sampled"
     key: str = ""
@@ -156,7 +158,7 @@ class Sampled(Body, frozen=True):
 
 
 class TimerSet(Body, frozen=True):
-    """The code sleeps until a time."""
+    """The start of a timer: the code sleeps until a time."""
 
     KIND = "timer_set"
     key: str = ""
@@ -167,7 +169,7 @@ class TimerSet(Body, frozen=True):
 
 
 class TimerFired(Body, frozen=True):
-    """The time has come."""
+    """The end of a timer: its time has come."""
 
     KIND = "timer_fired"
     key: str = ""
@@ -175,7 +177,7 @@ class TimerFired(Body, frozen=True):
 
 
 class GateOpened(Body, frozen=True):
-    """The code waits for a signal or a person's answer."""
+    """The opening of a gate: the code waits for a signal or a person's answer."""
 
     KIND = "gate_opened"
     key: str = ""
@@ -187,7 +189,7 @@ class GateOpened(Body, frozen=True):
 
 
 class GateResolved(Body, frozen=True):
-    """The code goes on: it was answered, or the time is over."""
+    """The end of a gate: it was answered, or its deadline passed."""
 
     KIND = "gate_resolved"
     key: str = ""
@@ -199,7 +201,7 @@ class GateResolved(Body, frozen=True):
 
 
 class ChildSpawned(Body, frozen=True):
-    """The code starts another process."""
+    """The start of a child process."""
 
     KIND = "child_spawned"
     key: str = ""
@@ -213,7 +215,7 @@ class ChildSpawned(Body, frozen=True):
 
 
 class ChildEnded(Body, frozen=True):
-    """The result of a child was taken in."""
+    """The result of a child process."""
 
     KIND = "child_ended"
     key: str = ""
@@ -223,7 +225,7 @@ class ChildEnded(Body, frozen=True):
 
 
 class EffectIntended(Body, frozen=True):
-    """Something outside is about to be changed; confirmed before the call."""
+    """The intent to change something in the outside world; confirmed before the effect's function is called."""
 
     KIND = "effect_intended"
     key: str = ""
@@ -260,7 +262,7 @@ class EffectSettled(Body, frozen=True):
 
 
 class EffectVerdict(Body, frozen=True):
-    """A person or a dispatcher reports the outcome of an effect."""
+    """The outcome of an effect, as a person or a dispatcher reports it."""
 
     KIND = "effect_verdict"
     EXTERNAL = True
@@ -273,7 +275,7 @@ class EffectVerdict(Body, frozen=True):
 
 
 class ObligationRegistered(Body, frozen=True):
-    """An effect has to be undone should the process be cancelled or fail."""
+    """The obligation to undo an effect if the process is cancelled or fails."""
 
     KIND = "obligation_registered"
     key: str = ""
@@ -282,7 +284,7 @@ class ObligationRegistered(Body, frozen=True):
 
 
 class ObligationSettled(Body, frozen=True):
-    """An effect was undone, no longer has to be undone, or could not be undone."""
+    """The end of an obligation: the effect was undone, need not be undone, or could not be undone."""
 
     KIND = "obligation_settled"
     key: str = ""
@@ -290,7 +292,7 @@ class ObligationSettled(Body, frozen=True):
 
 
 class CancelAccepted(Body, frozen=True):
-    """The process accepts a request to cancel: its code has to stop."""
+    """The acceptance of a request to cancel: the code must stop."""
 
     KIND = "cancel_accepted"
     external_id: bytes | None = None
@@ -298,7 +300,7 @@ class CancelAccepted(Body, frozen=True):
 
 
 class CallsSetAside(Body, frozen=True):
-    """Failed calls have to be made again: their failures no longer answer the code."""
+    """The reopening of failed calls: the code makes them again instead of getting the recorded failures."""
 
     KIND = "calls_set_aside"
     keys: Json = "[]"
@@ -306,14 +308,14 @@ class CallsSetAside(Body, frozen=True):
 
 
 class PatchMarked(Body, frozen=True):
-    """From here on the process runs the changed code."""
+    """The marker of a patch: from here on the process runs the changed code."""
 
     KIND = "patch_marked"
     id: str = ""
 
 
 class Diverged(Body, frozen=True):
-    """The code asked for something else than its history has, and was allowed to go on."""
+    """A divergence of the code from its history that was allowed."""
 
     KIND = "diverged"
     key: str = ""
@@ -324,14 +326,14 @@ class Diverged(Body, frozen=True):
 
 
 class TurnEnded(Body, frozen=True):
-    """A turn of the agent's loop is done; its calls leave the state."""
+    """The end of a turn of the agent's loop; its calls leave the state."""
 
     KIND = "turn_ended"
     number: int = 0
 
 
 class BudgetSet(Body, frozen=True):
-    """The limits of what the process may use."""
+    """The limits of the process's budget."""
 
     KIND = "budget_set"
     limits: Json = "{}"
@@ -341,7 +343,7 @@ class BudgetSet(Body, frozen=True):
 
 
 class BudgetNoted(Body, frozen=True):
-    """A budget was nearly used up, used up, raised, or given back."""
+    """A budget event: nearly used up, used up, raised, or refunded."""
 
     KIND = "budget_noted"
     kind: str = ""
@@ -365,7 +367,7 @@ class ContentBatch(Body, frozen=True):
 
 
 class SharedSet(Body, frozen=True):
-    """Somebody sets a shared value; log order decides. Its process is called ``shared:NAME``, and nobody's."""
+    """A write to a shared value; the order in the log decides. Its process is ``shared:NAME``, which has no owner."""
 
     KIND = "shared_set"
     EXTERNAL = True

@@ -1,4 +1,4 @@
-"""The entry: one fact in the journal, and the ids that name it."""
+"""The entry, one fact in the journal, and its ids."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ PROCESS_ID_BYTES_MAX = 200
 
 
 class Entry(NamedTuple):
-    """One fact. A tuple, not a dataclass: it is built once an entry on every path (0.4 against 2.1 µs).
+    """One fact in the journal. It is a tuple because every path constructs one per entry: 0.4 µs, a dataclass 2.1 µs.
 
-    ``seq`` is None for an external entry (claim, signal, cancel, ...); ``ts`` is in microseconds since 1970, the
-    writer's clock, information only. Ids are the 16 bytes of a UUIDv7: ``id_text`` shows them.
+    ``seq`` is None for an external entry (claim, signal, cancel, ...). ``ts`` is the time of the writer's clock in
+    microseconds since 1970, for information only. Ids are the 16 bytes of a UUIDv7; ``id_text`` formats them.
     """
 
     id: bytes
@@ -37,11 +37,11 @@ class Entry(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """Return the kind of the body; a custom entry's own kind is in its body."""
+        """The kind of the body. The kind that a user gave a custom entry is in its body."""
         return self.body.KIND
 
 
-# A generator of our own, seeded by the operating system, again in a forked child: a sixth of what urandom costs an id.
+# A generator seeded by the operating system, and again in a forked child, takes a sixth of the time of urandom.
 _random = random.Random()
 if hasattr(os, "register_at_fork"):  # Windows forks nothing
     os.register_at_fork(after_in_child=_random.seed)
@@ -50,14 +50,14 @@ _RANDOM_A, _RANDOM_B = (1 << 12) - 1 << 64, (1 << 62) - 1
 
 
 def new_id() -> bytes:
-    """A UUIDv7 (RFC 9562): 48 bits of milliseconds, then random; sorts by time, never decides anything."""
+    """Return a UUIDv7 (RFC 9562): 48 bits of milliseconds, then random. It sorts by time; no decision uses that."""
     noise = _random.getrandbits(76)
-    stamp = time.time_ns() // 1_000_000
-    return (stamp << 80 | _VERSION_AND_VARIANT | noise & _RANDOM_A | noise & _RANDOM_B).to_bytes(16, "big")
+    timestamp_ms = time.time_ns() // 1_000_000
+    return (timestamp_ms << 80 | _VERSION_AND_VARIANT | noise & _RANDOM_A | noise & _RANDOM_B).to_bytes(16, "big")
 
 
 def id_text(value: bytes | None) -> str | None:
-    """Return an id as people read it: ``01930c4e-...``; None stays None."""
+    """Return an id in the usual notation of a UUID, ``01930c4e-...``; None for None."""
     if value is None:
         return None
     text = value.hex()
@@ -70,7 +70,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 def process_key(process_id: str) -> bytes:
     """Return the Kafka key of a process: its id in UTF-8.
 
-    ``InvalidName`` unless the key has 1 to 200 bytes and no control characters.
+    Raises ``InvalidName`` unless the key has 1 to 200 bytes and no control characters.
     """
     try:
         key = process_id.encode()

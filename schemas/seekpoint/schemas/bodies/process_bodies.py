@@ -1,4 +1,4 @@
-"""Bodies about a process itself: claims, mail, lifecycle, content, invocations, rewinds, forks, seeds.
+"""The bodies of a process itself: claims, mail, lifecycle, content, invocations, rewinds, forks, seeds.
 
 Dynamic values are JSON text (see ``values.json_values``).
 """
@@ -39,7 +39,7 @@ NIL_ID = bytes(16)
 
 
 class Claim(Body, frozen=True):
-    """A node asks to own the process; won if ``expected_epoch`` is the process's epoch when it is read."""
+    """A node's request to own the process. It wins if ``expected_epoch`` is the process's epoch at its offset."""
 
     KIND = "claim"
     EXTERNAL = True
@@ -56,7 +56,7 @@ class Claim(Body, frozen=True):
 
 
 class Signal(Body, frozen=True):
-    """Somebody sends a message to the process."""
+    """A message to the process."""
 
     KIND = "signal"
     EXTERNAL = True
@@ -65,7 +65,7 @@ class Signal(Body, frozen=True):
 
 
 class CancelRequested(Body, frozen=True):
-    """Somebody asks the process to stop."""
+    """A request to cancel the process."""
 
     KIND = "cancel_requested"
     EXTERNAL = True
@@ -73,9 +73,9 @@ class CancelRequested(Body, frozen=True):
 
 
 class Received(Body, frozen=True):
-    """The owner took an external entry out of the mailbox: from here on the agent has seen it.
+    """The owner's receipt of an external entry, which leaves the mailbox: from here on the agent has seen it.
 
-    With a ``key``, a call of an agent's code did, which asked for ``name`` (None: whatever comes); no id: none came.
+    With a ``key``, a call of an agent's code received it, for ``name`` (None: any name). With the nil id, none came.
     """
 
     KIND = "received"
@@ -87,7 +87,7 @@ class Received(Body, frozen=True):
 
 
 class Released(Body, frozen=True):
-    """The owner gives the process up."""
+    """The release of the process by its owner."""
 
     KIND = "released"
     OWNERSHIP = True
@@ -95,14 +95,14 @@ class Released(Body, frozen=True):
 
 
 class Finished(Body, frozen=True):
-    """The process is done; its state becomes a gravestone."""
+    """The end of the process; its state becomes a gravestone."""
 
     KIND = "finished"
     result: Json = "null"
 
 
 class LifecycleChanged(Body, frozen=True):
-    """The process moves to another lifecycle state."""
+    """A transition of the process to another lifecycle state."""
 
     KIND = "lifecycle_changed"
     to: str = ""
@@ -111,7 +111,7 @@ class LifecycleChanged(Body, frozen=True):
 
 
 class ContextUpdated(Body, frozen=True):
-    """One context value is set."""
+    """The update of one context value."""
 
     KIND = "context_updated"
     key: str = ""
@@ -120,7 +120,7 @@ class ContextUpdated(Body, frozen=True):
 
 
 class ContextUpdatedMany(Body, frozen=True):
-    """Several context values are set at once."""
+    """The update of several context values at once."""
 
     KIND = "context_updated_many"
     values: Mapping[str, Json] = field(default_factory=dict)
@@ -128,7 +128,7 @@ class ContextUpdatedMany(Body, frozen=True):
 
 
 class ContextDeleted(Body, frozen=True):
-    """One context value is removed."""
+    """The deletion of one context value."""
 
     KIND = "context_deleted"
     key: str = ""
@@ -136,7 +136,7 @@ class ContextDeleted(Body, frozen=True):
 
 
 class ContextPatched(Body, frozen=True):
-    """The context is changed by an RFC 7386 merge patch."""
+    """The change of the context by an RFC 7386 merge patch."""
 
     KIND = "context_patched"
     patch: Json = "{}"
@@ -144,7 +144,7 @@ class ContextPatched(Body, frozen=True):
 
 
 class ContextCleared(Body, frozen=True):
-    """All context values are removed."""
+    """The deletion of all context values."""
 
     KIND = "context_cleared"
     call: str | None = None
@@ -164,7 +164,7 @@ class MessageSaid(Body, frozen=True):
 
 
 class InvocationTriggered(Body, frozen=True):
-    """Something wants the agent to work."""
+    """A trigger for the agent's next invocation."""
 
     KIND = "invocation_triggered"
     trigger: str = ""
@@ -173,7 +173,7 @@ class InvocationTriggered(Body, frozen=True):
 
 
 class InvocationStarted(Body, frozen=True):
-    """The agent begins to work on the newest trigger."""
+    """The start of the invocation for the newest trigger."""
 
     KIND = "invocation_started"
     attempt: int = 1
@@ -181,7 +181,7 @@ class InvocationStarted(Body, frozen=True):
 
 
 class InvocationEnded(Body, frozen=True):
-    """The agent ended its work on the newest trigger."""
+    """The end of the invocation for the newest trigger."""
 
     KIND = "invocation_ended"
     outcome: str = ""
@@ -192,7 +192,7 @@ class InvocationEnded(Body, frozen=True):
 
 
 class ErrorRecorded(Body, frozen=True):
-    """The agent's code raised out of its process."""
+    """An exception that the agent's code raised."""
 
     KIND = "error_recorded"
     type: str = ""
@@ -204,7 +204,7 @@ class ErrorRecorded(Body, frozen=True):
 
 
 class Custom(Body, frozen=True):
-    """An entry of the user's own."""
+    """An entry with a kind and a payload that the user defines."""
 
     KIND = "custom"
     kind: str = ""
@@ -213,22 +213,22 @@ class Custom(Body, frozen=True):
 
 
 class Rewound(Body, frozen=True):
-    """The content is what it was after an earlier seq; the history stays."""
+    """The rewind of the content to that after an earlier seq; the history stays."""
 
     KIND = "rewound"
     RESTORES = True
     to_seq: int = 0
-    content: str = "{}"  # JSON text, but no dynamic value: the fold reads it itself
+    content: str = "{}"  # JSON text that the fold decodes; no dynamic value
 
 
 class Forked(Body, frozen=True):
-    """The process starts with another's content, and as a run of the agent that the other one began with."""
+    """The start of a process with the content of another one, and as a run of that process's agent."""
 
     KIND = "forked"
     RESTORES = True
     parent_id: str = ""
     parent_seq: int = 0
-    content: str = "{}"  # JSON text, but no dynamic value: the fold reads it itself
+    content: str = "{}"  # JSON text that the fold decodes; no dynamic value
     agent: str | None = None
     version: str = ""
     definition: str = ""
@@ -236,10 +236,10 @@ class Forked(Body, frozen=True):
 
 
 class Seeded(Body, frozen=True):
-    """A replayed process starts from the state it had where the replay starts; counts as its very first entry only."""
+    """The state of a process at the start of a replay. It counts only as the first entry of the replayed process."""
 
     KIND = "seeded"
     RESTORES = True
     EXTERNAL = True
     OWNERSHIP = True
-    state: str = "{}"  # JSON text, as ``State.to_bytes`` gives it: the fold reads it itself
+    state: str = "{}"  # JSON text of ``State.to_bytes``, which the fold decodes

@@ -1,7 +1,7 @@
-"""Settings that are not ours: passed through to librdkafka, redis-py and the journal topic.
+"""Options that Seekpoint passes through to librdkafka, redis-py and the journal topic.
 
-All pass but those a guarantee rests on, and those another setting owns. Names nobody knows are reported, typed, by the
-module that hands them to the client: only the client knows its own.
+An option is refused if a guarantee depends on it, or if another setting controls it. Only the client knows its own
+options: the module that passes them on raises a typed error for an unknown name.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from seekpoint.schemas.config.secrets import MASK, is_secret, mask_options, read_secret_files, url_secrets
-from seekpoint.schemas.config.setting_types import read_switch
+from seekpoint.schemas.config.setting_types import parse_switch
 from seekpoint.schemas.errors import InvalidSetting
 
 __all__ = ["REFUSED", "ClientOptions", "check_redis_url", "option_text", "typed_redis_options"]
 
-_Form = tuple[Callable[[str], str | int | float | bool], str]
-"""How an option is read, and what it must be."""
+_OptionType = tuple[Callable[[str], str | int | float | bool], str]
+"""The parser of an option, and the description of its legal values."""
 
 _ACKS = "an acknowledged entry is on all in-sync replicas: acks=all"
 _IDEMPOTENT = "a retry must not append an entry twice"
 _GAPLESS = "a lost entry must stop the entries after it"
 _TIMEOUT = "an entry that expires in the client leaves a gap in the log; set append_timeout_s instead"
-_IN_FLIGHT = "order within a process rests on it"
+_IN_FLIGHT = "the order within a process depends on it"
 _RETRIES = "append_timeout_s decides when to give up; set it instead"
 _REPORTS = "an append is acknowledged by its delivery report"
 _OFFSETS = "Seekpoint decides where a reader starts and what it has done, never a group's automatic commit"
 _LIMITS = "the journal's limits (its manifest) own the size of a record"
-_KEEP = "only `seekpoint trim` removes entries, after it has checked what rests on them"
+_KEEP = "only `seekpoint trim` removes entries, after it has checked what depends on them"
 _URL = "redis_url says where Redis is"
 
 _KAFKA = {
@@ -92,12 +92,12 @@ REFUSED: Mapping[str, Mapping[str, str]] = {
     "redis": _REDIS,
     "topic": _TOPIC,
 }
-"""For each group of options: the names that are refused, and why."""
+"""The refused names of each group of options, with the reasons."""
 
-_WHOLE: _Form = (int, "a whole number")
-_NUMBER: _Form = (float, "a number")
-_SWITCH: _Form = (read_switch, "true or false")
-_REDIS_FORMS: Mapping[str, _Form] = {
+_WHOLE: _OptionType = (int, "a whole number")
+_NUMBER: _OptionType = (float, "a number")
+_SWITCH: _OptionType = (parse_switch, "true or false")
+_REDIS_TYPES: Mapping[str, _OptionType] = {
     "health_check_interval": _WHOLE,
     "legacy_responses": _SWITCH,
     "max_connections": _WHOLE,
@@ -115,11 +115,11 @@ _REDIS_FORMS: Mapping[str, _Form] = {
     "ssl_validate_ocsp_stapled": _SWITCH,
     "timeout": _NUMBER,
 }
-"""What is no text in the eyes of redis-py."""
+"""The options that redis-py does not take as text."""
 
 
 class ClientOptions(Mapping[str, str]):
-    """One group of passed-through settings: read-only text by name; printed with its secrets masked.
+    """One group of passed-through options: a read-only mapping of names to texts. Its repr masks secrets.
 
     >>> ClientOptions("kafka", {"sasl.username": "ann", "sasl.password": "pw"})
     ClientOptions('kafka', {'sasl.username': 'ann', 'sasl.password': '***'})
@@ -128,7 +128,7 @@ class ClientOptions(Mapping[str, str]):
     __slots__ = ("_values", "group")
 
     def __init__(self, group: str, values: Mapping[str, Any]) -> None:
-        """Check ``values``; read those given as files. Raises ``InvalidSetting`` naming the setting and the reason."""
+        """Check ``values`` and read secret files. Raises ``InvalidSetting``, which names the setting and the reason."""
         texts = {_name(group, name): option_text(f"{group} {name}", value) for name, value in values.items()}
         self.group = group
         self._values = read_secret_files(texts, group)
@@ -160,7 +160,7 @@ class ClientOptions(Mapping[str, str]):
         return type(self), (self.group, self._values)
 
     def secrets(self) -> Iterator[str]:
-        """What must not be printed: the values of secret names, and passwords in URLs."""
+        """Yield what must not be printed: the values of secret names, and passwords in URLs."""
         for name, value in self._values.items():
             if is_secret(name):
                 yield value
@@ -169,7 +169,7 @@ class ClientOptions(Mapping[str, str]):
 
 
 def option_text(setting: str, value: object) -> str:
-    """A text, number or switch as the text librdkafka parses. ``InvalidSetting`` for anything else."""
+    """Return a text, number or boolean as librdkafka's text for it. Raises ``InvalidSetting`` for other types."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str | int | float):
@@ -182,12 +182,12 @@ def option_text(setting: str, value: object) -> str:
 
 
 def typed_redis_options(options: Mapping[str, str]) -> dict[str, str | int | float | bool]:
-    """The Redis options as redis-py wants them: numbers and switches parsed, else text. Raises ``InvalidSetting``."""
+    """Return the options as redis-py takes them: numbers and booleans parsed, else text. Raises ``InvalidSetting``."""
     return {name: _typed_redis_option(name, text) for name, text in options.items()}
 
 
 def check_redis_url(url: str | None) -> None:
-    """Refuse what is refused as an option in the URL's query as well: redis-py lets the query win."""
+    """Raise ``InvalidSetting`` if the URL's query sets a refused option: in redis-py the query overrides options."""
     query = (url or "").partition("?")[2].partition("#")[0]
     for pair in query.split("&"):
         name = pair.partition("=")[0].strip().lower()
@@ -196,18 +196,14 @@ def check_redis_url(url: str | None) -> None:
 
 
 def _typed_redis_option(name: str, text: str) -> str | int | float | bool:
-    if name not in _REDIS_FORMS:
+    if name not in _REDIS_TYPES:
         return text
-    read, expected = _REDIS_FORMS[name]
+    parse, expected = _REDIS_TYPES[name]
     try:
-        return read(text)
+        return parse(text)
     except ValueError:
-        raise _misfit(name, text, expected) from None
-
-
-def _misfit(name: str, text: str, expected: str) -> InvalidSetting:
-    shown = MASK if is_secret(name) else text
-    return InvalidSetting(f"redis {name} must be {expected}", setting=f"redis {name}", value=shown)
+        shown = MASK if is_secret(name) else text
+        raise InvalidSetting(f"redis {name} must be {expected}", setting=f"redis {name}", value=shown) from None
 
 
 def _name(group: str, name: object) -> str:

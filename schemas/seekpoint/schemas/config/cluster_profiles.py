@@ -1,4 +1,4 @@
-"""Profiles of Kafka clusters in ``seekpoint.toml``, for what works on two at once: a replay.
+"""Profiles of Kafka clusters in ``seekpoint.toml``, for replays, which use two clusters.
 
     [clusters.prod]
     bootstrap_servers = "kafka-1:9093"
@@ -7,9 +7,9 @@
 
     [clusters.staging]
     bootstrap_servers = "kafka-staging:9092"
-    staging = true                            # only into such a one anything is replayed
+    staging = true                            # replays write only into staging clusters
 
-The cluster of the settings themselves is called ``default``; it is never a staging one.
+The cluster of the settings outside the profiles is called ``default``; it is never a staging cluster.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DEFAULT_CLUSTER = "default"
 
 
 class Cluster(FrozenStruct, frozen=True, kw_only=True):
-    """One profile. ``settings`` say where the cluster is and who one is there; their journal means nothing."""
+    """One profile. ``settings`` hold the cluster's address and credentials; their journal has no meaning."""
 
     name: str
     settings: Settings

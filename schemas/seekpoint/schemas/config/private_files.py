@@ -1,9 +1,10 @@
-"""Files and folders that hold what a journal holds: for their owner alone, and never by way of somebody's link.
+"""Private files and folders: only their owner can read them, and no path to them follows a symbolic link.
 
-Others may be able to write where such a file is to be (a shared folder, a hostile checkout), and may have put something
-there first. So nothing is opened through a symbolic link, nothing that another user owns or that has a second name is
-written to, and what is made is readable by its owner only. Windows has neither these modes nor these links for ordinary
-users: there a folder's own access list decides, and the checks are left out.
+They hold data of a journal. Other users may have write access to the place of such a file (a shared folder, a hostile
+checkout) and may have created something there before. So no file is opened through a symbolic link; no file that
+another user owns, or that has a second hard link, is written; new files are readable by their owner only. Windows has
+neither these modes nor, for ordinary users, these links: there the checks are left out and the folder's access list
+decides.
 """
 
 from __future__ import annotations
@@ -27,24 +28,24 @@ __all__ = [
 
 _SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _SAFE |= getattr(os, "O_NONBLOCK", 0)
-"""Not blocking means nothing for a file; a named pipe would else keep whoever opens it waiting for its other end."""
+"""O_NONBLOCK has no effect on a file; without it, opening a named pipe would wait for its other end."""
 _LOCK_AT = 1 << 40
-"""Where Windows locks a byte: behind all content, as a locked byte cannot be read by others there."""
+"""The position of the byte that is locked on Windows. It is beyond all content, because others cannot read it."""
 
 
 def open_private(path: str | Path, flags: int) -> int:
-    """A descriptor of a file that is its owner's alone: made with 0600, or there already and made so.
+    """Open a private file and return its descriptor. The file is created with mode 0600, or its mode is changed to it.
 
-    Raises ``OSError`` for a link, for what is no file, and for a file that another user owns or that has another name
-    too. ``O_TRUNC`` must not be among ``flags``: the checks come first.
+    Raises ``OSError`` for a link, for anything that is no file, and for a file that another user owns or that has a
+    second hard link. ``O_TRUNC`` must not be among ``flags``, because the file is checked after it is opened.
     """
-    if os.path.islink(path):  # said in words; O_NOFOLLOW is what makes sure
-        raise OSError(errno.ELOOP, "it is a symbolic link", str(path))
+    if os.path.islink(path):  # for a clear message; O_NOFOLLOW is the real check
+        raise OSError(errno.ELOOP, "is a symbolic link", str(path))
     descriptor = os.open(path, flags | _SAFE, 0o600)
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or (_is_posix() and found.st_nlink > 1):
-            raise OSError(errno.EEXIST, "it is no file, or a file with another name too", str(path))
+            raise OSError(errno.EEXIST, "is no file, or has a second hard link", str(path))
         _check_owner(found, str(path))
         if _is_posix() and found.st_mode & 0o077:
             os.fchmod(descriptor, 0o600)
@@ -55,7 +56,7 @@ def open_private(path: str | Path, flags: int) -> int:
 
 
 def write_private(path: Path, content: str | bytes, *, sync: bool = False) -> None:
-    """Replace a file in one step by one that only its owner can read. The old file is not opened."""
+    """Replace a file atomically by a private one. The old file is not opened."""
     fresh = path.with_name(f"{path.name}.new")
     fresh.unlink(missing_ok=True)
     with os.fdopen(open_private(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
@@ -67,7 +68,7 @@ def write_private(path: Path, content: str | bytes, *, sync: bool = False) -> No
 
 
 def private_directory(path: Path) -> None:
-    """Make a folder for its owner alone, or make the one that is there so. Raises ``OSError`` as ``open_private``."""
+    """Create a private folder, or make an existing one private. Raises ``OSError`` as ``open_private`` does."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
@@ -75,12 +76,12 @@ def private_directory(path: Path) -> None:
 
 
 def check_own_directory(path: Path) -> None:
-    """Raise ``OSError`` unless the folder is no link and this user's own; close it to others."""
+    """Raise ``OSError`` if the folder is a link or another user's; remove the access rights of others."""
     _take_over(path, path.lstat())
 
 
 def private_tree(path: Path) -> None:
-    """The same for a folder and all in it: no link anywhere, nothing of another user."""
+    """Make a folder and all folders in it private. Raises ``OSError`` for a link or another user's file in it."""
     private_directory(path)
     waiting = [path]
     while waiting:
@@ -88,7 +89,7 @@ def private_tree(path: Path) -> None:
             for entry in entries:
                 try:
                     found = entry.stat(follow_symlinks=False)
-                except FileNotFoundError:  # what a broker that is ending removes
+                except FileNotFoundError:  # a broker that stops removes files
                     continue
                 if stat.S_ISDIR(found.st_mode):
                     _take_over(Path(entry.path), found)
@@ -99,9 +100,9 @@ def private_tree(path: Path) -> None:
 
 
 def take_lock(descriptor: int) -> bool:
-    """Whether the open file is this process's alone from now on; False if it is another's.
+    """Lock the open file for this process and return True; return False if another process holds the lock.
 
-    The system gives it back when its last holder closes it or dies, however it dies.
+    The operating system releases the lock when its last holder closes the file or dies.
     """
     try:
         if sys.platform == "win32":
@@ -137,7 +138,7 @@ def free_lock(descriptor: int) -> None:
 def _take_over(path: Path, found: os.stat_result) -> None:
     _refuse_link(path, found)
     if not stat.S_ISDIR(found.st_mode):
-        raise OSError(errno.ENOTDIR, "it is no folder", str(path))
+        raise OSError(errno.ENOTDIR, "is no folder", str(path))
     _check_owner(found, str(path))
     if _is_posix() and found.st_mode & 0o077:
         path.chmod(0o700)
@@ -145,7 +146,7 @@ def _take_over(path: Path, found: os.stat_result) -> None:
 
 def _refuse_link(path: Path, found: os.stat_result) -> None:
     if stat.S_ISLNK(found.st_mode):
-        raise OSError(errno.ELOOP, "it is a symbolic link", str(path))
+        raise OSError(errno.ELOOP, "is a symbolic link", str(path))
 
 
 def _check_owner(found: os.stat_result, path: str) -> None:

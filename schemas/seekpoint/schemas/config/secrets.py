@@ -1,4 +1,4 @@
-"""Which settings are secret, how they are read from files, and how they are kept out of everything that is printed."""
+"""Secret settings: which they are, how they are read from files, and how they are masked in all output."""
 
 from __future__ import annotations
 
@@ -28,13 +28,24 @@ __all__ = [
 
 MASK = "***"
 
-_MARKS = ("password", "passphrase", "passwd", "secret", "token", "credential", "jaas", "key.pem", "ssl.key", "oauth")
-"""A name that holds one of these is secret, a setting of tomorrow's librdkafka included."""
+_SECRET_WORDS = (
+    "password",
+    "passphrase",
+    "passwd",
+    "secret",
+    "token",
+    "credential",
+    "jaas",
+    "key.pem",
+    "ssl.key",
+    "oauth",
+)
+"""A name that contains one of these is secret, also in future versions of librdkafka."""
 
 _PUBLIC = re.compile(
     r"enable\..*|.*\.(location|url|file|method|algorithm|scope|type|name|id|aud|sub|iss|include|seconds|ms)",
 )
-"""…unless it only says where or how: to scrub "oidc" or "true" out of every error message would help nobody."""
+"""Names that only describe a place or a method are not secret. Error messages must not lose "oidc" or "true"."""
 
 _LIBRDKAFKA_FILES = frozenset(
     {
@@ -43,10 +54,10 @@ _LIBRDKAFKA_FILES = frozenset(
         "sasl.oauthbearer.assertion.private.key.file",
     }
 )
-"""The names of librdkafka's own that end like ours for "read this from a file": passed through as they are."""
+"""librdkafka's own names that end in ``.file``. They are passed through; all other such names are read from files."""
 
 _USERINFO = re.compile(r"(?<=://)([^:@/?#]*):(.*)@", re.DOTALL)
-"""Up to the last @: a password that should have been percent-encoded must not show its second half."""
+"""Matches up to the last @, so that of a password with an unencoded @ no part is shown."""
 
 _NARROW = re.compile(r"(?<=://)[^/?#@]*:([^/?#]*)@")
 _QUERY = re.compile(r"([?&])([^=&#]+)=([^&#]*)")
@@ -57,18 +68,18 @@ _PLAIN = str.maketrans("-_", "+/")
 
 
 def is_secret(name: str) -> bool:
-    """Whether the value of this librdkafka or Redis setting must never be printed."""
+    """Return whether the value of this librdkafka or Redis setting must never be printed."""
     name = name.lower().replace("_", ".")
-    return any(mark in name for mark in _MARKS) and _PUBLIC.fullmatch(name) is None
+    return any(word in name for word in _SECRET_WORDS) and _PUBLIC.fullmatch(name) is None
 
 
 def mask_options(options: Mapping[str, str]) -> dict[str, str]:
-    """The options with their secrets masked: what may be printed."""
+    """Return the options with their secrets masked, for output."""
     return {name: MASK if is_secret(name) else mask_url(value) for name, value in options.items()}
 
 
 def mask_url(url: str) -> str:
-    """The URL with its password, and any secret in its query, masked."""
+    """Return the URL with its password, and any secret in its query, masked."""
     if "://" not in url:
         return url
     masked = _USERINFO.sub(rf"\1:{MASK}@", url)
@@ -76,7 +87,7 @@ def mask_url(url: str) -> str:
 
 
 def url_secrets(url: str) -> Iterator[str]:
-    """The secrets in a URL, as written and as decoded; none in a text that is no URL."""
+    """Yield the secrets in a URL, as written and percent-decoded; none for a text that is no URL."""
     if "://" not in url:
         return
     written = [match[2] for match in _USERINFO.finditer(url)]
@@ -91,29 +102,29 @@ def url_secrets(url: str) -> Iterator[str]:
 
 
 def scrub(text: str, secrets: Iterable[str]) -> str:
-    """Return ``text`` with each of ``secrets`` masked, in every spelling that messages are known to use.
+    """Return ``text`` with each of ``secrets`` masked, in every encoding that messages are known to use.
 
-    The spellings: as it is, as ``repr`` and JSON escape it, percent-encoded, and inside base64 (a basic auth header).
+    The encodings: plain, escaped as by ``repr`` or JSON, percent-encoded, and inside base64 (a basic auth header).
     """
     return _scrubbed(text, frozenset(secrets))
 
 
 def scrub_value(value: Any, secrets: Iterable[str]) -> Any:
-    """Return ``value`` with the secrets masked in every text, bytes and number inside it; as it is if it holds none."""
+    """Return ``value`` with the secrets masked in every text, bytes and number inside it; unchanged without secrets."""
     return _scrubbed_value(value, frozenset(secrets))
 
 
 def longest_spelling(secrets: Iterable[str]) -> int:
-    """Return how many characters a secret takes at most in a text, in any spelling; 0 without secrets."""
-    return 2 * max(map(len, _spellings(frozenset(secrets))), default=0)  # base64 takes less than that
+    """Return the maximum length of a secret in a text, in any encoding; 0 without secrets."""
+    return 2 * max(map(len, _spellings(frozenset(secrets))), default=0)  # base64 takes less than this
 
 
 def _scrubbed(text: str, secrets: frozenset[str]) -> str:
     for spelling in _spellings(secrets):
         text = text.replace(spelling, MASK)
-    for secret, cores in _cores(secrets):
-        for core in cores:
-            text = _without_base64(text, secret, core)
+    for secret, fragments in _base64_fragments(secrets):
+        for fragment in fragments:
+            text = _without_base64(text, secret, fragment)
     return text
 
 
@@ -130,14 +141,14 @@ def _scrubbed_value(value: Any, secrets: frozenset[str]) -> Any:
         return type(value)(_scrubbed_value(one, secrets) for one in value)
     if not isinstance(value, int | float | Decimal | UUID):
         return value
-    text = str(Decimal(value)) if isinstance(value, int) else str(value)  # whatever its length
+    text = str(Decimal(value)) if isinstance(value, int) else str(value)  # str() of an int has a length limit
     found = _scrubbed(text, secrets)
     return value if found == text else found
 
 
 @lru_cache(maxsize=8)
 def _spellings(secrets: frozenset[str]) -> tuple[str, ...]:
-    """All that a secret may look like where its characters are still in order, the longest first."""
+    """Return all encodings of the secrets that can be replaced as texts, the longest first."""
     from urllib.parse import quote, quote_plus
 
     found: set[str] = set()
@@ -145,32 +156,32 @@ def _spellings(secrets: frozenset[str]) -> tuple[str, ...]:
         data = secret.encode("utf-8", "surrogatepass")
         quoted = {how(data, safe) for how in (quote, quote_plus) for safe in ("", "/", "!*'()~")}
         found |= quoted | {re.sub("%..", lambda match: match[0].lower(), one) for one in quoted}
-        # With both kinds of quotes in a text, repr escapes one of them.
+        # If a text has both kinds of quotes, repr escapes one of them.
         found |= {secret, repr(secret)[1:-1], repr(f"'{secret}\"")[3:-2], ascii(secret)[1:-1], repr(data)[2:-1]}
         found |= {json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
     return tuple(sorted(found, key=len, reverse=True))
 
 
 @lru_cache(maxsize=8)
-def _cores(secrets: frozenset[str]) -> tuple[tuple[bytes, frozenset[str]], ...]:
-    """Each secret with what base64 makes of it, less the characters at both ends that its neighbours change."""
+def _base64_fragments(secrets: frozenset[str]) -> tuple[tuple[bytes, frozenset[str]], ...]:
+    """Return each secret with its base64 encodings, without the characters at both ends that depend on neighbours."""
     found = []
     for secret in secrets:
         data = secret.encode("utf-8", "surrogatepass")
-        cores = set()
+        fragments = set()
         for before in range(3):
             text = b64encode(b"\0" * before + data).decode().rstrip("=")
-            core = text[-(-before * 8 // 6) : (before + len(data)) * 8 // 6]
-            cores |= {core, core.translate(_URL_SAFE)}
-        found.append((data, frozenset(core for core in cores if len(core) > 1)))
+            fragment = text[-(-before * 8 // 6) : (before + len(data)) * 8 // 6]
+            fragments |= {fragment, fragment.translate(_URL_SAFE)}
+        found.append((data, frozenset(fragment for fragment in fragments if len(fragment) > 1)))
     return tuple(found)
 
 
-def _without_base64(text: str, secret: bytes, core: str) -> str:
-    """Mask each run of base64 in ``text`` that has ``core`` in it and does decode to ``secret``."""
-    start, kept, parts = 0, 0, []
-    while (at := text.find(core, start)) >= 0:
-        begin, end = at, at + len(core)
+def _without_base64(text: str, secret: bytes, fragment: str) -> str:
+    """Mask each run of base64 in ``text`` that contains ``fragment`` and decodes to ``secret``."""
+    start, copied, pieces = 0, 0, []
+    while (at := text.find(fragment, start)) >= 0:
+        begin, end = at, at + len(fragment)
         while begin > start and text[begin - 1] in _BASE64:
             begin -= 1
         while end < len(text) and text[end] in _BASE64:
@@ -179,10 +190,10 @@ def _without_base64(text: str, secret: bytes, core: str) -> str:
         if any(secret in _decoded(run[skipped:]) for skipped in range(4)):
             while text[end : end + 1] == "=":
                 end += 1
-            parts += [text[kept:begin], MASK]
-            kept = end
+            pieces += [text[copied:begin], MASK]
+            copied = end
         start = end
-    return "".join([*parts, text[kept:]])
+    return "".join([*pieces, text[copied:]])
 
 
 def _decoded(run: str) -> bytes:
@@ -191,10 +202,10 @@ def _decoded(run: str) -> bytes:
 
 
 def read_secret_files(options: Mapping[str, str], label: str) -> dict[str, str]:
-    """``options`` with each ``NAME.file = path`` replaced by NAME and the file's text, less one newline at its end.
+    """Return ``options`` with each ``NAME.file = path`` replaced by NAME and the file's text without a final newline.
 
-    ``label`` is how the user wrote the group. Raises ``InvalidSetting`` when a file cannot be read, or when both the
-    value and its file are given.
+    ``label`` is the user's name of the group, for errors. Raises ``InvalidSetting`` if a file cannot be read, or if
+    both the value and its file are given.
     """
     read: dict[str, str] = {}
     for name, value in options.items():
@@ -209,11 +220,14 @@ def read_secret_files(options: Mapping[str, str], label: str) -> dict[str, str]:
 
 
 def read_secret_file(path: str, setting: str) -> str:
-    """The text of a secret's file, less one newline at its end. ``InvalidSetting`` names the setting and the path."""
+    """Return the text of a secret's file without a final newline.
+
+    Raises ``InvalidSetting``, which names the setting and the path.
+    """
     try:
         text = Path(path).read_bytes().decode("utf-8")
     except UnicodeDecodeError:
-        # Without its cause: a UnicodeDecodeError carries the bytes of the secret.
+        # The cause is left out: a UnicodeDecodeError contains the bytes of the secret.
         raise InvalidSetting(f"the file of {setting} is not UTF-8 text", setting=setting, path=path) from None
     except (OSError, ValueError) as exc:
         raise InvalidSetting(

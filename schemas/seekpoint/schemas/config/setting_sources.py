@@ -1,6 +1,6 @@
-"""Where settings are written: the environment and ``seekpoint.toml``, each read into field -> value.
+"""The sources of settings: the environment and ``seekpoint.toml``, each read into a mapping of fields to values.
 
-A name nobody knows is an error that names the nearest one: a misspelt setting must not silently be a default.
+An unknown name raises an error that suggests the nearest known one: a misspelt setting must not silently be ignored.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from seekpoint.schemas.config.client_options import REFUSED, option_text
 from seekpoint.schemas.config.secrets import read_secret_file, read_secret_files
-from seekpoint.schemas.config.setting_types import FORMS
+from seekpoint.schemas.config.setting_types import SETTING_TYPES
 from seekpoint.schemas.config.settings_file import CONFIG_VARIABLE, SettingsFile, check_unnamed
 from seekpoint.schemas.errors import InvalidSetting
 
@@ -29,7 +29,7 @@ __all__ = [
 PREFIX = "SEEKPOINT_"
 
 _NO_SETTINGS = frozenset({CONFIG_VARIABLE, "SEEKPOINT_HOME", "SEEKPOINT_DEBUG"})
-"""Variables of the prefix that say how to find the settings, or are the command line's own."""
+"""Variables with the prefix that are no settings: they locate the settings file, or belong to the command line."""
 
 _GROUP_PREFIXES = (
     ("KAFKA_PRODUCER_", "kafka_producer", "."),
@@ -39,18 +39,27 @@ _GROUP_PREFIXES = (
     ("REDIS_", "redis", "_"),
     ("TOPIC_", "topic", "."),
 )
-"""Longest first. A name in the environment stands for a field before it stands for an option: SEEKPOINT_REDIS_URL."""
+"""Prefixes of the groups, longest first. A variable that is also the name of a field sets it: SEEKPOINT_REDIS_URL."""
 
 _KUBERNETES = re.compile(r"SEEKPOINT_(?:\w+_)?(?:SERVICE_(?:HOST|PORT(?:_\w+)?)|PORT_\d+_(?:TCP|UDP|SCTP)(?:_\w+)?)")
-"""Kubernetes sets these in every pod beside a service named ``seekpoint…``; they are nobody's settings."""
+"""Variables that Kubernetes sets in every pod beside a service named ``seekpoint…``; they are no settings."""
 
-_TOML_NAMES = (*FORMS, "redis_url_file", "kafka", "kafka.producer", "kafka.consumer", "kafka.admin", "redis", "topic")
+_TOML_NAMES = (
+    *SETTING_TYPES,
+    "redis_url_file",
+    "kafka",
+    "kafka.producer",
+    "kafka.consumer",
+    "kafka.admin",
+    "redis",
+    "topic",
+)
 
 Layer = dict[str, Any]
 
 
 def variable(field: str) -> str:
-    """The environment variable of a setting.
+    """Return the environment variable of a setting.
 
     >>> variable("redis_url")
     'SEEKPOINT_REDIS_URL'
@@ -59,7 +68,10 @@ def variable(field: str) -> str:
 
 
 def read_environment(environ: Mapping[str, str]) -> Layer:
-    """What ``SEEKPOINT_…`` says: field -> value, options by group. Raises ``InvalidSetting`` naming the variable."""
+    """Return the settings in ``SEEKPOINT_…`` variables, with options by group.
+
+    Raises ``InvalidSetting``, which names the variable.
+    """
     layer: Layer = {}
     for name, text in environ.items():
         if name.startswith(PREFIX) and name not in _NO_SETTINGS and not _set_by_kubernetes(name, text):
@@ -70,9 +82,9 @@ def read_environment(environ: Mapping[str, str]) -> Layer:
 
 
 def read_file(file: SettingsFile) -> Layer:
-    """What a settings file says. Raises ``InvalidSetting`` with the path when it cannot be read, or is wrong.
+    """Return the settings in a file. Raises ``InvalidSetting`` with the path if it cannot be read or is invalid.
 
-    One that nobody named may not set everything: see ``settings_file``.
+    A file that the user did not name may not set everything: see ``settings_file``.
     """
     content = _content(file.path)
     if not file.is_named:
@@ -81,7 +93,7 @@ def read_file(file: SettingsFile) -> Layer:
 
 
 def read_clusters(file: SettingsFile) -> dict[str, Layer]:
-    """The tables ``[clusters.NAME]`` of a settings file: options by their dotted names. Raises as ``read_file``."""
+    """Return the tables ``[clusters.NAME]`` of a settings file, with dotted option names. Raises as ``read_file``."""
     tables = _content(file.path).get("clusters", {})
     if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
         raise InvalidSetting(f"clusters in {file.path} must be tables", hint="write [clusters.NAME]")
@@ -92,7 +104,7 @@ def read_clusters(file: SettingsFile) -> dict[str, Layer]:
 
 
 def _content(path: Path) -> dict[str, Any]:
-    import tomllib  # only where a file is: it costs 5 ms
+    import tomllib  # imported late: it takes 5 ms, and only a file needs it
 
     try:
         with path.open("rb") as file:
@@ -104,10 +116,10 @@ def _content(path: Path) -> dict[str, Any]:
 
 
 def unknown_setting(name: str, known: Iterable[str], where: str) -> InvalidSetting:
-    """The error for a setting nobody knows, naming the nearest one that exists."""
+    """Return the error for an unknown setting, which suggests the nearest known one."""
     from difflib import get_close_matches
 
-    # Without the prefix, which would make any two variables look alike.
+    # The prefix is removed because it would make all variables similar.
     spellings = {each.removeprefix(PREFIX).lower(): each for each in known}
     near = get_close_matches(name.removeprefix(PREFIX).lower(), spellings, n=1)
     hint = f"did you mean {spellings[near[0]]}?" if near else "see docs/settings.md for all of them"
@@ -123,12 +135,12 @@ def _set_by_kubernetes(name: str, text: str) -> bool:
 def _read_variable(layer: Layer, name: str, text: str, environ: Mapping[str, str]) -> None:
     rest = name.removeprefix(PREFIX)
     field = rest.lower()
-    if rest.isupper() and field in FORMS:
+    if rest.isupper() and field in SETTING_TYPES:
         if f"{name}_FILE" in environ and field == "redis_url":
             raise InvalidSetting(f"both {name} and {name}_FILE are set", setting=name, hint="keep one of them")
-        layer[field] = FORMS[field].read(name, text)
+        layer[field] = SETTING_TYPES[field].read(name, text)
     elif name == "SEEKPOINT_REDIS_URL_FILE":
-        layer["redis_url"] = FORMS["redis_url"].read(name, read_secret_file(text, name))
+        layer["redis_url"] = SETTING_TYPES["redis_url"].read(name, read_secret_file(text, name))
     else:
         group, option = _option(name, rest)
         layer.setdefault(group, {})[option] = text
@@ -139,21 +151,21 @@ def _option(name: str, rest: str) -> tuple[str, str]:
         option = rest.removeprefix(prefix)
         if option != rest and option and rest.isupper() and f"{option}_" not in ("PRODUCER_", "CONSUMER_", "ADMIN_"):
             return group, option.lower().replace("_", separator)
-    known = [*map(variable, FORMS), CONFIG_VARIABLE, "SEEKPOINT_REDIS_URL_FILE"]
+    known = [*map(variable, SETTING_TYPES), CONFIG_VARIABLE, "SEEKPOINT_REDIS_URL_FILE"]
     raise unknown_setting(name, known, "the environment")
 
 
 def _read_tables(content: Mapping[str, Any], path: Path) -> Layer:
     layer: Layer = {}
     for name, value in content.items():
-        if name in FORMS:
-            layer[name] = FORMS[name].read(f"{name} in {path}", value) if isinstance(value, str) else value
-            FORMS[name].checked(f"{name} in {path}", layer[name])
+        if name in SETTING_TYPES:
+            layer[name] = SETTING_TYPES[name].read(f"{name} in {path}", value) if isinstance(value, str) else value
+            SETTING_TYPES[name].check(f"{name} in {path}", layer[name])
         elif name in ("kafka", "redis", "topic"):
             _read_group(layer, name, value, path)
         elif name == "redis_url_file" and isinstance(value, str) and "redis_url" not in content:
-            layer["redis_url"] = FORMS["redis_url"].read(name, read_secret_file(value, f"{name} in {path}"))
-        elif name != "clusters":  # other clusters' profiles: see clusters.py
+            layer["redis_url"] = SETTING_TYPES["redis_url"].read(name, read_secret_file(value, f"{name} in {path}"))
+        elif name != "clusters":  # profiles of other clusters: see cluster_profiles.py
             raise unknown_setting(name, _TOML_NAMES, str(path))
     return layer
 
@@ -171,11 +183,11 @@ def _read_group(layer: Layer, group: str, table: Any, path: Path) -> None:
 
 
 def _options(content: Mapping[str, Any]) -> Iterable[tuple[str, str, Any]]:
-    """(group, name, value) of all that a file sets for its own cluster; "" for what is in no group."""
+    """Yield (group, name, value) of all settings outside the profiles; the group of a plain field is ""."""
     for group, value in content.items():
         if group in ("kafka", "redis", "topic") and isinstance(value, dict):
             for name, inner in _flat(value, ""):
-                # [kafka.producer] batch.size, which nests as deep as a dotted name does
+                # [kafka.producer] is a nested table, as a dotted name is
                 yield group, _without_client(name) if group == "kafka" else name, inner
         elif group != "clusters":
             yield "", group, value
@@ -194,7 +206,7 @@ def _profile_options(profiles: Mapping[str, Layer]) -> Iterable[tuple[str, str, 
 
 
 def _flat(table: Mapping[str, Any], prefix: str) -> Iterable[tuple[str, Any]]:
-    """``{"sasl": {"password": x}}``, as TOML reads an unquoted ``sasl.password``, as ``("sasl.password", x)``."""
+    """Yield dotted names: TOML parses an unquoted ``sasl.password`` as ``{"sasl": {"password": x}}``."""
     for name, value in table.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{name}.")

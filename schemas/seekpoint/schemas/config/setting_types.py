@@ -1,89 +1,89 @@
-"""The form of each setting: what a value must look like, and how to read it from text."""
+"""The type of each setting: its legal values, and how to parse one from text."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
 from math import inf
+from typing import Any
 
 from seekpoint.schemas.config.secrets import MASK, mask_url
 from seekpoint.schemas.errors import InvalidSetting
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["FORMS", "Form", "read_switch"]
+__all__ = ["SETTING_TYPES", "SettingType", "parse_switch"]
 
 
 def _show(value: object) -> str:
     return repr(mask_url(value) if isinstance(value, str) else value)
 
 
-class Form(FrozenStruct, frozen=True):
-    """What a setting's value must look like."""
+class SettingType(FrozenStruct, frozen=True):
+    """The type of a setting: which values are legal, and how one is parsed."""
 
     expected: str
-    """For the message: "a number of seconds above 0"."""
-    fits: Callable[[object], bool]
+    """The description for error messages: "a number of seconds above 0"."""
+    is_legal: Callable[[Any], bool]
     parse: Callable[[str], object]
     show: Callable[[object], str] = _show
-    """How a wrong value may be printed."""
+    """Formats an illegal value for an error message, without secrets."""
 
-    def checked(self, setting: str, value: object) -> object:
-        """``value``, if it fits. Raises ``InvalidSetting`` with the setting, the value and the expected form."""
-        if self.fits(value):
-            return value
-        raise self._misfit(setting, value)
+    def check(self, setting: str, value: object) -> None:
+        """Raise ``InvalidSetting`` with the setting, the value and the expected type if ``value`` is illegal."""
+        if not self.is_legal(value):
+            raise self._error(setting, value)
 
     def read(self, setting: str, text: str) -> object:
-        """The value written as ``text``. Raises ``InvalidSetting`` as ``checked`` does."""
+        """Return the value of ``text``. Raises ``InvalidSetting`` as ``check`` does."""
         try:
             value = self.parse(text)
         except ValueError:
-            raise self._misfit(setting, text) from None
-        if self.fits(value):
+            raise self._error(setting, text) from None
+        if self.is_legal(value):
             return value
-        raise self._misfit(setting, text)
+        raise self._error(setting, text)
 
-    def _misfit(self, setting: str, value: object) -> InvalidSetting:
+    def _error(self, setting: str, value: object) -> InvalidSetting:
         return InvalidSetting(f"{setting} must be {self.expected}", setting=setting, value=self.show(value))
 
 
-def _whole(low: int, high: int) -> Form:
-    return Form(
+def _whole(low: int, high: int) -> SettingType:
+    return SettingType(
         f"a whole number from {low} to {high}",
         lambda value: type(value) is int and low <= value <= high,
         int,
     )
 
 
-def _number(what: str, fits: Callable[[float], bool]) -> Form:
-    return Form(what, lambda value: type(value) in (int, float) and fits(value), float)  # type: ignore[arg-type]
+def _number(expected: str, in_range: Callable[[float], bool]) -> SettingType:
+    return SettingType(expected, lambda value: type(value) in (int, float) and in_range(value), float)
 
 
-def _text(expected: str, pattern: str) -> Form:
+def _text(expected: str, pattern: str) -> SettingType:
     legal = re.compile(pattern)
-    return Form(expected, lambda value: isinstance(value, str) and legal.fullmatch(value) is not None, str.strip)
+    return SettingType(expected, lambda value: isinstance(value, str) and legal.fullmatch(value) is not None, str.strip)
 
 
-def _or_none(form: Form, show: Callable[[object], str] = _show) -> Form:
-    return Form(
-        f"{form.expected}, or none",
-        lambda value: value is None or form.fits(value),
-        lambda text: None if text.strip().lower() in ("", "none") else form.parse(text),
+def _or_none(inner: SettingType, show: Callable[[object], str] = _show) -> SettingType:
+    return SettingType(
+        f"{inner.expected}, or none",
+        lambda value: value is None or inner.is_legal(value),
+        lambda text: None if text.strip().lower() in ("", "none") else inner.parse(text),
         show,
     )
 
 
 def _show_url(value: object) -> str:
-    # A text that is no URL may be anything, a bare password too.
+    # A text that is no URL may be a bare password.
     return mask_url(value) if isinstance(value, str) and re.match(r"(redis|rediss|unix)://", value) else MASK
 
 
-def read_switch(text: str) -> bool:
-    """What ``text`` says. ``ValueError`` if it is neither yes nor no."""
-    word = text.strip().lower()
-    if word not in _SWITCH:
+def parse_switch(text: str) -> bool:
+    """Return the boolean in ``text``. Raises ``ValueError`` if it is none."""
+    spelling = text.strip().lower()
+    if spelling not in _SWITCH:
         raise ValueError(text)
-    return _SWITCH[word]
+    return _SWITCH[spelling]
 
 
 _SWITCH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
@@ -97,7 +97,7 @@ _MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 _SECONDS = _number("a number of seconds above 0", lambda value: 0 < value < inf)
 _BROKER = r"(?:[A-Za-z_]+://)?(?:\[[0-9A-Fa-f:.%]+\]|[^\s,:/@\[\]]+)(?::\d{1,5})?"
 
-FORMS: Mapping[str, Form] = {
+SETTING_TYPES: Mapping[str, SettingType] = {
     "journal": _text(
         "1 to 200 of the characters a-z A-Z 0-9 . _ -, but not . or ..", r"(?!\.\.?\Z)[a-zA-Z0-9._-]{1,200}"
     ),
@@ -124,12 +124,12 @@ FORMS: Mapping[str, Form] = {
     "checkpoint_age_max_s": _SECONDS,
     "checkpoint_bytes_min": _whole(0, 1_000_000_000),
     "finished_content_s": _number("a number of seconds from 0", lambda value: 0 <= value < inf),
-    "effects": Form("real or recorded", lambda value: value in ("real", "recorded"), str.strip),
-    "checkpoint_after_invocation": Form("true or false", lambda value: type(value) is bool, read_switch),
-    "folds": Form(
+    "effects": SettingType("real or recorded", lambda value: value in ("real", "recorded"), str.strip),
+    "checkpoint_after_invocation": SettingType("true or false", lambda value: type(value) is bool, parse_switch),
+    "folds": SettingType(
         "names of Python modules, with commas",
         _is_modules,
         lambda text: tuple(part.strip() for part in text.split(",") if part.strip()),
     ),
 }
-"""The form of each setting that is not a group of options."""
+"""The type of each setting that is not a group of options."""

@@ -1,6 +1,6 @@
 """The settings of a journal and of the nodes that use it: keyword arguments, environment, ``seekpoint.toml``, defaults.
 
-Kafka's and Redis' own settings pass through (``ClientOptions``), all but those a guarantee rests on.
+Kafka's and Redis' own settings pass through (``ClientOptions``), except those that a guarantee depends on.
 docs/settings.md has the table.
 """
 
@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 from seekpoint.schemas.config.client_options import REFUSED, ClientOptions, check_redis_url, typed_redis_options
 from seekpoint.schemas.config.secrets import longest_spelling, mask_url, scrub, scrub_value, url_secrets
 from seekpoint.schemas.config.setting_sources import read_environment, read_file, unknown_setting
-from seekpoint.schemas.config.setting_types import FORMS
+from seekpoint.schemas.config.setting_types import SETTING_TYPES
 from seekpoint.schemas.config.settings_file import check_redirection, find_settings_file
 from seekpoint.schemas.errors import InvalidName, InvalidSetting
 
 __all__ = ["TOPICS", "Settings"]
 
 TOPICS = ("journal", "checkpoints", "schemas", "nodes", "deadletters", "inbox", "recover", "recovered")
-"""What a journal's topics are for; each is named ``NAME.`` and one of these."""
+"""The topics of a journal. The name of each is ``NAME.`` and one of these."""
 
 
 def _options() -> Any:
@@ -31,10 +31,11 @@ def _options() -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)  # msgspec would not call ``__new__``
 class Settings:
-    """Where a journal is and how a node behaves. Checked when made; printed without secrets; picklable.
+    """Where a journal is and how a node behaves: checked at construction, printed without secrets, picklable.
 
     ``Settings(...)`` takes keywords only; ``Settings.load()`` also reads the environment and ``seekpoint.toml``.
-    ``dataclasses.replace`` gives a checked copy. Raises ``InvalidSetting`` naming the setting and what it must be.
+    ``dataclasses.replace`` returns a checked copy. All three raise ``InvalidSetting``, which names the setting and its
+    legal values.
 
     >>> Settings(journal="fleet").topic_name("journal")
     'fleet.journal'
@@ -75,13 +76,13 @@ class Settings:
     if not TYPE_CHECKING:
 
         def __new__(cls, **given: Any) -> Settings:
-            # Before the generated __init__, whose TypeError for a misspelt name would not name the nearest one.
+            # Runs before the generated __init__, whose TypeError for a misspelt name suggests no other one.
             _check_names(given)
             return object.__new__(cls)
 
     def __post_init__(self) -> None:
-        for name, form in FORMS.items():
-            form.checked(name, getattr(self, name))
+        for name, setting_type in SETTING_TYPES.items():
+            setting_type.check(name, getattr(self, name))
         object.__setattr__(self, "folds", tuple(self.folds))
         for group in REFUSED:
             given = getattr(self, group)
@@ -102,10 +103,10 @@ class Settings:
     def load(
         cls, path: str | Path | None = None, environ: Mapping[str, str] | None = None, **overrides: Any
     ) -> Settings:
-        """The settings as given: keyword before environment before ``seekpoint.toml`` before default.
+        """Load the settings: a keyword overrides the environment, which overrides ``seekpoint.toml``, then defaults.
 
-        ``path`` is the file, else ``SEEKPOINT_CONFIG``, else ``seekpoint.toml`` in the working directory if there is
-        one: that one may not set everything (docs/settings.md). ``environ`` is ``os.environ`` unless given. Options
+        ``path`` is the file, else ``SEEKPOINT_CONFIG``, else ``seekpoint.toml`` in the working directory, if it exists;
+        that one may not set everything (docs/settings.md). ``environ`` is ``os.environ`` by default. Options
         (``kafka`` and so on) are merged name by name.
         """
         environ = os.environ if environ is None else environ
@@ -118,29 +119,29 @@ class Settings:
         return cls(**_merge(written, outside))
 
     def topic_name(self, topic: str) -> str:
-        """The name of one of the journal's topics (``TOPICS``). Raises ``InvalidName`` for anything else."""
+        """Return the name of one of the journal's topics (``TOPICS``). Raises ``InvalidName`` for any other."""
         if topic not in TOPICS:
             raise InvalidName(f"a journal has no topic {topic!r}", topic=topic, hint=f"one of {', '.join(TOPICS)}")
         return f"{self.journal}.{topic}"
 
     def producer_config(self) -> dict[str, str | int | float | bool]:
-        """librdkafka's settings for a producer: the user's, then ours. Its maker adds what guarantees rest on."""
-        return {**self.kafka, **self.kafka_producer, **self._ours(), "linger.ms": self.linger_ms}
+        """Return librdkafka's settings for a producer. The caller adds those that guarantees depend on."""
+        return {**self.kafka, **self.kafka_producer, **self._connection(), "linger.ms": self.linger_ms}
 
     def consumer_config(self) -> dict[str, str | int | float | bool]:
-        """librdkafka's settings for a consumer: the user's, then ours. Its maker adds what guarantees rest on."""
-        return {**self.kafka, **self.kafka_consumer, **self._ours()}
+        """Return librdkafka's settings for a consumer. The caller adds those that guarantees depend on."""
+        return {**self.kafka, **self.kafka_consumer, **self._connection()}
 
     def admin_config(self) -> dict[str, str | int | float | bool]:
-        """librdkafka's settings for an admin client: the user's, then ours."""
-        return {**self.kafka, **self.kafka_admin, **self._ours()}
+        """Return librdkafka's settings for an admin client."""
+        return {**self.kafka, **self.kafka_admin, **self._connection()}
 
     def redis_config(self) -> dict[str, str | int | float | bool]:
-        """redis-py's keyword settings beside ``redis_url``: the user's, typed."""
+        """Return redis-py's keyword arguments beside ``redis_url``, with their types."""
         return typed_redis_options(self.redis)
 
     def secrets(self) -> frozenset[str]:
-        """The secret values: passwords, keys, tokens, and what stands for one in ``redis_url``."""
+        """Return the secret values: passwords, keys, tokens, and those in ``redis_url``."""
         found = set(url_secrets(self.redis_url or ""))
         for group in REFUSED:
             options = getattr(self, group)
@@ -148,7 +149,7 @@ class Settings:
         return frozenset(found - {""})
 
     def scrub(self, text: str) -> str:
-        """Return ``text`` without any of the secrets: for messages of others before they are shown or written."""
+        """Return ``text`` with the secrets masked. Use it for messages of libraries before they are shown or stored."""
         return scrub(text, self.secrets())
 
     def scrub_value(self, value: Any) -> Any:
@@ -156,9 +157,9 @@ class Settings:
         return scrub_value(value, self.secrets())
 
     def excerpt(self, text: str, characters_max: int) -> str:
-        """Return the beginning of ``text`` without any of the secrets, as UTF-8 can carry it.
+        """Return the beginning of ``text`` with the secrets masked and lone surrogates replaced.
 
-        It is scrubbed before it is cut: half a secret would not be found any more.
+        The text is scrubbed before it is cut, because scrubbing would not find half a secret.
         """
         secrets = self.secrets()
         cut = text[: 16 * characters_max]
@@ -167,7 +168,7 @@ class Settings:
             found = found[: max(0, len(found) - longest_spelling(secrets))]
         return found[:characters_max].encode("utf-8", "replace").decode()
 
-    def _ours(self) -> dict[str, str | int | float | bool]:
+    def _connection(self) -> dict[str, str | int | float | bool]:
         named = {} if self.node_id is None else {"client.id": self.node_id}
         return {**named, "bootstrap.servers": self.bootstrap_servers}
 
@@ -179,12 +180,12 @@ class Settings:
 
 
 def _check_names(given: Mapping[str, Any]) -> None:
-    for name in given.keys() - FORMS.keys() - REFUSED.keys():
-        raise unknown_setting(name, [*FORMS, *REFUSED], "a keyword argument")
+    for name in given.keys() - SETTING_TYPES.keys() - REFUSED.keys():
+        raise unknown_setting(name, [*SETTING_TYPES, *REFUSED], "a keyword argument")
 
 
 def _merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Later layers win; options are merged name by name."""
+    """Merge layers: later ones override earlier ones; options are merged name by name."""
     merged: dict[str, Any] = {}
     for layer in layers:
         for name, value in layer.items():

@@ -1,9 +1,9 @@
-"""Find the settings file, and limit what it may say when nobody named it.
+"""Find the settings file, and restrict a file that the user did not name.
 
-``seekpoint.toml`` in the working directory is read without being asked for. Whoever can write there (the author of a
-checkout, another user of a shared folder) must not be able to load code into the program, to weaken TLS, to read files
-of the user, or to send credentials of the environment to a server of their own. An allow list says what is left. A
-file that was named (``--config``, ``SEEKPOINT_CONFIG``, ``Settings.load(path)``) may set everything.
+``seekpoint.toml`` in the working directory is read automatically. Somebody else who can write there (the author of a
+checkout, another user of a shared folder) must not be able to load code into the program, weaken TLS, read the user's
+files, or send credentials of the environment to another server. So an allow list restricts that file. A file that the
+user named (``--config``, ``SEEKPOINT_CONFIG``, ``Settings.load(path)``) may set everything.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ _KAFKA = frozenset(
         "topic.metadata.refresh.interval.ms",
     }
 )
-"""Sizes, times and names. Nothing that loads code, names a file, or says how to trust a server."""
+"""Sizes, times and names: no option that loads code, reads a file, or changes which servers are trusted."""
 
 _KAFKA_VALUES: Mapping[str, frozenset[str]] = {
     "security.protocol": frozenset({"SSL", "SASL_SSL"}),
     "sasl.mechanism": frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}),
     "sasl.mechanisms": frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}),
 }
-"""TLS may be turned on, never off; mechanisms that run commands or ask the machine for credentials are left out."""
+"""TLS can be turned on but not off. Mechanisms that run commands or use the machine's credentials are left out."""
 
 _KAFKA_IDENTITY = frozenset({"sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password"})
 
@@ -94,19 +94,19 @@ _SERVERS: Mapping[str, tuple[str, ...]] = {
     "bootstrap_servers": ("kafka", "kafka_producer", "kafka_consumer", "kafka_admin"),
     "redis_url": ("redis",),
 }
-"""What says where a server is, and the groups of options that hold credentials for it."""
+"""The settings that locate a server, with the groups of options that hold credentials for it."""
 
 
 class SettingsFile(NamedTuple):
-    """A settings file to be read."""
+    """The settings file to read."""
 
     path: Path
     is_named: bool
-    """Whether an argument or ``SEEKPOINT_CONFIG`` named it; else it merely lies in the working directory."""
+    """Whether an argument or ``SEEKPOINT_CONFIG`` named it; else it was found in the working directory."""
 
 
 def find_settings_file(path: str | Path | None, environ: Mapping[str, str]) -> SettingsFile | None:
-    """``path``, else that of ``SEEKPOINT_CONFIG``, else ``seekpoint.toml`` in the working directory if there is one."""
+    """Return the file at ``path``, else in ``SEEKPOINT_CONFIG``, else ``seekpoint.toml`` in the working directory."""
     named = path or environ.get(CONFIG_VARIABLE)
     if named:
         return SettingsFile(Path(named), True)
@@ -114,21 +114,22 @@ def find_settings_file(path: str | Path | None, environ: Mapping[str, str]) -> S
 
 
 def check_unnamed(file: Path, options: Iterable[tuple[str, str, Any]]) -> None:
-    """Refuse what a file that nobody named may not set. ``options`` are (group, name, value); ``""``: no group.
+    """Raise ``InvalidSetting`` if a file that the user did not name sets an option that is not on the allow list.
 
-    Raises ``InvalidSetting`` with the file and the option. Called before any file that an option names is read.
+    ``options`` are (group, name, value); the group of a plain field is ``""``. Call this before any secret file is
+    read.
     """
     for group, name, value in options:
         if not _is_allowed(group, name, value):
             shown = f"{group} {name}".strip()
-            raise _refused(file, shown, "only a file that was named may")
+            raise _refused(file, shown, "only a file that you name may set it")
 
 
 def check_redirection(file: Path, written: Mapping[str, Any], outside: Mapping[str, Any]) -> None:
-    """Refuse a file that nobody named where it would take credentials given elsewhere to a server that it names.
+    """Raise ``InvalidSetting`` if a file that the user did not name would send credentials of others to its server.
 
-    ``written`` is what the file says, ``outside`` what the environment and the keyword arguments say. The file may
-    not change the identity that goes with such credentials either. Raises ``InvalidSetting``.
+    ``written`` are the settings in the file, ``outside`` those of the environment and of keyword arguments. The file
+    may not change the identity that belongs to outside credentials either.
     """
     for server, groups in _SERVERS.items():
         credential = next(_credentials(server, groups, outside), None)
@@ -139,7 +140,7 @@ def check_redirection(file: Path, written: Mapping[str, Any], outside: Mapping[s
         if server in written and server not in outside:
             taken.insert(0, server)
         if taken:
-            raise _refused(file, taken[0], f"{credential} comes from elsewhere, and this file would say who gets it")
+            raise _refused(file, taken[0], f"it would decide which server gets {credential}, which it does not set")
 
 
 def _is_allowed(group: str, name: str, value: Any) -> bool:
@@ -150,7 +151,7 @@ def _is_allowed(group: str, name: str, value: Any) -> bool:
     if group == "redis":
         return name in _REDIS
     if group == "topic":
-        return True  # goes to the broker with `topics create`, and nowhere else
+        return True  # used only by `topics create`, which sends it to the broker
     if name in _KAFKA_VALUES:
         return str(value).upper() in _KAFKA_VALUES[name]
     return name in _KAFKA or name in _KAFKA_IDENTITY
@@ -161,13 +162,13 @@ def _query_names(url: str) -> Iterator[str]:
 
     try:
         query = urlsplit(url).query
-    except ValueError:  # no URL: its form is refused later
+    except ValueError:  # no URL, which is refused later
         return
     yield from (name for name, _ in parse_qsl(query, keep_blank_values=True))
 
 
 def _credentials(server: str, groups: Iterable[str], outside: Mapping[str, Any]) -> Iterator[str]:
-    """The names of credentials that ``outside`` gives for a server."""
+    """Yield the names of the credentials for a server in ``outside``."""
     for group in groups:
         for name in outside.get(group, ()):
             plain = name.lower().replace("_", ".")
@@ -180,7 +181,7 @@ def _credentials(server: str, groups: Iterable[str], outside: Mapping[str, Any])
 
 def _refused(file: Path, option: str, why: str) -> InvalidSetting:
     return InvalidSetting(
-        f"{file.absolute()}, which nobody named, may not set {option}: {why}",
+        f"{file.absolute()}, which you did not name, may not set {option}: {why}",
         setting=option,
         hint=f"if you trust it, name it: --config {file}, SEEKPOINT_CONFIG={file} or Settings.load({str(file)!r})",
     )

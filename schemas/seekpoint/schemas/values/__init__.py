@@ -1,1 +1,1 @@
-"""Values of users: exact JSON text, decimals, times and ids."""
+"""The values of users: exact JSON text, decimals, times and process ids."""

@@ -1,4 +1,4 @@
-"""The wall clock, for ``ts``: information only, it decides nothing."""
+"""The wall clock, for the timestamps of entries. They are information only: no decision depends on them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ __all__ = ["iso_time", "now_us"]
 
 
 def now_us() -> int:
-    """Microseconds since 1970."""
+    """Return the present time in microseconds since 1970."""
     return time.time_ns() // 1_000
 
 
 def iso_time(us: int) -> str:
-    """Return microseconds since 1970 as ISO 8601, UTC; the number where no calendar has it: a clock may say anything.
+    """Return microseconds since 1970 as ISO 8601 in UTC; the number itself if it is beyond the calendar.
 
     >>> iso_time(1_790_000_000_500_000), iso_time(2**62)
     ('2026-09-21T14:13:20+00:00', '4611686018427387904')

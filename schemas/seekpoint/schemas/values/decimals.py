@@ -1,8 +1,8 @@
-"""Arithmetic on amounts: exact, and the same in every thread of every reader.
+"""Exact arithmetic on amounts, independent of the thread's decimal context.
 
-Python's decimal operators take precision, traps and letters from the thread's context, which belongs to the user's
-code. The fold may not depend on it: so numbers are read, added and written here, and compared with ``<=`` or ``==``,
-which are exact for finite numbers in any context. A test searches the sources for operators that are not.
+Python's decimal operators take precision, traps and capitals from the thread's context, which user code may change.
+The fold must not depend on it, so numbers are parsed, added and formatted here. The comparisons ``<=`` and ``==`` are
+exact for finite numbers in any context. A test searches the sources for other operators.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EXACT: Final = Context(
     flags=[],
     traps=[InvalidOperation, DivisionByZero, Overflow],
 )
-"""For amounts, which have 28 digits at most, and their sums: no history is long enough to need a hundred."""
+"""The context for amounts, which have at most 28 digits, and their sums, which never need a hundred."""
 
 DEFAULT_CONTEXT: Final = Context(
     prec=28,
@@ -35,22 +35,22 @@ DEFAULT_CONTEXT: Final = Context(
     flags=[],
     traps=[InvalidOperation, DivisionByZero, Overflow],
 )
-"""Python's default: what functions of the user's that are part of a fold run in, whatever their thread has set."""
+"""Python's default context. Users' fold functions run in it, whatever their thread has set."""
 
 
 def parse_decimal(value: str | int | Decimal) -> Decimal:
-    """The number ``value`` says, exactly. ``InvalidOperation`` if it says none."""
+    """Return the exact number in ``value``. Raises ``InvalidOperation`` if it is no number."""
     return Decimal(value, EXACT)
 
 
 def exact_sum(amounts: Iterable[Decimal]) -> Decimal:
-    """The sum of ``amounts``, exactly; 0 of none."""
-    found = Decimal(0)
+    """Return the exact sum of ``amounts``; 0 if there are none."""
+    total = Decimal(0)
     for amount in amounts:
-        found = EXACT.add(found, amount)
-    return found
+        total = EXACT.add(total, amount)
+    return total
 
 
 def plain_text(amount: Decimal) -> str:
-    """``amount`` without an exponent. For bounded amounts: a huge one would be as long as it is large."""
+    """Return ``amount`` without an exponent. Use it for bounded amounts only: a huge one has as many digits."""
     return format(amount, "f")

@@ -1,4 +1,4 @@
-"""How to turn a value that cannot be journaled into one that can."""
+"""Advice on converting a value that cannot be journaled into one that can."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _BASES = (str, bytes, bool, int, float, dict, list, tuple, set, frozenset)
 
 
 def advice(value: object) -> str:
-    """The conversion to try, in a few words, by what the value is."""
+    """Return a short hint on how to convert ``value``, by its type."""
     kind = type(value)
     if hasattr(kind, "model_dump"):
         return "convert it with .model_dump()"

@@ -1,18 +1,18 @@
-"""Dynamic values: what agents journal as context, arguments and messages, as JSON text. Exact, or refused.
+"""Dynamic values: the context, arguments and messages that agents journal, as exact JSON text.
 
-What plain JSON carries exactly is plain JSON, readable in any Kafka UI: null, true and false, texts, integers up to
-2**53 - 1, finite floats (``1.0`` stays apart from ``1``), lists, and dicts with text keys. What it lacks is an object
-of one member named by a tag, its text exact:
+Values that plain JSON represents exactly are plain JSON, readable in any Kafka UI: null, true and false, texts,
+integers up to 2**53 - 1, finite floats (``1.0`` is not ``1``), lists, and dicts with text keys. A value of any other
+supported type is an object of one member, named by a tag:
 
     tuple {"$tuple": […]} · set {"$set": […]} · frozenset {"$frozenset": […]} · larger int {"$int": "9007199254740993"}
     Decimal {"$decimal": "1.10"} · bytes {"$bytes": base64} · UUID {"$uuid": …} · timedelta {"$timedelta": "-1.500000"}
     datetime, date, time {"$datetime": ISO 8601}: naive, or with a fixed offset; a named zone is refused
     a dict of one key that begins with $: {"$object": {"$tuple": …}}
 
-Never guessed, never pickled: all other types are ``UnserializableValue``, with the path and how to convert them. The
-text is canonical: keys and sets sorted, no space, so equal texts are equal values of equal types. Depth and items (of
-``Limits``) are those of the JSON text, tags included. A text from elsewhere may name a key twice (the last one counts,
-as in most JSON readers) and its plain integers are exact up to 64 bits.
+All other types raise ``UnserializableValue`` with the path and how to convert them; nothing is guessed or pickled. The
+text is canonical (sorted keys and sets, no space): equal texts are equal values of equal types. Depth and items (of
+``Limits``) are those of the JSON text, tags included. In a text of another writer, the last value of a repeated key
+counts, as in most JSON readers, and plain integers are exact up to 64 bits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import orjson
 
 from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.errors import LimitExceeded, UndecodableRecord
-from seekpoint.schemas.values.json_trees import DEPTH_MAX, from_tree, to_tree
+from seekpoint.schemas.values.tagged_json import DEPTH_MAX, from_tagged, to_tagged
 
 __all__ = ["check", "digest", "dump", "load", "merge_patch"]
 
@@ -36,13 +36,14 @@ _NOT_PLAIN: Final = -1
 _STRINGS = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _ONE_BRACKET = str.maketrans("{}", "[]")
 _NO_BRACKET = re.compile(r"[^\[\]]+")
+_EMPTY = re.compile(r"\[\s*\]")
 
 
-def dump(value: object, limits: Limits = DEFAULT_LIMITS) -> str:
-    """The canonical JSON text of ``value``; the order of a dict or a set does not matter.
+def dump(value: Any, limits: Limits = DEFAULT_LIMITS) -> str:
+    """Return the canonical JSON text of ``value``; the order of a dict or a set does not matter.
 
-    Raises ``UnserializableValue`` or ``LimitExceeded`` with the path to what does not fit (``$.items[3].price``). A
-    plain text or a small flat dict costs half a microsecond.
+    Raises ``UnserializableValue`` or ``LimitExceeded`` with the path to the culprit (``$.items[3].price``). A plain
+    text or a small flat dict costs half a microsecond.
 
     >>> dump({"b": 1, "a": (1.0, None)})
     '{"a":{"$tuple":[1.0,null]},"b":1}'
@@ -52,51 +53,51 @@ def dump(value: object, limits: Limits = DEFAULT_LIMITS) -> str:
         depth = limits.depth if limits.depth < DEPTH_MAX else DEPTH_MAX
         plain = _plain_items(value, depth, limits.items) >= 0
     else:
-        plain = kind in _SCALARS or (kind is float and value - value == 0.0)  # type: ignore[operator]
+        plain = kind in _SCALARS or (kind is float and value - value == 0.0)
     if plain:
         try:
             return orjson.dumps(value, None, _CANONICAL).decode()
         except TypeError:
-            pass  # a large integer or a lone surrogate: the exact way tags the one, and says where the other is
-    return orjson.dumps(to_tree(value, limits), None, _CANONICAL).decode()
+            pass  # to_tagged tags a large integer, and reports the path to a lone surrogate
+    return orjson.dumps(to_tagged(value, limits), None, _CANONICAL).decode()
 
 
 def load(text: str) -> Any:
-    """The value whose text this is: the inverse of ``dump``. Raises ``UndecodableRecord``.
+    """Return the value of ``text``: the inverse of ``dump``. Raises ``UndecodableRecord``.
 
     >>> load('{"price":{"$decimal":"1.10"}}')
     {'price': Decimal('1.10')}
     """
     try:
-        tree = orjson.loads(text)
+        value = orjson.loads(text)
     except ValueError as exc:
         raise UndecodableRecord(f"a dynamic value is not JSON: {exc}") from exc
-    # No tag without a $ after a quote, however it is spelt; single characters are looked for first, as that is faster.
+    # A tag begins with a quote and $, which may be escaped. Single characters are searched first, as that is faster.
     if ("$" in text and '"$' in text) or ("\\" in text and "\\u0024" in text):
-        return from_tree(tree)
-    return tree
+        return from_tagged(value)
+    return value
 
 
 def check(text: str, limits: Limits = DEFAULT_LIMITS) -> None:
-    """Whether ``text``, from an untrusted log, may be loaded. Bounded in time and memory, before anything is decoded.
+    """Check that ``text``, from an untrusted log, may be loaded. Bounds time and memory before it decodes anything.
 
-    Raises ``LimitExceeded`` (depth, items) or ``UndecodableRecord`` (no JSON, or a tag that is not well-formed).
+    Raises ``LimitExceeded`` (depth, items) or ``UndecodableRecord`` (no JSON, or a malformed tag).
     """
-    # A short text can be neither deep nor long.
+    # A short text cannot exceed the limits.
     if len(text) > 2 * limits.depth or len(text) > limits.items or limits.depth > DEPTH_MAX:
         _check_bounds(text, limits)
     load(text)
 
 
 def digest(value: object, limits: Limits = DEFAULT_LIMITS) -> str:
-    """BLAKE2b-128 of the canonical text, in hex: 1, 1.0, True and "1" differ. Raises as ``dump`` does."""
+    """Return the BLAKE2b-128 of the canonical text, in hex: 1, 1.0, True and "1" differ. Raises as ``dump`` does."""
     return blake2b(dump(value, limits).encode(), digest_size=16).hexdigest()
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
-    """``target`` with an RFC 7386 merge patch applied: dicts are merged, None removes a member, all else replaces.
+    """Apply an RFC 7386 merge patch to ``target``: dicts are merged, None removes a member, other values replace.
 
-    Neither argument is changed; what the patch does not touch is shared with the result, not copied.
+    Neither argument is changed. The result shares the members that the patch does not touch.
 
     >>> merge_patch({"a": 1, "b": {"c": 2, "d": 3}}, {"a": None, "b": {"c": 4}})
     {'b': {'c': 4, 'd': 3}}
@@ -113,7 +114,7 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 
 def _plain_items(value: Any, depth: int, items_max: int) -> int:
-    """The members of a dict or list and all in it, if plain JSON carries it as it is, within the limits; else -1."""
+    """Count the items of a dict or list, nested ones included; -1 if it exceeds the limits or is not plain JSON."""
     items = len(value)
     if depth <= 0 or items > items_max:
         return _NOT_PLAIN
@@ -141,19 +142,19 @@ def _plain_items(value: Any, depth: int, items_max: int) -> int:
 
 def _check_bounds(text: str, limits: Limits) -> None:
     openings = text.count("[") + text.count("{")
-    # No text has more items than characters, so most need no second look.
+    # A text has at most as many items as characters, so most texts need no exact count.
     if openings > min(limits.depth, DEPTH_MAX) or (
         len(text) > limits.items and openings + text.count(",") > limits.items
     ):
-        _check_shape(text, limits)
+        _count_exactly(text, limits)
 
 
-def _check_shape(text: str, limits: Limits) -> None:
-    """Count exactly, strings left out. Only long or nested texts come here."""
+def _count_exactly(text: str, limits: Limits) -> None:
+    """Check depth and items exactly, ignoring the content of strings."""
     bare = _STRINGS.sub("s", text).translate(_ONE_BRACKET)
     openings = bare.count("[")
-    # All but the root are members of something; an empty container has none.
-    if max(openings - 1, openings + bare.count(",") - _empty(bare)) > limits.items:
+    # Every value except the root is an item; an empty container has none.
+    if max(openings - 1, openings + bare.count(",") - len(_EMPTY.findall(bare))) > limits.items:
         raise LimitExceeded(f"a dynamic value of more than {limits.items} items", limit=limits.items)
     brackets = _NO_BRACKET.sub("", bare)
     depth_max = min(limits.depth, DEPTH_MAX)
@@ -162,7 +163,3 @@ def _check_shape(text: str, limits: Limits) -> None:
         if not brackets:
             return
     raise LimitExceeded(f"a dynamic value nested deeper than {depth_max}", limit=depth_max)
-
-
-def _empty(bare: str) -> int:
-    return len(re.findall(r"\[\s*\]", bare))

@@ -1,6 +1,6 @@
-"""The text of each type JSON does not have: ``{"$decimal": "1.10"}``.
+"""The texts of values whose types JSON does not have: ``{"$decimal": "1.10"}``.
 
-Each pair here is exact: the same value, of the same type. What a text cannot carry exactly is refused, not rounded.
+Each text restores the same value of the same type. A value that no text can represent exactly is refused, not rounded.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ __all__ = ["NUMBER_CHARS_MAX", "READERS", "WRITERS", "Unwritable"]
 _Clock = TypeVar("_Clock", date, datetime, time)
 
 NUMBER_CHARS_MAX: Final = 4096
-"""The longest text of an integer or a Decimal: reading one costs the square of its length."""
+"""The maximum length of the text of an integer or a Decimal: the time to read one is quadratic in its length."""
 
 _INT_BITS_MAX: Final = 13_607
 _INT = re.compile(r"-?(?:0|[1-9][0-9]*)", re.ASCII)
 _DECIMAL = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:E[+-]?[0-9]{1,19})?", re.ASCII)
 _SECONDS = re.compile(r"(-?)([0-9]{1,14})\.([0-9]{6})", re.ASCII)
 _FOLD: Final = "[fold=1]"
-"""What marks the second pass of an hour that a clock change repeats; ISO 8601 has no word for it."""
+"""The suffix of a time in the second pass of an hour that a clock change repeats. ISO 8601 has no notation for it."""
 
 
 class Unwritable(Exception):
-    """A value its text could not carry exactly: why, and what to do instead."""
+    """The error for a value that no text can represent exactly, with the reason and a hint."""
 
     def __init__(self, reason: str, hint: str, *, too_large: bool = False) -> None:
         super().__init__(reason)
@@ -40,7 +40,7 @@ class Unwritable(Exception):
 
 
 def _write_int(value: int) -> str:
-    # By way of Decimal, which is not subject to sys.set_int_max_str_digits: every node must write and read alike.
+    # Decimal is not subject to sys.set_int_max_str_digits, so all nodes write and read the same texts.
     if value.bit_length() > _INT_BITS_MAX or len(text := str(parse_decimal(value))) > NUMBER_CHARS_MAX:
         raise _too_long("an integer")
     return text
@@ -53,7 +53,7 @@ def _read_int(text: str) -> int:
 def _write_decimal(value: Decimal) -> str:
     if not value.is_finite():
         raise Unwritable(f"a Decimal that is not finite ({value})", "use None, or a text, for a missing number")
-    # A context may ask for a small e.
+    # The context may format the exponent with a small e.
     if len(text := str(value).upper()) > NUMBER_CHARS_MAX:
         raise _too_long("a Decimal")
     return text
@@ -95,8 +95,8 @@ def _clock(zone: tzinfo | None, text: str, fold: int) -> str:
 
 
 def _is_fixed(zone: tzinfo) -> bool:
-    # A timezone made with a name has it as its second initial argument; its equality ignores the name, ours does not.
-    # Offsets of less than a second are legal, but fromisoformat loses some of them.
+    # A timezone with a name has it as its second initial argument, and no text represents the name.
+    # Offsets with fractions of a second are legal, but fromisoformat loses some of them.
     return (
         type(zone) is timezone
         and len(zone.__getinitargs__()) == 1  # type: ignore[attr-defined]
@@ -107,21 +107,21 @@ def _is_fixed(zone: tzinfo) -> bool:
 def _read_datetime(text: str) -> datetime:
     plain = text.removesuffix(_FOLD)
     value = datetime.fromisoformat(plain)
-    return _same(value, plain) if plain == text else _same(value, plain).replace(fold=1)
+    return _canonical(value, plain) if plain == text else _canonical(value, plain).replace(fold=1)
 
 
 def _read_time(text: str) -> time:
     plain = text.removesuffix(_FOLD)
     value = time.fromisoformat(plain)
-    return _same(value, plain) if plain == text else _same(value, plain).replace(fold=1)
+    return _canonical(value, plain) if plain == text else _canonical(value, plain).replace(fold=1)
 
 
 def _read_date(text: str) -> date:
-    return _same(date.fromisoformat(text), text)
+    return _canonical(date.fromisoformat(text), text)
 
 
-def _same(value: _Clock, text: str) -> _Clock:
-    # fromisoformat reads many spellings; one value has one text.
+def _canonical(value: _Clock, text: str) -> _Clock:
+    # fromisoformat accepts several notations, but the text of a value must be unique.
     if value.isoformat() != text:
         raise ValueError("not written as isoformat() writes it")
     return value
@@ -168,7 +168,7 @@ WRITERS: Mapping[type, tuple[str, Callable[[Any], str]]] = {
     timedelta: ("$timedelta", _write_timedelta),
     UUID: ("$uuid", str),
 }
-"""By exact type: the tag and the text of a value. Raises ``Unwritable``."""
+"""The tag and the writer of each type, by exact type. Writers raise ``Unwritable``."""
 
 READERS: Mapping[str, Callable[[str], object]] = {
     "$int": _read_int,
@@ -180,4 +180,4 @@ READERS: Mapping[str, Callable[[str], object]] = {
     "$timedelta": _read_timedelta,
     "$uuid": _read_uuid,
 }
-"""By tag: the value of a text. Raises ``ValueError`` or ``ArithmeticError`` (Decimal's errors are of that kind)."""
+"""The reader of each tag. Readers raise ``ValueError``, or ``ArithmeticError`` as Decimal does."""

@@ -129,7 +129,7 @@ class Transform:
     # --- masking and renaming
     def _changed(self, message: ReplayMessage, lazy: _LazyEntry) -> tuple[bytes | None, bytes | None] | None:
         if self._masking is not None:
-            return self._masking.of(message, lazy.get, self._with_prefix, self._prefix)
+            return self._masking.record(message, lazy.get, self._with_prefix, self._prefix)
         if not self._prefix:
             return message.key(), message.value()
         entry = lazy.get()

@@ -1,9 +1,9 @@
-"""Masking of entries: by the names that a reader of the state would use, whatever kind of entry carries a value.
+"""Masking of entries. A path uses the names of the state, whatever kind of entry carries a value:
 
 context.KEY...                context_updated, context_updated_many, context_patched, context_deleted
 message.content, .parts...    message_said
-context..., message...        also within rewound, forked and seeded, which carry a state: see mask_states
-key                           the key of a call, also each that calls_set_aside has in its list
+context..., message...        also inside rewound, forked and seeded, which carry a state: see mask_states
+key                           the key of a call, also each key in the list of calls_set_aside
 FIELD...                      any other field of any other kind: payload, result, reason, error, ...
 actor, correlation_id         of every entry
 process_id                    of every entry, and its Kafka key; always replaced as a whole, by a pseudonym
@@ -19,7 +19,7 @@ from typing import Any
 
 from seekpoint.consumers.staging.masks.mask_rules import MaskRules
 from seekpoint.consumers.staging.masks.mask_states import StateMasks, context_of
-from seekpoint.consumers.staging.masks.mask_texts import json_text, text_of, text_or_none, word_or_text
+from seekpoint.consumers.staging.masks.mask_texts import constant_or_text, json_text, text_of, text_or_none
 from seekpoint.consumers.staging.masks.mask_values import Mask, dumped
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry
@@ -34,11 +34,11 @@ __all__ = ["EntryMasks"]
 _LIFECYCLE = frozenset(Lifecycle)
 _MESSAGE = shape_of(Message)
 _HARMLESS = (bool, int, bytes, NoneType)
-"""Fields of these types hold counts, times and ids."""
+"""The types of fields that need no mask: counts, times and ids."""
 
 
 class EntryMasks:
-    """The rules, applied to entries. Raises ``ValueError`` for an entry that cannot be masked."""
+    """Applies mask rules to entries. Raises ``ValueError`` for an entry that cannot be masked."""
 
     def __init__(self, rules: MaskRules) -> None:
         self._rules = rules
@@ -46,28 +46,28 @@ class EntryMasks:
         self._all = Mask(rules.rules, rules.key)
 
     def mask_of(self, kind: str) -> Mask:
-        """The rules that are for ``kind``: those that name it, and those that name none."""
+        """Return the rules for ``kind``: those that name it, and those without kinds."""
         if kind not in self._masks:
             chosen = tuple(rule for rule in self._rules.rules if not rule.kinds or kind in rule.kinds)
             self._masks[kind] = Mask(chosen, self._rules.key)
         return self._masks[kind]
 
     def process_id(self, process_id: str) -> str:
-        """The process's id; the same wherever it stands, so of all rules, whatever kinds they are for."""
+        """Mask a process id. All rules apply, so that the pseudonym is the same in entries of all kinds."""
         mask = self._all
         masked = mask.text(process_id, ("process_id",))
         if masked == process_id:
             return process_id
         if not mask.has_key:
             raise ReplayRefused(
-                "a mask rule reaches process ids, which need pseudonyms: two processes must not become one",
+                "a mask rule matches process ids, which need pseudonyms: two processes must not become one",
                 hint="give the rules a key_file, or leave process_id out of their paths",
             )
-        shared = SHARED_PREFIX if process_id.startswith(SHARED_PREFIX) else ""  # without it, it could not be folded
+        shared = SHARED_PREFIX if process_id.startswith(SHARED_PREFIX) else ""  # the fold needs it
         return shared + mask.pseudonym(process_id)
 
     def entry(self, entry: Entry) -> Entry:
-        """The entry, masked."""
+        """Mask an entry."""
         mask = self.mask_of(entry.kind)
         return entry._replace(
             process_id=self.process_id(entry.process_id),
@@ -77,7 +77,7 @@ class EntryMasks:
         )
 
     def _body(self, mask: Mask, body: b.Body) -> b.Body:
-        """Each field by its own name, but those that a reader of the state knows by another."""
+        """Mask each field under its own name, or under its name in the state if that differs."""
         known = self._known(mask, body)
         others = [each for each in fields(body) if each.name not in known]
         return replace(body, **known, **{each.name: _field(mask, body, each) for each in others})
@@ -116,29 +116,29 @@ class EntryMasks:
 
 
 def _batched(mask: Mask, body: b.ContentBatch) -> dict[str, str]:
-    """Names of values that were deleted, and messages, as JSON."""
+    """Mask the names of deleted values, and the messages, which are JSON."""
     deleted = [mask.name(key, ("context",)) for key in json.loads(body.deleted)]
-    messages = [[*_message(mask, said).values()] for said in json.loads(body.messages)]
+    messages = [[*_message(mask, message).values()] for message in json.loads(body.messages)]
     return {"deleted": dumped(deleted), "messages": dumped(messages)}
 
 
-def _message(mask: Mask, said: list[Any]) -> dict[str, Any]:
-    """Mask one message, given as a list of its parts."""
-    if len(said) > len(_MESSAGE.parts):
-        raise ValueError("a message has six parts")
-    masked: dict[str, Any] = StateMasks(mask, str).value(_MESSAGE, dict(zip(_MESSAGE.parts, said, strict=False)))
+def _message(mask: Mask, values: list[Any]) -> dict[str, Any]:
+    """Mask one message, given as the list of its fields."""
+    if len(values) > len(_MESSAGE.parts):
+        raise ValueError("a message has six fields")
+    masked: dict[str, Any] = StateMasks(mask, str).value(_MESSAGE, dict(zip(_MESSAGE.parts, values, strict=False)))
     return masked
 
 
 def _field(mask: Mask, body: b.Body, field: Any) -> Any:
-    """A field of a kind without a name of its own for it."""
+    """Mask a field under its own name."""
     value, declared, names = getattr(body, field.name), str(field.type), (field.name,)
     if isinstance(value, Mapping):
         return {mask.name(key, names): json_text(mask, text, (*names, key)) for key, text in value.items()}
     if isinstance(value, _HARMLESS):
         return value
     if not isinstance(value, str):
-        raise TypeError(f"no mask knows fields of the type {declared}")
+        raise TypeError(f"a field of the type {declared} cannot be masked")
     if "Json" in declared:
         return json_text(mask, value, names, None if "None" in declared else "null")
-    return text_or_none(mask, value, names) if "None" in declared else word_or_text(mask, field.name, value)
+    return text_or_none(mask, value, names) if "None" in declared else constant_or_text(mask, field.name, value)

@@ -1,4 +1,4 @@
-"""What a mask rule can name: a misspelt kind or path masks nothing, and must not be taken for one that does."""
+"""Checks of the kinds and paths in mask rules: a misspelt one would mask nothing, so it is refused."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["check_kind", "check_path"]
 
 _ENVELOPE = frozenset({"actor", "correlation_id", "process_id"})
 _PLAIN = frozenset({"value", "process_id"})
-"""Of records that are no entries."""
+"""The names in records that are no entries."""
 _CONTEXT = frozenset({"context", "call"})
-_OTHERWISE: Final[dict[str, frozenset[str]]] = {
+_RENAMED: Final[dict[str, frozenset[str]]] = {
     b.ContextUpdated.KIND: _CONTEXT,
     b.ContextUpdatedMany.KIND: _CONTEXT,
     b.ContextDeleted.KIND: _CONTEXT,
@@ -24,12 +24,12 @@ _OTHERWISE: Final[dict[str, frozenset[str]]] = {
     b.MessageSaid.KIND: frozenset({"message", "call"}),
     b.CallsSetAside.KIND: frozenset({"key", "reason"}),
 }
-"""Kinds whose fields a reader of the state knows by other names."""
+"""The kinds whose fields have other names in mask rules: those of the state."""
 _STATES = frozenset({b.Seeded.KIND, b.Forked.KIND, b.Rewound.KIND})
 
 
 def _names(body: type[b.Body]) -> frozenset[str]:
-    return _ENVELOPE | _OTHERWISE.get(body.KIND, frozenset(each.name for each in fields(body)))
+    return _ENVELOPE | _RENAMED.get(body.KIND, frozenset(each.name for each in fields(body)))
 
 
 _NAMES = {body.KIND: _names(body) for body in b.BODIES}
@@ -54,7 +54,7 @@ def check_path(path: Path, kinds: frozenset[str]) -> None:
     if first not in ("*", "**") and first not in known:
         names = f"entries of {', '.join(sorted(kinds))} have {', '.join(sorted(known))}"
         raise InvalidSetting(
-            "the path of a mask rule leads nowhere: what it means to mask would pass as it is",
+            "the path of a mask rule matches no field: the data that it should mask would pass unmasked",
             path=".".join(path.parts)[:200],
             kinds=", ".join(sorted(kinds)) or "any",
             hint=names if len(kinds) == 1 else InvalidSetting.hint,

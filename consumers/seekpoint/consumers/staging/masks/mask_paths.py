@@ -1,4 +1,4 @@
-"""Paths of mask rules: ``context.customer.email``, ``message.*``, ``**.password``; places in lists are not named.
+"""Paths of mask rules: ``context.customer.email``, ``message.*``, ``**.password``. List indexes are left out.
 
 >>> Path.parse('context."e.mail"').matches(("context", "e.mail"))
 True
@@ -20,13 +20,13 @@ _PART = re.compile(r'"((?:[^"\\]|\\.)*)"|([^".]+)')
 
 
 class Path(FrozenStruct, frozen=True):
-    """``*`` is one name, ``**`` is any number of them; a name that holds a dot stands in quotes."""
+    """A path: ``*`` matches one name, ``**`` any number of names. A name with a dot is quoted."""
 
     parts: tuple[str, ...]
 
     @classmethod
     def parse(cls, text: str) -> Path:
-        """Raises ``InvalidSetting`` if ``text`` is no path."""
+        """Parse ``text``. Raises ``InvalidSetting`` if it is no path."""
         parts, at = [], 0
         while at < len(text):
             match = _PART.match(text, at)
@@ -47,16 +47,16 @@ class Path(FrozenStruct, frozen=True):
         raise InvalidSetting("no path of a mask rule", path=text[:200], hint='write context.customer.email, or "a.b".c')
 
     def matches(self, names: Sequence[str]) -> bool:
-        """Whether the place with these names is meant: it, not what lies in it."""
+        """Return whether the path matches the value at ``names``, not only values inside it."""
         return _matches(self.parts, tuple(names))
 
     def may_lie_below(self, names: Sequence[str]) -> bool:
-        """Whether a place within the one with these names may be meant."""
+        """Return whether the path may match a value inside the one at ``names``."""
         return any(_matches(self.parts[:length], tuple(names)) for length in range(len(self.parts)))
 
 
 def _matches(parts: tuple[str, ...], names: tuple[str, ...]) -> bool:
-    """Rows of a table, as for any glob: time is the product of both lengths, whatever the pattern."""
+    """Match by dynamic programming, so that the time is the product of both lengths for any pattern."""
     row = [True] + [False] * len(names)
     for part in parts:
         if part == "**":

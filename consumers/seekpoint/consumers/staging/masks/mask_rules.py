@@ -1,4 +1,4 @@
-"""Mask rules, as they are written in a TOML file. What no rule covers is not passed: see ``unknown``.
+"""Mask rules and their TOML file. A record that no rule covers does not pass: see ``unknown``.
 
 key_file = "/run/secrets/masks"          # for do = "hash"
 pass = ["claim", "released", "lifecycle_changed"]
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import blake2b
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, TypeVar
 
 from seekpoint.consumers.staging.masks.mask_names import check_kind, check_path
 from seekpoint.consumers.staging.masks.mask_paths import Path
@@ -33,10 +33,11 @@ __all__ = ["Do", "MaskRule", "MaskRules", "Policy"]
 
 _KEY_BYTES_MIN = 16
 EVERYWHERE = Path(("**",))
+_Choice = TypeVar("_Choice", bound=StrEnum)
 
 
 class Do(StrEnum):
-    """What becomes of a value."""
+    """What a mask rule does with a value."""
 
     REDACT = "redact"
     HASH = "hash"
@@ -44,14 +45,14 @@ class Do(StrEnum):
 
 
 class Policy(StrEnum):
-    """What becomes of a record that no rule is for."""
+    """What happens to a record that no rule covers or that cannot be decoded."""
 
     STOP = "stop"
     DROP = "drop"
 
 
 class MaskRule(FrozenStruct, frozen=True, kw_only=True):
-    """One rule. ``kinds`` empty: all that are covered."""
+    """One rule. Empty ``kinds`` mean all kinds that are covered."""
 
     do: Do
     kinds: frozenset[str] = frozenset()
@@ -63,16 +64,16 @@ class MaskRule(FrozenStruct, frozen=True, kw_only=True):
             raise InvalidSetting("a rule that drops needs a path or a regex", hint='write path = "context.customer"')
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)  # msgspec has no field that its text leaves out
+@dataclass(frozen=True, slots=True, kw_only=True)  # msgspec cannot leave a field out of the repr
 class MaskRules:
-    """All rules. Raises ``InvalidSetting`` for what cannot be meant."""
+    """All mask rules. The constructor raises ``InvalidSetting`` for contradictory rules."""
 
     rules: tuple[MaskRule, ...]
     passed: frozenset[str] = frozenset()
     unknown: Policy = Policy.STOP
     undecodable: Policy = Policy.STOP
     keep_headers: tuple[str, ...] = ()
-    """Patterns of the headers that stay; all others are dropped while values are masked."""
+    """The patterns of the headers to keep; all others are dropped while values are masked."""
     key: bytes = field(default=b"", repr=False)
 
     def __post_init__(self) -> None:
@@ -84,18 +85,18 @@ class MaskRules:
             )
 
     def covers(self, kind: str) -> bool:
-        """Whether somebody thought of this kind."""
+        """Return whether a rule or ``pass`` names this kind."""
         return kind in self.passed or any(kind in rule.kinds for rule in self.rules)
 
     @property
     def digest(self) -> str:
-        """Which rules these are, without the key."""
+        """The digest of the rules, without the key. Progress files store it, so the names in their repr stay."""
         text = repr((self.rules, sorted(self.passed), self.unknown, self.undecodable, self.keep_headers))
         return blake2b(text.encode(), digest_size=8).hexdigest()
 
     @classmethod
     def load(cls, path: str | FilePath) -> MaskRules:
-        """The rules of a TOML file. Raises ``InvalidSetting`` with the path."""
+        """Load the rules of a TOML file. Raises ``InvalidSetting`` with the path."""
         try:
             with open(path, "rb") as file:
                 return cls.from_dict(tomllib.load(file))
@@ -106,12 +107,12 @@ class MaskRules:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], *, key: bytes = b"") -> MaskRules:
-        """The rules of the table a TOML file is; ``key`` for who keeps it elsewhere than in a ``key_file``."""
+        """Return the rules of a parsed TOML file. ``key`` is for callers without a ``key_file``."""
         known = {"mask", "pass", "unknown", "undecodable", "keep_headers", "key_file"}
         _refuse_others(data, known, "the mask rules")
         rules = data.get("mask", [])
         if not isinstance(rules, list) or not rules:
-            raise InvalidSetting("mask rules without a rule", hint="write a [[mask]]")
+            raise InvalidSetting("the mask rules have no rule", hint="write a [[mask]]")
         key_file = data.get("key_file")
         return cls(
             rules=tuple(_rule(rule) for rule in rules),
@@ -125,10 +126,10 @@ class MaskRules:
 
 def _rule(data: Any) -> MaskRule:
     if not isinstance(data, dict):
-        raise InvalidSetting("a mask rule is a table", found=str(data)[:100])
+        raise InvalidSetting("a mask rule must be a table", found=str(data)[:100])
     _refuse_others(data, {"kinds", "path", "regex", "do"}, "a mask rule")
     if "do" not in data:
-        raise InvalidSetting("a mask rule without do", hint='write do = "redact", "hash" or "drop"')
+        raise InvalidSetting("a mask rule has no do", hint='write do = "redact", "hash" or "drop"')
     path = EVERYWHERE if data.get("path") is None else Path.parse(str(data["path"]))
     kinds = frozenset(_kinds(data, "kinds"))
     check_path(path, kinds)
@@ -146,24 +147,24 @@ def _regex(text: Any) -> re.Pattern[str] | None:
     try:
         found = re.compile(str(text))
     except re.error as exc:
-        raise InvalidSetting(f"the regex of a mask rule is none: {exc}", regex=str(text)[:200]) from None
+        raise InvalidSetting(f"the regex of a mask rule is invalid: {exc}", regex=str(text)[:200]) from None
     if found.match(""):
-        raise InvalidSetting("the regex of a mask rule matches the empty text, so everything", regex=str(text)[:200])
+        raise InvalidSetting("the regex of a mask rule matches the empty text, so any text", regex=str(text)[:200])
     return found
 
 
-def _choice(kind: Any, data: Mapping[str, Any], name: str, default: Any) -> Any:
+def _choice(kind: type[_Choice], data: Mapping[str, Any], name: str, default: _Choice) -> _Choice:
     try:
         return kind(data.get(name, default))
     except ValueError:
         allowed = ", ".join(kind)
-        raise InvalidSetting(f"{name} of mask rules is one of {allowed}", found=str(data[name])[:100]) from None
+        raise InvalidSetting(f"{name} of mask rules must be one of {allowed}", found=str(data[name])[:100]) from None
 
 
 def _texts(data: Mapping[str, Any], name: str) -> list[str]:
     found = data.get(name, [])
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
-        raise InvalidSetting(f"{name} of mask rules is a list of texts", found=str(found)[:100])
+        raise InvalidSetting(f"{name} of mask rules must be a list of texts", found=str(found)[:100])
     return found
 
 
@@ -176,4 +177,4 @@ def _kinds(data: Mapping[str, Any], name: str) -> list[str]:
 
 def _refuse_others(data: Mapping[str, Any], known: set[str], where: str) -> None:
     for name in sorted(data.keys() - known):
-        raise InvalidSetting(f"{where} know no {name}", hint=f"they know {', '.join(sorted(known))}")
+        raise InvalidSetting(f"{where} must not have {name}", hint=f"allowed are {', '.join(sorted(known))}")

@@ -1,8 +1,8 @@
-"""Masking of the states that seeds, forks and rewinds carry: each value by the name it has in the entries it came from.
+"""Masking of the states that seeds, forks and rewinds carry. A value has the name that it has in its entry.
 
-A call's output is ``output`` as in the entry that ended the step, a decision's ``response``, a child's ``result``; what
-a turn started from is ``context`` again. So one rule reaches a value wherever it stands. The declarations of a state's
-fields and of the values in them give each value its shape; the walker here knows shapes only.
+The output of a step is ``output`` as in the entry that ended the step, that of a decision ``response``, that of a child
+``result``; the content at the start of a turn is ``context``. So one rule matches a value in entries and states. The
+declarations of a state's fields give each value its shape, and this module masks values by their shapes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from seekpoint.consumers.staging.masks.mask_texts import json_text, text_of, text_or_none, word_or_text
+from seekpoint.consumers.staging.masks.mask_texts import constant_or_text, json_text, text_of, text_or_none
 from seekpoint.consumers.staging.masks.mask_values import DROPPED, Mask, dumped
 from seekpoint.schemas.state.mask_shapes import CONTEXT, PLAIN, Shape
 from seekpoint.schemas.state.process_state import FIELDS
@@ -26,21 +26,21 @@ _FACTS_JSON = frozenset({"payload", "prompt", "output", "error"})
 
 
 class StateMasks:
-    """The rules for one kind, applied to the state its entries carry. Raises ``ValueError`` and such if it is none."""
+    """Applies the rules for one kind to the state in its entries. A malformed state raises ``ValueError`` or others."""
 
     def __init__(self, mask: Mask, process_id: Callable[[str], str]) -> None:
         self._mask = mask
         self._process_id = process_id
 
     def state(self, text: str) -> str:
-        """Mask a whole state, as a seed carries it."""
+        """Mask the whole state of a seed."""
         whole = json.loads(text)
         content, ownership = whole.pop("content"), whole.pop("ownership")
         masked = {"content": self._parts(content, _CONTENT), "ownership": self._parts(ownership, _OWNERSHIP)}
         return dumped(self._parts(whole, _WHOLE) | masked)
 
     def content(self, text: str) -> str:
-        """Mask what a rewind or a fork restores."""
+        """Mask the content that a rewind or a fork restores."""
         return dumped(self._parts(json.loads(text), _CONTENT))
 
     def value(self, shape: Shape, value: Any, member: str = "", beside: Mapping[object, Any] | None = None) -> Any:
@@ -100,14 +100,14 @@ class StateMasks:
         return masked
 
     def _parts(self, found: Mapping[Any, Any], shapes: Mapping[Any, Shape]) -> dict[Any, Any]:
-        """Mask each part by its shape; a part that no declaration has, by the name it has."""
+        """Mask each field by its shape; a field without a declaration, under its own name."""
         return {
             key: self.value(shapes[key], value, beside=found) if key in shapes else self._by_name(key, value)
             for key, value in found.items()
         }
 
     def _by_name(self, name: str, value: Any) -> Any:
-        masked = self._mask.tree(value, (name,))
+        masked = self._mask.value(value, (name,))
         return None if masked is DROPPED else masked
 
     def _fact(self, name: str, value: Any) -> Any:
@@ -117,14 +117,16 @@ class StateMasks:
             return self._by_name(name, value)
         if name == "child_id":
             return self._process_id(value)
-        return json_text(self._mask, value, (name,)) if name in _FACTS_JSON else word_or_text(self._mask, name, value)
+        return (
+            json_text(self._mask, value, (name,)) if name in _FACTS_JSON else constant_or_text(self._mask, name, value)
+        )
 
 
 _LEAVES = frozenset({"text", "optional_text", "name", "process_id", "json", "optional_json"})
 
 
 def context_of(mask: Mask, values: Mapping[str, str], *, keep: bool = False) -> dict[str, str]:
-    """Mask context values. ``keep``: one that is dropped stays, as null."""
+    """Mask context values. ``keep``: replace a dropped value by null."""
     if keep:
         return {mask.name(key, ("context",)): json_text(mask, text, ("context", key)) for key, text in values.items()}
     masked: dict[str, str] = StateMasks(mask, str).value(CONTEXT, values)

@@ -1,4 +1,4 @@
-"""Fields of entries, masked: plain texts, JSON texts, and words of the format itself, which are nobody's data."""
+"""Masking of the fields of entries: plain texts, JSON texts, and constants of the format, which are no user data."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from seekpoint.consumers.staging.masks.mask_values import DROPPED, REDACTED, Mas
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.values.json_values import check
 
-__all__ = ["json_text", "text_of", "text_or_none", "word_or_text"]
+__all__ = ["constant_or_text", "json_text", "text_of", "text_or_none"]
 
 _OUTCOMES = {"succeeded", "failed", "retry", "unknown", "stuck", "done", "dropped"}
 _ANSWERS = {"approved", "denied", "signalled", "timed_out"}
-_WORDS = {
+_CONSTANTS = {
     "outcome": frozenset(_OUTCOMES | _ANSWERS),
     "semantics": frozenset({"idempotent", "at_most_once", "observe_only"}),
     "settled_by": frozenset({"call", "reconciler", "evidence", "person", "dispatcher"}),
 }
-"""By the name of a field, what the format itself writes there: without it nothing folds any more."""
+"""The constants of the format by field. They are never masked, because the fold needs them."""
 
 
 def text_or_none(mask: Mask, value: str | None, names: tuple[str, ...]) -> str | None:
-    """None also if it is dropped."""
+    """Mask a text; None if it is None or a rule drops it."""
     if value is None:
         return None
     found = mask.text(value, names)
@@ -29,17 +29,17 @@ def text_or_none(mask: Mask, value: str | None, names: tuple[str, ...]) -> str |
 
 
 def text_of(mask: Mask, value: str, names: tuple[str, ...]) -> str:
-    """Empty if it is dropped."""
+    """Mask a text; empty if a rule drops it."""
     return text_or_none(mask, value, names) or ""
 
 
-def word_or_text(mask: Mask, name: str, value: str) -> str:
-    """A field that may hold a word of the format, which stays."""
-    return value if value in _WORDS.get(name, ()) else text_of(mask, value, (name,))
+def constant_or_text(mask: Mask, name: str, value: str) -> str:
+    """Mask a field, unless its value is a constant of the format."""
+    return value if value in _CONSTANTS.get(name, ()) else text_of(mask, value, (name,))
 
 
 def json_text(mask: Mask, text: str, names: tuple[str, ...], dropped: Any = "null") -> Any:
-    """JSON text; one that is no dynamic value any more (a set in which two became one) is redacted as a whole."""
+    """Mask a JSON text. Redact it as a whole if masking makes it invalid, for example a set with equal members."""
     found = mask.json(text, names)
     if found is DROPPED:
         return dropped

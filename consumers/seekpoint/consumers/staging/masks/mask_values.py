@@ -1,6 +1,6 @@
-"""Masking of JSON trees: what a rule means is replaced wherever it stands, texts that are JSON themselves included.
+"""Masking of JSON values: matches of a rule are replaced everywhere, also inside texts that contain JSON.
 
-Structure stays: a masked text is a text, a number a number, a list as long as it was (unless a rule drops its items).
+The structure stays: a masked text is a text, a masked number a number, and a list keeps its length without drops.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["DROPPED", "REDACTED", "Mask"]
 
 REDACTED = "***"
 DROPPED: Final = object()
-"""Stands for a value that a rule takes out."""
+"""Stands for a value that a rule drops."""
 
 _CONTAINER_TAGS = frozenset({"$tuple", "$set", "$frozenset"})
 _LEAF_TAGS = frozenset({"$int", "$decimal", "$bytes", "$datetime", "$date", "$time", "$timedelta", "$uuid"})
@@ -27,16 +27,16 @@ _DEPTH_MAX = 200
 _ESCAPED_DEPTH = 8
 _ESCAPES = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
 
-_CLOSED: Final = object()
-_MARKS = "\ufeff\u200b \t\r\n"
-"""What may stand around JSON unseen."""
+_UNPARSABLE: Final = object()
+_SURROUNDING = "\ufeff\u200b \t\r\n"
+"""Invisible characters that may surround JSON."""
 
 Names = tuple[str, ...]
 Rules = tuple[MaskRule, ...]
 
 
 class Mask:
-    """The rules that apply to one kind, as functions of values."""
+    """Applies the rules for one kind to values."""
 
     def __init__(self, rules: Rules, key: bytes) -> None:
         self._rules = rules
@@ -44,29 +44,29 @@ class Mask:
         self.has_key = bool(key)
 
     def pseudonym(self, text: str) -> str:
-        """The same for the same text, and of no use to who has not the key."""
+        """Return a keyed hash: the same text has the same pseudonym, and only the key allows guesses."""
         return blake2b(text.encode("utf-8", "surrogatepass"), key=self._key, digest_size=8).hexdigest()
 
     def text(self, value: str, names: Names) -> Any:
-        """A plain text, masked; ``DROPPED`` if it goes."""
-        return self._leaf(value, names, self._in_force((), names), 0)
+        """Mask a plain text; ``DROPPED`` if a rule drops it."""
+        return self._leaf(value, names, self._active((), names), 0)
 
     def json(self, text: str, names: Names) -> str | Any:
-        """A JSON text, masked, as JSON text; ``DROPPED`` if it goes. Raises ``ValueError`` if it is none."""
-        masked = self.tree(json.loads(text), names)
+        """Mask a JSON text; ``DROPPED`` if a rule drops it. Raises ``ValueError`` if it is no JSON."""
+        masked = self.value(json.loads(text), names)
         return masked if masked is DROPPED else dumped(masked)
 
-    def tree(self, tree: Any, names: Names) -> Any:
-        """A JSON value, masked."""
-        return self._walk(tree, names, (), 0)
+    def value(self, value: Any, names: Names) -> Any:
+        """Mask a JSON value; ``DROPPED`` if a rule drops it."""
+        return self._walk(value, names, (), 0)
 
     def name(self, name: str, names: Names) -> str:
-        """The name of a member of what lies at ``names``: rules with a regex reach it too."""
-        return self._name(name, self._in_force((), names))
+        """Mask the name of a member of the value at ``names``: rules with a regex apply to it too."""
+        return self._name(name, self._active((), names))
 
-    # --- how
-    def _in_force(self, before: Rules, names: Names) -> Rules:
-        """The rules that hold at ``names``: those of what it lies in, and its own."""
+    # --- implementation
+    def _active(self, before: Rules, names: Names) -> Rules:
+        """Return the rules that apply at ``names``: those of the values around it, and its own."""
         if not before and names:
             found: Rules = ()
             for at in range(len(names)):
@@ -80,7 +80,7 @@ class Mask:
     def _walk(self, node: Any, names: Names, before: Rules, depth: int) -> Any:
         if depth > _DEPTH_MAX:
             raise ValueError("nested too deep to be masked")
-        rules = self._in_force(before, names)
+        rules = self._active(before, names)
         if any(rule.do is Do.DROP and rule.regex is None for rule in rules):
             return DROPPED
         if isinstance(node, dict) and not _is_leaf_tag(node):
@@ -115,31 +115,31 @@ class Mask:
             return self._text(node, names, rules, depth)
         if isinstance(node, bool):
             return node
-        return self._unsplit(node, names, rules, depth)
+        return self._scalar(node, names, rules, depth)
 
     def _whole(self, node: Any, do: Do) -> Any:
-        """The whole value, by its type: who reads it finds what it expects, and nothing in it."""
+        """Mask a whole value and keep its type, so that readers still accept it."""
         if isinstance(node, bool):
             return False
         if isinstance(node, int | float):
             return int(self.pseudonym(repr(node)), 16) & _NUMBER_MASK if do is Do.HASH else 0
         text = node if isinstance(node, str) else dumped(node)
-        return self._stand_in(text, do)
+        return self._replacement(text, do)
 
     def _replaced(self, rule: MaskRule, text: str) -> str:
-        """Each match; the whole text where one only shows once its escapes are read."""
+        """Replace each match; replace the whole text if it matches only after unescaping."""
         assert rule.regex is not None
-        replaced = rule.regex.sub(lambda match: self._stand_in(match[0], rule.do), text)
-        return self._stand_in(text, rule.do) if _hides(rule.regex, replaced) else replaced
+        replaced = rule.regex.sub(lambda match: self._replacement(match[0], rule.do), text)
+        return self._replacement(text, rule.do) if _matches_unescaped(rule.regex, replaced) else replaced
 
-    def _stand_in(self, text: str, do: Do) -> str:
+    def _replacement(self, text: str, do: Do) -> str:
         return self.pseudonym(text) if do is Do.HASH else REDACTED
 
     def _text(self, text: str, names: Names, rules: Rules, depth: int) -> Any:
-        """What in it matches. A text that is JSON is opened first: in it secrets are spelt otherwise."""
-        inner = _inner(text)
-        if inner is _CLOSED:
-            found = self._unopened(text, names, rules)
+        """Mask the matches in a text. A text that is JSON is parsed first, because its content may be escaped."""
+        inner = _parsed(text)
+        if inner is _UNPARSABLE:
+            found = self._unparsable(text, names, rules)
             if found is not text:
                 return found
         elif inner is not None:
@@ -148,35 +148,35 @@ class Mask:
                 return DROPPED
             text = text if masked == inner else dumped(masked)
         for rule in rules:
-            if rule.regex is not None and (rule.regex.search(text) or _hides(rule.regex, text)):
+            if rule.regex is not None and (rule.regex.search(text) or _matches_unescaped(rule.regex, text)):
                 if rule.do is Do.DROP:
                     return DROPPED
                 text = self._replaced(rule, text)
         return text
 
-    def _unopened(self, text: str, names: Names, rules: Rules) -> Any:
-        """A text that looks like JSON and cannot be opened: where a rule is for something in it, it goes as a whole."""
+    def _unparsable(self, text: str, names: Names, rules: Rules) -> Any:
+        """Mask a text that looks like JSON but cannot be parsed: as a whole, if a rule may match something in it."""
         for rule in self._rules:
             if rule not in rules and rule.path.may_lie_below(names):
-                return DROPPED if rule.do is Do.DROP else self._stand_in(text, rule.do)
+                return DROPPED if rule.do is Do.DROP else self._replacement(text, rule.do)
         return text
 
-    def _unsplit(self, node: Any, names: Names, rules: Rules, depth: int) -> Any:
-        """A number, or a tagged value: masked as a whole where any spelling of it, or anything in it, matches."""
+    def _scalar(self, node: Any, names: Names, rules: Rules, depth: int) -> Any:
+        """Mask a number or a tagged value as a whole if a rule matches any notation of it, or something in it."""
         spellings = _spellings(node)
         for rule in rules:
             if rule.regex is not None and any(
-                rule.regex.search(text) or _hides(rule.regex, text) for text in spellings
+                rule.regex.search(text) or _matches_unescaped(rule.regex, text) for text in spellings
             ):
-                return DROPPED if rule.do is Do.DROP else self._stand_in(spellings[0], rule.do)
+                return DROPPED if rule.do is Do.DROP else self._replacement(spellings[0], rule.do)
         if isinstance(node, dict) and any(self._text(text, names, rules, depth + 1) != text for text in spellings[1:]):
-            return self._stand_in(spellings[0], Do.REDACT)
+            return self._replacement(spellings[0], Do.REDACT)
         return node
 
 
-def dumped(tree: Any) -> str:
-    """A JSON value as the text that ``values.dump`` would write of it."""
-    return json.dumps(tree, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+def dumped(value: Any) -> str:
+    """Return the canonical text of a JSON value, as ``json_values.dump`` writes it."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
 def _is_leaf_tag(node: Mapping[str, Any]) -> bool:
@@ -186,27 +186,27 @@ def _is_leaf_tag(node: Mapping[str, Any]) -> bool:
     return name in _LEAF_TAGS and isinstance(value, str)
 
 
-def _inner(text: str) -> Any:
-    """The object, list or text that ``text`` is in JSON; None if it is none, ``_CLOSED`` if it only looks like one."""
-    stripped = text.strip().strip(_MARKS)
+def _parsed(text: str) -> Any:
+    """Return the JSON object, list or text in ``text``; None if it is no JSON, ``_UNPARSABLE`` if it only looks so."""
+    stripped = text.strip().strip(_SURROUNDING)
     if f"{stripped[:1]}{stripped[-1:]}" not in ("{}", "[]", '""') or len(stripped) < 2:
         return None
     try:
-        return json.loads(stripped, object_pairs_hook=_once)
+        return json.loads(stripped, object_pairs_hook=_unique_members)
     except (ValueError, RecursionError):
-        return _CLOSED if stripped[0] == "{" or (stripped[0] == "[" and "{" in stripped) else None
+        return _UNPARSABLE if stripped[0] == "{" or (stripped[0] == "[" and "{" in stripped) else None
 
 
-def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object; of a name that stands in it twice, only one value would be looked at."""
+def _unique_members(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object; refuse repeated names, of which only one value would be masked."""
     found = dict(members)
     if len(found) < len(members):
-        raise ValueError("a name stands twice in an object")
+        raise ValueError("an object has a name twice")
     return found
 
 
-def _hides(regex: re.Pattern[str], text: str) -> bool:
-    """Whether ``regex`` matches what ``text`` spells with escapes, as JSON does: ``\\u0040`` for ``@``."""
+def _matches_unescaped(regex: re.Pattern[str], text: str) -> bool:
+    """Return whether ``regex`` matches ``text`` after unescaping, as JSON does: ``\\u0040`` is ``@``."""
     for _ in range(_ESCAPED_DEPTH):
         if "\\" not in text:
             return False
@@ -215,7 +215,7 @@ def _hides(regex: re.Pattern[str], text: str) -> bool:
             return False
         if regex.search(text):
             return True
-    return True  # escaped deeper than anybody looks: taken for a match
+    return True  # nested escapes beyond the limit count as a match
 
 
 def _unescaped(match: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Masking of records, closed by default: what no rule covers stops the replay, or is dropped; it never passes."""
+"""Masking of records, closed by default: a record that no rule covers stops the replay or is dropped."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNMASKABLE = (ValueError, LookupError, TypeError, RecursionError)
 
 
 class Masking:
-    """The rules, applied to records. Counts what a policy drops into ``counts``."""
+    """Applies mask rules to records. It counts the records that a policy drops in ``counts``."""
 
     def __init__(self, rules: MaskRules, counts: Counter[str]) -> None:
         self._rules = rules
@@ -28,47 +28,47 @@ class Masking:
         self._counts = counts
         self._is_for_entries = bool(rules.passed) or any(rule.kinds for rule in rules.rules)
 
-    def of(
+    def record(
         self, message: Any, entry: Callable[[], Entry | None], rename: Callable[[Entry], Entry], prefix: str
     ) -> tuple[bytes | None, bytes | None] | None:
-        """Key and value, masked, then renamed; None if the record is dropped. ``ReplayRefused`` if it would pass."""
+        """Mask the key and the value, then rename the process; None if the record is dropped.
+
+        Raises ``ReplayRefused`` if the record would pass unmasked.
+        """
         try:
             if self._is_for_entries:
                 return self._entry(message, entry(), rename)
             return self._plain(message, prefix)
         except _UNMASKABLE as exc:
-            self._refuse_or_drop(self._rules.undecodable, message, "cannot be masked", type(exc).__name__)
+            self._drop_or_refuse(message, "cannot be masked", type(exc).__name__)
         return None
 
     def entry(self, entry: Entry) -> Entry | None:
-        """The same for an entry that no record carries."""
-        if self._rules.covers(entry.kind):
-            return self._made(entry)
-        self._unknown(entry.kind, None)
-        return None
+        """Mask an entry that is not from a record, a seed; None if it is dropped.
 
-    def _made(self, entry: Entry) -> Entry:
-        """Masked; never dropped if it cannot be: who asked for a seed would miss it."""
+        Raises ``ReplayRefused`` for an entry that cannot be masked, as the policy may not drop a seed.
+        """
+        if not self._is_covered(entry.kind, None):
+            return None
         try:
             return self._entries.entry(entry)
         except _UNMASKABLE as exc:
-            reason = type(exc).__name__  # never with its text
+            reason = type(exc).__name__  # without the message, which may contain data
             raise ReplayRefused("an entry cannot be masked", kind=entry.kind, reason=reason) from None
 
     def _entry(
         self, message: Any, entry: Entry | None, rename: Callable[[Entry], Entry]
     ) -> tuple[bytes | None, bytes | None] | None:
         if entry is None:
-            self._refuse_or_drop(self._rules.undecodable, message, "is no entry", None)
+            self._drop_or_refuse(message, "is no entry", None)
             return None
-        if not self._rules.covers(entry.kind):
-            self._unknown(entry.kind, message)
+        if not self._is_covered(entry.kind, message):
             return None
         masked = rename(self._entries.entry(entry))
         return masked.process_id.encode(), encode(masked)
 
     def _plain(self, message: Any, prefix: str) -> tuple[bytes | None, bytes | None]:
-        """A record of a topic that is no journal: its key is text, its value JSON."""
+        """Mask a record of a topic that is no journal: its key is text, its value JSON."""
         key, value = message.key(), message.value()
         if key is not None:
             key = (prefix + self._entries.process_id(key.decode())).encode()
@@ -77,21 +77,24 @@ class Masking:
             value = b"null" if masked is DROPPED else str(masked).encode()
         return key, value
 
-    def _unknown(self, kind: str, message: Any) -> None:
+    def _is_covered(self, kind: str, message: Any) -> bool:
+        """Return whether a rule covers ``kind``. If none does, count the record as dropped, or raise by the policy."""
+        if self._rules.covers(kind):
+            return True
         if self._rules.unknown is Policy.DROP:
             self._counts["dropped: unknown kind"] += 1
-            return
+            return False
         where = {} if message is None else {"partition": message.partition(), "offset": message.offset()}
         raise ReplayRefused(
-            "entries of this kind are covered by no mask rule",
+            "no mask rule covers entries of this kind",
             kind=kind,
             **where,
-            hint='name the kind in a rule or in pass, or say unknown = "drop"',
+            hint='name the kind in a rule or in pass, or set unknown = "drop"',
         )
 
-    def _refuse_or_drop(self, policy: Policy, message: Any, what: str, reason: str | None) -> None:
-        """Never with a word of what is in the record."""
-        if policy is Policy.DROP:
+    def _drop_or_refuse(self, message: Any, what: str, reason: str | None) -> None:
+        """Drop a record that cannot be decoded or masked, or raise an error without its content."""
+        if self._rules.undecodable is Policy.DROP:
             self._counts[f"dropped: {what}"] += 1
             return
         raise ReplayRefused(

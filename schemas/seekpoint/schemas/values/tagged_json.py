@@ -1,7 +1,7 @@
-"""A dynamic value as a tree of plain JSON types, and back: the exact way, for values that are not plain JSON already.
+"""Tagged JSON: dynamic values as JSON types and back, exactly. It is the slow path, for values beyond plain JSON.
 
-A type JSON does not have becomes an object of one member whose key is its tag: ``{"$tuple": [1, 2]}``. So that a user's
-own object of one member with such a key is not taken for one, it is wrapped: ``{"$object": {"$tuple": …}}``.
+A value of a type that JSON does not have becomes an object of one member whose key is a tag: ``{"$tuple": [1, 2]}``.
+A user's own object of one member with such a key is wrapped, to tell them apart: ``{"$object": {"$tuple": …}}``.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from seekpoint.schemas.errors import LimitExceeded, UndecodableRecord, Unseriali
 from seekpoint.schemas.values.journaling_advice import advice
 from seekpoint.schemas.values.type_tags import READERS, WRITERS, Unwritable
 
-__all__ = ["DEPTH_MAX", "from_tree", "to_tree"]
+__all__ = ["DEPTH_MAX", "from_tagged", "to_tagged"]
 
 DEPTH_MAX: Final = 128
-"""No value nests deeper, whatever a manifest says: a walk takes four of Python's thousand frames a level."""
+"""The upper bound of the depth limit of any manifest: encoding uses four of Python's thousand frames per level."""
 
 _OBJECT: Final = "$object"
-_ESCAPES: Final = 2**53
-"""From here on, a JSON number is no longer exact for readers whose numbers are doubles."""
+_INEXACT: Final = 2**53
+"""The first integer that readers with double-precision numbers cannot represent exactly."""
 
 Path = tuple[Any, ...]
-"""The way to a value, newest step first: ``(step, (step, ()))``; written out only for an error."""
+"""The path to a value, last step first: ``(step, (step, ()))``. It is formatted only for an error."""
 
 
-def to_tree(value: object, limits: Limits) -> object:
-    """The tree of ``value``. Raises ``UnserializableValue`` or ``LimitExceeded`` with the path to what does not fit."""
-    return _Planter(limits).plant(value, (), 1)
+def to_tagged(value: object, limits: Limits) -> object:
+    """Return ``value`` as JSON types. Raises ``UnserializableValue`` or ``LimitExceeded`` with the path."""
+    return _Encoder(limits).encode(value, (), 1)
 
 
-class _Planter:
-    """One walk through one value: counts what it plants, knows where it is."""
+class _Encoder:
+    """The encoder of one value: it counts items and detects cycles."""
 
     def __init__(self, limits: Limits) -> None:
         self._depth_max = min(limits.depth, DEPTH_MAX)
@@ -42,25 +42,25 @@ class _Planter:
         self._items = 0
         self._open: set[int] = set()
 
-    def plant(self, value: object, path: Path, depth: int) -> object:
+    def encode(self, value: Any, path: Path, depth: int) -> object:
         kind = type(value)
         if kind is str:
             return self._text(value, path)
         if value is None or kind is bool:
             return value
-        if kind is int and -_ESCAPES < value < _ESCAPES:  # type: ignore[operator]
+        if kind is int and -_INEXACT < value < _INEXACT:
             return value
         if kind is float:
-            return self._float(value, path)  # type: ignore[arg-type]
+            return self._float(value, path)
         if kind in WRITERS:
             return self._tagged(value, path, depth)
         if kind in _CONTAINERS:
             return self._nested(value, path, depth)
         raise _unserializable(f"a value of type {kind.__module__}.{kind.__qualname__}", path, advice(value))
 
-    def _text(self, value: object, path: Path) -> object:
+    def _text(self, value: str, path: Path) -> object:
         try:
-            value.encode()  # type: ignore[attr-defined]
+            value.encode()
         except UnicodeEncodeError:
             raise _unserializable("a text with a lone surrogate", path, "encode it to bytes") from None
         return value
@@ -79,7 +79,7 @@ class _Planter:
             return {tag: write(value)}
         except Unwritable as exc:
             kind = LimitExceeded if exc.too_large else UnserializableValue
-            raise kind(f"{exc.reason} cannot be journaled", path=_written(path), hint=exc.hint) from None
+            raise kind(f"{exc.reason} cannot be journaled", path=_format_path(path), hint=exc.hint) from None
 
     def _nested(self, value: object, path: Path, depth: int) -> object:
         if id(value) in self._open:
@@ -92,7 +92,7 @@ class _Planter:
 
     def _list(self, value: Any, path: Path, depth: int) -> object:
         self._enter(len(value), path, depth)
-        return [self.plant(item, (index, path), depth + 1) for index, item in enumerate(value)]
+        return [self.encode(item, (index, path), depth + 1) for index, item in enumerate(value)]
 
     def _dict(self, value: Any, path: Path, depth: int) -> object:
         wrapped = _looks_tagged(value)
@@ -100,8 +100,8 @@ class _Planter:
             self._enter(1, path, depth)
             depth += 1
         self._enter(len(value), path, depth)
-        tree = {self._key(key, path): self.plant(item, (key, path), depth + 1) for key, item in value.items()}
-        return {_OBJECT: tree} if wrapped else tree
+        members = {self._key(key, path): self.encode(item, (key, path), depth + 1) for key, item in value.items()}
+        return {_OBJECT: members} if wrapped else members
 
     def _key(self, key: object, path: Path) -> object:
         if type(key) is str:
@@ -115,37 +115,37 @@ class _Planter:
     def _set(self, value: Any, path: Path, depth: int) -> object:
         self._enter(1, path, depth)
         self._enter(len(value), path, depth + 1)
-        trees = [self.plant(item, (..., path), depth + 2) for item in value]
-        return {f"${type(value).__name__}": sorted(trees, key=_order)}
+        members = [self.encode(item, (..., path), depth + 2) for item in value]
+        return {f"${type(value).__name__}": sorted(members, key=_canonical_json)}
 
     def _enter(self, items: int, path: Path, depth: int) -> None:
         self._items += items
         if depth > self._depth_max:
-            raise LimitExceeded(f"nested deeper than {self._depth_max}", path=_written(path), limit=self._depth_max)
+            raise LimitExceeded(f"nested deeper than {self._depth_max}", path=_format_path(path), limit=self._depth_max)
         if self._items > self._items_max:
-            raise LimitExceeded(f"more than {self._items_max} items", path=_written(path), limit=self._items_max)
+            raise LimitExceeded(f"more than {self._items_max} items", path=_format_path(path), limit=self._items_max)
 
 
-_CONTAINERS: Mapping[type, Callable[[_Planter, Any, Path, int], object]] = {
-    dict: _Planter._dict,
-    list: _Planter._list,
-    tuple: _Planter._tuple,
-    set: _Planter._set,
-    frozenset: _Planter._set,
+_CONTAINERS: Mapping[type, Callable[[_Encoder, Any, Path, int], object]] = {
+    dict: _Encoder._dict,
+    list: _Encoder._list,
+    tuple: _Encoder._tuple,
+    set: _Encoder._set,
+    frozenset: _Encoder._set,
 }
 
 
-def from_tree(tree: Any, depth: int = 1) -> Any:
-    """The value of a tree. Raises ``UndecodableRecord`` when a tag in it is not well-formed."""
+def from_tagged(value: Any, depth: int = 1) -> Any:
+    """Return the dynamic value of tagged JSON. Raises ``UndecodableRecord`` if a tag in it is malformed."""
     if depth > DEPTH_MAX:
         raise UndecodableRecord(f"a dynamic value nested deeper than {DEPTH_MAX}")
-    if type(tree) is dict:
-        return _untagged(tree, depth) if _looks_tagged(tree) else _object(tree, depth)
-    return _items(tree, depth) if type(tree) is list else tree
+    if type(value) is dict:
+        return _untagged(value, depth) if _looks_tagged(value) else _object(value, depth)
+    return _items(value, depth) if type(value) is list else value
 
 
-def _untagged(tree: dict[str, Any], depth: int) -> Any:
-    ((tag, inner),) = tree.items()
+def _untagged(value: dict[str, Any], depth: int) -> Any:
+    ((tag, inner),) = value.items()
     try:
         if tag in READERS and type(inner) is str:
             return READERS[tag](inner)
@@ -158,19 +158,19 @@ def _untagged(tree: dict[str, Any], depth: int) -> Any:
     raise UndecodableRecord(f"a malformed or unknown tag in a dynamic value: {tag[:40]!r}")
 
 
-def _object(tree: dict[str, Any], depth: int) -> dict[str, Any]:
+def _object(value: dict[str, Any], depth: int) -> dict[str, Any]:
     return {
-        key: from_tree(item, depth + 1) if type(item) is dict or type(item) is list else item
-        for key, item in tree.items()
+        key: from_tagged(item, depth + 1) if type(item) is dict or type(item) is list else item
+        for key, item in value.items()
     }
 
 
-def _items(tree: list[Any], depth: int) -> list[Any]:
-    return [from_tree(item, depth + 1) if type(item) is dict or type(item) is list else item for item in tree]
+def _items(value: list[Any], depth: int) -> list[Any]:
+    return [from_tagged(item, depth + 1) if type(item) is dict or type(item) is list else item for item in value]
 
 
 def _set_of(members: list[Any]) -> set[Any]:
-    # Members made to collide would cost the square of their number: hashes are compared first, as integers.
+    # A set of n members with colliding hashes costs n squared, so the hashes are compared first.
     if len(members) > 64 and len(set(map(hash, members))) * 2 < len(members):
         raise ValueError("its members' hashes collide")
     found = set(members)
@@ -193,14 +193,14 @@ def _looks_tagged(value: dict[Any, Any]) -> bool:
     return type(key) is str and key[:1] == "$"
 
 
-def _order(tree: object) -> bytes:
+def _canonical_json(value: object) -> bytes:
     import orjson
 
-    return orjson.dumps(tree, None, orjson.OPT_SORT_KEYS)
+    return orjson.dumps(value, None, orjson.OPT_SORT_KEYS)
 
 
 def _unserializable(what: str, path: Path, hint: str) -> UnserializableValue:
-    return UnserializableValue(f"{what} cannot be journaled", path=_written(path), hint=hint)
+    return UnserializableValue(f"{what} cannot be journaled", path=_format_path(path), hint=hint)
 
 
 def _steps(path: Path) -> Iterator[object]:
@@ -209,8 +209,8 @@ def _steps(path: Path) -> Iterator[object]:
         yield step
 
 
-def _written(path: Path) -> str:
-    """``$.items[3].price``; a member of a set is ``{…}``."""
+def _format_path(path: Path) -> str:
+    """Return a path like ``$.items[3].price``; a member of a set is ``{…}``."""
     return "$" + "".join(map(_step, reversed(list(_steps(path)))))
 
 
