@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
 )
 
 from seekpoint.compose import TopicFinding, check_topics, create_topics
-from seekpoint.compose.topic_admin import read_newest
+from seekpoint.compose.topic_admin import TopicAdmin, read_newest
 from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import InvalidSetting, JournalMismatch, JournalUnavailable
@@ -227,6 +227,24 @@ async def test_a_deleted_topic_of_short_lived_records_is_created_again(journal: 
     await until_found(journal, topic, "topic")
     await create_topics(journal)
     assert await errors(journal) == []
+
+
+async def test_a_topic_that_is_deleted_while_it_is_read_does_not_hold_the_reader(
+    journal: Settings, admin: AdminClient
+) -> None:
+    """The reader looks whether the topic still exists, and does not wait for its leader until the time is over."""
+    topic = journal.topic_name("schemas")
+    await asyncio.to_thread(delete, admin, topic)
+    looked: list[bool] = []
+
+    def exists() -> bool:
+        looked.append(topic in TopicAdmin(journal).topics([topic]))
+        return looked[-1]
+
+    async with asyncio.timeout(journal.start_timeout_s / 2):
+        with pytest.raises(JournalUnavailable):
+            await asyncio.to_thread(read_newest, journal, topic, exists)
+    assert looked[-1] is False
 
 
 async def test_entries_without_a_manifest_are_refused(journal: Settings, admin: AdminClient) -> None:

@@ -19,7 +19,7 @@ from seekpoint.compose.topic_audit import (
 from seekpoint.compose.topic_plan import leader_plan, plan_topics
 from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.config.settings import TOPICS, Settings
-from seekpoint.schemas.errors import JournalMismatch
+from seekpoint.schemas.errors import JournalMismatch, JournalUnavailable
 from seekpoint.schemas.log.manifest import FORMAT, MANIFEST_KEY, Manifest, schema_key
 from seekpoint.schemas.wire.codec import SCHEMA_FINGERPRINT, schema_json
 
@@ -89,7 +89,14 @@ class _KnownTopics:
 def _existing_topics(admin: TopicAdmin, settings: Settings) -> _KnownTopics:
     topics = admin.topics(map(settings.topic_name, TOPICS))
     schemas = settings.topic_name("schemas")
-    records = read_newest(settings, schemas) if schemas in topics else {}
+    records: dict[bytes, bytes] = {}
+    if schemas in topics:
+        try:
+            records = read_newest(settings, schemas, lambda: schemas in admin.topics([schemas]))
+        except JournalUnavailable:
+            topics = admin.topics(map(settings.topic_name, TOPICS))
+            if schemas in topics:
+                raise
     manifest = Manifest.from_bytes(records[MANIFEST_KEY]) if MANIFEST_KEY in records else None
     return _KnownTopics(topics=topics, manifest=manifest, schema_known=schema_key(SCHEMA_FINGERPRINT) in records)
 

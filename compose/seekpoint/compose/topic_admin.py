@@ -32,11 +32,14 @@ __all__ = ["TopicAdmin", "append_records", "live_brokers", "read_newest"]
 _logger = logging.getLogger("seekpoint.compose.topic_admin")
 _Answer = TypeVar("_Answer")
 _POLL_INTERVAL_S = 0.05
+_LEADER_S = 2.0
+"""How long the client waits for a partition's leader, before it is looked whether the topic still exists."""
 _NOT_YET = {
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
 }
+_NO_LEADER = _NOT_YET | {KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError._TIMED_OUT}
 _INPUT = {
     KafkaError._INVALID_ARG,
     KafkaError.INVALID_CONFIG,
@@ -173,13 +176,16 @@ class TopicAdmin:
         }
 
 
-def _with_retries(ask: Callable[[], _Answer], deadline: float) -> _Answer:
-    """Repeat a request until the brokers know the leaders of a new topic, and return the answer."""
+def _with_retries(ask: Callable[[], _Answer], deadline: float, may_come: Callable[[], bool] = lambda: True) -> _Answer:
+    """Repeat a request until the brokers know the leaders of a new topic, and return the answer.
+
+    ``may_come`` tells whether to go on: a topic that was deleted meanwhile has no leader either.
+    """
     while True:
         try:
             return ask()
         except KafkaException as exc:
-            if exc.args[0].code() not in _NOT_YET or time.monotonic() > deadline:
+            if exc.args[0].code() not in _NO_LEADER or time.monotonic() > deadline or not may_come():
                 raise
         time.sleep(_POLL_INTERVAL_S)
 
@@ -213,14 +219,17 @@ def _facts(topic: TopicDescription, config: Mapping[str, str]) -> TopicFacts:
     )
 
 
-def read_newest(settings: Settings, topic: str) -> dict[bytes, bytes]:
-    """Read a topic with one partition to its current end. Return the newest value of each key."""
+def read_newest(settings: Settings, topic: str, exists: Callable[[], bool] = lambda: True) -> dict[bytes, bytes]:
+    """Read a topic with one partition to its current end. Return the newest value of each key.
+
+    ``exists`` tells whether the topic still exists. Raises ``JournalUnavailable`` at once if it does not.
+    """
     with _translated(settings, f"reading {topic}"):
         # The same group id as other readers. It is never joined, but Kafka checks the permission to describe it.
         group = {"group.id": f"{settings.journal}.reader"}
         consumer = Consumer(safe_config(_config(settings.consumer_config(), _READER, group)))
         try:
-            return _read_to_end(consumer, topic, time.monotonic() + settings.start_timeout_s)
+            return _read_to_end(consumer, topic, time.monotonic() + settings.start_timeout_s, exists)
         finally:
             consumer.close()
 
@@ -230,9 +239,9 @@ _READER: _Config = {
 }
 
 
-def _read_to_end(consumer: Consumer, topic: str, deadline: float) -> dict[bytes, bytes]:
-    left_s = max(0.1, deadline - time.monotonic())
-    low, _ = _with_retries(lambda: consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=left_s), deadline)
+def _read_to_end(consumer: Consumer, topic: str, deadline: float, exists: Callable[[], bool]) -> dict[bytes, bytes]:
+    partition = TopicPartition(topic, 0)
+    low, _ = _with_retries(lambda: consumer.get_watermark_offsets(partition, timeout=_LEADER_S), deadline, exists)
     consumer.assign([TopicPartition(topic, 0, low)])
     newest: dict[bytes, bytes] = {}
     while time.monotonic() < deadline:

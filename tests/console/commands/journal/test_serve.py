@@ -105,7 +105,7 @@ async def test_serve_recovery_answers_until_a_signal_stops_it(journal: Settings)
             assert found.state.context == {"a": 1}
             assert (await asyncio.to_thread(get, port, "/healthz"))[0] == 200
             answered = 'seekpoint_recovery_requests_total{outcome="answered"} 1.0'
-            async with asyncio.timeout(20):  # it is counted once its offset is committed, after it was sent
+            async with asyncio.timeout(60):  # it is counted once its offset is committed, after it was sent
                 while answered not in (await asyncio.to_thread(get, port, "/metrics"))[1]:  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
             running.send_signal(signal.SIGTERM)
