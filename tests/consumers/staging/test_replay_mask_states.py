@@ -1,4 +1,4 @@
-"""Masks of the states that seeds carry: each value by the name it has in its entry."""
+"""Masks of the states in seeds: each value has the name that it has in its entry."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def busy_state() -> State:
 
 
 @pytest.mark.parametrize("do", ["redact", "hash"])
-def test_no_place_of_a_state_lets_a_canary_through(do: str) -> None:
-    """Calls, frames, obligations, folds, what a gap says; and what is left is a state, of the same calls."""
+def test_no_field_of_a_state_leaks_a_canary(do: str) -> None:
+    """Calls, frames, obligations, folds and gaps are masked; the result is a state with the same calls."""
     text = busy_state().to_bytes().decode()
     masked = EntryMasks(rules({"regex": CANARY, "do": do})).entry(entry(b.Seeded(text)))
     assert isinstance(masked.body, b.Seeded)
@@ -62,8 +62,8 @@ def test_no_place_of_a_state_lets_a_canary_through(do: str) -> None:
     assert found.degraded.reason == "gap"
 
 
-def test_a_path_reaches_a_value_in_a_state_by_the_name_its_entry_has() -> None:
-    """A step's output, a decision's response, what a turn began from, an agent's input, a shared value, a fold."""
+def test_a_path_matches_a_value_in_a_state_by_its_name_in_the_entry() -> None:
+    """A step's output, a decision's response, a turn's context, an agent's input, a shared value, a fold."""
     names = ("output", "response", "value", "payload", "result", "input", "arguments", "error", "prompt", "folds")
     emails = [{"path": f"{name}.email", "do": "redact"} for name in (*names, "context", "folds.*")]
     others = (
@@ -90,7 +90,7 @@ def test_a_path_reaches_a_value_in_a_state_by_the_name_its_entry_has() -> None:
 
 
 def test_a_masked_seed_is_a_state() -> None:
-    """Of the same epoch, seq and owner; with the context's names and as many messages."""
+    """Epoch, seq, owner, context names and the number of messages are unchanged."""
     seed = EntryMasks(rules({"path": "**.email", "do": "redact"}, {"regex": CANARY, "do": "hash"})).entry(
         entry(b.Seeded(STATE_JSON))
     )

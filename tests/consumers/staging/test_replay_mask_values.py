@@ -1,4 +1,4 @@
-"""Masks of values: what a path means, what a regex reaches, and that structure stays."""
+"""Masks of values: paths, regular expressions, and the unchanged structure."""
 
 from __future__ import annotations
 
@@ -39,25 +39,25 @@ from seekpoint.schemas.values.json_values import check, dump, load
         (r'"say \"hi\""', ('say "hi"',), True),
     ],
 )
-def test_a_path_means_what_it_says(path: str, names: tuple[str, ...], expected: bool) -> None:
-    """A star is one name, two are any number, none included."""
+def test_a_path_matches_names(path: str, names: tuple[str, ...], expected: bool) -> None:
+    """A star is one name, two are any number of names, also none."""
     assert Path.parse(path).matches(names) is expected
 
 
 @pytest.mark.parametrize("path", ["", ".", "a.", ".a", "a..b", 'a"b', '"a', '"a"b'])
-def test_a_path_that_is_none_is_refused(path: str) -> None:
-    """Instead of never matching."""
+def test_an_invalid_path_is_refused(path: str) -> None:
+    """Otherwise it would never match."""
     with pytest.raises(InvalidSetting):
         Path.parse(path)
 
 
-def test_a_path_of_many_stars_costs_no_time() -> None:
-    """It is matched row by row, not by trying."""
+def test_a_path_of_many_stars_is_matched_quickly() -> None:
+    """The matching is dynamic programming without backtracking."""
     assert not Path.parse(".".join(["**"] * 30 + ["x"])).matches(("a",) * 300)
 
 
 def test_a_redacted_container_keeps_its_structure() -> None:
-    """Texts are texts, numbers numbers, lists as long; null stays null."""
+    """Texts stay texts, numbers numbers, lists as long, and null stays null."""
     tree = {"a": ["x", 1, 2.5, True, None], "b": {"c": "y"}}
     assert mask({"path": "context", "do": "redact"}).value(tree, ("context",)) == {
         "a": ["***", 0, 0, False, None],
@@ -66,7 +66,7 @@ def test_a_redacted_container_keeps_its_structure() -> None:
 
 
 def test_pseudonyms_are_stable_and_keyed() -> None:
-    """The same value has the same one everywhere, so joins hold; another key gives another."""
+    """The same value has the same pseudonym everywhere, so joins work; another key gives another one."""
     hashing = mask({"path": "**", "do": "hash"})
     assert hashing.value({"a": "ann", "b": ["ann", "bob"]}, ("context",))["a"] == hashing.text("ann", ("message",))
     assert hashing.text("ann", ("x",)) != hashing.text("bob", ("x",))
@@ -78,16 +78,16 @@ def test_pseudonyms_are_stable_and_keyed() -> None:
     assert number not in (0, 42)
 
 
-def test_a_regex_replaces_what_it_matches_and_no_more() -> None:
-    """In values, in names of members, in numbers."""
+def test_a_regex_replaces_only_its_matches() -> None:
+    """It applies to values, names of members and numbers."""
     phone = mask({"regex": r"\d{4,}", "do": "redact"})
     assert phone.value({"call 5550": ["at 5551 or 12", 123456, 12]}, ("context",)) == {
         "call ***": ["at *** or 12", "***", 12]
     }
 
 
-def test_json_in_texts_is_opened() -> None:
-    """However deep, however its characters are spelt; and written as JSON again."""
+def test_json_in_texts_is_parsed() -> None:
+    """At any depth and with any escapes; the result is JSON again."""
     inner = json.dumps({"email": "ann@x.org", "note": json.dumps([{"deep": "ann@x.org"}])}).replace("@", "\\u0040")
     found = mask({"regex": r"\S+@\S+\.org", "do": "redact"}).text(inner, ("message", "tool_calls"))
     assert json.loads(found)["email"] == "***"
@@ -97,7 +97,7 @@ def test_json_in_texts_is_opened() -> None:
 
 
 def test_tagged_values_stay_values() -> None:
-    """A Decimal, bytes, a set: masked as a whole or within, and still loadable."""
+    """A Decimal, bytes and a set can still be loaded after masking."""
     value = {"paid": 5, "raw": b"the secret-1 bytes", "when": (1, "secret-3")}
     text = str(mask({"regex": r"secret-\d", "do": "redact"}).json(dump(value), ("context",)))
     found = load(text)
@@ -107,8 +107,8 @@ def test_tagged_values_stay_values() -> None:
     assert found["when"] == (1, "***")
 
 
-def test_a_set_in_which_two_became_one_is_redacted_as_a_whole() -> None:
-    """It would be no dynamic value any more."""
+def test_a_set_whose_masked_members_are_equal_is_redacted() -> None:
+    """It would be no legal dynamic value."""
     masks = EntryMasks(rules({"regex": r"secret-\d", "do": "redact"}))
     found = masks.entry(entry(b.ContextUpdated("all", dump({"secret-1", "secret-2"})))).body
     assert isinstance(found, b.ContextUpdated)
@@ -116,16 +116,16 @@ def test_a_set_in_which_two_became_one_is_redacted_as_a_whole() -> None:
     assert "secret" not in found.value
 
 
-def test_drop_takes_members_and_items_out() -> None:
-    """The rest stays where it was."""
+def test_drop_removes_members_and_items() -> None:
+    """All other values stay in place."""
     dropping = mask({"path": "**.ssn", "do": "drop"})
     assert dropping.value({"people": [{"ssn": "1", "n": 1}], "ssn": 2}, ()) == {"people": [{"n": 1}]}
     assert mask({"regex": "bad", "do": "drop"}).value(["bad", "good"], ()) == ["good"]
     assert dropping.value("x", ("a", "ssn")) is DROPPED
 
 
-def test_bottomless_nesting_does_not_pass() -> None:
-    """It is an error, which a policy turns into a stop or a drop."""
+def test_nesting_beyond_the_limit_does_not_pass() -> None:
+    """It raises an error, and the policy stops the replay or drops the record."""
     text = "[" * 5_000 + '"secret"' + "]" * 5_000
     with pytest.raises((ValueError, RecursionError)):
         mask({"path": "**", "do": "redact"}).json(text, ())
@@ -150,13 +150,13 @@ hidden = st.builds(
 
 @given(hidden, st.sampled_from(["redact", "hash", "drop"]))
 def test_a_canary_does_not_survive_a_regex(value: Any, do: str) -> None:
-    """Wherever it is put: in texts in texts, in names, escaped, in base64."""
+    """It may be in texts inside texts, in names, escaped or in base64."""
     found = mask({"regex": re.escape(CANARY), "do": do}).json(json.dumps(value), ("context", "x"))
     assert CANARY not in unfolded(str(found))
 
 
-def test_what_a_mask_cannot_open_goes_as_a_whole_where_a_path_is_for_something_in_it() -> None:
-    """JSON lines, a name that stands twice, brackets without end; text that no rule is for stays."""
+def test_unparsable_json_is_masked_as_a_whole_if_a_path_may_match_inside() -> None:
+    """JSON lines, a repeated name, unbalanced brackets; a text that no rule may match stays."""
     hiding = mask({"path": "**.email", "do": "redact"})
     deep = "[" * 100_000 + f'{{"email":"{CANARY}"}}' + "]" * 100_000
     lines = f'{{"email":"{CANARY}"}}\n{{"email":"{CANARY}"}}'
@@ -169,7 +169,7 @@ def test_what_a_mask_cannot_open_goes_as_a_whole_where_a_path_is_for_something_i
 
 
 def test_a_name_that_begins_like_a_tag_is_a_name() -> None:
-    """Of a topic that is no journal, or in a text; and bytes that are JSON are looked into."""
+    """In plain JSON topics and in texts; bytes that contain JSON are parsed."""
     by_regex = mask({"regex": CANARY, "do": "redact"})
     assert by_regex.value({f"${CANARY}": "x"}, ("value",)) == {"$***": "x"}
     assert mask({"path": "value.$email", "do": "redact"}).value({"$email": "x"}, ("value",)) == {"$email": "***"}
@@ -177,7 +177,7 @@ def test_a_name_that_begins_like_a_tag_is_a_name() -> None:
     assert mask({"path": "**.email", "do": "redact"}).value({"$bytes": raw}, ("value",)) == "***"
 
 
-def test_numbers_are_matched_however_they_are_written() -> None:
-    """A card's number is one with an exponent too."""
+def test_numbers_are_matched_in_any_notation() -> None:
+    """A card number with an exponent is matched too."""
     card = mask({"regex": r"\d{16}", "do": "redact"})
     assert card.value([4111111111111111, 4111111111111111.0, 4.111111111111111e18], ()) == ["***"] * 3

@@ -1,4 +1,4 @@
-"""Masks: what a rule reaches is gone wherever it stands, what no rule covers does not pass, structure stays."""
+"""Masks: a match is removed everywhere, an uncovered record does not pass, and the structure stays."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ from seekpoint.schemas.wire.codec import Codec, encode
     ids=lambda body: body.KIND,
 )
 @pytest.mark.parametrize("do", ["redact", "hash"])
-def test_no_kind_of_entry_lets_a_canary_through(body: b.Body, do: str) -> None:
-    """In any field, in the envelope, in the key; and what comes out is an entry of the same kind, seq and epoch."""
+def test_no_kind_of_entry_leaks_a_canary(body: b.Body, do: str) -> None:
+    """Fields, envelope and key are masked; kind, seq and epoch are unchanged."""
     before = entry(body, process_id=f"case-{CANARY}", actor=CANARY, correlation_id=CANARY)
     after = EntryMasks(rules({"regex": CANARY, "do": do})).entry(before)
     data = encode(after)
@@ -89,8 +89,8 @@ def full(body: type[b.Body]) -> b.Body:
 STATEFUL = (b.Rewound, b.Forked, b.Seeded)
 
 
-def test_the_key_of_a_call_is_masked_alike_where_a_list_has_it() -> None:
-    """Else the copy has a call of one name that is set aside under another, and is degraded."""
+def test_the_key_of_a_call_is_masked_alike_in_a_list() -> None:
+    """Otherwise the copy would set another call aside and be degraded."""
     rule = {"kinds": ["step_ended", "calls_set_aside"], "path": "key", "do": "hash"}
     masks = EntryMasks(MaskRules.from_dict({"mask": [rule]}, key=bytes(32)))
     ended = masks.entry(entry(b.StepEnded(key="pay:1"))).body
@@ -104,8 +104,8 @@ def test_the_key_of_a_call_is_masked_alike_where_a_list_has_it() -> None:
 
 @pytest.mark.parametrize("body", b.BODIES, ids=lambda body: body.KIND)
 @pytest.mark.parametrize("how", [{"do": "redact"}, {"do": "hash"}, {"regex": CANARY, "do": "drop"}])
-def test_no_body_there_is_lets_a_canary_through(body: type[b.Body], how: dict[str, str]) -> None:
-    """In any field, of any kind there is: one that is added tomorrow is masked, or stops the replay."""
+def test_no_body_leaks_a_canary(body: type[b.Body], how: dict[str, str]) -> None:
+    """A body that is added later is masked too, or stops the replay."""
     before = entry(full(body), process_id=f"case-{CANARY}", actor=CANARY, correlation_id=CANARY)
     assert CANARY.encode() in encode(before)
     by_regex = EntryMasks(rules({"regex": CANARY, **how})).entry(before)
@@ -114,8 +114,8 @@ def test_no_body_there_is_lets_a_canary_through(body: type[b.Body], how: dict[st
 
 
 @pytest.mark.parametrize("body", b.BODIES, ids=lambda body: body.KIND)
-def test_each_text_of_each_body_is_reached_by_a_path(body: type[b.Body]) -> None:
-    """A rule for everything leaves no value of it, whatever it is called; only names of members, and words of ours."""
+def test_each_text_of_each_body_is_matched_by_a_path(body: type[b.Body]) -> None:
+    """A rule for everything leaves only names of members and constants of the format."""
     masked = EntryMasks(rules({"path": "**", "do": "hash"})).entry(entry(full(body)))
     for each in fields(body):
         value = getattr(masked.body, each.name)
@@ -128,8 +128,8 @@ def test_each_text_of_each_body_is_reached_by_a_path(body: type[b.Body]) -> None
             assert allowed or CANARY not in value, each.name
 
 
-def test_a_field_of_a_type_nobody_thought_of_stops() -> None:
-    """It does not pass because the masks do not know how to look into it."""
+def test_a_field_of_an_unknown_type_stops_the_replay() -> None:
+    """It does not pass only because no mask supports it."""
 
     class Newer(b.Body, frozen=True):
         KIND = "newer"
@@ -139,15 +139,15 @@ def test_a_field_of_a_type_nobody_thought_of_stops() -> None:
         EntryMasks(rules({"regex": CANARY, "do": "redact"})).entry(entry(Newer()))
 
 
-def test_a_shared_value_stays_one_under_its_pseudonym() -> None:
-    """It is known by what its id begins with."""
+def test_a_shared_value_keeps_its_prefix() -> None:
+    """The prefix of its id marks it as shared."""
     shared = EntryMasks(rules({"path": "process_id", "do": "hash"})).process_id("shared:prices")
     assert shared.startswith("shared:")
     assert "prices" not in shared
 
 
-def test_one_name_reaches_a_value_in_every_kind_that_carries_it() -> None:
-    """Context is context, whether it is set, patched or restored."""
+def test_one_path_matches_a_value_in_every_kind_of_entry() -> None:
+    """Context is called context, whether it is set, patched or restored."""
     masks = EntryMasks(rules({"path": "context.email", "do": "redact"}))
     bodies = [
         b.ContextUpdated("email", f'"{CANARY}"'),
@@ -162,8 +162,8 @@ def test_one_name_reaches_a_value_in_every_kind_that_carries_it() -> None:
     assert CANARY.encode() in encode(kept)
 
 
-def test_masking_everything_keeps_what_the_fold_needs() -> None:
-    """Roles and lifecycle states are vocabulary, not somebody's data."""
+def test_masking_everything_keeps_the_constants_of_the_format() -> None:
+    """Roles and lifecycle states are no user data."""
     masks = EntryMasks(rules({"path": "**", "do": "hash"}))
     said = masks.entry(entry(b.MessageSaid("assistant", "x"))).body
     moved = masks.entry(entry(b.LifecycleChanged("starting", "because"))).body
@@ -174,8 +174,8 @@ def test_masking_everything_keeps_what_the_fold_needs() -> None:
     assert moved.reason != "because"
 
 
-def test_process_ids_become_pseudonyms_as_a_whole_or_stop() -> None:
-    """Two processes never become one, and a parent is found under its new name."""
+def test_process_ids_become_pseudonyms_or_stop_the_replay() -> None:
+    """Two processes never become one, and a parent has its new name everywhere."""
     masks = EntryMasks(rules({"path": "process_id", "do": "hash"}))
     ids = {masks.process_id(f"case-{number}") for number in range(100)}
     assert len(ids) == 100
@@ -192,8 +192,8 @@ def treat(masks: MaskRules, value: bytes | None, key: bytes | None = b"case-17",
     return transform.apply(StoredMessage(0, 9, key, value, 1, headers)), transform.counts
 
 
-def test_a_kind_nobody_thought_of_stops_or_is_dropped() -> None:
-    """It never passes: the error names it, not what is in it."""
+def test_an_uncovered_kind_stops_the_replay_or_is_dropped() -> None:
+    """The error names the kind without its content."""
     value = encode(entry(b.Custom("note", f'"{CANARY}"')))
     with pytest.raises(ReplayRefused, match="no mask rule") as caught:
         treat(rules({"kinds": ["message_said"], "path": "message.content", "do": "redact"}), value)
@@ -210,8 +210,8 @@ def test_a_kind_nobody_thought_of_stops_or_is_dropped() -> None:
     [None, b"", CANARY.encode(), b"\xc3\x01" + bytes(30), encode(entry(b.Custom()))[:-1]],
     ids=["tombstone", "empty", "text", "zeros", "cut short"],
 )
-def test_a_record_that_cannot_be_decoded_stops_or_is_dropped(value: bytes | None) -> None:
-    """Tombstones, junk, truncated entries; and the key of another process."""
+def test_an_undecodable_record_stops_the_replay_or_is_dropped(value: bytes | None) -> None:
+    """Tombstones, junk, truncated entries, and entries under the key of another process."""
     with pytest.raises(ReplayRefused, match="would pass unmasked") as caught:
         treat(rules({"kinds": EVERYTHING, "do": "redact"}), value)
     assert CANARY not in str(caught.value)
@@ -222,7 +222,7 @@ def test_a_record_that_cannot_be_decoded_stops_or_is_dropped(value: bytes | None
 
 
 def test_headers_are_dropped_while_values_are_masked() -> None:
-    """Unless they are named."""
+    """Only the headers that the rules name are kept."""
     value = encode(entry(b.Custom()))
     headers = [("tenant", b"acme"), ("email", CANARY.encode())]
     transformed, _ = treat(
@@ -232,7 +232,7 @@ def test_headers_are_dropped_while_values_are_masked() -> None:
 
 
 def test_a_topic_of_plain_json_is_masked_by_rules_without_kinds() -> None:
-    """Its key as well; what is no JSON stops."""
+    """The key is masked too, and a value that is no JSON stops the replay."""
     masks = rules({"path": "value.email", "do": "redact"}, {"path": "process_id", "do": "hash"})
     transformed, _ = treat(masks, b'{"email":"x","n":1}', key=b"customer-1")
     assert json.loads(transformed.value) == {"email": "***", "n": 1}
@@ -266,14 +266,14 @@ def test_a_topic_of_plain_json_is_masked_by_rules_without_kinds() -> None:
         {"mask": [{"do": "redact", "kinds": ["finished", "signal"], "path": "message.content"}]},
     ],
 )
-def test_rules_that_cannot_be_meant_are_refused(wrong: dict[str, Any]) -> None:
-    """A misspelt rule masks nothing: it must not be taken for one that does."""
+def test_invalid_rules_are_refused(wrong: dict[str, Any]) -> None:
+    """A misspelt rule would mask nothing."""
     with pytest.raises(InvalidSetting):
         MaskRules.from_dict(wrong)
 
 
-def test_rules_come_from_a_file_with_their_key_in_another(tmp_path: FilePath) -> None:
-    """The key is never shown, and is not in the digest that progress files keep."""
+def test_rules_and_their_key_are_in_two_files(tmp_path: FilePath) -> None:
+    """The key is never shown, and the digest in progress files does not depend on it."""
     (tmp_path / "key").write_text(KEY.decode())
     file = tmp_path / "masks.toml"
     file.write_text(f"""

@@ -1,4 +1,4 @@
-"""Options of clients: what a guarantee rests on is refused, and the rest reaches them."""
+"""Client options: those that a guarantee depends on are refused, all others reach the client."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ REFUSALS = [(group, name) for group in GROUPS for name in REFUSED[group]]
 
 class TestRefused:
     @pytest.mark.parametrize(("group", "name"), REFUSALS)
-    def test_what_a_guarantee_rests_on_is_refused_with_the_reason(self, group: str, name: str) -> None:
-        """From each source."""
+    def test_an_option_that_a_guarantee_depends_on_is_refused_with_the_reason(self, group: str, name: str) -> None:
+        """This holds for each source of settings."""
         reason = re.escape(REFUSED[group][name])
         with pytest.raises(InvalidSetting, match=reason):
             make(**{group: {name: "1"}})
@@ -48,37 +48,37 @@ class TestRefused:
         ],
     )
     @pytest.mark.parametrize("group", ["kafka", "kafka_producer", "kafka_consumer", "kafka_admin"])
-    def test_no_group_lets_a_guarantee_of_kafka_through(self, group: str, name: str) -> None:
+    def test_every_kafka_group_refuses_the_options_of_guarantees(self, group: str, name: str) -> None:
         """librdkafka's settings for all clients reach the producer too."""
         with pytest.raises(InvalidSetting, match="may not be set"):
             make(**{group: {name: "1"}})
 
-    def test_an_url_cannot_smuggle_in_what_is_refused(self) -> None:
-        """redis-py lets the URL's query win over keywords."""
+    def test_a_url_cannot_set_a_refused_option(self) -> None:
+        """In redis-py the URL's query overrides keywords."""
         with pytest.raises(InvalidSetting, match="decode_responses"):
             Settings(redis_url="redis://cache/0?client_name=a&decode_responses=true")
 
     def test_options_checked_for_one_group_are_checked_again_for_another(self) -> None:
-        """What Redis may have, Kafka may not."""
+        """An option that is legal for Redis may be refused for Kafka."""
         options = ClientOptions("redis", {"acks": "1"})
         with pytest.raises(InvalidSetting, match="acks"):
             Settings(kafka=options)
 
     def test_numbers_and_switches_become_text(self) -> None:
-        """As librdkafka reads them."""
+        """The texts are those that librdkafka parses."""
         options = {"a": 1, "b": 0.5, "c": True}
         assert make(kafka=options).kafka == {"a": "1", "b": "0.5", "c": "true"}
 
     @pytest.mark.parametrize("value", [print, None, ["a"], {"a": 1}, b"a"], ids=repr)
-    def test_callbacks_and_objects_do_not_pass(self, value: Any) -> None:
-        """Settings are text: they are pickled, and read from files."""
+    def test_callbacks_and_objects_are_refused(self, value: Any) -> None:
+        """Settings are text: they are pickled and read from files."""
         with pytest.raises(InvalidSetting, match="error_cb"):
             make(kafka={"error_cb": value})
 
 
 class TestConfigs:
-    def test_ours_lie_on_top_of_the_users(self) -> None:
-        """Settings for one kind of client beat those for all, ours beat both."""
+    def test_seekpoints_options_override_the_users(self) -> None:
+        """Options for one kind of client override those for all; Seekpoint's override both."""
         settings = Settings(
             node_id="node-1",
             bootstrap_servers="kafka:1",
@@ -94,13 +94,13 @@ class TestConfigs:
         assert settings.admin_config() == {**common, "socket.timeout.ms": "4"}
 
     def test_redis_options_are_typed(self) -> None:
-        """redis-py wants numbers and switches, not text."""
+        """redis-py takes numbers and booleans, not text."""
         options = {"socket_timeout": "2", "max_connections": "9", "socket_keepalive": "no", "client_name": "7"}
         expected = {"socket_timeout": 2.0, "max_connections": 9, "socket_keepalive": False, "client_name": "7"}
         assert Settings(redis=options).redis_config() == expected
 
     @pytest.mark.parametrize(("name", "text"), [("max_connections", "1.5"), ("socket_keepalive", "maybe")])
-    def test_a_redis_option_of_the_wrong_form_is_named(self, name: str, text: str) -> None:
-        """When the settings are made, not when Redis is first needed."""
+    def test_a_redis_option_of_the_wrong_type_is_named(self, name: str, text: str) -> None:
+        """The error is raised when the settings are constructed, not when Redis is first used."""
         with pytest.raises(InvalidSetting, match=name):
             Settings(redis={name: text})

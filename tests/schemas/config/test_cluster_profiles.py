@@ -1,4 +1,4 @@
-"""Profiles of clusters: read beside the settings, with their secrets, never a guess."""
+"""Profiles of clusters: settings and secrets of other clusters in the settings file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def written(tmp_path: Path, text: str = FILE) -> Path:
 
 
 def test_a_profile_is_a_cluster_with_its_own_client_settings(tmp_path: Path) -> None:
-    """Dotted names, a secret from a file; staging only where it says so."""
+    """Names may be dotted, secrets come from files, and only `staging = true` makes a staging cluster."""
     clusters = load_clusters(written(tmp_path), {})
     assert set(clusters) == {DEFAULT_CLUSTER, "prod", "staging"}
     prod = clusters["prod"]
@@ -46,7 +46,7 @@ def test_a_profile_is_a_cluster_with_its_own_client_settings(tmp_path: Path) -> 
 
 
 def test_default_is_the_cluster_of_the_settings(tmp_path: Path) -> None:
-    """It is never a staging one, and the profiles change no setting."""
+    """It is never a staging cluster, and profiles change no setting of it."""
     file = written(tmp_path)
     clusters = load_clusters(file, {})
     assert clusters[DEFAULT_CLUSTER].settings == Settings.load(file, {}) == Settings(bootstrap_servers="own:9092")
@@ -54,7 +54,7 @@ def test_default_is_the_cluster_of_the_settings(tmp_path: Path) -> None:
 
 
 def test_without_a_file_there_is_only_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And an unknown name says which there are."""
+    """The error for an unknown name lists the known ones."""
     monkeypatch.chdir(tmp_path)
     clusters = load_clusters(environ={})
     assert set(clusters) == {DEFAULT_CLUSTER}
@@ -76,7 +76,7 @@ def test_without_a_file_there_is_only_default(tmp_path: Path, monkeypatch: pytes
         '[clusters.prod]\nbootstrap_servers = "a:1"\nsasl.password.file = "/nowhere"',
     ],
 )
-def test_a_profile_that_cannot_be_meant_is_refused(tmp_path: Path, text: str) -> None:
-    """Also one that would take a guarantee away."""
+def test_an_invalid_profile_is_refused(tmp_path: Path, text: str) -> None:
+    """A profile cannot set an option that a guarantee depends on either."""
     with pytest.raises(InvalidSetting):
         load_clusters(written(tmp_path, text), {})

@@ -1,4 +1,4 @@
-"""Files for their owner alone, where others may have put something first."""
+"""Private files, in places where other users may have created something before."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def mode(path: Path) -> int:
 
 @pytest.fixture
 def loose() -> Any:
-    """A umask that gives everything to everybody."""
+    """Set a umask that gives all rights to everybody."""
     before = os.umask(0)
     yield
     os.umask(before)
@@ -35,15 +35,15 @@ def loose() -> Any:
 
 @pytest.fixture
 def victim(tmp_path: Path) -> Path:
-    """A file of the user's that somebody wants to be written."""
+    """Return a file of the user that an attacker wants to be overwritten."""
     path = tmp_path / "victim"
     path.write_text("precious")
     return path
 
 
 @pytest.mark.usefixtures("loose")
-def test_what_is_made_is_its_owners_alone(tmp_path: Path) -> None:
-    """Whatever the umask; and what was there with more rights has them no more."""
+def test_new_and_existing_files_become_private(tmp_path: Path) -> None:
+    """The umask does not matter, and an existing file loses its wider rights."""
     os.close(open_private(tmp_path / "a", WRITE))
     write_private(tmp_path / "b", "text")
     private_directory(tmp_path / "folder")
@@ -57,15 +57,15 @@ def test_what_is_made_is_its_owners_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("flags", [os.O_RDONLY, os.O_WRONLY | os.O_APPEND | os.O_CREAT, WRITE])
-def test_a_named_pipe_is_refused_and_not_waited_for(tmp_path: Path, flags: int) -> None:
-    """It has nobody at its other end, and never will."""
+def test_a_named_pipe_is_refused_without_blocking(tmp_path: Path, flags: int) -> None:
+    """Nothing has opened its other end."""
     os.mkfifo(tmp_path / "pipe", 0o600)
     with pytest.raises(OSError, match=r"no file|No such device"):
         open_private(tmp_path / "pipe", flags)
 
 
 def test_no_link_is_followed(tmp_path: Path, victim: Path) -> None:
-    """Neither to a file nor to a folder, nor one that leads nowhere yet."""
+    """Links to a file, to a folder and to nothing are refused."""
     link, nowhere, folder = tmp_path / "link", tmp_path / "nowhere", tmp_path / "folder"
     link.symlink_to(victim)
     nowhere.symlink_to(tmp_path / "not-yet")
@@ -80,7 +80,7 @@ def test_no_link_is_followed(tmp_path: Path, victim: Path) -> None:
 
 
 def test_a_link_is_replaced_and_not_written_through(tmp_path: Path, victim: Path) -> None:
-    """The name of the file, and the name it is first written under."""
+    """This holds for the name of the file and for the name of the temporary file."""
     for name in ("state", "state.new"):
         (tmp_path / name).symlink_to(victim)
     write_private(tmp_path / "state", "mine", sync=True)
@@ -89,8 +89,8 @@ def test_a_link_is_replaced_and_not_written_through(tmp_path: Path, victim: Path
     assert victim.read_text() == "precious"
 
 
-def test_a_file_with_another_name_is_not_written(tmp_path: Path, victim: Path) -> None:
-    """A hard link is as good as a symbolic one to whoever made it."""
+def test_a_file_with_a_second_hard_link_is_not_written(tmp_path: Path, victim: Path) -> None:
+    """A hard link is as dangerous as a symbolic one."""
     os.link(victim, tmp_path / "log")
     with pytest.raises(OSError, match="hard link"):
         open_private(tmp_path / "log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -98,8 +98,8 @@ def test_a_file_with_another_name_is_not_written(tmp_path: Path, victim: Path) -
         open_private("/dev/null", os.O_RDWR)
 
 
-def test_what_another_user_owns_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They could read it, or change it later."""
+def test_a_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That user could read it, or change it later."""
     (tmp_path / "file").write_text("")
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     with pytest.raises(PermissionError, match="another user"):
@@ -108,8 +108,8 @@ def test_what_another_user_owns_is_refused(tmp_path: Path, monkeypatch: pytest.M
         private_directory(tmp_path)
 
 
-def test_a_tree_has_no_link_in_it_and_no_open_folder(tmp_path: Path, victim: Path) -> None:
-    """However deep."""
+def test_a_private_tree_has_no_links_and_no_open_folders(tmp_path: Path, victim: Path) -> None:
+    """This holds at any depth."""
     deep = tmp_path / "tree" / "a" / "b"
     deep.mkdir(parents=True)
     (deep / "file").write_text("")
@@ -121,7 +121,7 @@ def test_a_tree_has_no_link_in_it_and_no_open_folder(tmp_path: Path, victim: Pat
     assert caught.value.filename == str(deep / "link")
 
 
-def test_a_lock_is_one_holders_at_a_time(tmp_path: Path) -> None:
+def test_a_lock_has_one_holder_at_a_time(tmp_path: Path) -> None:
     """Two descriptors of one file are two holders."""
     first, second = (open_private(tmp_path / "lock", WRITE) for _ in range(2))
     assert take_lock(first)

@@ -1,4 +1,4 @@
-"""No spelling of a secret passes the scrubber. Laws over any secret and any text around it."""
+"""The scrubber masks every encoding of a secret, for any secret in any text."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ SPELLINGS: dict[str, Callable[[str, str, str], tuple[str, str]]] = {
 @example("", ".*+?[a](b)|^$\\", "")
 @example("'", 'it\'s "so"\n', "")
 @example("", "é\\x", "")
-def test_no_spelling_of_a_secret_is_left(spelling: str, before: str, secret: str, after: str) -> None:
-    """Short ones, quotes, newlines and percent signs included."""
+def test_no_encoding_of_a_secret_is_left(spelling: str, before: str, secret: str, after: str) -> None:
+    """Short secrets, quotes, newlines and percent signs are masked too."""
     text, spelt = SPELLINGS[spelling](before, secret, after)
     found = scrub(text, {secret})
     assert spelt not in found or spelt in MASK
@@ -52,8 +52,8 @@ def test_no_spelling_of_a_secret_is_left(spelling: str, before: str, secret: str
 
 
 @given(AROUND, SECRETS, AROUND)
-def test_no_secret_is_left_in_a_text_that_is_written_by_repr(before: str, secret: str, after: str) -> None:
-    """Which escapes one kind of quotes where both are in the text."""
+def test_no_secret_is_left_in_the_repr_of_a_text(before: str, secret: str, after: str) -> None:
+    """If a text has both kinds of quotes, repr escapes one of them."""
     found = scrub(repr(before + secret + after), {secret})
     assume(len(secret) > 3)
     assert repr(f"'{secret}\"")[3:-2] not in found
@@ -64,7 +64,7 @@ def test_no_secret_is_left_in_a_text_that_is_written_by_repr(before: str, secret
 @example(b"ann:", "hu", b"", False, "Authorization: Basic ")
 @example(b"ann:", "hush", b"", True, "path/")
 def test_no_base64_of_a_secret_is_left(before: bytes, secret: str, after: bytes, url_safe: bool, text: str) -> None:
-    """Wherever it begins in what was encoded: a basic auth header has the user's name before it."""
+    """The secret may begin anywhere: a basic auth header has the user's name before it."""
     assume("*" not in secret and secret.isprintable())
     encode = urlsafe_b64encode if url_safe else b64encode
     encoded = encode(before + secret.encode() + after).decode()
@@ -72,8 +72,8 @@ def test_no_base64_of_a_secret_is_left(before: bytes, secret: str, after: bytes,
     assert encoded.rstrip("=") not in found
 
 
-def test_ordinary_words_are_no_base64_of_a_secret() -> None:
-    """A run of letters is masked only if it does decode to the secret."""
+def test_ordinary_words_are_not_masked_as_base64() -> None:
+    """A run of letters is masked only if it decodes to the secret."""
     text = "/usr/lib/python3/site-packages/cHc/password cHdk BhcHc1 GVhcHB3"
     assert scrub(text, {"pz"}) == text
     assert scrub("Basic YW5uOnB3", {"pw"}) == "Basic ***"
@@ -81,7 +81,7 @@ def test_ordinary_words_are_no_base64_of_a_secret() -> None:
 
 
 def test_overlapping_secrets_are_all_masked() -> None:
-    """The longest first."""
+    """The longest is masked first."""
     assert scrub("hushhush hush", {"hush", "hushhush"}) == "*** ***"
 
 
@@ -94,7 +94,7 @@ VALUES = st.recursive(
 
 @given(VALUES, st.text("0123456789abcdef-", min_size=3, max_size=6), AROUND)
 def test_no_secret_is_left_in_a_value(value: Any, secret: str, text: str) -> None:
-    """In no text, no bytes, no number and no key, however deep."""
+    """Texts, bytes, numbers and keys are scrubbed at any depth."""
     whole = [value, {text + secret: (secret + text, f"{text}{secret}".encode(), b"\xff" + secret.encode())}]
     assert secret not in _texts(scrub_value(whole, {secret}))
     assert scrub_value(value, {"never in there"}) == value
@@ -109,7 +109,7 @@ def _texts(value: Any) -> str:
 
 
 def test_a_value_without_secrets_keeps_its_types() -> None:
-    """As the journal's text says them."""
+    """The journal's text of the value does not change."""
     value = {"a": (1, b"\xff\x00", [2.5, None, True]), 3: "x"}
     assert scrub_value(value, {"hush"}) == value
     assert dump(load(dump([1, b"\xff"]))) == dump(scrub_value([1, b"\xff"], {"hush"}))
@@ -118,7 +118,7 @@ def test_a_value_without_secrets_keeps_its_types() -> None:
 @pytest.mark.parametrize("spell", [str, lambda one: b64encode(f"ann:{one}".encode()).decode(), quote, repr])
 @pytest.mark.parametrize("shift", range(0, 140, 7))
 def test_a_cut_never_leaves_half_a_secret(spell: Callable[[str], str], shift: int) -> None:
-    """It is looked for before the text is cut, wherever that is."""
+    """The text is scrubbed before it is cut."""
     secret = "correct/horse%battery staple\\" * 3
     settings = Settings(kafka={"sasl.password": secret})
     for length in (100, 16 * 100):
@@ -128,8 +128,8 @@ def test_a_cut_never_leaves_half_a_secret(spell: Callable[[str], str], shift: in
         assert not re.search("[A-Za-wyz]{3}", found)
 
 
-def test_megabytes_are_scrubbed_in_a_moment() -> None:
-    """A message may be of any length."""
+def test_megabytes_are_scrubbed_quickly() -> None:
+    """A message may have any length."""
     secrets = frozenset({"hush", "correct horse battery", "0123456789abcdef"})
     began = time.perf_counter()
     for text in ("aHVz" * 500_000, "hus" * 500_000, "/" * 1_000_000, "%20" * 500_000, "YW5uOmh1c2g " * 200_000):

@@ -1,4 +1,4 @@
-"""Where settings come from: keywords, the environment, a file; and a wrong name in any of them."""
+"""The sources of settings: keywords, the environment and a file, and unknown names in each of them."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from settings_examples import load, make
 
 
 class TestSources:
-    def test_without_anything_there_are_defaults(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """An empty environment and no file are fine."""
+    def test_without_any_source_the_defaults_apply(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Neither variables nor a file are required."""
         monkeypatch.chdir(tmp_path)
         assert load() == Settings()
 
-    def test_keyword_beats_environment_beats_file_beats_default(self, toml: Callable[[str], Path]) -> None:
-        """Each source hides the ones below it."""
+    def test_keyword_overrides_environment_overrides_file_overrides_default(self, toml: Callable[[str], Path]) -> None:
+        """Each source hides those below it."""
         toml('journal = "file"\nnode_id = "file"\npartitions = 3')
         settings = load({"SEEKPOINT_JOURNAL": "env", "SEEKPOINT_NODE_ID": "env"}, journal="keyword")
         assert (settings.journal, settings.node_id, settings.partitions, settings.linger_ms) == ("keyword", "env", 3, 0)
 
     def test_options_are_merged_name_by_name(self, toml: Callable[[str], Path]) -> None:
-        """One option in the environment does not hide the file's others."""
+        """An option in the environment does not hide other options in the file."""
         toml('[kafka]\nclient.rack = "file"\nclient.id = "c"\n"socket.timeout.ms" = 7')
         settings = load({"SEEKPOINT_KAFKA_CLIENT_RACK": "env"}, kafka={"socket.timeout.ms": 8})
         assert settings.kafka == {"client.rack": "env", "client.id": "c", "socket.timeout.ms": "8"}
 
-    def test_the_environment_reaches_every_setting_and_every_group(self) -> None:
-        """By the name of the setting, or by the prefix of the group."""
+    def test_the_environment_can_set_every_setting_and_every_group(self) -> None:
+        """A variable has the name of the setting or the prefix of the group."""
         settings = load(
             {
                 "SEEKPOINT_REDIS_URL": "redis://cache:1/2",
@@ -63,12 +63,12 @@ class TestSources:
         )
 
     @pytest.mark.parametrize("text", ["", "none", "None"])
-    def test_no_redis_can_be_said_in_the_environment(self, text: str) -> None:
-        """An empty value or none."""
+    def test_the_environment_can_disable_redis(self, text: str) -> None:
+        """The value is empty or none."""
         assert load({"SEEKPOINT_REDIS_URL": text}).redis_url is None
 
     def test_the_file_has_tables_for_the_groups(self, toml: Callable[[str], Path]) -> None:
-        """Dotted names may be quoted or not; numbers and switches are taken as librdkafka writes them."""
+        """Dotted names may be quoted; numbers and booleans become librdkafka's texts."""
         toml(
             """
             append_timeout_s = 60
@@ -100,7 +100,7 @@ class TestSources:
         )
 
     def test_the_file_may_be_elsewhere(self, toml: Callable[[str], Path], tmp_path: Path) -> None:
-        """The argument beats SEEKPOINT_CONFIG beats the working directory."""
+        """The argument overrides SEEKPOINT_CONFIG, which overrides the working directory."""
         toml('journal = "here"')
         for name in ("named", "argument"):
             (tmp_path / name).write_text(f'journal = "{name}"')
@@ -121,15 +121,15 @@ class TestSources:
             "[kafka]\na = [1]",
         ],
     )
-    def test_a_wrong_file_is_named(self, toml: Callable[[str], Path], text: str) -> None:
-        """With its path."""
+    def test_the_error_for_an_invalid_file_has_its_path(self, toml: Callable[[str], Path], text: str) -> None:
+        """The file is no TOML, or has values of wrong types."""
         path = toml(text)
         with pytest.raises(InvalidSetting, match=re.escape(str(path.name))):
             load()
 
     @pytest.mark.parametrize("content", [None, b"\xff\xfe"], ids=["missing", "not text"])
     def test_a_file_that_was_named_must_be_readable(self, tmp_path: Path, content: bytes | None) -> None:
-        """Whoever names a file wants it read."""
+        """A missing or unreadable file is an error, not an empty one."""
         path = tmp_path / "other.toml"
         if content is not None:
             path.write_bytes(content)
@@ -138,8 +138,8 @@ class TestSources:
         with pytest.raises(InvalidSetting, match=re.escape(str(path))):
             load({"SEEKPOINT_CONFIG": str(path)})
 
-    def test_what_kubernetes_sets_is_no_setting(self) -> None:
-        """A service named seekpoint, or seekpoint-redis, puts these into every pod."""
+    def test_variables_of_kubernetes_are_ignored(self) -> None:
+        """A service named seekpoint or seekpoint-redis sets them in every pod."""
         environ = {
             "SEEKPOINT_SERVICE_HOST": "10.0.0.1",
             "SEEKPOINT_SERVICE_PORT": "80",
@@ -167,14 +167,14 @@ class TestWrongNames:
             ("SEEKPOINT_", "docs/settings.md"),
         ],
     )
-    def test_an_unknown_variable_names_its_nearest_match(self, name: str, nearest: str) -> None:
-        """Never a silent default."""
+    def test_an_unknown_variable_raises_with_the_nearest_match(self, name: str, nearest: str) -> None:
+        """It is never silently ignored."""
         with pytest.raises(InvalidSetting, match=name) as caught:
             load({name: "1"})
         assert nearest in caught.value.hint
 
-    def test_an_unknown_keyword_names_its_nearest_match(self) -> None:
-        """For Settings, for load and for replace."""
+    def test_an_unknown_keyword_raises_with_the_nearest_match(self) -> None:
+        """This holds for Settings, load and replace."""
         makers: list[Any] = [make, load, lambda **given: dataclasses.replace(Settings(), **given)]
         for maker in makers:
             with pytest.raises(InvalidSetting, match="partitons") as caught:
@@ -184,10 +184,10 @@ class TestWrongNames:
     @pytest.mark.parametrize(
         ("text", "nearest"), [("jurnal = 1", "journal"), ("[kafka_producer]", "kafka.producer"), ("[topics]", "topic")]
     )
-    def test_an_unknown_key_of_the_file_names_its_nearest_match(
+    def test_an_unknown_key_of_the_file_raises_with_the_nearest_match(
         self, toml: Callable[[str], Path], text: str, nearest: str
     ) -> None:
-        """Tables too."""
+        """This holds for tables too."""
         toml(text)
         with pytest.raises(InvalidSetting) as caught:
             load()

@@ -1,4 +1,4 @@
-"""Settings: the form each has, what they are as a value, and the page about them."""
+"""Settings: their types, their behaviour as a value, and their documentation."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class TestForms:
             ("dead_letters_max", "0"),
         ],
     )
-    def test_a_value_of_the_wrong_form_is_named_with_the_form(self, name: str, text: str) -> None:
-        """The setting as it was written, the value and what it must be."""
+    def test_an_illegal_value_raises_with_the_expected_type(self, name: str, text: str) -> None:
+        """The error has the setting as written, the value and the legal values."""
         if text.strip() == text:
             with pytest.raises(InvalidSetting, match="must be") as caught:
                 load({variable(name): text})
@@ -74,7 +74,7 @@ class TestForms:
         [("partitions", True), ("partitions", 8.0), ("partitions", "8"), ("linger_ms", True), ("journal", None)],
     )
     def test_keywords_have_types(self, name: str, value: Any) -> None:
-        """Text is parsed from the environment and the file only."""
+        """Text is parsed only from the environment and the file."""
         with pytest.raises(InvalidSetting, match=name):
             make(**{name: value})
 
@@ -82,22 +82,22 @@ class TestForms:
         "servers", ["kafka", "a:1,b:2", "a:1, b:2", "SSL://a:9093", "[::1]:9092", "127.0.0.1:9092"]
     )
     def test_brokers_are_named_as_librdkafka_reads_them(self, servers: str) -> None:
-        """One or several, by name or address."""
+        """There may be one or several, by name or address."""
         assert Settings(bootstrap_servers=servers).producer_config()["bootstrap.servers"] == servers
 
-    def test_a_heartbeat_must_be_faster_than_the_time_it_may_stand_still(self) -> None:
-        """Else every owner would look dead."""
+    def test_the_heartbeat_interval_must_be_below_the_owner_timeout(self) -> None:
+        """Otherwise every owner would look dead."""
         with pytest.raises(InvalidSetting, match="every owner looks dead"):
             Settings(heartbeat_interval_s=15, owner_timeout_s=15)
 
     @given(st.sampled_from([field.name for field in dataclasses.fields(Settings)]), st.text())
-    def test_any_text_in_the_environment_is_read_or_refused_with_our_error(self, name: str, text: str) -> None:
-        """No ValueError, whatever it is."""
+    def test_any_text_in_the_environment_is_parsed_or_raises_a_typed_error(self, name: str, text: str) -> None:
+        """No ValueError leaves the parser."""
         with contextlib.suppress(InvalidSetting):
             assert isinstance(load({variable(name): text}), Settings)
 
     def test_topics_are_named_after_the_journal(self) -> None:
-        """And only the eight there are."""
+        """A journal has only these eight topics."""
         settings = Settings(journal="fleet")
         assert [settings.topic_name(topic) for topic in TOPICS][:2] == ["fleet.journal", "fleet.checkpoints"]
         with pytest.raises(InvalidName, match="jornal"):
@@ -106,7 +106,7 @@ class TestForms:
 
 class TestValue:
     def test_settings_are_a_value(self) -> None:
-        """Pickled, copied, compared, hashed; and not changed."""
+        """They can be pickled, copied, compared and hashed, but not changed."""
         for same in (pickle.loads(pickle.dumps(SECRETS)), copy.deepcopy(SECRETS), dataclasses.replace(SECRETS)):
             assert same == SECRETS
             assert hash(same) == hash(SECRETS)
@@ -131,7 +131,7 @@ class TestValue:
         assert settings.kafka == {"sasl.username": "ann"}
 
     def test_loading_is_fast(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Below a millisecond without a file; the best of many, as machines are busy."""
+        """It takes less than a millisecond without a file; the best of many runs counts."""
         monkeypatch.chdir(tmp_path)
         durations = []
         for _ in range(50):
@@ -141,7 +141,7 @@ class TestValue:
         assert min(durations) < 0.001
 
     def test_importing_settings_imports_nothing_heavy(self) -> None:
-        """It is on the path from a crash to the next step."""
+        """The import is on the path from a crash to the next step."""
         heavy = "{'tomllib', 'difflib', 'pydantic', 'confluent_kafka', 'redis'}"
         settings = "from seekpoint.schemas import Settings; Settings()"
         code = f"import sys; {settings}; print(sorted({heavy} & sys.modules.keys()))"
@@ -150,20 +150,20 @@ class TestValue:
 
 
 class TestDocs:
-    def test_the_table_is_the_dataclass(self) -> None:
-        """Every setting, its variable and its default, in order."""
+    def test_the_table_of_the_docs_matches_the_dataclass(self) -> None:
+        """It has every setting, its variable and its default, in order."""
         rows = re.findall(r"^\| `(\w+)` \| `(SEEKPOINT_\w+)(?:…)?` \| (\S+) \|", DOCS.read_text(), re.MULTILINE)
         assert rows == [(field.name, _variable(field.name), _default(field)) for field in dataclasses.fields(Settings)]
 
     def test_every_refused_name_is_listed_with_its_reason(self) -> None:
-        """And no other."""
+        """The list has no other name."""
         rows = re.findall(r"^\| `(kafka|topic|redis)…?` \| `([\w.]+)` \| (.+) \|$", DOCS.read_text(), re.MULTILINE)
         assert rows == [
             (group, name, reason) for group in ("kafka", "topic", "redis") for name, reason in REFUSED[group].items()
         ]
 
-    def test_the_example_file_is_one(self, toml: Callable[[str], Path], tmp_path: Path) -> None:
-        """What the docs show can be pasted."""
+    def test_the_example_file_is_valid(self, toml: Callable[[str], Path], tmp_path: Path) -> None:
+        """Users can paste it."""
         (example,) = re.findall(r"```toml\n(.*?)```", DOCS.read_text(), re.DOTALL)
         for name in ("kafka", "redis"):
             (tmp_path / name).write_text(f"{name} secret\n")
@@ -173,8 +173,8 @@ class TestDocs:
         assert settings.redis["password"] == "redis secret"
         assert settings.kafka_consumer == {"fetch.min.bytes": "1"}
 
-    def test_the_example_environment_is_one(self, tmp_path: Path) -> None:
-        """Each line means what its comment says."""
+    def test_the_example_environment_is_valid(self, tmp_path: Path) -> None:
+        """Each line has the effect that its comment describes."""
         (example,) = re.findall(r"```sh\n(.*?)```", DOCS.read_text(), re.DOTALL)
         (tmp_path / "kafka").write_text("secret")
         environ = dict(re.findall(r"export (\w+)=(\S+)", example.replace("/run/secrets", str(tmp_path))))

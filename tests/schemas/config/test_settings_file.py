@@ -1,4 +1,4 @@
-"""A settings file that nobody named: what whoever can write to the working directory gets from it."""
+"""A settings file that the user did not name: an attacker who writes it gains nothing."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ OPTIONS = [
 
 @pytest.mark.parametrize(("option", "text"), OPTIONS, ids=[text for _, text in OPTIONS])
 def test_a_file_that_nobody_named_neither_loads_code_nor_weakens_tls(toml: Write, option: str, text: str) -> None:
-    """Refused with the file, the option and the way; no file that it names is read."""
+    """The error has the file and the option, and no file that it names is read."""
     path = toml(text)
     with pytest.raises(InvalidSetting, match="you did not name") as caught:
         load()
@@ -62,15 +62,15 @@ def test_a_file_that_nobody_named_neither_loads_code_nor_weakens_tls(toml: Write
 
 @pytest.mark.parametrize("text", ['folds = ["evil"]', '[kafka]\nplugin.library.paths = "./evil.so"'])
 def test_a_file_that_was_named_may_set_everything(toml: Write, text: str) -> None:
-    """By the argument, or by the environment's variable."""
+    """The argument or SEEKPOINT_CONFIG names it."""
     path = toml(text)
     by_argument = Settings.load(path, environ={})
     assert by_argument == load({"SEEKPOINT_CONFIG": "seekpoint.toml"})
     assert by_argument != Settings()
 
 
-def test_a_projects_own_file_needs_no_name(toml: Write) -> None:
-    """The journal, servers, sizes and times; TLS turned on; credentials for the file's own server."""
+def test_an_ordinary_file_need_not_be_named(toml: Write) -> None:
+    """It may set journal, servers, sizes and times, turn TLS on, and have its server's credentials."""
     toml(
         """
         journal = "fleet"
@@ -108,10 +108,10 @@ CREDENTIALS = [
 
 
 @pytest.mark.parametrize("environ", CREDENTIALS, ids=[next(iter(each)) for each in CREDENTIALS])
-def test_credentials_of_the_environment_do_not_follow_the_file_to_its_server(
+def test_credentials_of_the_environment_are_not_sent_to_a_server_of_the_file(
     toml: Write, environ: dict[str, str]
 ) -> None:
-    """Else whoever writes the file gets them. A server that was named beside them is the user's choice."""
+    """A server that the user set beside the credentials is the user's choice."""
     toml('bootstrap_servers = "evil:9092"\n[kafka]\nclient.rack = "r"')
     with pytest.raises(InvalidSetting, match="you did not name") as caught:
         load(environ)
@@ -121,8 +121,8 @@ def test_credentials_of_the_environment_do_not_follow_the_file_to_its_server(
     assert load({**environ, "SEEKPOINT_CONFIG": "seekpoint.toml"}).bootstrap_servers == "evil:9092"
 
 
-def test_credentials_of_a_keyword_do_not_follow_either(toml: Write) -> None:
-    """A program that gives them gives the server too, or names the file."""
+def test_credentials_of_a_keyword_are_not_sent_to_a_server_of_the_file(toml: Write) -> None:
+    """The program must set the server too, or name the file."""
     toml('bootstrap_servers = "evil:9092"')
     with pytest.raises(InvalidSetting, match="you did not name"):
         load(kafka={"sasl.password": "hush"})
@@ -130,7 +130,7 @@ def test_credentials_of_a_keyword_do_not_follow_either(toml: Write) -> None:
 
 @pytest.mark.parametrize("text", ['sasl.mechanism = "PLAIN"', 'sasl.username = "mallory"', 'sasl.password = "x"'])
 def test_the_file_does_not_change_the_identity_of_the_environment(toml: Write, text: str) -> None:
-    """PLAIN instead of SCRAM would tell the server the password."""
+    """With PLAIN instead of SCRAM the server would receive the password."""
     toml(f"[kafka.producer]\n{text}")
     environ = {"SEEKPOINT_BOOTSTRAP_SERVERS": "mine:1", "SEEKPOINT_KAFKA_SASL_PASSWORD": "hush"}
     with pytest.raises(InvalidSetting, match="you did not name"):
@@ -138,8 +138,8 @@ def test_the_file_does_not_change_the_identity_of_the_environment(toml: Write, t
 
 
 @pytest.mark.parametrize("environ", [{"SEEKPOINT_REDIS_PASSWORD": "hush"}, {"SEEKPOINT_REDIS_SSL_KEYFILE": "/etc/key"}])
-def test_redis_credentials_do_not_follow_the_file_to_its_redis(toml: Write, environ: dict[str, str]) -> None:
-    """As with Kafka's."""
+def test_redis_credentials_are_not_sent_to_a_redis_of_the_file(toml: Write, environ: dict[str, str]) -> None:
+    """The rule is that of Kafka's credentials."""
     toml('redis_url = "redis://evil:6379/0"')
     with pytest.raises(InvalidSetting, match="you did not name") as caught:
         load(environ)
@@ -147,7 +147,7 @@ def test_redis_credentials_do_not_follow_the_file_to_its_redis(toml: Write, envi
     assert load({**environ, "SEEKPOINT_REDIS_URL": "redis://mine"}).redis_url == "redis://mine"
 
 
-def test_a_profile_of_a_file_that_nobody_named_is_held_to_the_same(toml: Write) -> None:
+def test_a_profile_of_a_file_that_nobody_named_has_the_same_limits(toml: Write) -> None:
     """A replay connects to it."""
     toml('[clusters.staging]\nbootstrap_servers = "a:1"\nstaging = true\nclient.rack = "r"')
     assert load_clusters(environ={})["staging"].is_staging

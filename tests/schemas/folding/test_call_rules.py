@@ -1,4 +1,4 @@
-"""What an owner may say of its calls, rule by rule: what does not fit leaves nothing behind."""
+"""The rules for calls: a body that does not fit changes nothing."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ GATE, CHILD = b.GateOpened(key="g:1", position=1, name="ok"), b.ChildSpawned(key
 
 
 def spent(state: State) -> dict[str, Decimal]:
-    """What the run has used."""
+    """Return the amounts that the run has used."""
     assert state.budget is not None
     return dict(state.budget.spent)
 
 
 # --- beginnings -------------------------------------------------------------------------------------------------------
-def test_a_key_stays_a_call_of_its_kind() -> None:
-    """A step's next attempt is no decision, with the same digest and attempt."""
+def test_a_call_keeps_its_kind() -> None:
+    """A decision cannot be the next attempt of a step, with the same digest and attempt."""
     assert not fits(after(STEP), b.DecisionStarted(key="a:1", position=1, digest="d", attempt=2))
 
 
-def test_an_intent_comes_once() -> None:
-    """Who intends again says so by a higher attempt."""
+def test_an_intent_is_accepted_once() -> None:
+    """A repeated intent needs a higher attempt."""
     state = after(EFFECT, replace(EFFECT, attempt=3))
     for attempt in (1, 2, 3):
         assert not fits(state, replace(EFFECT, attempt=attempt))
@@ -41,12 +41,12 @@ def test_an_intent_comes_once() -> None:
 
 @pytest.mark.parametrize("body", [replace(STEP, key=""), replace(STEP, position=-1), b.TimerSet(key="", position=1)])
 def test_a_call_has_a_key_and_a_position(body: b.Body) -> None:
-    """There is no other way to find it again."""
+    """Without them the call could not be found again."""
     assert not fits(after(), body)
 
 
 def test_a_step_of_one_entry_fits_where_two_would() -> None:
-    """Its start is looked at as if it had an entry."""
+    """Its start is checked like an entry of its own."""
     whole = b.StepEnded(key="a:1", outcome="succeeded", output="1", position=1, digest="d")
     assert after(whole).calls["a:1"].output == "1"
     assert not fits(after(whole), whole)
@@ -59,7 +59,7 @@ FAILED = b.StepEnded(key="f:1", outcome="failed", error='{"type":"KeyError"}', p
 
 
 def test_failed_calls_are_set_aside_all_or_none() -> None:
-    """Steps, decisions and children that failed; each is under way again, and keeps what its next attempt needs."""
+    """Failed steps, decisions and children are open again and keep the facts for the next attempt."""
     state = after(STEP, FAILED, CHILD, b.ChildEnded("c:1", "failed", error="{}"))
     aside = after(b.CallsSetAside('["f:1","c:1"]'), start=state)
     assert [aside.calls[key].status for key in ("f:1", "c:1")] == ["started", "started"]
@@ -72,7 +72,7 @@ def test_failed_calls_are_set_aside_all_or_none() -> None:
 
 
 def test_an_effect_is_not_set_aside() -> None:
-    """What may be done about it is decided by what is known of it."""
+    """The resolution table decides about effects."""
     assert not fits(after(EFFECT, b.EffectSettled("pay:1", outcome="failed")), b.CallsSetAside('["pay:1"]'))
 
 
@@ -102,8 +102,8 @@ _BEFORE += [(LIMITS, STEP, b.StepEnded("a:1", 1, "retry", retry_at_us=7)), (b.Ga
 )
 @example(after(LIMITS), replace(_DONE, position=1, digest="d", estimate='{"usd":"2"}'))
 @settings(max_examples=600)
-def test_a_step_of_one_entry_does_what_two_would(state: State, whole: b.StepEnded) -> None:
-    """Whatever it says, and whoever wrote it: both fit and leave the same behind, or neither does."""
+def test_a_step_of_one_entry_has_the_effect_of_two_entries(state: State, whole: b.StepEnded) -> None:
+    """For any fields, both fit and give the same state, or neither fits."""
     start, end = whole.implied_start, replace(whole, position=None, digest=None, estimate=None)
     assert start is not None
     both = fits(state, start) and fits(after(start, start=state), end)
@@ -115,8 +115,8 @@ def test_a_step_of_one_entry_does_what_two_would(state: State, whole: b.StepEnde
 
 
 # --- waits ------------------------------------------------------------------------------------------------------------
-def test_gates_and_children_end_in_the_ways_there_are() -> None:
-    """And a call is ended by an entry of its own kind."""
+def test_gates_and_children_have_known_outcomes_only() -> None:
+    """Only an entry of the call's own kind ends it."""
     state = after(GATE, CHILD, STEP)
     for gate in (b.GateResolved("g:1", "lost"), b.GateResolved("c:1", "approved"), b.GateResolved("a:1", "approved")):
         assert not fits(state, gate)
@@ -126,28 +126,28 @@ def test_gates_and_children_end_in_the_ways_there_are() -> None:
 
 
 # --- effects and what is owed for them --------------------------------------------------------------------------------
-def test_an_effect_has_semantics_that_readers_know() -> None:
-    """What may be done with it in doubt depends on them."""
+def test_an_effect_has_known_semantics_only() -> None:
+    """The resolution of an effect in doubt depends on them."""
     assert not fits(after(), replace(EFFECT, semantics="perhaps"))
 
 
 @pytest.mark.parametrize("outcome", ["failed", "unknown", "stuck"])
 def test_only_an_effect_that_succeeded_has_an_output(outcome: str) -> None:
-    """Whatever its entry says."""
+    """The output in an entry of a failure is ignored."""
     assert after(EFFECT, b.EffectSettled("pay:1", 1, outcome, "1")).calls["pay:1"].output is None
     assert not fits(after(EFFECT), b.EffectSettled("pay:1", 1, "lost"))
 
 
-def test_evidence_leaves_the_mailbox_with_the_entry_that_settles() -> None:
-    """It is taken once."""
+def test_the_settling_entry_removes_the_evidence_from_the_mailbox() -> None:
+    """The evidence is used once."""
     told = folded(external(b.EffectVerdict("pay:1", "succeeded", "1"), 70), start=after(EFFECT))
     assert told.mailbox
     settled = b.EffectSettled("pay:1", 1, "succeeded", "1", settled_by="person", external_id=an_id(70))
     assert not after(settled, start=told).mailbox
 
 
-def test_an_effect_is_owed_for_once_and_until_it_is_settled() -> None:
-    """Nothing else is; what is stuck stays, so that a person sees it."""
+def test_an_effect_has_one_obligation_until_it_is_settled() -> None:
+    """Only effects have obligations, and a stuck obligation stays for a person."""
     undo = b.ObligationRegistered("pay:1", "undo")
     assert not fits(after(STEP), b.ObligationRegistered("a:1", "undo"))
     assert not fits(after(EFFECT), b.ObligationSettled("pay:1", "done"))
@@ -161,22 +161,22 @@ def test_an_effect_is_owed_for_once_and_until_it_is_settled() -> None:
 
 # --- the run ----------------------------------------------------------------------------------------------------------
 def test_one_agent_runs_as_a_process() -> None:
-    """A second start is somebody's mistake."""
+    """A second start does not fit."""
     assert not fits(after(b.AgentStarted("one", "1", "d")), b.AgentStarted("one", "1", "d"))
 
 
 def test_the_first_reason_of_a_cancel_stays() -> None:
-    """Later requests are taken out of the mailbox all the same."""
+    """Later requests are removed from the mailbox too."""
     assert after(b.CancelAccepted(None, "first"), b.CancelAccepted(None, "second")).cancelled == "first"
 
 
 def test_a_patch_is_marked_once() -> None:
-    """However often its marker is written."""
+    """A repeated marker changes nothing."""
     assert after(b.PatchMarked("p"), b.PatchMarked("p"), b.PatchMarked("q")).patches == ("p", "q")
 
 
-def test_a_write_has_a_place_of_its_own() -> None:
-    """One that does not fit takes neither place nor room."""
+def test_a_content_write_has_a_key_of_its_own() -> None:
+    """A write that does not fit takes neither its key nor room in the state."""
     state = after(b.ContextUpdated("a", "1", "#1"))
     assert not fits(state, b.ContextUpdated("a", "2", "#1"))
     assert not fits(state, b.ContextUpdated("a", "2", "#0"))
@@ -186,8 +186,8 @@ def test_a_write_has_a_place_of_its_own() -> None:
 
 
 # --- budgets ----------------------------------------------------------------------------------------------------------
-def test_what_a_call_used_is_charged() -> None:
-    """Tokens of all sorts, a cost, the call itself; a new limit forgets nothing of it."""
+def test_the_usage_of_a_call_is_charged() -> None:
+    """Tokens of all kinds, the cost and the call are counted; a new limit resets nothing."""
     usage = '{"input_tokens":1,"output_tokens":2,"cached_tokens":4,"cache_write_tokens":8}'
     made = b.DecisionMade("m:1", 1, "succeeded", "1", usage=usage, cost_usd="0.5")
     state = after(LIMITS, b.DecisionStarted(key="m:1", position=1, digest="d"), made)
@@ -197,8 +197,8 @@ def test_what_a_call_used_is_charged() -> None:
     assert not fits(state, b.BudgetSet('{"usd":"9"}', on_exceed="shrug"))
 
 
-def test_what_is_reserved_is_freed_by_the_last_attempt() -> None:
-    """Or by a refund; one that is tried again keeps it."""
+def test_the_last_attempt_frees_the_reservation() -> None:
+    """A refund frees it too; an attempt that will be retried does not."""
     start = replace(STEP, estimate='{"usd":"1"}')
     state = after(LIMITS, start, b.StepEnded("a:1", 1, "retry"))
     assert state.budget is not None
@@ -210,15 +210,15 @@ def test_what_is_reserved_is_freed_by_the_last_attempt() -> None:
 
 
 def test_an_irreversible_effect_is_counted_unless_it_failed() -> None:
-    """What never happened is not there to be counted."""
+    """A failed effect did not happen."""
     intent = replace(EFFECT, irreversible=True)
     for outcome, count in (("succeeded", 1), ("failed", 0)):
         state = after(LIMITS, intent, b.EffectSettled("pay:1", 1, outcome))
         assert spent(state)["irreversible_effects"] == count
 
 
-def test_a_limit_is_raised_where_it_is_meant() -> None:
-    """For the run, or for the day."""
+def test_a_limit_is_raised_in_its_scope() -> None:
+    """The scope is the run or the day."""
     raised = b.BudgetNoted("raised", "tokens", limit="200")
     for scope, whole, day in (("run", 200, 100), ("day", None, 200)):
         budget = after(LIMITS, replace(raised, scope=scope)).budget

@@ -1,4 +1,4 @@
-"""What the owner's entries do to the content, and that no state outgrows its limit."""
+"""The rules for content, and the limit of the state's size."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from seekpoint.schemas.values.json_values import dump, merge_patch
 
 
 def after(*bodies: b.Body, limits: Limits = DEFAULT_LIMITS) -> State:
-    """The state after an owner's ``bodies``."""
+    """Return the state after an owner's ``bodies``."""
     state = fold(new_state(), 0, claim(1))
     for seq, body in enumerate(bodies, 1):
         state = fold(state, seq, own(seq, body), limits)
@@ -26,8 +26,8 @@ def after(*bodies: b.Body, limits: Limits = DEFAULT_LIMITS) -> State:
 
 
 # --- context ----------------------------------------------------------------------------------------------------------
-def test_updates_deletes_and_clears_do_what_they_say() -> None:
-    """Set one, set many, remove one (or none), remove all."""
+def test_updates_deletes_and_clears_change_the_context() -> None:
+    """They set one value, set many, delete one that may be missing, or delete all."""
     assert after(b.ContextUpdated("a", "1"), b.ContextUpdated("a", "2")).context == {"a": 2}
     assert after(b.ContextUpdatedMany({"a": "1", "b": "[]"})).context == {"a": 1, "b": []}
     assert after(b.ContextUpdatedMany({"a": "1", "b": "2"}), b.ContextDeleted("a")).context == {"b": 2}
@@ -47,8 +47,8 @@ def test_a_patch_is_rfc_7386(context: dict[str, object], patch: dict[str, object
     assert state.context == merge_patch(context, patch)
 
 
-def test_a_patch_merges_members_and_removes_what_is_null() -> None:
-    """Exact values survive on both sides; what is not touched keeps its text."""
+def test_a_patch_merges_members_and_removes_null_ones() -> None:
+    """Exact values survive on both sides; untouched members keep their text."""
     state = after(
         b.ContextUpdatedMany({"order": '{"id":1,"price":{"$decimal":"1.10"},"note":"x"}', "kept": "1.0", "gone": "1"}),
         b.ContextPatched('{"order":{"note":null,"paid":true},"gone":null,"new":[null]}'),
@@ -62,15 +62,15 @@ def test_a_patch_merges_members_and_removes_what_is_null() -> None:
 
 @pytest.mark.parametrize("patch", ["[]", "1", "null", '{"$decimal":"1"}'])
 def test_a_patch_that_is_no_object_is_a_misfit(patch: str) -> None:
-    """Nothing is applied, the process is degraded."""
+    """Nothing is applied, and the process is degraded."""
     state = after(b.ContextUpdated("a", "1"), b.ContextPatched(patch))
     assert state.context == {"a": 1}
     assert state.degraded is not None
     assert (state.degraded.reason, state.seq) == ("illegal_patch", 2)
 
 
-def test_a_patch_cannot_nest_what_is_too_deep() -> None:
-    """The limits of depth and items hold for the result, not only for the patch."""
+def test_a_patch_cannot_exceed_the_depth_limit() -> None:
+    """The limits of depth and items apply to the result, not only to the patch."""
     limits = Limits(depth=3)
     state = after(b.ContextUpdated("a", "[1]"), b.ContextPatched('{"a":{"b":{"c":{}}}}'), limits=limits)
     assert state.degraded is None
@@ -83,7 +83,7 @@ def test_a_patch_cannot_nest_what_is_too_deep() -> None:
 @pytest.mark.parametrize("start", Lifecycle)
 @pytest.mark.parametrize("target", [*Lifecycle, "nonsense"])
 def test_the_lifecycle_follows_its_table(start: Lifecycle, target: str) -> None:
-    """Each of the 72 steps is legal exactly if the table has it."""
+    """Each of the 72 transitions is legal exactly if the table has it."""
     draft = after().thaw()
     draft.lifecycle = start
     misfit = try_apply(draft, 1, b.LifecycleChanged(target))
@@ -92,7 +92,7 @@ def test_the_lifecycle_follows_its_table(start: Lifecycle, target: str) -> None:
 
 
 def test_an_invocation_is_triggered_started_and_ended() -> None:
-    """It is part of the content while it is under way; afterwards only its number is."""
+    """It is part of the content until it ends; afterwards only the count of invocations grows."""
     triggered = after(b.InvocationTriggered("webhook", "[1]"))
     assert triggered.invocation is not None
     assert (triggered.invocation.trigger, triggered.invocation.payload, triggered.invocation.started) == (
@@ -109,7 +109,7 @@ def test_an_invocation_is_triggered_started_and_ended() -> None:
 
 @pytest.mark.parametrize("body", [b.InvocationStarted(), b.InvocationEnded()])
 def test_an_invocation_that_was_never_triggered_is_a_misfit(body: b.Body) -> None:
-    """Nobody ends what did not begin."""
+    """It can neither start nor end."""
     state = after(body)
     assert state.degraded is not None
     assert state.degraded.reason == "illegal_invocation"
@@ -117,8 +117,8 @@ def test_an_invocation_that_was_never_triggered_is_a_misfit(body: b.Body) -> Non
 
 
 @pytest.mark.parametrize("body", [b.ErrorRecorded("ValueError", "no"), b.Custom("note", "1")])
-def test_what_only_tells_changes_no_content(body: b.Body) -> None:
-    """It is in the history, and the last kind."""
+def test_an_informative_body_changes_no_content(body: b.Body) -> None:
+    """It becomes the last kind."""
     state = after(body)
     assert (state.content_hash, state.last_kind) == (new_state().content_hash, body.KIND)
 
@@ -143,8 +143,8 @@ def test_what_only_tells_changes_no_content(body: b.Body) -> None:
     ],
 )
 @pytest.mark.parametrize("kind", [b.Rewound, b.Forked])
-def test_content_that_is_none_is_a_misfit(kind: type[b.Body], content: str) -> None:
-    """Nothing of it is applied; what the state hands out stays decodable."""
+def test_invalid_content_is_a_misfit(kind: type[b.Body], content: str) -> None:
+    """Nothing of it is applied, so all values of the state can be decoded."""
     body = b.Rewound(1, content) if kind is b.Rewound else b.Forked("parent", 1, content)
     state = after(b.ContextUpdated("a", "1"), body)
     assert state.degraded is not None
@@ -152,8 +152,8 @@ def test_content_that_is_none_is_a_misfit(kind: type[b.Body], content: str) -> N
     assert (state.context, state.lineage) == ({"a": 1}, new_state().lineage)
 
 
-def test_a_fork_of_nobody_is_a_misfit() -> None:
-    """The parent's id is a process id."""
+def test_a_fork_with_an_illegal_parent_id_is_a_misfit() -> None:
+    """The parent's id must be a process id."""
     for parent in ("", "x" * 201, "a\x00"):
         state = after(b.Forked(parent, 1, new_state().content_json()))
         assert state.degraded is not None
@@ -180,8 +180,8 @@ LONG = "x" * 300
     ],
     ids=lambda bodies: bodies[-1].KIND,
 )
-def test_what_would_outgrow_the_state_is_a_misfit(bodies: list[b.Body]) -> None:
-    """Its seq counts, nothing of it is applied, the process is degraded."""
+def test_a_body_that_exceeds_the_state_limit_is_a_misfit(bodies: list[b.Body]) -> None:
+    """Its seq counts, nothing of it is applied, and the process is degraded."""
     draft = after(*bodies[:-1], limits=TIGHT).thaw()
     before = draft.snapshot()
     assert before.degraded is None
@@ -193,8 +193,8 @@ def test_what_would_outgrow_the_state_is_a_misfit(bodies: list[b.Body]) -> None:
     assert not state.finished
 
 
-def test_the_limit_itself_still_fits() -> None:
-    """Exactly the limit is allowed, one byte more is not."""
+def test_a_state_of_exactly_the_limit_fits() -> None:
+    """One byte more does not."""
     body = b.ContextUpdated("a", '"xyz"')
     width = after(body).content_bytes
     assert width == len('"a":"\\"xyz\\"",')
@@ -202,15 +202,15 @@ def test_the_limit_itself_still_fits() -> None:
     assert after(body, limits=Limits(state_bytes=width - 1)).degraded is not None
 
 
-def test_a_patch_that_frees_what_it_takes_fits() -> None:
-    """Removed and added are weighed together."""
+def test_a_patch_that_frees_as_much_as_it_adds_fits() -> None:
+    """Removed and added bytes are counted together."""
     state = after(b.ContextUpdated("a", f'"{LONG}"'), b.ContextPatched(f'{{"a":null,"b":"{LONG}"}}'), limits=TIGHT)
     assert state.degraded is None
     assert list(state.context) == ["b"]
 
 
 def test_a_text_that_utf8_cannot_carry_is_refused_before_it_is_sent() -> None:
-    """No record has one; a writer that asks first gets a typed error."""
+    """No record can have a lone surrogate; a writer that checks first gets a typed error."""
     with pytest.raises(UnserializableValue):
         try_apply(after().thaw(), 1, b.MessageSaid("user", "\ud800"))
 
@@ -234,8 +234,8 @@ ROOMY = st.one_of(
 
 @given(st.lists(ROOMY, max_size=12), st.sampled_from([DEFAULT_LIMITS, Limits(state_bytes=300)]))
 @settings(max_examples=300)
-def test_the_widths_kept_are_the_widths_there_are(bodies: list[b.Body], limits: Limits) -> None:
-    """Kept up to date part by part or counted anew: the same, so every reader refuses the same entry."""
+def test_the_incremental_size_is_the_computed_size(bodies: list[b.Body], limits: Limits) -> None:
+    """Every reader computes the same size, so all refuse the same entry."""
     draft: Draft = after().thaw()
     for number, body in enumerate(bodies, 1):
         entry: Entry = external(body, number) if body.EXTERNAL else own(draft.seq + 1, body)
@@ -251,7 +251,7 @@ def test_the_widths_kept_are_the_widths_there_are(bodies: list[b.Body], limits: 
 
 
 def test_a_full_state_can_always_be_checkpointed() -> None:
-    """Every part filled to its cap with the texts that grow most as JSON: the bytes stay near the limit."""
+    """With every field at its limit and texts that grow most as JSON, the bytes stay near the limit."""
     limits = Limits(state_bytes=200_000)
     hard = "\x01" * 5_000
     draft = after().thaw()

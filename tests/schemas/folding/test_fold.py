@@ -1,4 +1,4 @@
-"""The fold: gravestones, rewinds and forks, and that it is one pure function in any batching."""
+"""The fold: gravestones, rewinds and forks; it is a pure function and independent of batching."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ LIVED = (
 )
 
 
-def test_a_finished_process_keeps_its_content_and_nobody_owns_it() -> None:
-    """Context, conversation, calls and budget stay readable; owner, mail and what was wrong with it are over."""
+def test_a_finished_process_keeps_its_content_and_has_no_owner() -> None:
+    """Context, conversation, calls and budget stay readable; owner, mail and degradation are gone."""
     before, full = folded(*LIVED[:-1], start=MISFITTED), folded(*LIVED, start=MISFITTED)
     assert full.finished
     assert (full.lifecycle, full.epoch, full.seq, full.last_kind) == ("stopped", 1, 10, "finished")
@@ -45,7 +45,7 @@ def test_a_finished_process_keeps_its_content_and_nobody_owns_it() -> None:
 
 
 def test_dropping_the_content_leaves_the_gravestone() -> None:
-    """O8: lifecycle, epoch, seq, offset, result, and whose it was; and it is the same process to every hash."""
+    """O8: lifecycle, epoch, seq, offset, result and agent stay, and the hashes are equal."""
     full = folded(*LIVED, start=MISFITTED)
     grave, bare = full.without_content(), new_state()
     assert (grave.content_dropped, grave.hash) == (True, full.hash)
@@ -62,8 +62,8 @@ def test_dropping_the_content_leaves_the_gravestone() -> None:
         assert fold(full, 99, entry).hash == fold(grave, 99, entry).hash
 
 
-def test_what_does_not_fit_beside_the_result_is_dropped_at_once() -> None:
-    """A state has a limit; the result is what must stay."""
+def test_content_that_does_not_fit_beside_the_result_is_dropped() -> None:
+    """A state has a limit, and the result must stay."""
     limits, state = Limits(state_bytes=100), OWNED
     content = b.ContextUpdated("a", f'"{"x" * 60}"')
     for offset, body in enumerate((content, b.Finished(f'"{"y" * 60}"'))):
@@ -71,15 +71,15 @@ def test_what_does_not_fit_beside_the_result_is_dropped_at_once() -> None:
     assert (state.finished, state.content_dropped, state.result) == (True, True, "y" * 60)
 
 
-def test_what_the_owner_sends_behind_its_finish_is_stale() -> None:
-    """Its epoch ended with it."""
+def test_entries_of_the_owner_after_its_finish_are_stale() -> None:
+    """The epoch ended with the process."""
     for body in (b.ContextUpdated("a", "1"), b.Rewound(1, new_state().content_json()), b.Finished("2")):
         assert verdict(FINISHED, own(4, body)) is Verdict.STALE
         assert folded(own(4, body), start=FINISHED).hash == FINISHED.hash
 
 
-def test_a_rewind_restores_the_content_and_only_the_content() -> None:
-    """O7: never epoch, owner, seq, mailbox or ids; the history stays and the lineage tells."""
+def test_a_rewind_restores_only_the_content() -> None:
+    """O7: epoch, owner, seq, mailbox and ids stay, and the lineage records the rewind."""
     early = folded(own(3, b.LifecycleChanged("starting")), own(4, b.MessageSaid("user", "hi")), start=OWNED)
     later = folded(
         own(5, b.ContextCleared()), own(6, b.LifecycleChanged("running")), external(SIGNAL, 7), claim(2, 1), start=early
@@ -115,7 +115,7 @@ STEPS = st.tuples(st.sampled_from(["own", "own", "own", "claim", "external"]), s
 
 
 def histories(size_max: int = 30) -> st.SearchStrategy[list[Entry]]:
-    """Entries as owners, zombies, clients and a confused operator would write them: mostly fitting, often not."""
+    """Return entries of owners, zombies, clients and a confused operator: most fit, many do not."""
     return st.lists(STEPS, max_size=size_max).map(_entries)
 
 
@@ -142,7 +142,7 @@ LEADS_TO = {"created": {"starting"}, "starting": {"running", "stopping"}, "runni
 
 @dataclass
 class Reference:
-    """The admission table once more, in other words: plain values, no sharing, no speed."""
+    """The admission table as an independent implementation: plain values, no sharing, no optimisation."""
 
     epoch: int = 0
     owner: bytes | None = None
@@ -213,8 +213,8 @@ class Reference:
 
 @given(histories())
 @settings(max_examples=500)
-def test_the_fold_agrees_with_an_independent_reading_of_the_table(history: list[Entry]) -> None:
-    """After every entry of a random history: the owner, the seqs that count, what the agent would see."""
+def test_the_fold_agrees_with_the_reference_implementation(history: list[Entry]) -> None:
+    """After every entry of a random history, owner, counted seqs and visible content are equal."""
     reference, draft = Reference(), Draft()
     applied = []
     for offset, entry in enumerate(history):
@@ -232,8 +232,8 @@ def test_the_fold_agrees_with_an_independent_reading_of_the_table(history: list[
 
 @given(histories(), st.lists(st.integers(0, 30), max_size=6))
 @settings(max_examples=200)
-def test_batches_make_no_difference(history: list[Entry], cuts: Sequence[int]) -> None:
-    """In any batching, through bytes or not, from any earlier state: equal to one by one, counters included."""
+def test_batching_makes_no_difference(history: list[Entry], cuts: Sequence[int]) -> None:
+    """Any batching, with or without encoding, from any earlier state, gives an equal state."""
     one_by_one = folded(*history)
     draft = Draft()
     for offset, entry in enumerate(history):
@@ -250,8 +250,8 @@ def test_batches_make_no_difference(history: list[Entry], cuts: Sequence[int]) -
 
 
 @given(histories(), st.integers(0, 30))
-def test_reading_a_part_twice_changes_nothing(history: list[Entry], again: int) -> None:
-    """The skip rule: whoever reads from an earlier offset ends with the same state."""
+def test_reading_entries_twice_changes_nothing(history: list[Entry], again: int) -> None:
+    """The skip rule: a reader that starts from an earlier offset ends with the same state."""
     state = folded(*history)
     for offset, entry in list(enumerate(history))[again:]:
         state = fold(state, offset, entry)
@@ -260,8 +260,8 @@ def test_reading_a_part_twice_changes_nothing(history: list[Entry], again: int) 
 
 @given(histories(), histories(8))
 @settings(max_examples=150)
-def test_an_old_state_stays_as_it_was(history: list[Entry], other: list[Entry]) -> None:
-    """Pure: two futures of one state do not see each other, and the state sees neither."""
+def test_an_old_state_is_never_changed(history: list[Entry], other: list[Entry]) -> None:
+    """The fold is pure: two futures of one state share nothing that changes."""
     base = folded(*history)
     before = base.to_bytes()
     left, right = folded(*other, start=base), folded(*reversed(other), start=base)
@@ -271,7 +271,7 @@ def test_an_old_state_stays_as_it_was(history: list[Entry], other: list[Entry]) 
 
 
 def test_two_futures_of_one_context_do_not_mix() -> None:
-    """Nor with what they have in common."""
+    """Neither changes the other or the state before them."""
     state = folded(claim(1), own(1, b.ContextUpdated("a", "1")))
     left = folded(own(2, b.ContextUpdated("a", "2")), start=state)
     right = folded(own(2, b.ContextDeleted("a")), start=state)
@@ -279,7 +279,7 @@ def test_two_futures_of_one_context_do_not_mix() -> None:
 
 
 def test_two_futures_of_one_conversation_do_not_mix() -> None:
-    """Both append to the same conversation, in turns; each has its own."""
+    """Both append to the same conversation in turns, and each has its own."""
     left = right = folded(own(3, b.MessageSaid("user", "hi")), start=OWNED)
     for seq in range(4, 8):
         left = folded(own(seq, b.MessageSaid("assistant", f"left {seq}")), start=left)
@@ -290,7 +290,7 @@ def test_two_futures_of_one_conversation_do_not_mix() -> None:
 
 @given(st.lists(any_entry(), max_size=5), st.booleans())
 def test_no_decoded_entry_makes_the_fold_raise(entries: list[Entry], owned: bool) -> None:
-    """Whatever the fields say; and the state can always be written and read."""
+    """For any fields, the state can be written and read afterwards."""
     state = folded(claim(1)) if owned else new_state()
     for number, entry in enumerate(entries):
         if owned:
@@ -300,8 +300,8 @@ def test_no_decoded_entry_makes_the_fold_raise(entries: list[Entry], owned: bool
 
 
 @given(st.lists(any_entry(), min_size=1, max_size=4))
-def test_a_body_that_does_not_fit_leaves_no_trace(entries: list[Entry]) -> None:
-    """try_apply gives None and applies, or says why and the draft is as it was."""
+def test_a_body_that_does_not_fit_changes_nothing(entries: list[Entry]) -> None:
+    """try_apply returns None after applying it, or the reason with an unchanged draft."""
     draft = OWNED.thaw()
     for entry in entries:
         if entry.body.EXTERNAL:
@@ -314,19 +314,19 @@ def test_a_body_that_does_not_fit_leaves_no_trace(entries: list[Entry]) -> None:
 
 
 def test_ownership_is_never_the_last_kind() -> None:
-    """last_kind tells what the process did: claims and releases are bookkeeping."""
+    """last_kind shows what the process did; claims and releases are bookkeeping."""
     assert new_state().last_kind is None
     assert folded(claim(1)).last_kind is None
     assert RELEASED.last_kind == "context_updated"
 
 
 def test_first_offset_is_that_of_the_first_entry() -> None:
-    """Whatever became of it."""
+    """The verdict of that entry does not matter."""
     assert fold(new_state(), 17, own(5)).first_offset == 17
     assert fold(fold(new_state(), 17, own(5)), 20, claim(1)).first_offset == 17
 
 
 @pytest.mark.parametrize("kind", [kind for kind in b.BODIES if not kind.EXTERNAL], ids=lambda kind: kind.KIND)
 def test_every_owners_body_has_a_rule(kind: type[b.Body]) -> None:
-    """A body that is added without a rule is found here, not by a reader."""
+    """A body without a rule fails here, not in a reader."""
     assert verdict(OWNED, own(3, kind())) in (Verdict.APPLIED, Verdict.MISFIT)

@@ -1,4 +1,4 @@
-"""External entries only fill the mailbox: once, within its bounds, until the owner takes them out."""
+"""External entries only fill the mailbox: once, within its limits, until the owner takes them out."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from seekpoint.schemas.state.process_state import State, new_state
 @pytest.mark.parametrize("body", [SIGNAL, b.CancelRequested("enough")], ids=["signal", "cancel"])
 @pytest.mark.parametrize("state", [new_state(), OWNED, GAPPED, RELEASED], ids=["new", "owned", "degraded", "released"])
 def test_an_external_entry_fills_the_mailbox_and_nothing_else(state: State, body: b.Body) -> None:
-    """Also of a degraded process, and before anybody owned it; seq, epoch and content stay."""
+    """This holds for degraded and unowned processes too; seq, epoch and content stay."""
     assert verdict(state, external(body, 7, "ann")) is Verdict.DELIVERED
     after = folded(external(body, 7, "ann"), start=state)
     (item,) = after.mailbox.values()
@@ -35,7 +35,7 @@ def test_an_external_entry_fills_the_mailbox_and_nothing_else(state: State, body
 
 
 def test_a_signal_carries_its_name_and_payload() -> None:
-    """What was sent, decoded anew each time."""
+    """The payload is decoded anew each time."""
     (item,) = folded(external(SIGNAL, 7)).mailbox.values()
     assert (item.name, item.payload) == ("wake", {"n": 1})
     assert item.payload is not item.payload
@@ -51,15 +51,15 @@ def test_an_external_id_counts_once() -> None:
     assert taken.mailbox_bytes == 0
 
 
-def test_the_owner_takes_an_external_out_by_an_entry_of_its_own() -> None:
-    """So a replay sees what the agent saw, when it saw it; one that is not there is taken without effect."""
+def test_the_owner_removes_mail_with_an_entry_of_its_own() -> None:
+    """So a replay sees the mail when the agent saw it; the entry has no effect on missing mail."""
     state = folded(external(SIGNAL, 7), external(SIGNAL, 8), own(3, b.Received(an_id(7))), start=OWNED)
     assert list(state.mailbox) == [an_id(8)]
     assert folded(own(4, b.Received(an_id(99))), start=state).mailbox == state.mailbox
 
 
-def test_the_last_ids_are_remembered_and_no_more() -> None:
-    """1,024 of them; the oldest is forgotten first."""
+def test_the_last_1024_ids_are_remembered() -> None:
+    """The oldest id is forgotten first."""
     entries = [claim(1)]
     for number in range(REMEMBERED_IDS_MAX + 1):
         entries += [external(SIGNAL, 10_000 + number), own(number + 1, b.Received(an_id(10_000 + number)))]
@@ -69,8 +69,8 @@ def test_the_last_ids_are_remembered_and_no_more() -> None:
     assert verdict(state, external(SIGNAL, 10_001)) is Verdict.DUPLICATE
 
 
-def test_an_external_that_waits_longer_than_its_id_is_remembered_is_still_there_once() -> None:
-    """Forgetting an id must not let its entry in twice while the first still waits."""
+def test_mail_that_outlives_its_remembered_id_stays_unique() -> None:
+    """A forgotten id does not let the same entry in again while the first still waits."""
     entries = [claim(1), external(SIGNAL, 7)]
     for number in range(REMEMBERED_IDS_MAX):
         entries += [external(SIGNAL, 10_000 + number), own(number + 1, b.Received(an_id(10_000 + number)))]
@@ -82,7 +82,7 @@ def test_an_external_that_waits_longer_than_its_id_is_remembered_is_still_there_
 
 
 def test_a_full_mailbox_refuses_and_counts() -> None:
-    """By number of entries; the refused id is not remembered, so it can be sent again when there is room."""
+    """The limit is a number of entries; a refused id is not remembered, so it can be sent again."""
     state = folded(claim(1), *(external(SIGNAL, 10_000 + number) for number in range(MAILBOX_ITEMS_MAX)))
     assert len(state.mailbox) == MAILBOX_ITEMS_MAX
     assert verdict(state, external(SIGNAL, 7)) is Verdict.REFUSED
@@ -92,8 +92,8 @@ def test_a_full_mailbox_refuses_and_counts() -> None:
     assert verdict(room, external(SIGNAL, 7)) is Verdict.DELIVERED
 
 
-def test_a_heavy_mailbox_refuses_and_counts() -> None:
-    """By bytes too: one million, however few the entries."""
+def test_a_mailbox_beyond_its_bytes_refuses_and_counts() -> None:
+    """The other limit is a million bytes."""
     heavy = b.Signal("big", '"' + "x" * 600_000 + '"')
     state = folded(external(heavy, 7))
     assert verdict(state, external(heavy, 8)) is Verdict.REFUSED
@@ -118,8 +118,8 @@ CONTROL = {
 
 @pytest.mark.parametrize("state", [FLOODED, HEAVY], ids=["items", "bytes"])
 @pytest.mark.parametrize("body", CONTROL.values(), ids=CONTROL.keys())
-def test_unread_signals_do_not_shut_out_what_controls_the_process(body: b.Body, state: State) -> None:
-    """A person's yes, a request to cancel and an effect's outcome come in, whatever waits unread."""
+def test_unread_signals_do_not_displace_control_entries(body: b.Body, state: State) -> None:
+    """A gate's answer, a request to cancel and an effect's outcome are delivered to a full mailbox."""
     assert verdict(state, external(b.Signal("more", '"' + "x" * 200 + '"'), 7)) is Verdict.REFUSED
     item = mail_of(external(body, 7))
     assert item is not None
@@ -130,8 +130,8 @@ def test_unread_signals_do_not_shut_out_what_controls_the_process(body: b.Body, 
 
 
 @pytest.mark.parametrize("state", [FLOODED, HEAVY], ids=["items", "bytes"])
-def test_the_evidence_of_a_former_owner_is_not_shut_out(state: State) -> None:
-    """It may be all that is known of an effect that happened."""
+def test_a_full_mailbox_takes_the_evidence_of_a_former_owner(state: State) -> None:
+    """It may be the only record of an effect that happened."""
     stale = own(3, b.EffectSettled("e:1", 1, "succeeded"))
     after = folded(claim(2, 1), stale, start=state)
     assert [*after.mailbox.values()][-1].kind == "evidence"
@@ -145,13 +145,13 @@ def test_the_evidence_of_a_former_owner_is_not_shut_out(state: State) -> None:
     ],
     ids=str,
 )  # fmt: skip
-def test_the_room_for_control_is_not_for_what_controls_nothing(body: b.Body) -> None:
-    """No gate of that key is open, no such effect is in doubt: it waits for room as any signal does."""
+def test_the_room_for_control_entries_is_for_them_only(body: b.Body) -> None:
+    """Without an open gate or an effect in doubt, the entry waits for room like a signal."""
     assert verdict(FLOODED, external(body, 7)) is Verdict.REFUSED
 
 
-def test_what_is_settled_already_controls_nothing() -> None:
-    """An answered gate, a settled effect, a cancelled process: their mail is as other mail."""
+def test_mail_for_settled_calls_is_no_control_entry() -> None:
+    """An answered gate, a settled effect and a cancelled process have ordinary mail only."""
     state = folded(
         own(3, b.GateResolved("g:1", "approved")), own(4, b.EffectSettled("e:1", 1, "succeeded")),
         own(5, b.CancelAccepted(None, "enough")), start=FLOODED,
@@ -160,8 +160,8 @@ def test_what_is_settled_already_controls_nothing() -> None:
 
 
 @pytest.mark.parametrize("body", CONTROL.values(), ids=CONTROL.keys())
-def test_the_room_for_control_has_bounds_too(body: b.Body) -> None:
-    """By items, and by bytes; and a state with a mailbox that is full of both fits a checkpoint."""
+def test_the_room_for_control_entries_is_limited(body: b.Body) -> None:
+    """By items and by bytes; a state with a full mailbox fits a checkpoint."""
     state = folded(*(external(body, 20_000 + number) for number in range(CONTROL_ITEMS_MAX + 10)), start=FLOODED)
     assert len(state.mailbox) == MAILBOX_ITEMS_MAX + CONTROL_ITEMS_MAX
     assert state.refused_externals == 10
@@ -172,8 +172,8 @@ def test_the_room_for_control_has_bounds_too(body: b.Body) -> None:
     assert len(state.to_bytes()) <= limits.checkpoint_bytes - limits.state_bytes
 
 
-def test_an_external_of_a_finished_process_is_counted_only() -> None:
-    """The gravestone stays as it is."""
+def test_mail_to_a_finished_process_is_only_counted() -> None:
+    """The gravestone does not change."""
     assert verdict(FINISHED, external(SIGNAL, 7)) is Verdict.REFUSED
     after = folded(external(SIGNAL, 7), start=FINISHED)
     assert (after.hash, counted(FINISHED, after)) == (FINISHED.hash, {"refused_externals": 1})

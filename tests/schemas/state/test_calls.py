@@ -364,7 +364,7 @@ def test_content_restored_is_the_content_there_was(first: list[b.Body], then: li
 
 @given(HISTORIES, st.integers(0, 25))
 @settings(deadline=None)
-def test_reading_a_part_twice_changes_nothing(bodies: list[b.Body], again: int) -> None:
+def test_reading_entries_twice_changes_nothing(bodies: list[b.Body], again: int) -> None:
     """Idempotent per offset: a retry, a charge, a turn's end count once."""
     history = [claim(1), *(own(seq, body) for seq, body in enumerate(bodies, 1))]
     once = folded(*history)

@@ -1,4 +1,4 @@
-"""Dynamic values: written exactly, read back as they were, and patched."""
+"""Dynamic values: exact round trips, canonical texts and merge patches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from seekpoint.schemas.values.json_values import check, digest, dump, load, merg
 
 
 def same(left: Any, right: Any) -> bool:
-    """Equal, and of equal types all the way down; -0.0 is not 0.0, a fold is not a fold, 1.10 is not 1.1."""
+    """Return whether two values are equal with equal types throughout; -0.0 is not 0.0, 1.10 is not 1.1."""
     if type(left) is not type(right):
         return False
     if isinstance(left, dict):
@@ -32,7 +32,7 @@ def same(left: Any, right: Any) -> bool:
 
 
 def shuffled(value: Any) -> Any:
-    """The same value with every dict and set built in another order."""
+    """Return the same value with every dict and set built in another order."""
     if type(value) is dict:
         return {key: shuffled(value[key]) for key in reversed(list(value))}
     if type(value) in (list, tuple, set, frozenset):
@@ -43,13 +43,13 @@ def shuffled(value: Any) -> Any:
 
 class TestExact:
     @given(values)
-    def test_every_value_comes_back_as_itself(self, value: Any) -> None:
-        """load(dump(v)) is v, of the same types all the way down."""
+    def test_every_value_survives_a_round_trip(self, value: Any) -> None:
+        """load(dump(v)) is equal to v, with the same types throughout."""
         assert same(load(dump(value)), value)
 
     @given(values)
     def test_the_text_is_json_that_the_check_accepts(self, value: Any) -> None:
-        """What dump writes, any JSON reader reads and every reader's check lets pass."""
+        """Any JSON reader reads the text of dump, and check accepts it."""
         text = dump(value)
         check(text)
         assert json.loads(text) == orjson.loads(text)
@@ -62,11 +62,11 @@ class TestExact:
 
     @given(values)
     def test_loading_and_dumping_again_gives_the_same_text(self, value: Any) -> None:
-        """The text is canonical: it is its own fixed point."""
+        """The text is canonical."""
         text = dump(value)
         assert dump(load(text)) == text
 
-    def test_equal_values_of_unequal_types_stay_apart(self) -> None:
+    def test_equal_values_of_different_types_have_different_texts(self) -> None:
         """1, 1.0, True, "1", Decimal 1, b"1", (1,), [1], {1}: nine texts, nine digests."""
         apart = [1, 1.0, True, "1", Decimal(1), b"1", (1,), [1], {1}, frozenset({1}), -0.0, 0.0, 0, None, "", [], {}]
         assert len({dump(value) for value in apart}) == len(apart)
@@ -102,25 +102,25 @@ class TestExact:
         ],
     )
     def test_the_text_of_a_value_is_fixed(self, value: Any, text: str) -> None:
-        """These texts are in journals already: they never change."""
+        """Journals contain these texts, so they never change."""
         assert dump(value) == text
         assert same(load(text), value)
 
     @pytest.mark.parametrize("value", [10**4095, -(10**4094), Decimal("9" * 4096)], ids=["int", "negative", "decimal"])
-    def test_the_longest_numbers_come_back(self, value: Any) -> None:
-        """Up to 4096 characters."""
+    def test_the_longest_numbers_survive_a_round_trip(self, value: Any) -> None:
+        """Their texts have up to 4096 characters."""
         assert same(load(dump(value)), value)
 
     @pytest.mark.parametrize(
         "value", [10**4096, -(10**4095), 1 << 100_000, Decimal("9" * 4097)], ids=["int", "negative", "huge", "decimal"]
     )
-    def test_longer_numbers_are_refused_before_they_cost_anything(self, value: Any) -> None:
-        """Reading a number costs the square of its length."""
+    def test_longer_numbers_are_refused_quickly(self, value: Any) -> None:
+        """The time to read a number is quadratic in its length."""
         with pytest.raises(LimitExceeded, match=r"\$\.n"):
             dump({"n": value})
 
     def test_neither_the_decimal_context_nor_the_limit_of_int_texts_changes_a_text(self) -> None:
-        """Both belong to the program; the journal is read by others."""
+        """Both belong to the program, but other programs read the journal."""
         value = [Decimal("1E+9"), 10**4000]
         text = dump(value)
         digits = sys.get_int_max_str_digits()
@@ -156,30 +156,30 @@ RFC_7386 = [
 
 class TestMergePatch:
     @pytest.mark.parametrize(("target", "patch", "result"), RFC_7386)
-    def test_the_table_of_the_rfc_holds(self, target: Any, patch: Any, result: Any) -> None:
-        """RFC 7386, appendix A, all fifteen rows."""
+    def test_merge_patch_follows_the_table_of_the_rfc(self, target: Any, patch: Any, result: Any) -> None:
+        """All fifteen rows of RFC 7386, appendix A."""
         assert merge_patch(target, patch) == result
 
     @given(values, values)
     def test_neither_argument_is_changed(self, target: Any, patch: Any) -> None:
-        """The result is a value of its own."""
+        """The result is a new value."""
         before = dump(target), dump(patch)
         merge_patch(target, patch)
         assert (dump(target), dump(patch)) == before
 
     @given(values, values)
-    def test_a_patch_applied_twice_is_a_patch_applied_once(self, target: Any, patch: Any) -> None:
-        """Merge patches are idempotent."""
+    def test_a_merge_patch_is_idempotent(self, target: Any, patch: Any) -> None:
+        """To apply a patch twice has the effect of applying it once."""
         once = merge_patch(target, patch)
         assert same(merge_patch(once, patch), once)
 
     def test_a_tagged_value_is_replaced_whole(self) -> None:
-        """A Decimal, a tuple or a set is a scalar to a patch, whatever its text looks like."""
+        """A patch treats a Decimal, a tuple or a set as a scalar."""
         target = {"price": Decimal("1.10"), "pair": (1, 2), "tags": {"a"}}
         patch = load(dump({"price": Decimal("2"), "pair": {"x": 1}, "tags": None}))
         assert merge_patch(target, patch) == {"price": Decimal(2), "pair": {"x": 1}}
 
 
 def test_a_digest_is_sixteen_bytes_of_the_text_in_hex() -> None:
-    """Anybody can compute it from what the journal holds: b2sum -l 128."""
+    """Anybody can compute it from the journal's text: b2sum -l 128."""
     assert digest(None) == "941dffce4e4308ceb33e87326003257d"

@@ -1,4 +1,4 @@
-"""What somebody may call a process: no two ids that look alike."""
+"""Process ids in the public API: no two legal ids look alike."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ ALIKE = [
 
 
 @pytest.mark.parametrize("process_id", ["case-17", "case 17/a:b", "x" * 200, "Grüße", "漢字", "מקרה-7", "🤖"])
-def test_what_people_see_is_allowed(process_id: str) -> None:
-    """Letters of any script, spaces between them, pictures."""
+def test_visible_characters_are_allowed(process_id: str) -> None:
+    """Letters of any script, spaces between them and pictures are legal."""
     assert named_process_key(process_id) == process_id.encode()
 
 
 @pytest.mark.parametrize("process_id", [*ALIKE, " ", "   ", "a\n", "", "x" * 201, "\ud800"])
-def test_what_nobody_sees_is_refused(process_id: str) -> None:
-    """And the error shows it: as an escape, never as itself."""
+def test_invisible_characters_are_refused(process_id: str) -> None:
+    """The error shows the character as an escape."""
     with pytest.raises(InvalidName) as caught:
         named_process_key(process_id)
     assert not re.search(f"[{INVISIBLE}]", str(caught.value))
 
 
-def test_an_id_in_another_normal_form_is_told_the_one_to_use() -> None:
-    """As macOS types it: two ids that look alike are never two processes."""
+def test_an_id_in_another_normal_form_is_refused_with_the_one_to_use() -> None:
+    """macOS types decomposed characters; the error has the composed id."""
     composed, decomposed = "Gr\u00fc\u00dfe", "Gru\u0308\u00dfe"
     assert named_process_key(composed)
     with pytest.raises(InvalidName, match="normal form C") as caught:
@@ -54,8 +54,8 @@ def test_an_id_in_another_normal_form_is_told_the_one_to_use() -> None:
 
 
 @given(st.text(max_size=40))
-def test_an_id_that_is_allowed_is_one_that_the_format_allows(text: str) -> None:
-    """In normal form, with something to see; whatever else comes is our error."""
+def test_every_id_that_the_api_allows_is_legal_in_the_format(text: str) -> None:
+    """A legal id is in normal form and visible; any other raises InvalidName."""
     try:
         key = named_process_key(text)
     except InvalidName:
@@ -66,7 +66,7 @@ def test_an_id_that_is_allowed_is_one_that_the_format_allows(text: str) -> None:
 
 
 def test_every_format_character_of_unicode_is_invisible() -> None:
-    """Those that this Python knows; a later Unicode may add some."""
+    """The test covers the characters that this Python knows."""
     hidden = re.compile(f"[{INVISIBLE}]")
     known = [chr(at) for at in range(sys.maxunicode + 1) if unicodedata.category(chr(at)) in ("Cf", "Zl", "Zp")]
     assert len(known) > 150
@@ -75,8 +75,8 @@ def test_every_format_character_of_unicode_is_invisible() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["case\u200b-17", "Gru\u0308n"])
-async def test_every_door_refuses_it(wrong: str) -> None:
-    """Owning, forking, telling, sharing and reading alike; nothing is written."""
+async def test_every_public_call_refuses_an_illegal_id(wrong: str) -> None:
+    """Owning, forking, signalling, sharing and reading refuse it and write nothing."""
     log = MemoryLog()
     async with Node.in_memory(log) as node, Recovery.in_memory(log) as recovery:
         async with node.open("case-17") as process:
@@ -103,7 +103,7 @@ async def test_every_door_refuses_it(wrong: str) -> None:
 
 
 async def test_a_record_of_another_client_with_such_an_id_is_still_read() -> None:
-    """The format allows it, so readers do: it is listed and folded, and its neighbours are not in its way."""
+    """The format allows the id, so readers list and fold the process, and its neighbours too."""
     log = MemoryLog()
     owner = Owner(log.append, log.partitions, "case\u200b-17")
     owner.claim("node-a")

@@ -1,4 +1,4 @@
-"""Values that cannot be written: inexact ones and those beyond a limit, refused with their path and a way out."""
+"""Values that cannot be journaled: the error has the path and a way to convert them."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ class TestRefused:
         ids=lambda each: re.sub(r" object at 0x[0-9a-f]+", "", repr(each)),
     )
     @pytest.mark.parametrize("plain", [True, False], ids=["beside plain values", "beside tagged values"])
-    def test_what_is_not_exact_is_refused_with_its_path_and_a_way_out(self, value: Any, hint: str, plain: bool) -> None:
-        """On the fast way and on the exact way alike."""
+    def test_a_value_without_an_exact_text_is_refused_with_a_hint(self, value: Any, hint: str, plain: bool) -> None:
+        """Both the fast path and the slow path refuse it."""
         with pytest.raises(UnserializableValue) as caught:
             dump({"items": [1, "two", 3 if plain else Decimal(3), {"price": value}]})
         assert caught.value.path.startswith("$.items[3].price")
@@ -106,22 +106,22 @@ class TestRefused:
             ({"a": {"b": [[0, {"c": 1j}]]}}, "$.a.b[0][1].c"),
         ],
     )
-    def test_the_path_reads_like_the_code_that_gets_there(self, value: Any, path: str) -> None:
-        """The path of the error is the first value that does not fit."""
+    def test_the_path_reads_like_an_expression(self, value: Any, path: str) -> None:
+        """It leads to the first value that does not fit."""
         with pytest.raises(UnserializableValue) as caught:
             dump(value)
         assert caught.value.path == path
 
     @pytest.mark.parametrize("wrap", [lambda x: x, lambda x: (x,), lambda x: {"a": x}], ids=["self", "tuple", "dict"])
     def test_a_cycle_is_refused(self, wrap: Callable[[Any], Any]) -> None:
-        """With the path on which it closes."""
+        """The path leads to the value that closes the cycle."""
         loop: list[Any] = [1]
         loop.append(wrap(loop))
         with pytest.raises(UnserializableValue, match="contains itself"):
             dump(loop)
 
     def test_the_same_value_twice_is_no_cycle(self) -> None:
-        """Sharing is not a cycle; it comes back as two equal values."""
+        """A shared value is decoded to two equal values."""
         shared = [Decimal(1)]
         assert load(dump([shared, shared])) == [shared, shared]
 
@@ -130,7 +130,7 @@ class TestLimits:
     @pytest.mark.parametrize("leaf", [1, Decimal(1)], ids=["plain", "tagged"])
     @pytest.mark.parametrize("wrap", [lambda x: [x], lambda x: {"a": x}], ids=["list", "dict"])
     def test_depth_is_the_nesting_of_the_text(self, wrap: Callable[[Any], Any], leaf: Any) -> None:
-        """The deepest value that may be written may be read; one level more may be neither."""
+        """The deepest legal value can be written and read; one more level can be neither."""
         limits = Limits(depth=5)
         value = leaf
         for _ in range(5 if leaf == 1 and type(leaf) is int else 4):
@@ -173,7 +173,7 @@ class TestLimits:
 
     @given(values, st.integers(0, 12), st.integers(0, 6))
     def test_the_writer_refuses_exactly_what_a_reader_refuses(self, value: Any, items: int, depth: int) -> None:
-        """So nothing that was acknowledged is poison to a reader."""
+        """So no acknowledged entry is poison to a reader."""
         limits = Limits(items=items, depth=depth)
         try:
             dump(value, limits)
@@ -183,7 +183,7 @@ class TestLimits:
         else:
             check(dump(value), limits)
 
-    def test_shared_values_that_unfold_to_billions_are_refused_at_once(self) -> None:
+    def test_shared_values_that_expand_to_billions_are_refused_at_once(self) -> None:
         """Sixty lists, each twice in the next, are 2**60 items: the walk stops at the limit."""
         value: list[Any] = [1]
         for _ in range(60):
@@ -191,7 +191,7 @@ class TestLimits:
         with pytest.raises(LimitExceeded):
             dump(value)
 
-    def test_a_manifest_cannot_allow_more_depth_than_python_can_walk(self) -> None:
+    def test_a_manifest_cannot_allow_more_depth_than_the_stack_allows(self) -> None:
         """With a limit of a million, a value nested 5,000 times is still a typed error."""
         value: Any = 1
         for _ in range(5_000):

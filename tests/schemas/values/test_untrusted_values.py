@@ -1,4 +1,4 @@
-"""Texts of values from anybody: malformed, deep or made to cost, each is a value or one typed error."""
+"""Untrusted JSON texts: malformed, deep or expensive ones give a value or one typed error."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ HOSTILE = {
 
 class TestUntrusted:
     @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
-    def test_malformed_text_is_one_typed_error(self, text: str) -> None:
-        """From check and from load alike."""
+    def test_malformed_text_raises_one_typed_error(self, text: str) -> None:
+        """check and load raise the same type."""
         with pytest.raises(UndecodableRecord):
             check(text)
         with pytest.raises(UndecodableRecord):
@@ -62,8 +62,8 @@ class TestUntrusted:
     @pytest.mark.parametrize("depth", [65, 1_000, 1_030, 500_000])
     @pytest.mark.parametrize("closed", [True, False], ids=["closed", "open"])
     @pytest.mark.parametrize("leaf", ["", '"', '{"$int":"1"}'])
-    def test_deep_text_never_reaches_the_interpreters_stack(self, depth: int, closed: bool, leaf: str) -> None:
-        """Neither recursion nor a crash, only typed errors."""
+    def test_deep_text_never_overflows_the_stack(self, depth: int, closed: bool, leaf: str) -> None:
+        """There is neither a RecursionError nor a crash, only typed errors."""
         text = "[" * depth + leaf + "]" * depth * closed
         with pytest.raises((LimitExceeded, UndecodableRecord)):
             check(text)
@@ -71,23 +71,23 @@ class TestUntrusted:
             check('{"a":' * depth + text, DEFAULT_LIMITS)
 
     @pytest.mark.parametrize("text", ["[" * 900 + '{"$int":"1"}' + "]" * 900, '{"a":' * 900 + '"$x"' + "}" * 900])
-    def test_load_alone_does_not_recurse_without_end_either(self, text: str) -> None:
-        """A caller that skips the check gets a typed error, not a RecursionError."""
+    def test_load_without_check_does_not_overflow_the_stack_either(self, text: str) -> None:
+        """A caller that skips the check gets a typed error."""
         with pytest.raises(UndecodableRecord, match="nested"):
             load(text)
 
-    def test_a_set_made_to_collide_is_refused(self) -> None:
+    def test_a_set_with_colliding_hashes_is_refused(self) -> None:
         """Multiples of 2**61 - 1 all hash to 0: a set of n of them would cost n squared."""
         members = ",".join(f'{{"$int":"{factor * (2**61 - 1)}"}}' for factor in range(2, 30_000))
         with pytest.raises(UndecodableRecord, match="collide"):
             check('{"$set":[' + members + "]}")
 
-    def test_of_a_key_named_twice_the_last_one_counts(self) -> None:
-        """As in JavaScript and in most JSON readers; dump never writes one."""
+    def test_the_last_value_of_a_repeated_key_counts(self) -> None:
+        """As in JavaScript and in most JSON readers; dump never repeats a key."""
         check('{"a":1,"a":2}')
         assert load('{"a":1,"a":2}') == {"a": 2}
 
-    def test_space_and_the_order_of_another_writer_do_not_matter(self) -> None:
+    def test_whitespace_and_key_order_do_not_matter(self) -> None:
         """A reader accepts JSON that is not canonical."""
         text = ' { "b" : [ 1 , { "$tuple" : [ ] } ] , "a" : [ ] } '
         check(text, Limits(items=5, depth=4))
@@ -96,18 +96,18 @@ class TestUntrusted:
             check(text, Limits(items=5, depth=3))
 
     @given(st.text())
-    def test_random_text_raises_our_errors_only(self, text: str) -> None:
-        """Whatever it is."""
+    def test_random_text_raises_typed_errors_only(self, text: str) -> None:
+        """Hypothesis generates arbitrary texts."""
         read(text)
 
     @given(st.lists(st.sampled_from([*'[]{},:"\\$ 1a', '"$', "$int", "$set", "$tuple", "null", "\\u0024"])))
-    def test_random_json_tokens_raise_our_errors_only(self, tokens: list[str]) -> None:
-        """Nearer to JSON than random text comes."""
+    def test_random_json_tokens_raise_typed_errors_only(self, tokens: list[str]) -> None:
+        """Sequences of tokens come nearer to JSON than random text."""
         read("".join(tokens))
 
     @given(values, st.randoms(use_true_random=False))
-    def test_mutated_text_raises_our_errors_only(self, value: Any, chance: random.Random) -> None:
-        """Characters of a good text dropped, doubled, exchanged."""
+    def test_mutated_text_raises_typed_errors_only(self, value: Any, chance: random.Random) -> None:
+        """Characters of a valid text are dropped, doubled or exchanged."""
         characters = list(dump(value))
         for _ in range(chance.randint(1, 4)):
             place = chance.randrange(len(characters))
@@ -116,7 +116,7 @@ class TestUntrusted:
 
 
 def read(text: str) -> None:
-    """Check and load; what passes the check must load, and must be a value that dump accepts again."""
+    """Check and load a text. A text that passes the check must load, and dump must accept its value."""
     try:
         check(text)
     except SeekpointError:

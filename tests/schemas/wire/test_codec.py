@@ -1,4 +1,4 @@
-"""Entries to bytes and back: exactly Avro, and nothing that Avro cannot carry."""
+"""The codec writes and reads exactly Avro, and refuses values that Avro cannot represent."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from wire_examples import HEADER, ORACLE, WHOLE, as_fastavro, by_fastavro
 
 @given(any_entry())
 @settings(max_examples=400)
-def test_any_entry_comes_back_as_it_was(entry: Entry) -> None:
-    """decode is the inverse of encode, for every body and every field Avro can carry."""
+def test_any_entry_survives_a_round_trip(entry: Entry) -> None:
+    """decode is the inverse of encode, for every body and every field that Avro can represent."""
     assert Codec().decode(encode(entry)) == entry
 
 
 @pytest.mark.parametrize("kind", b.BODIES, ids=lambda kind: kind.KIND)
-def test_every_body_comes_back_as_its_own_type(kind: type[b.Body]) -> None:
-    """A body with its defaults comes back equal, of its type, and frozen."""
+def test_every_body_keeps_its_type_in_a_round_trip(kind: type[b.Body]) -> None:
+    """A body with its defaults is decoded to an equal, frozen body of the same type."""
     found = Codec().decode(encode(own(1, kind())))
     assert type(found.body) is kind
     assert found == own(1, kind())
@@ -41,7 +41,7 @@ def test_every_body_comes_back_as_its_own_type(kind: type[b.Body]) -> None:
 
 
 @given(any_entry())
-def test_what_is_written_is_what_fastavro_writes(entry: Entry) -> None:
+def test_encode_writes_the_bytes_of_fastavro(entry: Entry) -> None:
     """The bytes after the header are those of fastavro with the same schema."""
     out = BytesIO()
     fastavro.schemaless_writer(out, ORACLE, as_fastavro(entry))
@@ -49,7 +49,7 @@ def test_what_is_written_is_what_fastavro_writes(entry: Entry) -> None:
 
 
 @given(any_entry())
-def test_fastavro_reads_what_is_written(entry: Entry) -> None:
+def test_fastavro_reads_encoded_entries(entry: Entry) -> None:
     """Any Avro tool reads an entry with the schema in the schemas topic."""
     assert by_fastavro(encode(entry)[10:], ORACLE) == as_fastavro(entry)
 
@@ -82,8 +82,8 @@ def record_of(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", b.BODIES, ids=lambda kind: kind.KIND)
-def test_a_body_and_its_avsc_say_the_same(kind: type[b.Body]) -> None:
-    """Field by field: name, order, type and default; and every field of every body is documented."""
+def test_a_body_has_the_fields_of_its_avsc(kind: type[b.Body]) -> None:
+    """Names, order, types and defaults are equal, and every field is documented."""
     written = record_of(kind.__name__)["fields"]
     assert [field["name"] for field in written] == [field.name for field in fields(kind)]
     for field, ours in zip(written, fields(kind), strict=True):
@@ -95,15 +95,15 @@ def test_a_body_and_its_avsc_say_the_same(kind: type[b.Body]) -> None:
         assert field["doc"]
 
 
-def test_the_union_has_the_bodies_in_their_order() -> None:
-    """The branch number on the wire is the place in BODIES, and one byte still numbers them."""
+def test_the_union_has_the_order_of_bodies() -> None:
+    """The branch number is the index in BODIES, and one byte is enough for it."""
     (union,) = [field["type"] for field in WHOLE["fields"] if field["name"] == "body"]
     assert [record["name"] for record in union] == [kind.__name__ for kind in b.BODIES]
     assert len(b.BODIES) <= 64
 
 
 def test_the_envelope_and_the_entry_have_the_same_fields() -> None:
-    """By name and order; all but id, process_id and body have a default."""
+    """Names and order are equal; all fields but id, process_id and body have a default."""
     assert tuple(field["name"] for field in WHOLE["fields"]) == Entry._fields
     assert [field["name"] for field in WHOLE["fields"] if "default" not in field] == ["id", "process_id", "body"]
 
@@ -113,16 +113,16 @@ def test_the_envelope_and_the_entry_have_the_same_fields() -> None:
 @example(2**63 - 1)
 @example(64)
 @example(-65)
-def test_every_long_comes_back(value: int) -> None:
-    """Zigzag and seven bits a byte, over the whole range."""
+def test_every_long_survives_a_round_trip(value: int) -> None:
+    """The zigzag varint works over the whole range."""
     out = bytearray()
     put_long(out, value)
     assert get_long(bytes(out) + b"x", 0) == (value, len(out))
 
 
 @pytest.mark.parametrize("data", [b"\xff" * 9 + b"\x02", b"\xff" * 10 + b"\x00", b"\x80" * 10 + b"\x00"])
-def test_a_number_beyond_64_bits_is_none(data: bytes) -> None:
-    """Neither by its value nor by its length; the largest one is still one."""
+def test_a_number_beyond_64_bits_is_refused(data: bytes) -> None:
+    """Its value or its length may be too large; the largest legal number is read."""
     with pytest.raises(ValueError, match="64 bits"):
         get_long(data, 0)
     assert get_long(b"\xff" * 9 + b"\x01", 0) == (-(2**63), 10)
@@ -133,8 +133,8 @@ WIDTHS = [at + by for bits in range(6, 64, 7) for at in (1 << bits, -1 << bits) 
 
 
 @pytest.mark.parametrize("value", [*WIDTHS, 511, 512, (1 << 27) - 1, 1 << 27, 1 << 49, 1 << 56, 2**63 - 1, -(2**63)])
-def test_a_number_of_any_width_is_written_and_read_wherever_it_stands(value: int) -> None:
-    """Each place has a short cut of its own: seq, epoch, offset, time stamp, a body's number, one it may lack."""
+def test_a_number_of_any_length_survives_a_round_trip_in_each_field(value: int) -> None:
+    """Each field has its own fast path: seq, epoch, offset, timestamp, and numbers of bodies."""
     body = b.StepEnded(attempt=value, retry_at_us=value, ended_at_us=value, position=value, started_at_us=value)
     entry = own(1, body)._replace(seq=value, epoch=value, prev_offset=value, ts=value)
     out = BytesIO()
@@ -147,8 +147,8 @@ def test_a_number_of_any_width_is_written_and_read_wherever_it_stands(value: int
 @example(b"\x81" * 7 + b"\x80\x01")
 @example(b"\xff" * 7)
 @example(b"\x80" * 7 + b"\x00")
-def test_a_time_stamp_is_read_as_any_number_is(data: bytes) -> None:
-    """Of eight bytes, of more, padded with zeros, cut off: the same number up to the same byte, or the same refusal."""
+def test_a_timestamp_is_read_like_any_number(data: bytes) -> None:
+    """For any length, padding and truncation the result and the end, or the error, are the same."""
     found = []
     for get in (get_long, get_timestamp):
         try:
@@ -168,15 +168,15 @@ def test_a_time_stamp_is_read_as_any_number_is(data: bytes) -> None:
     ],
     ids=["surrogate", "surrogate in a body", "seq", "ts"],
 )
-def test_what_avro_cannot_carry_is_refused_by_the_writer(entry: Entry) -> None:
-    """A typed error, not a codec's own."""
+def test_encode_refuses_values_that_avro_cannot_represent(entry: Entry) -> None:
+    """The error is a typed one of Seekpoint."""
     with pytest.raises(UnserializableValue):
         encode(entry)
 
 
 @pytest.mark.parametrize("entry_id", [b"", bytes(15), bytes(17)])
-def test_an_id_of_another_length_is_refused(entry_id: bytes) -> None:
-    """It would shift everything after it."""
+def test_an_id_of_a_wrong_length_is_refused(entry_id: bytes) -> None:
+    """Such an id would shift all fields after it."""
     with pytest.raises(InvalidName):
         encode(own(1)._replace(id=entry_id))
     with pytest.raises(InvalidName):
@@ -184,8 +184,8 @@ def test_an_id_of_another_length_is_refused(entry_id: bytes) -> None:
 
 
 @pytest.mark.parametrize("process_id", ["", "x" * 201, "a\nb", "\x00floor"])
-def test_a_process_id_that_is_none_is_neither_written_nor_read(process_id: str) -> None:
-    """No process can collide with the keys that begin with a NUL byte, whoever wrote the record."""
+def test_an_illegal_process_id_is_neither_written_nor_read(process_id: str) -> None:
+    """No process can collide with the keys that begin with a NUL byte."""
     entry = own(1)._replace(process_id=process_id)
     with pytest.raises(InvalidName):
         encode(entry)
@@ -197,17 +197,17 @@ def test_a_process_id_that_is_none_is_neither_written_nor_read(process_id: str) 
 
 @given(any_body())
 def test_an_external_entry_needs_no_seq(body: b.Body) -> None:
-    """The envelope says nothing about the body: admission does."""
+    """The envelope does not restrict the body: admission does."""
     assert Codec().decode(encode(external(body, 9))) == external(body, 9)
 
 
 def test_an_id_is_sixteen_bytes_on_the_wire() -> None:
-    """The first field lies where anybody finds it, without Avro."""
+    """It is the first field, at a fixed position, so it can be read without Avro."""
     assert encode(own(7))[10:26] == an_id(1007)
     assert struct.unpack(">2B", encode(own(7))[:2]) == (0xC3, 0x01)
 
 
-def test_content_of_a_rewind_is_not_taken_for_a_dynamic_value() -> None:
-    """A context whose only key looks like a tag can be rewound to: the fold reads the content itself."""
+def test_the_content_of_a_rewind_is_no_dynamic_value() -> None:
+    """A context whose only key looks like a tag can be restored: the fold decodes the content."""
     entry = own(1, b.Rewound(3, '{"context":{"$price":"1"}}'))
     assert Codec().decode(encode(entry)) == entry

@@ -1,4 +1,4 @@
-"""Every release's schema, records and state are held against this code; a break is found and named."""
+"""The compatibility check compares each release's schema, records and state with this code."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ GOLDENS = load_goldens()
 FIRST = GOLDENS[0]
 
 
-def test_this_code_reads_what_every_release_wrote() -> None:
-    """No finding: what `seekpoint schema check` says."""
+def test_this_code_is_compatible_with_every_release() -> None:
+    """`seekpoint schema check` reports no finding."""
     assert check_compatibility() == []
 
 
-def test_there_is_a_golden_release_of_every_format_and_fold() -> None:
-    """Format 1, fold 1 and what came after; without any, the check itself is a finding."""
+def test_every_format_and_fold_version_has_a_golden_release() -> None:
+    """Without golden releases the check itself reports a finding."""
     assert {golden.format for golden in GOLDENS} == set(range(1, FORMAT + 1))
     assert {golden.fold_version for golden in GOLDENS} == set(range(1, FOLD_VERSION + 1))
 
 
 def test_a_newer_fold_has_a_newer_format() -> None:
-    """It is the format in the manifest that says which states may be in a journal."""
+    """The format in the manifest determines which states a journal may contain."""
     assert {golden.format for golden in GOLDENS if golden.fold_version == 1} >= {1}
     for fold_version in range(2, FOLD_VERSION + 1):
         before = max(golden.format for golden in GOLDENS if golden.fold_version == fold_version - 1)
@@ -47,8 +47,8 @@ def test_a_newer_fold_has_a_newer_format() -> None:
 
 
 @pytest.mark.parametrize("golden", GOLDENS, ids=lambda golden: golden.release)
-def test_a_release_kept_a_record_of_every_body_it_had(golden: Golden) -> None:
-    """So that none is forgotten when the codec changes."""
+def test_a_golden_release_has_a_record_of_every_body(golden: Golden) -> None:
+    """So a change of the codec is checked with every body."""
     (union,) = [field["type"] for field in golden.schema["fields"] if field["name"] == "body"]
     kinds = {kind.__name__: kind.KIND for kind in b.BODIES}
     kept = {entry["values"]["body"][0] for entry in golden.entries}
@@ -66,8 +66,8 @@ ELSEWHERE = {
 @pytest.mark.parametrize(
     "golden", [one for one in GOLDENS if one.fold_version == FOLD_VERSION], ids=lambda one: one.release
 )
-def test_a_golden_history_has_something_of_everything(golden: Golden) -> None:
-    """Every verdict, every part of a state, calls of every kind and status: else a fold could change unnoticed."""
+def test_a_golden_history_covers_verdicts_state_and_calls(golden: Golden) -> None:
+    """It has every verdict, every field of a state, and calls of every kind and status."""
     codec, draft, nothing = Codec(), Draft(), new_state()
     records = [codec.decode(bytes.fromhex(record)) for record in golden.history]
     verdicts = {advance(draft, offset, entry) for offset, entry in enumerate(records)}
@@ -157,25 +157,25 @@ BROKEN: dict[str, tuple[Callable[[Schema], object], str]] = {
 
 
 @pytest.mark.parametrize("change", ALLOWED.values(), ids=ALLOWED.keys())
-def test_what_readers_survive_is_allowed(change: Callable[[Schema], object]) -> None:
-    """Docs, fields with defaults, and bodies at the end with a new format."""
+def test_compatible_changes_have_no_finding(change: Callable[[Schema], object]) -> None:
+    """Docs, fields with defaults, and bodies at the end with a new format are compatible."""
     assert findings(change) == []
 
 
 @pytest.mark.parametrize(("change", "what"), BROKEN.values(), ids=BROKEN.keys())
-def test_what_breaks_a_reader_is_found(change: Callable[[Schema], object], what: str) -> None:
-    """Each break has a finding that names the place."""
+def test_each_breaking_change_has_a_finding(change: Callable[[Schema], object], what: str) -> None:
+    """The finding names the place."""
     assert any(what in finding for finding in findings(change))
 
 
-def test_a_format_the_code_does_not_have_is_found() -> None:
-    """The schema's own format and the code's go together."""
+def test_a_schema_of_another_format_is_found() -> None:
+    """The format in the schema must be that of the code."""
     schema = json.loads(schema_json()) | {"format": FORMAT + 1}
     assert [finding.release for finding in check_compatibility(json.dumps(schema))] == ["now"]
 
 
 def test_a_wrong_fingerprint_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An .avsc that changed without the constant would make this code's own records unreadable."""
+    """With an outdated constant this code's own records would be unreadable."""
     monkeypatch.setattr(compatibility, "SCHEMA_FINGERPRINT", bytes(8))
     (finding,) = check_compatibility()
     assert finding.release == "now"
@@ -189,20 +189,20 @@ def whats(golden: Golden, **more: Any) -> str:
 
 
 def test_a_record_that_decodes_to_other_values_is_found() -> None:
-    """A golden value is compared field by field."""
+    """The values are compared field by field."""
     entry = json.loads(json.dumps(FIRST.entries[0]))
     entry["values"]["body"][1]["expected_epoch"] += 1
     assert "a golden claim decodes to other values" in whats(replace(FIRST, entries=[entry]))
 
 
 def test_a_record_that_does_not_decode_is_found() -> None:
-    """Whatever the reason."""
+    """The reason does not matter."""
     entry = {**FIRST.entries[0], "record": FIRST.entries[0]["record"][:-2]}
     assert "a golden claim does not decode" in whats(replace(FIRST, entries=[entry]))
 
 
 def test_a_release_of_a_newer_format_is_found() -> None:
-    """It cannot be read by this code."""
+    """This code cannot read it."""
     newer = {**FIRST.schema, "format": FORMAT + 1}
     newer["fields"] = [*FIRST.schema["fields"], {"name": "zone", "type": "string", "default": ""}]
     entry = {**FIRST.entries[0], "record": "c301" + "00" * 8 + FIRST.entries[0]["record"][20:]}
@@ -211,32 +211,32 @@ def test_a_release_of_a_newer_format_is_found() -> None:
 
 
 def test_a_history_that_folds_to_another_state_is_found() -> None:
-    """Unless the fold version was raised."""
+    """It is no finding if the fold version was raised."""
     shorter = replace(FIRST, history=FIRST.history[:-1])
     assert "folds to another state" in whats(shorter)
     assert whats(shorter, fold_version=FOLD_VERSION + 1) == ""
 
 
-def test_a_state_that_is_read_as_another_is_found() -> None:
-    """The golden state's own hash is kept beside it."""
+def test_a_golden_state_with_another_hash_is_found() -> None:
+    """The golden file has the hash of its state."""
     other = FIRST.state.replace('"rewinds":1', '"rewinds":2')
     assert "is read as another state" in whats(replace(FIRST, state=other))
     assert "cannot be read" in whats(replace(FIRST, state="{}"))
 
 
 def test_a_state_of_a_newer_fold_is_found() -> None:
-    """This code cannot go back behind a release."""
+    """This code has an older fold than the release."""
     assert "this code with 0 only" in whats(FIRST, fold_version=0)
 
 
 def test_a_finding_names_the_release() -> None:
-    """What the command line prints."""
+    """The command line prints it."""
     assert str(CompatibilityFinding("0.1.0", "what")) == "0.1.0: what"
 
 
 @pytest.mark.parametrize("golden", GOLDENS, ids=lambda golden: golden.release)
-def test_the_golden_state_goes_on_being_folded(golden: Golden) -> None:
-    """A state an older release wrote is one to continue from, not only to look at."""
+def test_a_golden_state_can_be_folded_further(golden: Golden) -> None:
+    """A state of an older release can be continued, not only read."""
     state = State.from_bytes(golden.state.encode())
     assert state.owner is not None
     entry = Entry(bytes(16), "p", state.seq + 1, state.epoch, state.owner, None, 0, None, None, None, b.Custom("more"))
@@ -244,7 +244,7 @@ def test_the_golden_state_goes_on_being_folded(golden: Golden) -> None:
     assert encode(entry)
 
 
-def test_folds_of_an_application_change_no_release() -> None:
-    """Who registered one and then checks the schemas finds what everybody finds."""
+def test_folds_of_an_application_do_not_affect_the_check() -> None:
+    """The findings are the same with and without registered folds."""
     with only(UserFold("spent", 1, "0", lambda value, kind, payload: value + 1)):
         assert check_compatibility() == []

@@ -1,4 +1,4 @@
-"""A skim reads of an entry what its owner needs, and nothing that decoding would refuse."""
+"""``decode_owner_entry`` agrees with ``decode``, and accepts nothing that ``decode`` refuses."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OWNED = st.builds(
 
 
 def agree(data: bytes, key: bytes) -> bool:
-    """Whether the skim gave something; then it has to be what decoding gives."""
+    """Return whether the fast path decoded the entry, after checking that it agrees with ``decode``."""
     owned, entry = Codec().decode_owner_entry(data, key), decode_or_none(data)
     if owned is not None:
         assert entry is not None
@@ -42,16 +42,16 @@ def agree(data: bytes, key: bytes) -> bool:
 
 @given(OWNED)
 @settings(deadline=None)
-def test_a_skim_says_of_an_owners_entry_what_decoding_says(entry: Entry) -> None:
-    """In its usual form it is skimmed, whatever its body; under another key it is not."""
+def test_the_fast_path_agrees_with_decode(entry: Entry) -> None:
+    """It reads an entry of the usual form, whatever its body, but not under another key."""
     assert agree(encode(entry), b"case-17")
     assert not agree(encode(entry), b"case-18")
 
 
 @given(st.one_of(any_entry(), OWNED), st.data())
 @settings(max_examples=300, deadline=None)
-def test_a_skim_never_takes_what_decoding_refuses(entry: Entry, data: st.DataObject) -> None:
-    """Flipped bits, truncated and trailing bytes: the skim gives nothing, or what decoding gives."""
+def test_the_fast_path_never_accepts_what_decode_refuses(entry: Entry, data: st.DataObject) -> None:
+    """With flipped bits, truncated or trailing bytes it returns None or agrees with decode."""
     broken = bytearray(encode(entry))
     for _ in range(data.draw(st.integers(0, 3))):
         broken[data.draw(st.integers(0, len(broken) - 1))] ^= 1 << data.draw(st.integers(0, 7))
@@ -60,8 +60,8 @@ def test_a_skim_never_takes_what_decoding_refuses(entry: Entry, data: st.DataObj
     agree(bytes(broken) + b"\0", entry.process_id.encode())
 
 
-def test_a_skim_agrees_about_every_flipped_bit() -> None:
-    """A number that became negative, a branch that is none, another's id: whichever bit it is."""
+def test_the_fast_path_agrees_for_each_flipped_bit() -> None:
+    """A flip may make a number negative, a branch unknown or the process id another one."""
     entry = own(1, b.MessageSaid("user", "x"))
     data, key = encode(entry), entry.process_id.encode()
     assert agree(data, key)
@@ -73,14 +73,14 @@ def test_a_skim_agrees_about_every_flipped_bit() -> None:
 
 
 @pytest.mark.parametrize("ts", [0, 1, 63, 64, -1, 1 << 20, (1 << 48) - 1, 1 << 48, (1 << 55) - 1, 1 << 55, -(1 << 60)])
-def test_a_time_stamp_may_have_any_number_of_bytes(ts: int) -> None:
-    """Those of our age have eight."""
+def test_a_timestamp_may_have_any_number_of_bytes(ts: int) -> None:
+    """Present-day timestamps have eight bytes."""
     entry = own(1, b.MessageSaid("user", "x"))._replace(ts=ts)
     assert decode_or_none(encode(entry)) == entry
 
 
-def test_a_skim_knows_the_limits() -> None:
-    """What is larger than a record may be, or nested deeper, is left to decoding, which refuses it."""
+def test_the_fast_path_respects_the_limits() -> None:
+    """A record that is too large or nested too deep is left to decode, which refuses it."""
     large = encode(own(1, b.MessageSaid("user", "x" * 2_000)))
     deep = encode(own(1, b.ContextUpdated("a", "[" * 70 + "]" * 70)))
     key = own(1, b.MessageSaid()).process_id.encode()

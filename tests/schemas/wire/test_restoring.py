@@ -1,4 +1,4 @@
-"""Entries that restore a state: each state within its limit can be, and only they may be larger than others."""
+"""Every state within its limit can be restored, and only entries that restore a state may exceed the record limit."""
 
 from __future__ import annotations
 
@@ -55,21 +55,21 @@ def restorable(state: State) -> None:
 @given(steps(40))
 @settings(max_examples=150)
 def test_every_state_within_its_limit_can_be_restored(history: list[object]) -> None:
-    """Whatever led to it: its entry is little larger than what it weighs, and it fits where it fitted before."""
+    """For any history, the entry is little larger than the content, and the state fits again."""
     log = MemoryLog(partitions=2)
     for state in expected_states(write_history(history, log.append, log.partitions)).values():  # type: ignore[arg-type]
         if state.owner is not None and not state.content_dropped:
             restorable(state)
 
 
-def test_a_state_with_everything_in_it_can_be_restored() -> None:
-    """Calls, an effect in doubt, an obligation, frames, an agent with an input."""
+def test_a_state_with_all_fields_can_be_restored() -> None:
+    """It has calls, an effect in doubt, an obligation, frames, and an agent with an input."""
     restorable(WHOLE)
 
 
 @pytest.mark.parametrize("hard", ["x", '"', "\x01", "é", "\U0001f600"])
 def test_a_full_state_of_any_characters_can_be_restored(hard: str) -> None:
-    """Filled up to the default limit, with texts that grow as JSON too."""
+    """It is filled to the default limit with texts that grow when they are encoded as JSON."""
     draft, seq = OWNED.thaw(), OWNED.seq
     while True:
         seq += 1
@@ -88,8 +88,8 @@ def test_a_full_state_of_any_characters_can_be_restored(hard: str) -> None:
 
 
 @pytest.mark.parametrize("kind", RESTORING)
-def test_only_what_restores_may_be_larger_than_a_record(kind: str) -> None:
-    """To the byte, for the writer and for every reader; any other kind has the record limit."""
+def test_only_entries_that_restore_may_exceed_the_record_limit(kind: str) -> None:
+    """Writer and readers agree to the byte; all other kinds have the record limit."""
     limits = Limits(record_bytes=1_000, state_bytes=3_000)
     entry = RESTORING[kind]("")
     room = limits.restoring_bytes - len(encode(entry)) - len(b"p") - 3  # a longer length takes three bytes more
@@ -121,7 +121,7 @@ def in_the_other_schema(entry: Entry) -> bytes:
 
 
 def test_a_large_entry_of_any_other_kind_is_poison() -> None:
-    """In the current schema and in another release's; the kinds that restore are read in both."""
+    """This holds for the current schema and for another one; kinds that restore are read in both."""
     limits = Limits(record_bytes=1_000, state_bytes=3_000)
     codec = Codec(limits, dict([other_schema()]))
     large = larger_than_a_record()
@@ -134,8 +134,8 @@ def test_a_large_entry_of_any_other_kind_is_poison() -> None:
         assert codec.decode(encode(entry)) == codec.decode(in_the_other_schema(entry)) == entry
 
 
-def test_a_large_record_of_another_kind_costs_no_more_than_its_bytes() -> None:
-    """Ten megabytes of members of two bytes would be five million objects: its kind is looked at before its body."""
+def test_a_large_record_of_another_kind_is_refused_before_its_body_is_read() -> None:
+    """Ten megabytes of two-byte members would be five million objects."""
     many = bytearray(encode(own(1, b.ContextUpdatedMany({}))))[:-1]
     many += b"\x80\x80\x80\x04" + b"\x02a\x02" * 3_000_000
     codec = Codec(schemas=dict([other_schema()]))

@@ -1,4 +1,4 @@
-"""Entries that were written with another schema: an older one, a newer one, one that is none."""
+"""Entries of other schemas: older ones, newer ones and invalid ones."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ MORE = {
 
 @given(any_entry(b.MessageSaid, b.ContextUpdatedMany))
 def test_fields_of_a_newer_release_are_dropped(entry: Entry) -> None:
-    """Same format, more fields: what is known reads the same, as fastavro's own resolution does."""
+    """With the same format, the known fields have the values that fastavro's resolution gives."""
     fingerprint, schema = changed(newer_release)
     parsed = fastavro.parse_schema(strip_metadata(schema))
     raw = as_fastavro(entry) | {"zone": "eu"}
@@ -84,8 +84,8 @@ def test_fields_of_a_newer_release_are_dropped(entry: Entry) -> None:
 
 
 @given(any_entry(b.MessageSaid, b.Claim))
-def test_fields_an_older_release_lacked_have_their_defaults(entry: Entry) -> None:
-    """A body grew a field: entries from before have its default."""
+def test_fields_that_an_older_release_lacked_get_their_defaults(entry: Entry) -> None:
+    """Entries from before a field was added have its default."""
 
     def older(schema: dict[str, Any]) -> None:
         for name in ("MessageSaid", "Claim"):
@@ -105,8 +105,8 @@ def test_fields_an_older_release_lacked_have_their_defaults(entry: Entry) -> Non
     assert found == entry._replace(correlation_id=None, body=expected)
 
 
-def test_content_of_a_rewind_is_no_dynamic_value_in_another_schema_either() -> None:
-    """What looks like a tag there is a key of the context."""
+def test_the_content_of_a_rewind_in_another_schema_is_no_dynamic_value() -> None:
+    """A key of the context that looks like a tag is a key."""
     fingerprint, schema = changed(lambda schema: schema["fields"].insert(2, {"name": "zone", "type": "string"}))
     entry, out = own(1, b.Rewound(3, '{"context":{"$price":"1"}}')), BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(strip_metadata(schema)), as_fastavro(entry) | {"zone": ""})
@@ -116,7 +116,7 @@ def test_content_of_a_rewind_is_no_dynamic_value_in_another_schema_either() -> N
 @given(any_entry(), st.data())
 @settings(max_examples=200)
 def test_broken_bytes_of_another_schema_give_an_entry_or_one_error(entry: Entry, data: st.DataObject) -> None:
-    """Resolution is as bounded as the straight way: flips, truncations and junk alike."""
+    """Resolution is as bounded as the fast path: for flips, truncations and junk."""
     fingerprint, schema = changed(lambda schema: schema["fields"].insert(2, {"name": "zone", "type": "string"}))
     out = BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(strip_metadata(schema)), as_fastavro(entry) | {"zone": ""})
@@ -140,7 +140,7 @@ def test_broken_bytes_of_another_schema_give_an_entry_or_one_error(entry: Entry,
     ids=["huge", "huge negative", "empty items", "endless", "fifty million"],
 )
 def test_blocks_of_empty_items_are_refused(tail: bytes) -> None:
-    """Five bytes do not become fifty million items: an item takes a byte, or the record is none."""
+    """An item takes at least a byte, so five bytes never become fifty million items."""
     nulls = {"name": "nulls", "type": {"type": "array", "items": "null"}, "default": []}
     fingerprint, schema = changed(lambda schema: body_of(schema, "ContextCleared")["fields"].append(nulls))
     data = b"\xc3\x01" + fingerprint + encode(own(1, b.ContextCleared()))[10:] + tail
@@ -149,8 +149,8 @@ def test_blocks_of_empty_items_are_refused(tail: bytes) -> None:
     assert time.process_time() - started < DECODE_SECONDS_MAX
 
 
-def test_an_unknown_fingerprint_is_asked_for_once_and_then_poison() -> None:
-    """The schemas are read again to their end before a fingerprint is called unknown."""
+def test_an_unknown_fingerprint_re_reads_the_schemas_and_is_then_poison() -> None:
+    """The schemas are read again to their end before the record is refused."""
     fingerprint, schema = changed(lambda schema: schema["fields"].insert(2, {"name": "zone", "type": "string"}))
     asked: list[int] = []
     known: dict[bytes, str] = {}
@@ -170,8 +170,8 @@ def test_an_unknown_fingerprint_is_asked_for_once_and_then_poison() -> None:
     assert len(asked) == 2
 
 
-def test_schemas_that_cannot_be_read_stall_the_reader() -> None:
-    """An unreadable schemas topic is no reason to call a record poison: its error leaves as it is."""
+def test_an_unreadable_schemas_topic_does_not_make_a_record_poison() -> None:
+    """The error of reading the schemas passes through."""
 
     def refresh() -> dict[bytes, str]:
         raise JournalUnavailable("Kafka is silent")
@@ -181,7 +181,7 @@ def test_schemas_that_cannot_be_read_stall_the_reader() -> None:
 
 
 def test_a_newer_format_stops_the_reader_before_anything_is_read() -> None:
-    """Never skipped: whatever its bytes are."""
+    """Such an entry is never skipped."""
     fingerprint, schema = changed(lambda schema: schema["fields"].insert(2, {"name": "zone", "type": "string"}))
     schema["format"] = 2
     with pytest.raises(NewerFormat) as caught:
@@ -189,8 +189,8 @@ def test_a_newer_format_stops_the_reader_before_anything_is_read() -> None:
     assert (caught.value.format, caught.value.known) == (2, 1)
 
 
-def test_a_body_nobody_here_knows_stops_the_reader_too() -> None:
-    """A writer whose union grew is newer, whatever format it says."""
+def test_an_unknown_body_stops_the_reader() -> None:
+    """A writer whose union has more bodies is newer, whatever its format."""
 
     def grow(schema: dict[str, Any]) -> None:
         (union,) = [field["type"] for field in schema["fields"] if field["name"] == "body"]
@@ -225,7 +225,7 @@ BAD_SCHEMAS: dict[str, str] = {
 
 
 @pytest.mark.parametrize("text", BAD_SCHEMAS.values(), ids=BAD_SCHEMAS.keys())
-def test_a_registered_schema_that_is_none_of_entries_is_the_journals_fault(text: str) -> None:
-    """Loud, and not the record's fault: the journal's schemas are broken."""
+def test_a_registered_schema_that_is_not_of_entries_is_a_journal_mismatch(text: str) -> None:
+    """The journal's schemas are broken, not the record."""
     with pytest.raises(JournalMismatch):
         Codec(schemas={b"12345678": text}).decode(b"\xc3\x0112345678rest")

@@ -1,4 +1,4 @@
-"""Whatever the bytes are: an entry or one error, in bounded time and memory."""
+"""Untrusted bytes: decoding returns an entry or raises one typed error, in bounded time and memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DECODE_BYTES_MAX = 64 * 1_048_576
 @given(any_entry(), st.data())
 @settings(max_examples=300)
 def test_flipped_bits_give_an_entry_or_one_error(entry: Entry, data: st.DataObject) -> None:
-    """Whatever a flip does to lengths, branches and texts, nothing else leaves."""
+    """Flips in lengths, branches and texts raise no other error."""
     broken = bytearray(encode(entry))
     for _ in range(data.draw(st.integers(1, 4))):
         broken[data.draw(st.integers(10, len(broken) - 1))] ^= 1 << data.draw(st.integers(0, 7))
@@ -33,7 +33,7 @@ def test_flipped_bits_give_an_entry_or_one_error(entry: Entry, data: st.DataObje
 
 @given(any_entry(), st.data())
 def test_a_truncated_record_is_no_entry(entry: Entry, data: st.DataObject) -> None:
-    """No prefix of an entry is an entry."""
+    """No proper prefix of an entry is an entry."""
     whole = encode(entry)
     assert decode_or_none(whole[: data.draw(st.integers(0, len(whole) - 1))]) is None
 
@@ -45,15 +45,15 @@ def test_trailing_bytes_are_no_entry(entry: Entry, more: bytes) -> None:
 
 
 @given(st.binary(max_size=300))
-def test_junk_behind_a_good_header_gives_an_entry_or_one_error(junk: bytes) -> None:
-    """The fingerprint proves nothing about what follows."""
+def test_junk_after_a_valid_header_gives_an_entry_or_one_error(junk: bytes) -> None:
+    """A known fingerprint proves nothing about the bytes after it."""
     found = decode_or_none(HEADER + junk)
     assert found is None or decode_or_none(encode(found)) == found
 
 
 @given(st.binary(max_size=60))
 def test_junk_is_no_entry(junk: bytes) -> None:
-    """Without the header nothing is looked at."""
+    """Bytes without the header are refused at once."""
     assert decode_or_none(junk) is None
 
 
@@ -64,7 +64,7 @@ def test_a_record_without_a_value_is_no_entry() -> None:
 
 
 def envelope(body: bytes) -> bytes:
-    """A record with a plain envelope and ``body`` as it is, branch included."""
+    """Return a record with a valid envelope, followed by ``body``, which includes the branch."""
     whole = encode(own(1, b.Released()))
     assert whole[-2:] == wire_long(b.BODIES.index(b.Released)) + b"\0"
     return whole[:-2] + body
@@ -111,7 +111,7 @@ HOSTILE: dict[str, bytes] = {
 
 @pytest.mark.parametrize("data", HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_bytes_are_refused_in_bounded_time_and_memory(data: bytes) -> None:
-    """Each is one UndecodableRecord, within seconds and a few times the record limit, whatever the bytes promise."""
+    """Each raises UndecodableRecord within seconds and a few times the record limit."""
     tracemalloc.start()
     started = time.process_time()
     try:
@@ -124,8 +124,8 @@ def test_hostile_bytes_are_refused_in_bounded_time_and_memory(data: bytes) -> No
     assert peak < DECODE_BYTES_MAX
 
 
-def test_limits_are_those_of_the_journal() -> None:
-    """A codec with smaller limits refuses what one with larger ones reads."""
+def test_the_limits_of_the_journal_apply() -> None:
+    """A codec with smaller limits refuses a record that one with larger limits reads."""
     nested = encode(own(1, b.ContextUpdated("a", "[[[1]]]")))
     assert decode_or_none(nested, Codec(Limits(depth=3))) is not None
     assert decode_or_none(nested, Codec(Limits(depth=2))) is None

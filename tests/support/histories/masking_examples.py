@@ -1,4 +1,4 @@
-"""Rules, and what they are tried on: a canary that no mask may let through."""
+"""Mask rules and examples with a canary that no mask may leak."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def entry(body: b.Body, **more: Any) -> Entry:
 
 
 def unfolded(text: str) -> str:
-    """All that can be read in ``text`` by opening JSON and base64 again and again."""
+    """Return all that is readable in ``text`` after unescaping JSON and decoding base64 repeatedly."""
     seen = [text]
     for _ in range(12):
         text = text.replace("\\\\", "\\").replace('\\"', '"').replace("\\u002d", "-")
