@@ -65,5 +65,5 @@ def of_kind(log: MemoryLog, kind: type[Any], process_id: str = "p") -> list[Any]
 
 def spelled_out(body: Any) -> list[Any]:
     """The start and the end of a step that left as one entry, as if they were two."""
-    began = getattr(body, "began", None)
+    began = getattr(body, "implied_start", None)
     return [body] if began is None else [began, body]
