@@ -6,7 +6,8 @@ import socket
 from pathlib import Path
 
 from seekpoint.compose.brokers import broker_properties, kafka_uuid, meta_properties, to_text
-from seekpoint.compose.directory import ClusterDirectory, ClusterState
+from seekpoint.compose.cluster_ports import ClusterState
+from seekpoint.compose.directory import ClusterDirectory
 from seekpoint.compose.loopback_ports import accepts, free_ports, is_free
 from seekpoint.compose.runtime import tail
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from seekpoint.compose import LocalCluster
-from seekpoint.compose.directory import ClusterDirectory, ClusterState
+from seekpoint.compose.cluster_ports import ClusterState
+from seekpoint.compose.directory import ClusterDirectory
 from seekpoint.schemas.errors import ClusterFailed
 
 

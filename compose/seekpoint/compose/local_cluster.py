@@ -14,7 +14,8 @@ from types import TracebackType
 from typing import Any
 
 from seekpoint.compose.brokers import broker_properties, meta_properties, to_text
-from seekpoint.compose.directory import ClusterDirectory, ClusterState, check_size
+from seekpoint.compose.cluster_ports import ClusterState
+from seekpoint.compose.directory import ClusterDirectory, check_size
 from seekpoint.compose.group import Group
 from seekpoint.compose.runtime import Runtime, SetupProgress, log_progress
 from seekpoint.compose.server_processes import Broker, Launch, Part, PartStatus, Valkey

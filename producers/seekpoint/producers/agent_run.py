@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from seekpoint.producers.durable.decisions.prompts import first_difference
 from seekpoint.producers.durable.durable_process import DurableProcess
-from seekpoint.producers.durable.effects.obligations import compensate, mark_code_failed
+from seekpoint.producers.durable.effects.compensation_runs import compensate, mark_code_failed
 from seekpoint.producers.durable.failures.recorded_failures import unwrapped
 from seekpoint.producers.durable.failures.redrive import set_aside
 from seekpoint.producers.durable.replay.differences import add_difference

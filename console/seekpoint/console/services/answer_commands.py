@@ -6,8 +6,8 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.console.render.gate_rows import prompt_text
-from seekpoint.console.render.listing import with_similar_ids
 from seekpoint.console.render.output import clean, emit_json, say
+from seekpoint.console.render.similar_ids import with_similar_ids
 from seekpoint.console.services.options import ActorName, AsJson, GateName, InAdvance, ProcessId, Reason
 from seekpoint.console.services.sender import send_and_confirm, user_name
 from seekpoint.console.services.target import CommandTarget

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from seekpoint.producers.dispatch.verdicts import deliver, fits
+from seekpoint.producers.dispatch.verdict_delivery import deliver, fits
 from seekpoint.producers.durable.effects.business_keys import SharedValues, shared_name
 from seekpoint.producers.durable.effects.connectors import Connector, NotDone, Reconciled, accepted_options
 from seekpoint.producers.durable.effects.effect_resolution import (

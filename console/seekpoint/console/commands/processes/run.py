@@ -10,8 +10,8 @@ import typer
 
 from seekpoint.console.exit_codes import EXIT_FAULT, EXIT_TERMINATED
 from seekpoint.console.render.command_errors import is_debug
-from seekpoint.console.render.listing import with_similar_ids
 from seekpoint.console.render.output import clean, counted, emit_json, fail, say
+from seekpoint.console.render.similar_ids import with_similar_ids
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from datetime import timedelta
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from seekpoint.producers.durable.durable_process import DurableCalls
-from seekpoint.producers.durable.effects.compensations import register_compensation
+from seekpoint.producers.durable.effects.compensation_names import register_compensation
+from seekpoint.producers.durable.effects.compensation_runs import compensate, mark_compensated_by_code
 from seekpoint.producers.durable.effects.effect_facts import EffectRequest
 from seekpoint.producers.durable.effects.effect_resolution import Effect
 from seekpoint.producers.durable.effects.effect_runs import EffectRun
-from seekpoint.producers.durable.effects.obligations import compensate, mark_compensated_by_code
 from seekpoint.producers.durable.replay.call_digest import arguments_text, text_digest
 from seekpoint.producers.durable.replay.differences import changed
 from seekpoint.producers.durable.steps.retries import Retry

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import field
 
 from seekpoint.producers.durable.effects.business_keys import KeyHolder
-from seekpoint.producers.durable.effects.compensations import UNDO
+from seekpoint.producers.durable.effects.compensation_names import UNDO
 from seekpoint.producers.durable.effects.connectors import ATTEMPTS_MAX, Connector, Reconciled, accepts
 from seekpoint.producers.durable.effects.effect_resolution import Effect, EffectStatus, End, Situation, is_known_undone
 from seekpoint.producers.durable.effects.external_outcome import ExternalOutcome, external_outcome_for

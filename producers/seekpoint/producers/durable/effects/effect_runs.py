@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.producers.durable.budgets.budget_calls import admit
-from seekpoint.producers.durable.effects.compensations import compensation_name
+from seekpoint.producers.durable.effects.compensation_names import compensation_name
 from seekpoint.producers.durable.effects.connectors import NotDone, Reconciled, accepted_options
 from seekpoint.producers.durable.effects.effect_facts import EffectFacts, EffectRequest
 from seekpoint.producers.durable.effects.effect_resolution import Answer, EffectStatus, End, NextStep, decide

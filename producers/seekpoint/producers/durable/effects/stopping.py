@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from seekpoint.producers.durable.durable_process import DurableProcess
-from seekpoint.producers.durable.effects.obligations import compensate
+from seekpoint.producers.durable.effects.compensation_runs import compensate
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.state.lifecycle import Lifecycle

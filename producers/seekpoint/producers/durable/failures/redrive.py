@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from seekpoint.producers.durable.effects.compensations import UNDO
+from seekpoint.producers.durable.effects.compensation_names import UNDO
 from seekpoint.producers.durable.failures.failed_calls import failed_calls, unfollowed_calls
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import Refused

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
 
-from seekpoint.producers.durable.effects.compensations import UNDO
+from seekpoint.producers.durable.effects.compensation_names import UNDO
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.bodies.entry import Entry

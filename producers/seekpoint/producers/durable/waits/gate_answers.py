@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from seekpoint.consumers.recovery.process_history import newest_entry
-from seekpoint.producers.durable.effects.compensations import UNDO
+from seekpoint.producers.durable.effects.compensation_names import UNDO
 from seekpoint.producers.durable.waits.gate_calls import verdict_of
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import GateNotOpen, ProcessFinished, SeekpointError, UnknownProcess

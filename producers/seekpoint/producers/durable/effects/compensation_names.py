@@ -39,7 +39,7 @@ def compensation_name(compensate: Callable[..., Any] | str) -> str:
     """Return the name of a compensation in the journal: ``connector/NAME``, or ``module:function``.
 
     >>> compensation_name("payments"), compensation_name(compensation_name)
-    ('connector/payments', 'seekpoint.producers.durable.effects.compensations:compensation_name')
+    ('connector/payments', 'seekpoint.producers.durable.effects.compensation_names:compensation_name')
     """
     if isinstance(compensate, str):
         return f"{CONNECTOR}{compensate}"

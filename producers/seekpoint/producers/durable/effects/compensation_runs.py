@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from seekpoint.producers.durable.effects.compensations import CONNECTOR, UNDO, compensation_named
+from seekpoint.producers.durable.effects.compensation_names import CONNECTOR, UNDO, compensation_named
 from seekpoint.producers.durable.effects.effect_facts import EffectRequest
 from seekpoint.producers.durable.effects.effect_runs import EffectRun
 from seekpoint.producers.durable.replay.call_digest import text_digest

@@ -12,7 +12,7 @@ from cuts import cuts, of_kind, on_node
 from open_processes import durable_side
 from outside_ledger import Died, Ledger
 from seekpoint.producers import Node, Process, VirtualClock, agent, effect
-from seekpoint.producers.durable.effects import obligations
+from seekpoint.producers.durable.effects import compensation_runs
 from seekpoint.producers.durable.effects.connectors import Connector, Connectors, NotDone
 from seekpoint.producers.durable.effects.effect_resolution import Answer, Effect
 from seekpoint.producers.durable.steps.retries import Retry
@@ -33,7 +33,7 @@ async def unbook(room: str, *, output: str, idempotency_key: str) -> None:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compensations are tried again at once."""
-    monkeypatch.setattr(obligations, "COMPENSATION_RETRY", Retry(attempts=3, backoff_s=0.0, jitter=0.0))
+    monkeypatch.setattr(compensation_runs, "COMPENSATION_RETRY", Retry(attempts=3, backoff_s=0.0, jitter=0.0))
     MADE.clear()
 
 
@@ -125,7 +125,7 @@ async def test_a_compensation_is_found_by_name_where_its_code_does_not_run_again
         await process.effect("pay", ledger.pay, 5, compensate="bank")
         await process.effect("pay", ledger.pay, 7, compensate=lambda amount: None)
         names = [one.name for one in process.state.obligations]
-        assert names[0].endswith("test_obligations:unbook")
+        assert names[0].endswith("test_compensation_runs:unbook")
         assert names[1] == "connector/bank"
     async with node.open("p") as process:
         durable_side(process).effects.connectors = known
