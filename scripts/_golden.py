@@ -82,7 +82,8 @@ def _external(number: int, body: b.Body) -> Entry:
 
 def _history() -> list[Entry]:
     """A process that meets every row of the admission table; every part of its state has something in it."""
-    begun = [_external(1, b.Claim(0, "node-1", "boot-1")), _external(21, b.Signal("wake", '{"n":1}'))]
+    begun = [_external(27, b.Submitted("refunder", '{"order":"4711"}', 5, 1_700_000_000_000_000, "thread"))]
+    begun += [_external(1, b.Claim(0, "node-1", "boot-1")), _external(21, b.Signal("wake", '{"n":1}'))]
     begun += [_external(23, b.Signal("paid", "12")), _external(25, b.SharedSet("rate", -1, "1"))]
     own = [*_content(), *_first_turn()]
     rewound = b.Rewound(len(own), _folded([*begun, *_owned(own)]).content_json())
@@ -180,6 +181,8 @@ def _disputed(seq: int) -> list[Entry]:
     """What others write meanwhile, and who owns the process then."""
     return [
         _external(22, b.CancelRequested("enough")),
+        _external(28, b.ResumeRequested("it is fine")),
+        _external(29, b.SuspendRequested("look at it")),
         _external(22, b.CancelRequested("enough")),
         _external(24, b.EffectVerdict("2/mail:1", "failed", reason="nothing came", idempotency_key="case/2/mail:1")),
         _entry(40, seq, b.ContextCleared()),

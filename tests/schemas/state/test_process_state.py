@@ -22,7 +22,7 @@ from seekpoint.schemas.folds import UserFold, only
 from seekpoint.schemas.state.calls import Call
 from seekpoint.schemas.state.conversation import Conversation, Message
 from seekpoint.schemas.state.process_state import COUNTERS, FIELDS, FOLD_VERSION, Draft, State, new_state
-from seekpoint.schemas.state.state_parts import Degraded, InvocationState
+from seekpoint.schemas.state.state_parts import Degraded, InvocationState, Submission
 
 EMPTY = new_state().content_json()
 FULL_HISTORY: tuple[Entry, ...] = (
@@ -60,6 +60,7 @@ FULL_HISTORY: tuple[Entry, ...] = (
     own(27),
     claim(9, 4),
     external(b.Signal(), 7),
+    external(b.SuspendRequested("look"), 11),
 )
 """Every slot says something of the process."""
 
@@ -82,7 +83,7 @@ def test_the_full_state_has_something_in_every_part() -> None:
     bare = new_state()
     same = {name for name in FIELDS.names if getattr(FULL, name) == getattr(bare, name)}
     finished = {"finished", "result_json", "content_dropped"}
-    assert same == {*finished, "refused_externals", "shared_version", "shared_json"}
+    assert same == {*finished, "refused_externals", "shared_version", "shared_json", "submission"}
 
 
 def test_a_state_comes_back_from_its_bytes() -> None:
@@ -180,7 +181,7 @@ def test_the_hash_tells_every_other_part(name: str) -> None:
     """A changed slot is a changed hash; only the widths follow from the rest."""
     draft = FULL.thaw()
     bare = folded(claim(1), own(1, b.Finished("1"))).without_content().thaw()
-    other = 1 if name == "shared_version" else None
+    other = {"shared_version": 1, "submission": Submission(bytes(16), "triage", "1")}.get(name)
     setattr(draft, name, getattr(bare, name) if getattr(bare, name) != getattr(draft, name) else other)
     follows = name in {"content_bytes", "mailbox_bytes"}
     assert (draft.freeze().hash == FULL.hash) == follows

@@ -59,6 +59,7 @@ def test_a_golden_release_has_a_record_of_every_body(golden: Golden) -> None:
 ELSEWHERE = {
     *("finished", "result_json", "content_dropped"),  # what comes behind it would change nothing
     *("shared_version", "shared_json"),  # a shared value is a process of its own
+    "submission",  # the begin of the agent takes it
     "folds",  # an application's
 }
 

@@ -9,13 +9,13 @@ from typing import TypeVar
 from seekpoint.consumers.recovery_service.exchange import Exchange, Kind
 from seekpoint.schemas.errors import UndecodableRecord
 from seekpoint.schemas.log.log_ports import Record
-from seekpoint.schemas.log.recovery_requests import ANSWER_FINGERPRINT, decode_request
+from seekpoint.schemas.log.recovery_requests import ANSWER, decode_request
 
 __all__ = ["OpenRequests", "RequestAudit"]
 
 T = TypeVar("T")
 
-_ID_AT = 2 + len(ANSWER_FINGERPRINT)
+_ID_AT = 2 + len(ANSWER.fingerprint)
 _KINDS: tuple[Kind, ...] = ("recover", "recovered")
 
 

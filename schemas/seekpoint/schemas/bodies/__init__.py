@@ -55,9 +55,12 @@ from seekpoint.schemas.bodies.process_bodies import (
     MessageSaid,
     Received,
     Released,
+    ResumeRequested,
     Rewound,
     Seeded,
     Signal,
+    Submitted,
+    SuspendRequested,
 )
 
 __all__ = [
@@ -103,6 +106,7 @@ __all__ = [
     "PatchMarked",
     "Received",
     "Released",
+    "ResumeRequested",
     "Rewound",
     "Sampled",
     "Seeded",
@@ -110,6 +114,8 @@ __all__ = [
     "Signal",
     "StepEnded",
     "StepStarted",
+    "Submitted",
+    "SuspendRequested",
     "TimerFired",
     "TimerSet",
     "TurnEnded",
@@ -163,6 +169,9 @@ BODIES: tuple[type[Body], ...] = (
     SharedSet,
     Seeded,
     CallsSetAside,
+    Submitted,
+    SuspendRequested,
+    ResumeRequested,
 )
 
 KINDS: Mapping[str, type[Body]] = {body.KIND: body for body in BODIES}

@@ -30,9 +30,12 @@ __all__ = [
     "MessageSaid",
     "Received",
     "Released",
+    "ResumeRequested",
     "Rewound",
     "Seeded",
     "Signal",
+    "Submitted",
+    "SuspendRequested",
 ]
 
 NIL_ID = bytes(16)
@@ -68,6 +71,34 @@ class CancelRequested(Body, frozen=True):
     """A request to cancel the process."""
 
     KIND = "cancel_requested"
+    EXTERNAL = True
+    reason: str | None = None
+
+
+class Submitted(Body, frozen=True):
+    """Somebody asks for a run of an agent as the process; a worker begins it, at ``start_at_us`` or later."""
+
+    KIND = "submitted"
+    EXTERNAL = True
+    agent: str = ""
+    input: Json = "null"
+    priority: int = 0
+    start_at_us: int | None = None
+    correlation_id: str | None = None
+
+
+class SuspendRequested(Body, frozen=True):
+    """Somebody puts the process on hold: nobody runs it before a ``ResumeRequested``."""
+
+    KIND = "suspend_requested"
+    EXTERNAL = True
+    reason: str | None = None
+
+
+class ResumeRequested(Body, frozen=True):
+    """Somebody ends the hold: the process may be run again."""
+
+    KIND = "resume_requested"
     EXTERNAL = True
     reason: str | None = None
 

@@ -167,9 +167,11 @@ def _start_agent(draft: Draft, body: b.AgentStarted, limits: Limits) -> Misfit:
     frame = draft.start_frame or frame_of(draft)  # a fork's code runs from where its parent's began
     agent = AgentRun(body.agent[:200], body.version[:200], body.definition[:200], body.input)
     grown = draft.content_bytes + size_of(agent) + size_of(frame) - size_of(draft.start_frame)
+    grown -= size_of(draft.submission)
     misfit = too_big(grown, limits)
     if misfit is None:
         draft.agent, draft.start_frame, draft.content_bytes = agent, frame, grown
+        draft.submission = None
         if draft.lifecycle in _BEFORE_RUNNING:
             draft.lifecycle = Lifecycle.RUNNING
     return misfit

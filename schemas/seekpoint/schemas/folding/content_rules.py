@@ -115,6 +115,8 @@ def _change_lifecycle(draft: Draft, body: b.LifecycleChanged, limits: Limits) ->
     if not may_follow(draft.lifecycle, body.to):
         return "illegal_transition", f"{draft.lifecycle} does not lead to {body.to[:40]}"
     draft.lifecycle = Lifecycle(body.to)
+    if draft.lifecycle is Lifecycle.RUNNING and draft.hold is not None and draft.hold.action == "resume":
+        draft.hold = None  # the request is carried out
     return None
 
 

@@ -22,7 +22,7 @@ from seekpoint.schemas.folding.seed import apply_seed
 from seekpoint.schemas.folds import advance_folds
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_state import Draft, State, clear, drop_content
-from seekpoint.schemas.state.state_parts import Degraded, MailItem
+from seekpoint.schemas.state.state_parts import Degraded, HoldRequest, MailItem, Submission
 from seekpoint.schemas.state.state_table import Cleared
 from seekpoint.schemas.state.state_values import size_of, text_width
 from seekpoint.schemas.wire.codec import OwnerEntry
@@ -336,6 +336,46 @@ def mail_of(entry: Entry) -> MailItem | None:
     return None  # a body of an owner without a seq, which no owner writes
 
 
+def _submit(draft: Draft, entry: Entry, limits: Limits) -> Verdict:
+    """Note the run that is wanted of a process as which no agent has begun. The first submission in the log counts."""
+    body = entry.body
+    assert isinstance(body, b.Submitted)
+    if entry.id in draft.remembered:
+        draft.duplicate_entries += 1
+        return Verdict.DUPLICATE
+    wanted = Submission(
+        entry.id, body.agent[:TEXT_CHARS_MAX], body.input, body.priority, body.start_at_us, entry.actor,
+        body.correlation_id,
+    )  # fmt: skip
+    grown = draft.content_bytes + size_of(wanted)
+    has_begun = draft.finished or draft.agent is not None or draft.submission is not None
+    if has_begun or _is_shared(entry) or too_big(grown, limits) is not None:
+        draft.refused_externals += 1
+        return Verdict.REFUSED
+    _remember(draft, entry.id)
+    draft.submission, draft.content_bytes = wanted, grown
+    draft.last_kind = body.KIND
+    return Verdict.DELIVERED
+
+
+def _hold(draft: Draft, entry: Entry, limits: Limits) -> Verdict:
+    """Note the newest request to suspend or to resume: it decides whether the process may be run."""
+    body = entry.body
+    assert isinstance(body, b.SuspendRequested | b.ResumeRequested)
+    if entry.id in draft.remembered:
+        draft.duplicate_entries += 1
+        return Verdict.DUPLICATE
+    if draft.finished or _is_shared(entry):
+        draft.refused_externals += 1
+        return Verdict.REFUSED
+    _remember(draft, entry.id)
+    action = "suspend" if isinstance(body, b.SuspendRequested) else "resume"
+    reason = None if body.reason is None else body.reason[:TEXT_CHARS_MAX]
+    draft.hold = HoldRequest(entry.id, action, reason, entry.actor)
+    draft.last_kind = body.KIND
+    return Verdict.DELIVERED
+
+
 def _seed(draft: Draft, entry: Entry, limits: Limits) -> Verdict:
     """Start a replayed process from the seed's state, if the seed is its first entry."""
     body = entry.body
@@ -350,4 +390,7 @@ _EXTERNALS: dict[type[b.Body], Callable[[Draft, Entry, Limits], Verdict]] = {
     b.Claim: _claim,
     b.SharedSet: _share,
     b.Seeded: _seed,
+    b.Submitted: _submit,
+    b.SuspendRequested: _hold,
+    b.ResumeRequested: _hold,
 }

@@ -25,7 +25,15 @@ from seekpoint.schemas.state.conversation import Conversation
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.migrations import FOLD_VERSION, converted
 from seekpoint.schemas.state.process_budget import Budget
-from seekpoint.schemas.state.state_parts import Degraded, Failure, InvocationState, Lineage, MailItem
+from seekpoint.schemas.state.state_parts import (
+    Degraded,
+    Failure,
+    HoldRequest,
+    InvocationState,
+    Lineage,
+    MailItem,
+    Submission,
+)
 from seekpoint.schemas.state.state_table import Cleared, Section, StateTable, field, state_class
 from seekpoint.schemas.state.state_values import encoded, size_of, text_width
 from seekpoint.schemas.values.json_values import load
@@ -104,6 +112,9 @@ class Draft:
     lineage: Lineage = field(_NO_LINEAGE, _OWNERSHIP, form.LINEAGE, always=True, cleared=_WITH_CONTENT)
     degraded: Degraded | None = field(None, _OWNERSHIP, form.DEGRADED, always=True, cleared=_AT_THE_END)
     agent: AgentRun | None = field(None, _OWNERSHIP, form.AGENT)
+    submission: Submission | None = field(None, _OWNERSHIP, form.SUBMISSION, cleared=_AT_THE_END)
+    """The run that was submitted and has not begun."""
+    hold: HoldRequest | None = field(None, _OWNERSHIP, form.HOLD, cleared=_AT_THE_END)
     obligations: tuple[Obligation, ...] = field((), _OWNERSHIP, form.OBLIGATIONS, cleared=_WITH_CONTENT)
     cancelled: str | None = field(None, _OWNERSHIP, form.text("reason"), cleared=_WITH_CONTENT)
     budget: Budget | None = field(None, _OWNERSHIP, form.BUDGET, cleared=_WITH_CONTENT)
@@ -201,6 +212,11 @@ class State(Draft):
         ``FoldUnavailable`` where it is not registered, failed, or what is kept is not current: never an old value.
         """
         return folded(self, name)
+
+    @property
+    def is_on_hold(self) -> bool:
+        """Whether somebody suspended the process and nobody resumed it since: it is not to be run."""
+        return self.hold is not None and self.hold.action == "suspend"
 
     @property
     def open_calls(self) -> Mapping[str, Call]:

@@ -24,7 +24,15 @@ from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.mask_shapes import CONTEXT, NAME_OF_LIMIT, PLAIN, Shape
 from seekpoint.schemas.state.mask_shapes import text as text_shape
 from seekpoint.schemas.state.process_budget import Budget
-from seekpoint.schemas.state.state_parts import Degraded, Failure, InvocationState, Lineage, MailItem
+from seekpoint.schemas.state.state_parts import (
+    Degraded,
+    Failure,
+    HoldRequest,
+    InvocationState,
+    Lineage,
+    MailItem,
+    Submission,
+)
 from seekpoint.schemas.state.state_table import FieldForm, Image, Section
 from seekpoint.schemas.state.state_values import StateValue, mapping_width, shape_of, size_of, text_width, texts_in
 
@@ -148,6 +156,7 @@ def _degraded(found: Any) -> Degraded:
 
 INVOCATION, FRAME, AGENT = value_of(InvocationState), value_of(Frame), value_of(AgentRun)
 LINEAGE, FAILURE = value_of(Lineage, is_content=False), value_of(Failure, is_content=False)
+SUBMISSION, HOLD = value_of(Submission), value_of(HoldRequest, is_content=False)
 DEGRADED = FieldForm(_degraded, shape=shape_of(Degraded))
 OBLIGATIONS = FieldForm(
     _obligations,

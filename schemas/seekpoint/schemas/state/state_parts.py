@@ -20,7 +20,7 @@ from seekpoint.schemas.state.mask_shapes import (
 from seekpoint.schemas.state.state_values import Count, EntryId, StateValue
 from seekpoint.schemas.values.json_values import load
 
-__all__ = ["Degraded", "Failure", "InvocationState", "Lineage", "MailItem", "mail_item"]
+__all__ = ["Degraded", "Failure", "HoldRequest", "InvocationState", "Lineage", "MailItem", "Submission", "mail_item"]
 
 
 class Degraded(StateValue, frozen=True):
@@ -73,6 +73,34 @@ class MailItem(StateValue, frozen=True):
 def mail_item(found: Any) -> MailItem:
     """Return the item in the JSON values ``found``. Raises ``ValueError`` if they are none."""
     return msgspec.convert(found, MailItem)
+
+
+class Submission(StateValue, frozen=True):
+    """A run that was submitted and has not begun: the agent, its input, and when it may begin."""
+
+    id: EntryId
+    """Of its entry."""
+    agent: Annotated[str, text("agent")]
+    input_json: Annotated[Json, json("input")]
+    priority: int = 0
+    start_at_us: int | None = None
+    actor: Annotated[str | None, optional_text("actor")] = None
+    correlation_id: Annotated[str | None, optional_text("correlation_id")] = None
+
+    @property
+    def input(self) -> Any:
+        """Return a fresh copy of the input."""
+        return load(self.input_json)
+
+
+class HoldRequest(StateValue, frozen=True):
+    """The newest request to suspend the process, or to resume it. An owner that runs it after a resume clears it."""
+
+    id: EntryId
+    action: Annotated[str, PLAIN]
+    """``suspend`` or ``resume``."""
+    reason: Annotated[str | None, optional_text("reason")] = None
+    actor: Annotated[str | None, optional_text("actor")] = None
 
 
 class Failure(StateValue, frozen=True):
