@@ -9,7 +9,7 @@ running            -> stopped  by ``Finished`` itself, with the result
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import AsyncExitStack, suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
@@ -37,6 +37,7 @@ from seekpoint.schemas.errors import (
     LimitExceeded,
     ObligationStuck,
     ProcessFinished,
+    ProcessSuspended,
     Refused,
     ReplayDivergence,
     Retryable,
@@ -44,7 +45,7 @@ from seekpoint.schemas.errors import (
     UnknownProcess,
 )
 from seekpoint.schemas.frozen_struct import FrozenStruct
-from seekpoint.schemas.state.calls import input_digest
+from seekpoint.schemas.state.calls import AgentRun, input_digest
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.values.json_values import dump, load
 
@@ -73,8 +74,12 @@ async def run_agent(
     given: Any,
     retry_failed: bool | Collection[str] = False,
     new: bool | None = None,
+    on_open: Callable[[Process], None] | None = None,
 ) -> Any:
-    """Run ``agent`` as the process; return its result. See ``Node.run``."""
+    """Run ``agent`` as the process; return its result. See ``Node.run``.
+
+    ``on_open`` gets the process once it is open.
+    """
     async with AsyncExitStack() as stack:
         try:
             process = await stack.enter_async_context(opening)
@@ -82,6 +87,8 @@ async def run_agent(
             state = (await node.recover(process_id)).state
             refuse_mismatch(process_id, state, agent, given, node.reader.limits, new)
             return state.result
+        if on_open is not None:
+            on_open(process)
         return await _Run(process, durable_side(process), agent, new).run(given, retry_failed)
 
 
@@ -93,6 +100,8 @@ def refuse_mismatch(
     An input that is not given (``RECORDED``) and another version of the agent are no mismatch. Where ``new`` says so,
     also raise what ``_refuse_unmeant`` raises.
     """
+    if state.is_on_hold:
+        raise _suspended(process_id, state)
     _refuse_unmeant(process_id, state, new)
     if new and given is RECORDED and agent.needs_input:
         raise Refused(
@@ -100,6 +109,8 @@ def refuse_mismatch(
             hint="give it one, None too: --input JSON (null: None); or give the parameter of its function a default",
         )  # fmt: skip
     began = state.agent
+    if began is None and (wanted := state.submission) is not None:
+        began = AgentRun(wanted.agent, "", "", wanted.input_json)
     if began is None:
         if state.finished:
             raise AgentMismatch(
@@ -117,6 +128,14 @@ def refuse_mismatch(
     raise AgentMismatch(
         "the process began with another input",
         kind="input", difference=difference, process_id=process_id, asked=agent.name,
+    )  # fmt: skip
+
+
+def _suspended(process_id: str, state: State) -> ProcessSuspended:
+    assert state.hold is not None
+    return ProcessSuspended(
+        "the process is suspended, nothing was run",
+        process_id=process_id, reason=state.hold.reason, actor=state.hold.actor,
     )  # fmt: skip
 
 
@@ -225,12 +244,19 @@ class _Run(FrozenStruct, frozen=True):
         if not begins and not process.cancellation.is_accepted:
             self._move_up()
         if written.agent is None:
-            text = dump(None if given is RECORDED else given, process.limits)
+            text = self._first_input(given)
             process.send(b.AgentStarted(self.agent.name, self.agent.version, self.agent.definition, text))
         else:
             text = written.agent.input_json
         process.begin_replay()
         return load(text)
+
+    def _first_input(self, given: Any) -> b.Json:
+        """Return the input of a process as which no agent has begun: what is given, or what was submitted."""
+        if given is not RECORDED:
+            return dump(given, self.durable.limits)
+        submission = self.durable.written.submission
+        return "null" if submission is None else submission.input_json
 
     def _check(self, given: Any) -> None:
         """Check again after the claim: the former owner may have begun the process meanwhile."""

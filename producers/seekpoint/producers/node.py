@@ -14,11 +14,10 @@ from seekpoint.consumers.recovery.process_history import Logged
 from seekpoint.consumers.recovery_service.answering import Answered
 from seekpoint.consumers.recovery_service.exchange import KafkaExchange
 from seekpoint.producers.agent_run import RECORDED, refuse_mismatch, run_agent
+from seekpoint.producers.control_calls import ControlCalls
 from seekpoint.producers.durable.decisions.prices import Prices
 from seekpoint.producers.durable.replay.conduct import Detail, ReplayMode, conduct_of
 from seekpoint.producers.durable.steps.agent import Agent, check_is_agent
-from seekpoint.producers.durable.waits.gate_answers import gate_to_answer
-from seekpoint.producers.durable.waits.gate_calls import verdict_payload
 from seekpoint.producers.embedded_projector import EmbeddedProjector
 from seekpoint.producers.node_runtime import NodeRuntime
 from seekpoint.producers.opening import Opener, Opening, OpenRequest
@@ -26,20 +25,17 @@ from seekpoint.producers.recovery_client import Requests
 from seekpoint.producers.shared_client import Shared
 from seekpoint.producers.writer.clocks import Clock, SystemClock
 from seekpoint.producers.writer.pending import Cause
-from seekpoint.schemas.bodies import EffectVerdict
 from seekpoint.schemas.config.settings import Settings
-from seekpoint.schemas.errors import ProcessFinished, Refused
+from seekpoint.schemas.errors import Refused
 from seekpoint.schemas.log.log_ports import LogReader, LogWriter
-from seekpoint.schemas.values.json_values import dump
-from seekpoint.schemas.values.process_ids import named_process_key
 
 if TYPE_CHECKING:
     from seekpoint.schemas.log.memory_log import MemoryLog
 
-__all__ = ["Node", "runtime_of"]
+__all__ = ["Node", "opener_of", "runtime_of"]
 
 
-class Node:
+class Node(ControlCalls):
     """One member of the fleet, for one event loop: ``async with Node.connect(settings) as node``.
 
     ``open`` or ``run`` a process to own it, ``recover`` to only read it, ``signal`` or ``cancel`` one from outside.
@@ -56,6 +52,7 @@ class Node:
         self._runtime = NodeRuntime(
             reader, writer, settings, recovery or Recovery(reader, settings), clock or SystemClock()
         )
+        super().__init__(self._runtime)
         self._opener = Opener(self._runtime, self)
         self._requests: Requests | None = None
         self._spare_gc = False
@@ -282,112 +279,20 @@ class Node:
             timeout_s=timeout_s,
         )  # fmt: skip
 
-    # --- external entries, which only fill the mailbox (O1)
-    async def signal(
-        self,
-        process_id: str,
-        name: str,
-        payload: Any = None,
-        *,
-        actor: str | None = None,
-        signal_id: bytes | None = None,
-    ) -> bytes:
-        """Send a signal, from anywhere, to a process that may not exist yet. Its id; once it is in the log.
-
-        The same ``signal_id`` twice is delivered once. A full mailbox refuses it: ``is_delivered`` tells. Raises
-        ``UnserializableValue``, ``LimitExceeded``, ``AppendTimeout``.
-        """
-        return await self._runtime.externals.signal(process_id, name, payload, actor, signal_id)
-
-    async def is_delivered(self, process_id: str, signal_id: bytes) -> bool:
-        """Whether what a process was told lies in its mailbox, or was taken out of it; False where there was no room.
-
-        To be asked soon after ``signal``, ``approve``, ``cancel`` or ``verdict`` gave the id: a process remembers the
-        last 1,024 it took in. Reads its state. Raises ``ProcessFinished`` where nobody can tell any more.
-        """
-        state = (await self.recover(process_id, missing_ok=True)).state
-        if state.finished:
-            raise ProcessFinished("the process is finished: what it took in is forgotten", process_id=process_id)
-        return signal_id in state.remembered or signal_id in state.mailbox
-
-    async def approve(
-        self,
-        process_id: str,
-        gate: str,
-        *,
-        reason: str | None = None,
-        actor: str | None = None,
-        in_advance: bool = False,
-    ) -> bytes:
-        """Say yes to an open gate: by its key, or by its name (the first opened of several). The signal's id.
-
-        Reads the state first, and answers by the gate's key. Raises ``UnknownProcess``, ``ProcessFinished``, and
-        ``GateNotOpen``, also where the gate was answered already. ``in_advance`` sends it without a look: to a gate, or
-        a process, that is still to come, or by somebody who may not read the journal. A mailbox full
-        of signals has no room for it then, unless ``gate`` is an open gate's key; ``is_delivered`` tells.
-        """
-        return await self._answer(process_id, gate, verdict_payload(True, self._scrubbed(reason)), actor, in_advance)
-
-    async def deny(
-        self,
-        process_id: str,
-        gate: str,
-        *,
-        reason: str | None = None,
-        actor: str | None = None,
-        in_advance: bool = False,
-    ) -> bytes:
-        """Say no to an open gate; as ``approve``."""
-        return await self._answer(process_id, gate, verdict_payload(False, self._scrubbed(reason)), actor, in_advance)
-
-    async def _answer(self, process_id: str, gate: str, said: Any, actor: str | None, in_advance: bool) -> bytes:
-        if not in_advance:
-            named_process_key(process_id)
-            recoverer = self._runtime.recovery.blocking
-            open_gate = await self._runtime.in_thread(lambda: gate_to_answer(recoverer, process_id, gate))
-            assert open_gate is not None
-            gate = open_gate.key
-        return await self.signal(process_id, gate, said, actor=actor)
-
-    async def cancel(self, process_id: str, reason: str | None = None, *, actor: str | None = None) -> bytes:
-        """Ask a process to stop: its agent's next call, or what it waits for, raises ``Cancelled``; then it takes back
-        what it owes, and is stopped. The request's id, once it is in the log."""
-        return await self._runtime.externals.cancel(process_id, self._scrubbed(reason), actor)
-
-    async def verdict(
-        self,
-        process_id: str,
-        key: str,
-        outcome: str,
-        *,
-        output: Any = None,
-        reason: str | None = None,
-        actor: str | None = None,
-        idempotency_key: str = "",
-    ) -> bytes:
-        """Say what became of an effect of a process: ``succeeded`` with its ``output``, ``failed`` with a ``reason``.
-
-        Its owner settles the effect by it: at once if it waits, else when it comes to it again. ``idempotency_key``
-        makes sure that it is the effect that is meant, after a rewind too. The verdict's id, once it is in the log.
-        """
-        text = dump(output, await self._runtime.in_thread(lambda: self._runtime.reader.limits))
-        body = EffectVerdict(
-            key=key, outcome=outcome, output=text, reason=self._scrubbed(reason), idempotency_key=idempotency_key
-        )  # fmt: skip
-        return await self._runtime.append_external(process_id, body, actor=actor)
-
     def shared(self, name: str) -> Shared:
         """A value that the journal's processes have in common: ``get``, ``set``, ``watch``. In an agent's code use
         ``process.shared``, which remembers what it saw."""
         return self._runtime.shared(name)
 
-    def _scrubbed(self, reason: str | None) -> str | None:
-        return None if reason is None else self.settings.scrub(reason)
-
 
 def runtime_of(node: Node) -> NodeRuntime:
     """Return the runtime of a node: for what works on it, not for agents."""
     return node._runtime
+
+
+def opener_of(node: Node) -> Opener:
+    """Return what opens the processes of a node: for what runs agents on it."""
+    return node._opener
 
 
 def _embedded(settings: Settings) -> EmbeddedProjector:

@@ -149,7 +149,8 @@ class Opener:
             self._runtime.handles.pop(request.process_id, None)  # absent if the node was closed meanwhile
             raise
         self._runtime.handles[request.process_id] = handle
-        session = LogSession(handle, self._runtime, request.cause, self._runtime.forget, self._node)
+        cause = _cause(request, handle.state)
+        session = LogSession(handle, self._runtime, cause, self._runtime.forget, self._node)
         if inherited is not None:
             await _seed(session, inherited)
         return Process(DurableProcess(session, request.options), self._node, report)
@@ -313,6 +314,14 @@ async def _seed(session: LogSession, inherited: b.Forked) -> None:
     except BaseException:
         session.abandon()
         raise
+
+
+def _cause(request: OpenRequest, state: State) -> Cause:
+    """Return the cause of the entries: with the correlation id of the submitted run, unless the caller named one."""
+    wanted = state.agent or state.submission
+    if request.cause.correlation_id is not None or wanted is None or wanted.correlation_id is None:
+        return request.cause
+    return replace(request.cause, correlation_id=wanted.correlation_id)
 
 
 def _degraded(process_id: str, state: State) -> ProcessDegraded:

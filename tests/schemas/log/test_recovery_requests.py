@@ -16,13 +16,15 @@ from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.errors import InvalidName, UndecodableRecord, UnserializableValue
 from seekpoint.schemas.log.recovery_requests import (
     ANSWER,
-    REQUEST as REQUEST_FORM,
     RecoveryAnswer,
     RecoveryRequest,
     decode_answer,
     decode_request,
     encode_answer,
     encode_request,
+)
+from seekpoint.schemas.log.recovery_requests import (
+    REQUEST as REQUEST_FORM,
 )
 from seekpoint.schemas.wire.avro_schema import schema_json
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from confluent_kafka import (
+    OFFSET_BEGINNING,
     Consumer,
     IsolationLevel,
     KafkaError,
@@ -15,6 +16,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 __all__ = [
+    "OFFSET_BEGINNING",
     "AdminClient",
     "ConfigResource",
     "Consumer",

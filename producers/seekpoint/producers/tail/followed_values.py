@@ -42,12 +42,16 @@ class FollowedValue:
         self._draft: Draft | None = None
         self._error: SeekpointError | None = None
 
-    def newer(self, version: int) -> State | None:
-        """Return its state if it was set after ``version``. Raises what is wrong with the log."""
+    def state(self) -> State | None:
+        """Return its state; None before it is recovered. Raises what is wrong with the log."""
         if self._error is not None:
             raise self._error
+        return None if self._draft is None else self._draft.snapshot()
+
+    def newer(self, version: int) -> State | None:
+        """Return its state if it was set after ``version``. Raises what is wrong with the log."""
         draft = self._draft
-        return draft.snapshot() if draft is not None and draft.shared_version > version else None
+        return self.state() if draft is None or draft.shared_version > version else None
 
     def begin(self, state: State) -> None:
         """Start from the recovered state, and fold the records that arrived meanwhile."""

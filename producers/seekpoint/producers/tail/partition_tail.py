@@ -11,7 +11,7 @@ from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.log.log_ports import Landmark, Record
 from seekpoint.schemas.log.tail import TailBatch
 
-__all__ = ["Listener", "PartitionTail"]
+__all__ = ["Listener", "Observer", "PartitionTail"]
 
 logger = logging.getLogger("seekpoint.producers")
 
@@ -29,6 +29,16 @@ class Listener(Protocol):
         """Take note that the log, as far as it concerns this process, is wrong."""
 
 
+class Observer(Protocol):
+    """A receiver of every batch of a partition, whatever process its records are of."""
+
+    def observe(self, batch: TailBatch) -> None:
+        """Take the next batch."""
+
+    def fail(self, error: SeekpointError) -> None:
+        """Take note that the partition is not followed any more."""
+
+
 class PartitionTail:
     """The tail of one partition from ``position`` on, without a hole: a listener misses nothing once attached."""
 
@@ -36,6 +46,7 @@ class PartitionTail:
         self.partition = partition
         self.position = position
         self.listeners: dict[bytes, Listener] = {}
+        self.observer: Observer | None = None
         self.absence = Absence(position)
         """The processes that are proven not to exist."""
         self.watchers = 0
@@ -77,6 +88,8 @@ class PartitionTail:
         self.position = max(self.position, batch.next_offset)
         for key, records in found.items():
             self._deliver(listeners[key], records)
+        if self.observer is not None:
+            self.observer.observe(batch)
         self._wake()
 
     def bring(self, listener: Listener) -> None:

@@ -258,6 +258,8 @@ class Tailer:
         tail.fail(error)
         for listener in list(tail.listeners.values()):
             listener.fail(error)
+        if tail.observer is not None:
+            tail.observer.fail(error)
 
     # --- supervision
     async def _supervise(self) -> None:
@@ -283,7 +285,7 @@ class Tailer:
             self._check_broken(tail)
         elif tail.watchers or tail.target:
             self._follower.wake()
-        if not tail.listeners and not tail.target and now - tail.moved_at > _FORGET_S:
+        if not (tail.listeners or tail.target or tail.observer) and now - tail.moved_at > _FORGET_S:
             del self._tails[tail.partition]
             self._follower.end(tail.partition)
 

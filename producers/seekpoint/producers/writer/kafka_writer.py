@@ -58,22 +58,25 @@ _CLOCK_SETTINGS = ("message.timestamp.after.max.ms", "message.timestamp.before.m
 
 
 class KafkaWriter:
-    """A maker of appenders for the journal of ``settings``."""
+    """A maker of appenders for the journal of ``settings``, or for its topic ``kind`` (``inbox``)."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, kind: str = "journal") -> None:
         self._settings = settings
+        self._kind = kind
 
     def appender(self, deliver: Callable[[Sequence[DeliveryReport]], None]) -> KafkaAppender:
         """Return a new producer with its polling thread. ``InvalidSetting`` if librdkafka refuses its configuration."""
-        return KafkaAppender(self._settings, deliver)
+        return KafkaAppender(self._settings, deliver, self._kind)
 
 
 class KafkaAppender:
     """One idempotent producer. At its first failed record it ends: every open record gets an error."""
 
-    def __init__(self, settings: Settings, deliver: Callable[[Sequence[DeliveryReport]], None]) -> None:
+    def __init__(
+        self, settings: Settings, deliver: Callable[[Sequence[DeliveryReport]], None], kind: str = "journal"
+    ) -> None:
         self._settings = settings
-        self._topic = settings.topic_name("journal")
+        self._topic = settings.topic_name(kind)
         self._deliver = deliver
         self._answered: list[tuple[DeliveryReport, int]] = []
         self._open_records = self._open_bytes = 0

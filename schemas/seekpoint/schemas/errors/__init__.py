@@ -10,6 +10,7 @@
     │   ├── CheckpointTimeout    no projector saved a checkpoint in time
     │   ├── ClaimLost            another node claimed first
     │   ├── RequestTimeout       no node answered a request for a recovery in time
+    │   ├── ResultTimeout        a run did not end in time; it goes on
     │   └── ClusterFailed        a part of the local cluster did not start
     ├── HandleLost                   this handle can no longer be used: open the process again
     │   ├── Fenced               another owner has claimed the process
@@ -23,6 +24,7 @@
     │   ├── AlreadyOpen          the process is open on this node
     │   ├── OwnerAlive           the process's owner looks alive
     │   ├── ProcessFinished      the process is finished; its id is taken for ever
+    │   ├── ProcessSuspended     somebody suspended the process
     │   ├── AgentMismatch        the process was begun by another agent, or with another input
     │   ├── Cancelled            the process was asked to stop, and begins no further call
     │   ├── GateNotOpen          no such gate is open, or it was answered already
@@ -38,6 +40,7 @@
     └── OperatorRequired              no retry changes the cause: a person has to look
         ├── ProcessDegraded      entries are missing or do not fit: a person decides
         ├── ReplayDivergence     the agent's code asks for something else than its history contains
+        ├── RunFailed            a submitted run failed, and is not tried again by itself
         ├── StepFailed           a recorded failure whose class is not registered here
         ├── BudgetExceeded       one more call would use more than the process is allowed
         ├── EffectUnknown        nobody can tell whether an effect happened
@@ -83,6 +86,7 @@ from seekpoint.schemas.errors.operator_required import (
     ProcessDegraded,
     ReplayDivergence,
     ReplayMismatch,
+    RunFailed,
     StepFailed,
     TooManyDeadLetters,
     UndecodableRecord,
@@ -102,6 +106,7 @@ from seekpoint.schemas.errors.refused import (
     LimitExceeded,
     OwnerAlive,
     ProcessFinished,
+    ProcessSuspended,
     Refused,
     ReplayRefused,
     TierUnavailable,
@@ -119,6 +124,7 @@ from seekpoint.schemas.errors.retryable import (
     ConfirmTimeout,
     JournalUnavailable,
     RequestTimeout,
+    ResultTimeout,
     Retryable,
     TransactionOpen,
     ViewUnavailable,
@@ -160,12 +166,15 @@ __all__ = [
     "OwnerAlive",
     "ProcessDegraded",
     "ProcessFinished",
+    "ProcessSuspended",
     "Refused",
     "ReplayDivergence",
     "ReplayMismatch",
     "ReplayRefused",
     "RequestTimeout",
+    "ResultTimeout",
     "Retryable",
+    "RunFailed",
     "SeekpointError",
     "StepFailed",
     "TierUnavailable",

@@ -43,6 +43,14 @@ class ReplayDivergence(OperatorRequired):
     _not_facts: ClassVar[frozenset[str]] = SeekpointError._not_facts | {"asks"}
 
 
+class RunFailed(OperatorRequired):
+    """The run of a submitted agent failed with the exception ``type``, and no worker tries it again by itself."""
+
+    hint = "look at it with seekpoint state ID; then run it again with --retry-failed"
+    type: str | None = None
+    where: str | None = None
+
+
 class StepFailed(OperatorRequired):
     """A call failed, and will not be tried again. The class of its exception is not registered here; ``type`` is the
     name of the class. Nothing is imported because a journal names it."""

@@ -84,6 +84,14 @@ class ProcessFinished(Refused):
     hint = "read its result with seekpoint state ID, or fork it to a new id"
 
 
+class ProcessSuspended(Refused):
+    """Somebody suspended the process: no worker and no ``node.run`` runs it before somebody resumes it."""
+
+    hint = "resume it: seekpoint resume ID"
+    reason: str | None = None
+    actor: str | None = None
+
+
 class AgentMismatch(Refused):
     """The process, finished or not, began with another agent or another input; ``kind`` says which. Its result is not
     the one that was asked for. Nothing was run and nothing was written. Another version of the agent is no mismatch."""

@@ -90,6 +90,14 @@ class RequestTimeout(Retryable):
     request_id: str | None = None
 
 
+class ResultTimeout(Retryable):
+    """The run did not end in time. It goes on: ask again, or look what it waits for."""
+
+    hint = "ask again with the same id; seekpoint status ID shows what it waits for"
+    timeout_s: float | None = None
+    lifecycle: str | None = None
+
+
 class ClusterFailed(Retryable):
     """A part of the local cluster did not start, or died. The message contains the end of its log."""
 

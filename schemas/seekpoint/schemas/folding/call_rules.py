@@ -165,7 +165,10 @@ def _start_agent(draft: Draft, body: b.AgentStarted, limits: Limits) -> Misfit:
     if draft.agent is not None:
         return illegal("an agent runs as the process already")
     frame = draft.start_frame or frame_of(draft)  # a fork's code runs from where its parent's began
-    agent = AgentRun(body.agent[:200], body.version[:200], body.definition[:200], body.input)
+    correlation_id = None if draft.submission is None else draft.submission.correlation_id
+    agent = AgentRun(
+        body.agent[:200], body.version[:200], body.definition[:200], body.input, correlation_id=correlation_id
+    )
     grown = draft.content_bytes + size_of(agent) + size_of(frame) - size_of(draft.start_frame)
     grown -= size_of(draft.submission)
     misfit = too_big(grown, limits)

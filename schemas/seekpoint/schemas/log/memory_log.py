@@ -53,6 +53,7 @@ class MemoryLog:
         self.codec = Codec(limits)
         self._partitions = [_LogPartition() for _ in range(partitions)]
         self._tables: dict[str, MemoryTable] = {}
+        self._topics: dict[str, MemoryLog] = {}
         self._lock = threading.RLock()
         self.appended = threading.Condition(self._lock)
         """Notified when a record is appended or revealed."""
@@ -123,6 +124,11 @@ class MemoryLog:
     def table(self, name: str) -> MemoryTable:
         """Return the compacted topic ``name``."""
         return self._tables.setdefault(name, MemoryTable())
+
+    def topic(self, name: str) -> MemoryLog:
+        """Return the log of another topic of the journal, with as many partitions."""
+        with self._lock:
+            return self._topics.setdefault(name, MemoryLog(self.partitions, self.limits, f"{self.name}.{name}"))
 
     def close(self) -> None:
         """Do nothing: there are no connections."""

@@ -17,7 +17,7 @@ import orjson
 
 from seekpoint.schemas.bodies.body import Body, Json
 from seekpoint.schemas.errors import UnserializableValue
-from seekpoint.schemas.state.mask_shapes import CONTEXT, FACTS, PLAIN, case, embedded, json, text
+from seekpoint.schemas.state.mask_shapes import CONTEXT, FACTS, PLAIN, case, embedded, json, optional_text, text
 from seekpoint.schemas.state.state_parts import InvocationState, MailItem
 from seekpoint.schemas.state.state_values import Count, StateValue, shape_of
 from seekpoint.schemas.values.json_values import load
@@ -106,6 +106,8 @@ class AgentRun(StateValue, frozen=True):
     input_json: Annotated[Json, json("input")]
     kept_digest: Annotated[str, text("digest")] = ""
     """The digest of an input that is no longer kept itself; empty while it is."""
+    correlation_id: Annotated[str | None, optional_text("correlation_id")] = None
+    """That of its submission; the entries of every run carry it."""
 
     @property
     def input(self) -> Any:

@@ -20,7 +20,7 @@ from seekpoint.schemas.errors import JournalMismatch
 from seekpoint.schemas.folds import Folded, folded
 from seekpoint.schemas.state import state_json as form
 from seekpoint.schemas.state.call_table import Calls, CallsDraft
-from seekpoint.schemas.state.calls import IN_DOUBT, AgentRun, Call, Frame, Obligation
+from seekpoint.schemas.state.calls import IN_DOUBT, AgentRun, Call, Frame, Obligation, input_digest
 from seekpoint.schemas.state.conversation import Conversation
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.migrations import FOLD_VERSION, converted
@@ -212,6 +212,15 @@ class State(Draft):
         ``FoldUnavailable`` where it is not registered, failed, or what is kept is not current: never an old value.
         """
         return folded(self, name)
+
+    @property
+    def run_identity(self) -> tuple[str, str] | None:
+        """Return the agent and the digest of the input with which the process began, or was submitted; None if
+        neither."""
+        if self.agent is not None:
+            return self.agent.name, self.agent.input_digest
+        wanted = self.submission
+        return None if wanted is None else (wanted.agent, input_digest(wanted.input_json))
 
     @property
     def is_on_hold(self) -> bool:

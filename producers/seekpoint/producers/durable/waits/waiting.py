@@ -35,6 +35,12 @@ class Waiting:
         self.queues: dict[str | None, deque[object]] = {}
         """The calls that wait for mail, by its name (None: for any), in the order in which they are served: gates by
         their keys, receives by their places."""
+        self._dues: list[int] = []
+
+    @property
+    def due_us(self) -> int | None:
+        """The first moment that a call waits for, in microseconds since 1970; None if none does."""
+        return min(self._dues, default=None)
 
     @property
     def mail(self) -> list[MailItem]:
@@ -71,14 +77,17 @@ class Waiting:
         if (value := find()) is not None:
             return value
         self._move(Lifecycle.RUNNING, Lifecycle.AWAITING)
-        timer = None if due_us is None else asyncio.ensure_future(self._session.clock.until(due_us))
-        if timer is not None:
+        timer = None
+        if due_us is not None:
+            self._dues.append(due_us)
+            timer = asyncio.ensure_future(self._session.clock.until(due_us))
             timer.add_done_callback(self.wake)
         try:
             value = await self._first(find, timer, self._cancellation.check)
         finally:
-            if timer is not None:
+            if timer is not None and due_us is not None:
                 timer.cancel()
+                self._dues.remove(due_us)
         self._move(Lifecycle.AWAITING, Lifecycle.RUNNING)
         return value
 

@@ -1,0 +1,117 @@
+"""The group of workers on Kafka: a consumer group over ``NAME.inbox`` that rebalances cooperatively.
+
+A rebalance moves only the partitions that change hands, and a member goes on with the others meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from seekpoint.consumers.kafka.kafka_client import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
+from seekpoint.consumers.kafka.kafka_errors import END_OF_PARTITION, OUT_OF_RANGE, passes, translated
+from seekpoint.consumers.kafka.kafka_settings import LOGGED
+from seekpoint.consumers.kafka.messages import record_of
+from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.log.log_ports import Record
+from seekpoint.schemas.log.safe_reading import safe
+
+__all__ = ["KafkaInbox"]
+
+_logger = logging.getLogger("seekpoint.consumers.kafka.kafka_reader")
+
+_BATCH = 500
+_COMMITTED_S = 10.0
+_DEFAULTS: Mapping[str, Any] = {
+    "fetch.wait.max.ms": 50,
+    "fetch.queue.backoff.ms": 5,
+    "fetch.error.backoff.ms": 50,
+    "reconnect.backoff.max.ms": 1000,
+    "session.timeout.ms": 6_000,
+    "heartbeat.interval.ms": 1_500,
+}
+
+
+class KafkaInbox:
+    """A member of the group ``NAME.workers.GROUP``. For one thread."""
+
+    def __init__(self, settings: Settings, group: str) -> None:
+        self._settings = settings
+        self._topic = settings.topic_name("inbox")
+        self._is_closed = False
+        self.assigned: frozenset[int] = frozenset()
+        with self._translating_errors():
+            mine = {
+                "group.id": f"{settings.journal}.workers.{group}",
+                "partition.assignment.strategy": "cooperative-sticky",
+            }
+            self._consumer = Consumer(safe({**_DEFAULTS, **settings.consumer_config(), **mine, **LOGGED}))
+            self._consumer.subscribe([self._topic], on_assign=self._assign)
+
+    def poll(self, timeout_s: float) -> list[Record]:
+        """Return the next records of the assigned partitions."""
+        with self._translating_errors():
+            first = self._consumer.poll(timeout_s)
+            messages = [] if first is None else [first, *self._consumer.consume(_BATCH, 0)]
+            self.assigned = frozenset(one.partition for one in self._consumer.assignment())
+        return [self._record(message) for message in messages if self._is_record(message)]
+
+    def _assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """Begin at the committed offset. A new group begins at the first submission that there is."""
+        committed = consumer.committed(partitions, timeout=_COMMITTED_S)
+        for one in committed:
+            if one.offset < 0:
+                one.offset = OFFSET_BEGINNING
+        consumer.incremental_assign(committed)
+        _logger.info("assigned: %s", sorted(one.partition for one in partitions))
+
+    def _is_record(self, message: Message) -> bool:
+        error = message.error()
+        if error is None:
+            return True
+        if error.name() in OUT_OF_RANGE:
+            self._begin_anew(message)
+        elif error.name() != END_OF_PARTITION and not passes(error.name()):
+            raise translated(error.name(), error.str(), self._settings)
+        return False
+
+    def _begin_anew(self, message: Message) -> None:
+        """Read on at the first record: those before it were deleted by age, or with the topic."""
+        partition = message.partition()
+        assert partition is not None
+        _logger.error("partition %d of %s was read to a record that is gone: some submissions were deleted before a "
+                      "worker read them; their clients have to submit them again", partition, self._topic)  # fmt: skip
+        self._consumer.incremental_unassign([TopicPartition(self._topic, partition)])
+        self._consumer.incremental_assign([TopicPartition(self._topic, partition, OFFSET_BEGINNING)])
+
+    @staticmethod
+    def _record(message: Message) -> Record:
+        partition = message.partition()
+        assert partition is not None
+        return record_of(partition, message)
+
+    def commit(self, partition: int, offset: int) -> None:
+        """Commit in the background. A commit that is lost costs a second reading of some submissions."""
+        if partition not in self.assigned:
+            return
+        try:
+            self._consumer.commit(offsets=[TopicPartition(self._topic, partition, offset)], asynchronous=True)
+        except KafkaException as exc:
+            _logger.debug("%s", self._settings.scrub(str(exc)))
+
+    def close(self) -> None:
+        """Leave the group."""
+        if not self._is_closed:
+            self._is_closed = True
+            with self._translating_errors():
+                self._consumer.close()
+
+    @contextlib.contextmanager
+    def _translating_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except KafkaException as exc:
+            error = exc.args[0]
+            raise translated(error.name(), error.str(), self._settings) from exc

@@ -1,0 +1,312 @@
+"""A client: it submits runs, tells processes something and waits for results. It owns nothing and has no heartbeat.
+
+async with Client.connect() as client:
+    run = await client.submit("refund", "case-17", {"order": "4711"})
+    print(await run.result(timeout=30))
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from seekpoint.consumers import Recovery
+from seekpoint.producers.client_runtime import ClientRuntime
+from seekpoint.producers.control_calls import ControlCalls
+from seekpoint.producers.durable.steps.agent import Agent
+from seekpoint.producers.durable.waits.shared_values import check_ownable
+from seekpoint.producers.durable.waits.timer_calls import microseconds
+from seekpoint.schemas.bodies.entry import new_id
+from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.errors import (
+    AgentMismatch,
+    Cancelled,
+    LimitExceeded,
+    Refused,
+    ResultTimeout,
+    Retryable,
+    RunFailed,
+)
+from seekpoint.schemas.frozen_struct import FrozenStruct
+from seekpoint.schemas.log.log_ports import LogReader, LogWriter
+from seekpoint.schemas.log.partition import partition_of
+from seekpoint.schemas.log.submissions import SubmissionRecord, encode_submission, submitted_entry
+from seekpoint.schemas.state.calls import input_digest
+from seekpoint.schemas.state.lifecycle import Lifecycle
+from seekpoint.schemas.state.process_state import State
+from seekpoint.schemas.values.clock import now_us
+from seekpoint.schemas.values.json_values import dump
+from seekpoint.schemas.values.process_ids import named_process_key
+from seekpoint.schemas.wire.codec import encode_within
+
+if TYPE_CHECKING:
+    from seekpoint.schemas.log.memory_log import MemoryLog
+
+__all__ = ["Client", "RunStatus", "SubmittedRun"]
+
+_ATTEMPTS = 3
+
+
+class RunStatus(FrozenStruct, frozen=True, kw_only=True):
+    """Where a run stands."""
+
+    process_id: str
+    stage: str
+    """``unknown``, ``submitted``, a lifecycle, ``suspended``, ``degraded`` or ``finished``."""
+    agent: str | None = None
+    node: str | None = None
+    """The node that owns the process now; None if nobody does."""
+    waits_for: tuple[str, ...] = ()
+    """The keys of the calls that it waits for."""
+    failure: str | None = None
+    """The newest exception that left its code: class and message."""
+
+
+class SubmittedRun:
+    """A run that was submitted: ``await run.result()``."""
+
+    def __init__(self, client: Client, process_id: str, agent: str, digest: str) -> None:
+        self.id = process_id
+        """The id of its process."""
+        self._client = client
+        self._agent = agent
+        self._digest = digest
+
+    async def result(self, timeout: float | None = None) -> Any:
+        """Return the result once there is one; see ``Client.result``. ``AgentMismatch``: another submission was first.
+
+        ``timeout`` is in seconds.
+        """
+        state = await self._client._ended(self.id, timeout)
+        _refuse_other(self.id, state, self._agent, self._digest)
+        return _result(self.id, state)
+
+    async def status(self) -> RunStatus:
+        """Return where the run stands."""
+        return await self._client.status(self.id)
+
+    async def cancel(self, reason: str | None = None, *, actor: str | None = None) -> bytes:
+        """Ask the run to stop; see ``Client.cancel``."""
+        return await self._client.cancel(self.id, reason, actor=actor)
+
+
+class Client(ControlCalls):
+    """Submits runs and waits for their results: ``async with Client.connect(settings) as client``.
+
+    For programs that do not run agents. It makes no claim and no heartbeat. Besides the calls below it has those of a
+    node that tell processes something: ``signal``, ``approve``, ``deny``, ``cancel``, ``suspend``, ``resume``.
+    """
+
+    def __init__(
+        self, reader: LogReader, writer: LogWriter, inbox_writer: LogWriter, settings: Settings,
+        recovery: Recovery | None = None,
+    ) -> None:  # fmt: skip
+        recovery = recovery or Recovery(reader, settings)
+        self._runtime = ClientRuntime(reader, writer, inbox_writer, settings, recovery)
+        super().__init__(self._runtime)
+
+    @classmethod
+    def connect(cls, settings: Settings | None = None, **overrides: Any) -> Client:
+        """Return a client on Kafka. Without ``settings`` they come from the environment and ``seekpoint.toml``."""
+        from seekpoint.consumers.kafka.kafka_reader import KafkaReader  # a client on a log in memory starts without
+        from seekpoint.producers.writer.kafka_writer import KafkaWriter
+
+        settings = settings or Settings.load(**overrides)
+        reader = KafkaReader(settings)
+        recovery = Recovery.over(reader, settings, is_starting=True)
+        return cls(reader, KafkaWriter(settings), KafkaWriter(settings, "inbox"), settings, recovery)
+
+    @classmethod
+    def in_memory(cls, log: MemoryLog, **settings: Any) -> Client:
+        """Return a client on a log in memory, for tutorials and tests."""
+        return cls(log, log, log.topic("inbox"), Settings(**{"redis_url": None, **settings}))
+
+    @property
+    def settings(self) -> Settings:
+        """The settings that the client was made with."""
+        return self._runtime.settings
+
+    # --- life
+    async def start(self) -> Client:
+        """Verify the journal. Raises ``JournalMismatch`` or ``JournalUnavailable``; idempotent."""
+        await self._runtime.start()
+        return self
+
+    async def close(self) -> None:
+        """Close all connections. Idempotent."""
+        await self._runtime.close()
+
+    async def __aenter__(self) -> Client:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __await__(self) -> Generator[Any, None, Client]:
+        return self.start().__await__()
+
+    # --- runs
+    async def submit(
+        self,
+        agent: Agent | str,
+        process_id: str,
+        input: Any = None,  # the name that users expect
+        *,
+        priority: int = 0,
+        start_at: datetime | None = None,
+        delay: float | timedelta | None = None,
+        actor: str | None = None,
+        correlation_id: str | None = None,
+    ) -> SubmittedRun:
+        """Submit a run of ``agent`` as the process; return once the submission is in the log.
+
+        A worker that has code for the agent begins it: the runs of the highest ``priority`` first, and not before
+        ``start_at`` (a datetime with a time zone) or ``delay`` (seconds, or a timedelta). The same id with the same
+        agent and input is the same run, however often it is submitted. ``AgentMismatch`` if the id is that of another
+        agent or input; of two that are submitted at the same moment the first in the log counts, and the other one
+        learns of it by ``result``. Raises ``InvalidName``, ``UnserializableValue``, ``LimitExceeded``, ``Refused``,
+        ``AppendTimeout``.
+        """
+        name = agent.name if isinstance(agent, Agent) else agent
+        key = named_process_key(process_id)
+        check_ownable(process_id)
+        limits = await self._runtime.in_thread(lambda: self._runtime.reader.limits)
+        submission = SubmissionRecord(
+            id=new_id(), process_id=process_id, agent=name, input=dump(input, limits), priority=priority,
+            start_at_us=_start_us(start_at, delay), actor=actor, correlation_id=correlation_id, ts=now_us(),
+        )  # fmt: skip
+        encode_within(submitted_entry(submission), key, limits)
+        digest = input_digest(submission.input)
+        state = (await self._runtime.recover(process_id, missing_ok=True)).state
+        if state.epoch or state.submission is not None:
+            _refuse_other(process_id, state, name, digest)
+        if not (state.finished or state.agent or state.submission):
+            await self._send(key, encode_submission(submission), limits.record_bytes)
+        return SubmittedRun(self, process_id, name, digest)
+
+    async def _send(self, key: bytes, value: bytes, bytes_max: int) -> None:
+        """Append a submission. Appended twice, it is one: both records have one id."""
+        if len(value) > bytes_max:
+            raise LimitExceeded("the submission is larger than a record may be", bytes=len(value), limit=bytes_max)
+        partition = partition_of(key, self._runtime.reader.partitions)
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                await self._runtime.inbox.push_external(partition, key, value)
+                return
+            except Retryable:
+                if attempt == _ATTEMPTS:
+                    raise
+
+    async def result(self, process_id: str, timeout: float | None = None) -> Any:
+        """Return the result of the process once it is finished; wait at most ``timeout`` seconds.
+
+        Follows the log, and needs no Redis. A process that does not exist yet is waited for. Raises ``RunFailed`` once
+        the run failed and is not tried again by itself, ``Cancelled`` once it was cancelled, and ``ResultTimeout``.
+        """
+        return _result(process_id, await self._ended(process_id, timeout))
+
+    async def _ended(self, process_id: str, timeout: float | None) -> State:
+        """Return the state of the process once its run is over."""
+        named_process_key(process_id)
+        changed = asyncio.Event()
+        followed = self._runtime.processes.begin(process_id, changed.set)
+        state: State | None = None
+        try:
+            async with asyncio.timeout(timeout):
+                while True:
+                    changed.clear()
+                    state = followed.state()
+                    if state is not None and _is_over(state):
+                        return state
+                    await changed.wait()
+        except TimeoutError as exc:
+            stage = "unknown" if state is None else _stage(state)
+            raise ResultTimeout(
+                "the run did not end in time", process_id=process_id, timeout_s=timeout, lifecycle=stage
+            ) from exc
+        finally:
+            self._runtime.processes.end(followed, changed.set)
+
+    async def status(self, process_id: str) -> RunStatus:
+        """Return where the run of a process stands, as of now. One that does not exist yet is ``unknown``."""
+        state = (await self._runtime.recover(process_id, missing_ok=True)).state
+        identity = state.run_identity
+        failure = None if state.failure is None else f"{state.failure.type}: {state.failure.message}"
+        return RunStatus(
+            process_id=process_id, stage=_stage(state), agent=None if identity is None else identity[0],
+            node=state.owner_node, waits_for=tuple(state.waits_for), failure=failure,
+        )  # fmt: skip
+
+    async def state(self, process_id: str) -> State:
+        """Return the state of a process, as of now. Raises ``UnknownProcess``."""
+        return (await self._runtime.recover(process_id)).state
+
+
+def _start_us(start_at: datetime | None, delay: float | timedelta | None) -> int | None:
+    if start_at is not None and delay is not None:
+        raise Refused("a run has a moment to start at or a delay, not both", hint="give start_at= or delay=")
+    if delay is not None:
+        return now_us() + microseconds(delay, "delay=")
+    if start_at is None:
+        return None
+    if start_at.utcoffset() is None:
+        raise Refused("start_at= needs a datetime with a time zone", hint="datetime(..., tzinfo=timezone.utc)")
+    return int(start_at.timestamp() * 1_000_000)
+
+
+def _refuse_other(process_id: str, state: State, agent: str, digest: str) -> None:
+    """Raise ``AgentMismatch`` if the process is that of another submission."""
+    identity = state.run_identity
+    if identity is None:
+        if state.finished:
+            raise AgentMismatch(
+                "the process was finished by a program, not by an agent",
+                kind="agent", process_id=process_id, asked=agent,
+            )  # fmt: skip
+        return
+    name, found = identity
+    if name != agent:
+        raise AgentMismatch(
+            "the process is another agent's", kind="agent", agent=name, process_id=process_id, asked=agent
+        )
+    if found != digest:
+        raise AgentMismatch("the process began with another input", kind="input", process_id=process_id, asked=agent)
+
+
+def _is_over(state: State) -> bool:
+    return state.finished or state.lifecycle is Lifecycle.FAILED or _is_cancelled(state)
+
+
+def _is_cancelled(state: State) -> bool:
+    return state.cancelled is not None and state.lifecycle is Lifecycle.STOPPED
+
+
+def _result(process_id: str, state: State) -> Any:
+    if state.finished:
+        return state.result
+    if _is_cancelled(state):
+        raise Cancelled("the process was asked to stop", process_id=process_id, reason=state.cancelled or None)
+    failure = state.failure
+    raise RunFailed(
+        "the run failed" if failure is None else f"the run failed: {failure.type}: {failure.message}",
+        process_id=process_id, type=None if failure is None else failure.type,
+        where=None if failure is None else failure.where,
+    )  # fmt: skip
+
+
+def _stage(state: State) -> str:
+    """Say in one word where a process stands."""
+    if state.finished:
+        return "finished"
+    if state.degraded is not None:
+        return "degraded"
+    if state.is_on_hold:
+        return "suspended"
+    if state.agent is None and state.submission is not None:
+        return "submitted"
+    return str(state.lifecycle) if state.epoch else "unknown"

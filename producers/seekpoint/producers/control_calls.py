@@ -1,0 +1,157 @@
+"""The calls that tell a process something from outside: signals, verdicts, requests. Nodes and clients have them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from seekpoint.consumers import Recovered, Recovery
+from seekpoint.producers.durable.waits.gate_answers import gate_to_answer
+from seekpoint.producers.durable.waits.gate_calls import verdict_payload
+from seekpoint.producers.writer.externals import Externals
+from seekpoint.schemas.bodies import Body, EffectVerdict, ResumeRequested, SuspendRequested
+from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.errors import ProcessFinished
+from seekpoint.schemas.log.log_ports import LogReader
+from seekpoint.schemas.values.json_values import dump
+from seekpoint.schemas.values.process_ids import named_process_key
+
+__all__ = ["ControlCalls", "ControlPort"]
+
+
+class ControlPort(Protocol):
+    """What the calls need: the journal, and a way to append external entries."""
+
+    settings: Settings
+    reader: LogReader
+    recovery: Recovery
+    externals: Externals
+
+    async def recover(self, process_id: str, *, missing_ok: bool = False, at_offset: int | None = None) -> Recovered:
+        """Return the state of a process."""
+        ...
+
+    async def append_external(
+        self, process_id: str, body: Body, *, actor: str | None = None, entry_id: bytes | None = None
+    ) -> bytes:
+        """Append an external entry; return its id once it is in the log."""
+        ...
+
+    async def in_thread(self, call: Callable[[], Any]) -> Any:
+        """Run a blocking call in a thread."""
+        ...
+
+
+class ControlCalls:
+    """Tell processes something from outside. External entries only fill the mailbox (rule O1)."""
+
+    def __init__(self, port: ControlPort) -> None:
+        self._port = port
+
+    async def signal(
+        self,
+        process_id: str,
+        name: str,
+        payload: Any = None,
+        *,
+        actor: str | None = None,
+        signal_id: bytes | None = None,
+    ) -> bytes:
+        """Send a signal, from anywhere, to a process that may not exist yet. Its id; once it is in the log.
+
+        The same ``signal_id`` twice is delivered once. A full mailbox refuses it: ``is_delivered`` tells. Raises
+        ``UnserializableValue``, ``LimitExceeded``, ``AppendTimeout``.
+        """
+        return await self._port.externals.signal(process_id, name, payload, actor, signal_id)
+
+    async def is_delivered(self, process_id: str, signal_id: bytes) -> bool:
+        """Whether what a process was told lies in its mailbox, or was taken out of it; False where there was no room.
+
+        To be asked soon after ``signal``, ``approve``, ``cancel`` or ``verdict`` gave the id: a process remembers the
+        last 1,024 it took in. Reads its state. Raises ``ProcessFinished`` where nobody can tell any more.
+        """
+        state = (await self._port.recover(process_id, missing_ok=True)).state
+        if state.finished:
+            raise ProcessFinished("the process is finished: what it took in is forgotten", process_id=process_id)
+        return signal_id in state.remembered or signal_id in state.mailbox
+
+    async def approve(
+        self,
+        process_id: str,
+        gate: str,
+        *,
+        reason: str | None = None,
+        actor: str | None = None,
+        in_advance: bool = False,
+    ) -> bytes:
+        """Say yes to an open gate: by its key, or by its name (the first opened of several). The signal's id.
+
+        Reads the state first, and answers by the gate's key. Raises ``UnknownProcess``, ``ProcessFinished``, and
+        ``GateNotOpen``, also where the gate was answered already. ``in_advance`` sends it without a look: to a gate, or
+        a process, that is still to come, or by somebody who may not read the journal. A mailbox full
+        of signals has no room for it then, unless ``gate`` is an open gate's key; ``is_delivered`` tells.
+        """
+        return await self._answer(process_id, gate, verdict_payload(True, self._scrubbed(reason)), actor, in_advance)
+
+    async def deny(
+        self,
+        process_id: str,
+        gate: str,
+        *,
+        reason: str | None = None,
+        actor: str | None = None,
+        in_advance: bool = False,
+    ) -> bytes:
+        """Say no to an open gate; as ``approve``."""
+        return await self._answer(process_id, gate, verdict_payload(False, self._scrubbed(reason)), actor, in_advance)
+
+    async def _answer(self, process_id: str, gate: str, said: Any, actor: str | None, in_advance: bool) -> bytes:
+        if not in_advance:
+            named_process_key(process_id)
+            recoverer = self._port.recovery.blocking
+            open_gate = await self._port.in_thread(lambda: gate_to_answer(recoverer, process_id, gate))
+            assert open_gate is not None
+            gate = open_gate.key
+        return await self.signal(process_id, gate, said, actor=actor)
+
+    async def cancel(self, process_id: str, reason: str | None = None, *, actor: str | None = None) -> bytes:
+        """Ask a process to stop: its agent's next call, or what it waits for, raises ``Cancelled``; then it takes back
+        what it owes, and is stopped. The request's id, once it is in the log."""
+        return await self._port.externals.cancel(process_id, self._scrubbed(reason), actor)
+
+    async def suspend(self, process_id: str, reason: str | None = None, *, actor: str | None = None) -> bytes:
+        """Put a process on hold: nobody runs it before ``resume``; the request's id, once it is in the log.
+
+        A worker stops a run under way at once, as a crash would. A run of ``node.run`` goes on to its end.
+        """
+        body = SuspendRequested(self._scrubbed(reason))
+        return await self._port.append_external(process_id, body, actor=actor)
+
+    async def resume(self, process_id: str, reason: str | None = None, *, actor: str | None = None) -> bytes:
+        """End the hold of a process, and let a budget that suspended it be asked again; the request's id."""
+        return await self._port.append_external(process_id, ResumeRequested(self._scrubbed(reason)), actor=actor)
+
+    async def verdict(
+        self,
+        process_id: str,
+        key: str,
+        outcome: str,
+        *,
+        output: Any = None,
+        reason: str | None = None,
+        actor: str | None = None,
+        idempotency_key: str = "",
+    ) -> bytes:
+        """Say what became of an effect of a process: ``succeeded`` with its ``output``, ``failed`` with a ``reason``.
+
+        Its owner settles the effect by it: at once if it waits, else when it comes to it again. ``idempotency_key``
+        makes sure that it is the effect that is meant, after a rewind too. The verdict's id, once it is in the log.
+        """
+        text = dump(output, await self._port.in_thread(lambda: self._port.reader.limits))
+        body = EffectVerdict(
+            key=key, outcome=outcome, output=text, reason=self._scrubbed(reason), idempotency_key=idempotency_key
+        )  # fmt: skip
+        return await self._port.append_external(process_id, body, actor=actor)
+
+    def _scrubbed(self, reason: str | None) -> str | None:
+        return None if reason is None else self._port.settings.scrub(reason)

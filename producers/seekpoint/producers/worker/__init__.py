@@ -1,0 +1,1 @@
+"""Workers: programs that run what is submitted, and go on with what stopped, for the partitions assigned to them."""

@@ -1,0 +1,114 @@
+"""Decide from the state of a process that nobody owns what a worker has to do about it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from enum import Enum
+
+from seekpoint.producers.durable.steps.agent import Agent
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.frozen_struct import FrozenStruct
+from seekpoint.schemas.state.calls import Call
+from seekpoint.schemas.state.lifecycle import Lifecycle
+from seekpoint.schemas.state.process_state import State
+
+__all__ = ["Assessment", "Next", "assess"]
+
+
+class Next(Enum):
+    """What a worker does about a process."""
+
+    RUN = "begin its agent, or go on with it"
+    WAIT = "nothing before a moment, or before mail comes"
+    LEAVE = "nothing: a person, or a worker with other code, has to act"
+    FORGET = "nothing ever again"
+
+
+class Assessment(FrozenStruct, frozen=True):
+    """The answer to what a worker has to do about one process."""
+
+    next: Next
+    agent: str = ""
+    """The agent to run."""
+    due_us: int | None = None
+    """When to look again, in microseconds since 1970, although nothing came; None: only when something comes."""
+    priority: int = 0
+    reason: str = ""
+    """Why it is left alone, or what it waits for."""
+
+
+_FORGET = Assessment(Next.FORGET)
+_ENDED = frozenset({Lifecycle.STOPPED, Lifecycle.STOPPING})
+
+
+def assess(state: State, agents: Mapping[str, Agent], now_us: int, seen: Collection[bytes] = frozenset()) -> Assessment:
+    """Say what is next for a process that nobody owns, or whose owner is dead.
+
+    ``agents``: those that this worker has code for, by name. ``seen``: the ids of mail that the process's code has
+    looked at and left; other mail in the mailbox wakes a process that waits.
+    """
+    if state.finished:
+        return _FORGET
+    if state.degraded is not None:
+        return _left(f"degraded: {state.degraded.reason}")
+    if state.is_on_hold:
+        return _left("suspended")
+    cancel = any(item.kind == b.CancelRequested.KIND for item in state.mailbox.values())
+    if state.agent is None:
+        return _submitted(state, agents, now_us, cancel)
+    return _begun(state, agents, now_us, cancel, seen)
+
+
+def _submitted(state: State, agents: Mapping[str, Agent], now_us: int, cancel: bool) -> Assessment:
+    wanted = state.submission
+    if wanted is None:
+        return _left("no agent was submitted")
+    if wanted.agent not in agents:
+        return _left(f"no code for the agent {wanted.agent}")
+    if wanted.start_at_us is not None and wanted.start_at_us > now_us and not cancel:
+        return Assessment(Next.WAIT, wanted.agent, wanted.start_at_us, wanted.priority, "the start")
+    return Assessment(Next.RUN, wanted.agent, None, wanted.priority)
+
+
+def _begun(state: State, agents: Mapping[str, Agent], now_us: int, cancel: bool, seen: Collection[bytes]) -> Assessment:
+    began, lifecycle = state.agent, state.lifecycle
+    assert began is not None
+    agent = agents.get(began.name)
+    if agent is None:
+        return _left(f"no code for the agent {began.name}")
+    if agent.pinned and agent.definition != began.definition:
+        return _left(f"pinned to the definition {began.definition[:12]} of {began.name} {began.version}")
+    run = Assessment(Next.RUN, began.name)
+    if cancel or (state.cancelled is not None and lifecycle not in _ENDED):
+        return run
+    if lifecycle in _ENDED:
+        return _FORGET if state.cancelled is not None else _left("stopped")
+    if lifecycle is Lifecycle.SUSPENDED and state.hold is None:
+        return _left("suspended by its budget")
+    if lifecycle is Lifecycle.FAILED:
+        return _left("failed")
+    if lifecycle is not Lifecycle.AWAITING or state.mailbox.keys() - seen:
+        return run
+    open_calls = state.open_calls
+    if any(_goes_on(call) for call in open_calls.values()):
+        return run
+    due_us = min((due for call in open_calls.values() if (due := _due_us(call)) is not None), default=None)
+    if due_us is not None and due_us <= now_us:
+        return run
+    return Assessment(Next.WAIT, began.name, due_us, 0, ", ".join(sorted(open_calls)) or "mail")
+
+
+def _goes_on(call: Call) -> bool:
+    """Whether an open call needs the process to run: all but a timer, a gate and an effect that a person settles."""
+    return call.kind not in ("timer", "gate") and call.status not in ("unknown", "stuck")
+
+
+def _due_us(call: Call) -> int | None:
+    if call.kind == "timer":
+        return int(call.facts["fires_at_us"])
+    deadline = call.facts.get("deadline_us") if call.kind == "gate" else None
+    return None if deadline is None else int(deadline)
+
+
+def _left(reason: str) -> Assessment:
+    return Assessment(Next.LEAVE, reason=reason)

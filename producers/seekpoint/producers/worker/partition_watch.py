@@ -1,0 +1,121 @@
+"""What a worker knows of the unfinished processes of one partition: who owns them, and what they wait for.
+
+It follows the partition's tail and decides nothing: the worker recovers a process before it acts. So what stands here
+may be wrong for a moment, and costs then one look too many. Pure: no I/O, no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from seekpoint.producers.worker.assessment import Assessment, Next
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.bodies.entry import Entry
+from seekpoint.schemas.errors import SeekpointError
+from seekpoint.schemas.log.tail import TailBatch
+from seekpoint.schemas.state.process_state import State
+from seekpoint.schemas.wire.codec import Codec
+
+__all__ = ["Owner", "PartitionWatch"]
+
+
+class Owner(NamedTuple):
+    """The owner of a process, as its claim names it."""
+
+    node_id: str
+    boot_id: str
+    claim_id: bytes
+
+
+class PartitionWatch:
+    """The unfinished processes of one partition. An observer of the partition's tail."""
+
+    def __init__(self, partition: int, codec: Codec, boot_id: str, on_change: Callable[[], None]) -> None:
+        self.partition = partition
+        self.owned: dict[str, Owner] = {}
+        """The processes that other nodes own."""
+        self.waiting: dict[str, Assessment] = {}
+        """The processes that nobody owns and that wait."""
+        self.left: dict[str, Assessment] = {}
+        """The processes that are left alone, with the reason."""
+        self.stale: dict[str, None] = {}
+        """The processes to recover and to assess, because something came."""
+        self.mail_at: dict[str, int] = {}
+        """The offset of the newest external entry of a process that runs here."""
+        self.error: SeekpointError | None = None
+        self._codec = codec
+        self._boot_id = boot_id
+        self._on_change = on_change
+
+    # --- what is known
+    def begin(self, process_id: str) -> None:
+        """Note that the process runs here from now on."""
+        self._drop(process_id)
+        self.mail_at[process_id] = -1
+
+    def end(self, process_id: str) -> int:
+        """Note that the process does not run here any more; return the offset of its newest external entry, or -1."""
+        return self.mail_at.pop(process_id, -1)
+
+    def file(self, process_id: str, state: State, assessment: Assessment) -> None:
+        """Note the assessment of a process that nobody owns."""
+        self._drop(process_id)
+        if assessment.next is Next.WAIT:
+            self.waiting[process_id] = assessment
+        elif assessment.next is Next.LEAVE:
+            self.left[process_id] = assessment
+
+    def set_owner(self, process_id: str, owner: Owner) -> None:
+        """Note the owner of a process."""
+        self._drop(process_id)
+        self.owned[process_id] = owner
+
+    def due(self, now_us: int) -> list[str]:
+        """Return the processes whose moment has come."""
+        return [one for one, waits in self.waiting.items() if waits.due_us is not None and waits.due_us <= now_us]
+
+    def next_due_us(self) -> int | None:
+        """Return the next moment that a process waits for; None if none does."""
+        return min((waits.due_us for waits in self.waiting.values() if waits.due_us is not None), default=None)
+
+    def _drop(self, process_id: str) -> None:
+        for table in (self.owned, self.waiting, self.left, self.stale):
+            table.pop(process_id, None)
+
+    # --- the tail
+    def observe(self, batch: TailBatch) -> None:
+        """Take note of what came."""
+        for index, key in enumerate(batch.keys):
+            record = batch.record(index)
+            try:
+                entry = self._codec.decode(record.value)
+            except SeekpointError:
+                continue  # poison, which the projector makes a dead letter of; or a format that recovery stops at
+            if key == entry.process_id.encode():
+                self._note(entry, record.offset)
+        if self.stale:
+            self._on_change()
+
+    def fail(self, error: SeekpointError) -> None:
+        """Take note that the partition cannot be followed: the worker assigns it to itself anew."""
+        self.error = error
+        self._on_change()
+
+    def _note(self, entry: Entry, offset: int) -> None:
+        process_id, body = entry.process_id, entry.body
+        if process_id.startswith("shared:"):
+            return
+        if process_id in self.mail_at:
+            if entry.seq is None and not isinstance(body, b.Claim):
+                self.mail_at[process_id] = offset
+        elif isinstance(body, b.Claim):
+            if body.boot_id != self._boot_id:
+                self.set_owner(process_id, Owner(body.node_id, body.boot_id, entry.id))
+        elif isinstance(body, b.Finished):
+            self._drop(process_id)
+        elif isinstance(body, b.Released):
+            self.owned.pop(process_id, None)
+            self.stale[process_id] = None
+        elif entry.seq is None and process_id not in self.owned:
+            self.stale[process_id] = None

@@ -1,0 +1,130 @@
+"""Take submissions out of the inbox: append the ``Submitted`` entry of each, and then commit its offset.
+
+A worker that dies in between is followed by one that appends the same entry again, which the fold applies once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+
+from seekpoint.consumers.recovery.dead_letters import DeadLetters
+from seekpoint.producers.node_runtime import NodeRuntime
+from seekpoint.schemas.bodies.entry import process_key
+from seekpoint.schemas.errors import LimitExceeded, Retryable, SeekpointError, UndecodableRecord
+from seekpoint.schemas.log.inbox_ports import InboxMember
+from seekpoint.schemas.log.log_ports import Record
+from seekpoint.schemas.log.partition import partition_of
+from seekpoint.schemas.log.submissions import SubmissionRecord, decode_submission, submitted_entry
+from seekpoint.schemas.wire.codec import encode_within
+
+__all__ = ["SubmissionIntake"]
+
+logger = logging.getLogger("seekpoint.producers")
+
+T = TypeVar("T")
+
+_POLL_S = 0.1
+_AGAIN_S = 1.0
+
+
+class SubmissionIntake:
+    """The loop that reads one member's share of the inbox."""
+
+    def __init__(
+        self,
+        runtime: NodeRuntime,
+        member: InboxMember,
+        on_assigned: Callable[[frozenset[int]], None],
+        on_submitted: Callable[[SubmissionRecord], None],
+    ) -> None:
+        self._runtime = runtime
+        self._member = member
+        self._on_assigned = on_assigned
+        self._on_submitted = on_submitted
+        self._letters = DeadLetters(runtime.reader, runtime.settings, topic="inbox")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="seekpoint-inbox")
+        self._assigned: frozenset[int] = frozenset()
+        self.taken = 0
+        """How many submissions were written to the journal."""
+        self.polls = 0
+        """How often the inbox was read. It stands still if this does not rise."""
+
+    async def run(self) -> None:
+        """Take submissions until this is cancelled. Raises the errors after which reading on would lose some."""
+        while True:
+            try:
+                records = await self._in_thread(self._poll)
+            except Retryable as exc:
+                logger.warning("the inbox cannot be read: %s", exc)
+                await asyncio.sleep(_AGAIN_S)
+                continue
+            self.polls += 1
+            if self._member.assigned != self._assigned:
+                self._assigned = self._member.assigned
+                self._on_assigned(self._assigned)
+            if records:
+                await self._take(records)
+
+    def _poll(self) -> list[Record]:
+        return self._member.poll(_POLL_S)
+
+    async def _take(self, records: Sequence[Record]) -> None:
+        """Write the entries of ``records``, wait for all acknowledgements, then commit."""
+        submissions = [one for record in records if (one := await self._decoded(record)) is not None]
+        written = await asyncio.gather(*(self._write(one) for one in submissions))
+        for one, is_written in zip(submissions, written, strict=True):
+            if is_written:
+                self.taken += 1
+                self._on_submitted(one)
+        ends = {record.partition: record.offset + 1 for record in records}
+        await self._in_thread(partial(self._commit, ends))
+
+    def _commit(self, ends: Mapping[int, int]) -> None:
+        for partition, offset in ends.items():
+            self._member.commit(partition, offset)
+
+    async def _decoded(self, record: Record) -> SubmissionRecord | None:
+        """Decode a submission. A record that is none becomes a dead letter, and the result is None."""
+        try:
+            found = decode_submission(record.value, self._runtime.reader.limits)
+            if record.key != process_key(found.process_id):
+                raise UndecodableRecord("the key of a submission is not its process id")
+            if record.partition != partition_of(record.key, self._runtime.reader.partitions):
+                raise UndecodableRecord("the submission is in another partition than its process")
+            encode_within(submitted_entry(found), record.key, self._runtime.reader.limits)
+            return found
+        except (UndecodableRecord, LimitExceeded) as exc:
+            poison = exc if isinstance(exc, UndecodableRecord) else UndecodableRecord(exc.message)
+            try:
+                await self._runtime.in_thread(lambda: self._letters.add(record, poison))
+            except SeekpointError as refusal:  # too many: only the bytes of this record are lost
+                logger.error("%d:%d: no dead letter was written: %s", record.partition, record.offset, refusal)
+            return None
+
+    async def _write(self, submission: SubmissionRecord) -> bool:
+        """Append the entry; try again until Kafka has acknowledged it."""
+        key = process_key(submission.process_id)
+        value = encode_within(submitted_entry(submission), key, self._runtime.reader.limits)
+        partition = partition_of(key, self._runtime.reader.partitions)
+        while True:
+            try:
+                await self._runtime.outbox.push_external(partition, key, value)
+                return True
+            except Retryable as exc:
+                logger.warning("%s: its submission was not written, trying again: %s", submission.process_id, exc)
+                await asyncio.sleep(_AGAIN_S)
+
+    async def close(self) -> None:
+        """Leave the group: other members get the partitions at once."""
+        try:
+            await self._in_thread(self._member.close)
+        finally:
+            self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _in_thread(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, call)

@@ -1,0 +1,205 @@
+"""Workers in memory: from a submission to its result, whoever dies in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from seekpoint.producers import Node, Process, agent
+from seekpoint.producers.client import Client
+from seekpoint.producers.worker.worker import Worker
+from seekpoint.schemas import MemoryLog
+from seekpoint.schemas.errors import AgentMismatch, Cancelled, ProcessSuspended, ResultTimeout, RunFailed
+from seekpoint.schemas.log.memory_inbox import MemoryGroup
+
+pytestmark = pytest.mark.asyncio
+
+ROUND_S = 5.0
+
+
+@agent("double")
+async def double(process: Process, number: int) -> int:
+    return await process.step("double", lambda: number * 2)
+
+
+@agent("ask")
+async def ask(process: Process, question: str) -> str:
+    await process.step("prepare", lambda: None)
+    answer = await process.gate("approve", prompt=question)
+    return answer.outcome
+
+
+@agent("nap")
+async def nap(process: Process, span_s: float) -> str:
+    await process.sleep(span_s)
+    return "awake"
+
+
+@agent("fails")
+async def fails(process: Process, text: str) -> None:
+    raise ValueError(text)
+
+
+AGENTS = [double, ask, nap, fails]
+
+
+class Fleet:
+    """A log in memory, with a client and a group of workers."""
+
+    def __init__(self) -> None:
+        self.log = MemoryLog()
+        self.group = MemoryGroup(self.log.topic("inbox"))
+
+    def worker(self, **options: Any) -> Worker:
+        return Worker.in_memory(AGENTS, self.log, self.group, **{"grace_s": 0.1, "drain_s": 2.0, **options})
+
+
+@asynccontextmanager
+async def fleet(**options: Any) -> AsyncIterator[tuple[Fleet, Client, Worker]]:
+    made = Fleet()
+    async with Client.in_memory(made.log) as client, made.worker(**options) as worker:
+        yield made, client, worker
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(ROUND_S):
+        while not condition():  # noqa: ASYNC110  # workers give no event for what they know
+            await asyncio.sleep(0.01)
+
+
+async def test_a_submitted_run_gives_its_result() -> None:
+    """The client waits by the log, and a second submission is the same run."""
+    async with fleet() as (_, client, worker):
+        run = await client.submit(double, "case-1", 21, actor="ann", correlation_id="thread-7")
+        assert await run.result(ROUND_S) == 42
+        assert await (await client.submit("double", "case-1", 21)).result(ROUND_S) == 42
+        assert (await run.status()).stage == "finished"
+        assert worker.finished == 1
+        state = await client.state("case-1")
+        assert state.agent is not None
+        assert state.agent.correlation_id == "thread-7"
+
+
+async def test_many_runs_end_once() -> None:
+    """Whatever order they begin in."""
+    async with fleet(runs_max=5) as (_, client, worker):
+        runs = [await client.submit(double, f"case-{number}", number) for number in range(40)]
+        assert [await run.result(ROUND_S) for run in runs] == [2 * number for number in range(40)]
+        assert worker.finished == 40
+        assert not worker.running
+
+
+async def test_another_agent_or_input_is_refused() -> None:
+    """Before the run begins and after it."""
+    async with fleet() as (_, client, _):
+        run = await client.submit(double, "case-1", 21)
+        await run.result(ROUND_S)
+        for other, given in (("ask", 21), ("double", 22)):
+            with pytest.raises(AgentMismatch):
+                await client.submit(other, "case-1", given)
+
+
+async def test_a_run_that_waits_leaves_memory_and_returns() -> None:
+    """Its step does not run again, and the gate's answer counts."""
+    async with fleet() as (_, client, worker):
+        run = await client.submit(ask, "case-1", "refund?")
+        await until(lambda: "case-1" in worker.waiting)
+        assert not worker.running
+        assert (await run.status()).waits_for == ("approve:1",)
+        await client.approve("case-1", "approve")
+        assert await run.result(ROUND_S) == "approved"
+        assert (await client.state("case-1")).epoch == 2
+
+
+async def test_a_timer_of_a_run_that_left_memory_fires() -> None:
+    """At its moment, by the worker."""
+    async with fleet() as (_, client, worker):
+        run = await client.submit(nap, "case-1", 1.0)
+        await until(lambda: "case-1" in worker.waiting)
+        assert await run.result(ROUND_S) == "awake"
+
+
+async def test_a_failed_run_raises_at_the_client() -> None:
+    """With class and message of the exception."""
+    async with fleet() as (_, client, worker):
+        run = await client.submit(fails, "case-1", "no money")
+        with pytest.raises(RunFailed, match="ValueError: no money"):
+            await run.result(ROUND_S)
+        await until(lambda: worker.left.get("case-1") == "failed")
+        assert worker.failed == 1
+
+
+async def test_a_cancelled_run_ends_although_nobody_runs_it() -> None:
+    """The request wakes it."""
+    async with fleet() as (_, client, worker):
+        run = await client.submit(ask, "case-1", "refund?")
+        await until(lambda: "case-1" in worker.waiting)
+        await run.cancel("enough")
+        with pytest.raises(Cancelled):
+            await run.result(ROUND_S)
+        await until(lambda: worker.cancelled == 1)
+
+
+async def test_a_delayed_run_begins_at_its_moment() -> None:
+    """And is known before."""
+    async with fleet() as (_, client, worker):
+        run = await client.submit(double, "case-1", 1, delay=1.0)
+        await until(lambda: "case-1" in worker.waiting)
+        assert (await run.status()).stage == "submitted"
+        with pytest.raises(ResultTimeout):
+            await run.result(0.1)
+        assert await run.result(ROUND_S) == 2
+
+
+async def test_a_suspended_process_is_not_run_before_it_is_resumed() -> None:
+    """Neither by a worker nor by a node."""
+    async with fleet() as (made, client, worker):
+        run = await client.submit(ask, "case-1", "refund?")
+        await until(lambda: "case-1" in worker.waiting)
+        await client.suspend("case-1", "look at it")
+        await until(lambda: worker.left.get("case-1") == "suspended")
+        await client.approve("case-1", "approve")
+        async with Node.in_memory(made.log) as node:
+            with pytest.raises(ProcessSuspended, match="suspended"):
+                await node.run(ask, "case-1")
+        assert (await run.status()).stage == "suspended"
+        await client.resume("case-1")
+        assert await run.result(ROUND_S) == "approved"
+
+
+async def test_a_submission_before_any_worker_waits_for_one() -> None:
+    """It is in the inbox."""
+    made = Fleet()
+    async with Client.in_memory(made.log) as client:
+        run = await client.submit(double, "case-1", 4)
+        assert (await run.status()).stage == "unknown"
+        async with made.worker():
+            assert await run.result(ROUND_S) == 8
+
+
+async def test_a_second_worker_goes_on_after_a_drain() -> None:
+    """The first releases what waits; the next one wakes it."""
+    made = Fleet()
+    async with Client.in_memory(made.log) as client:
+        async with made.worker() as first:
+            run = await client.submit(ask, "case-1", "refund?")
+            await until(lambda: first.running or first.waiting)
+        async with made.worker() as second:
+            await until(lambda: "case-1" in second.waiting)
+            await client.approve("case-1", "approve")
+            assert await run.result(ROUND_S) == "approved"
+
+
+async def test_two_workers_share_the_partitions() -> None:
+    """All runs end, each once."""
+    made = Fleet()
+    async with Client.in_memory(made.log) as client, made.worker() as one, made.worker() as two:
+        await until(lambda: len(one.assigned) == len(two.assigned) == 4)
+        runs = [await client.submit(double, f"case-{number}", number) for number in range(40)]
+        assert [await run.result(ROUND_S) for run in runs] == [2 * number for number in range(40)]
+        assert one.finished + two.finished == 40
+        assert min(one.finished, two.finished) > 5
