@@ -1,0 +1,75 @@
+"""Workers and a client on a real Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from seekpoint.producers import Process, agent
+from seekpoint.producers.client import Client
+from seekpoint.producers.worker.worker import Worker
+from seekpoint.schemas.config.settings import Settings
+
+pytestmark = pytest.mark.asyncio
+
+WAIT_S = 30.0
+
+
+@agent("double")
+async def double(process: Process, number: int) -> int:
+    return await process.step("double", lambda: number * 2)
+
+
+@agent("ask")
+async def ask(process: Process, question: str) -> str:
+    answer = await process.gate("approve", prompt=question)
+    return answer.outcome
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while not condition():  # noqa: ASYNC110  # workers give no event for what they know
+            await asyncio.sleep(0.02)
+
+
+async def test_submitted_runs_end_on_two_workers(journal: Settings) -> None:
+    """Each once; a run that waited for its approval left memory and came back."""
+    async with (
+        Client.connect(journal) as client,
+        Worker([double, ask], journal, grace_s=0.2) as one,
+        Worker([double, ask], journal, grace_s=0.2) as two,
+    ):
+        await until(lambda: len(one.assigned) == len(two.assigned) == 2)
+        runs = [await client.submit(double, f"case-{number}", number) for number in range(30)]
+        assert [await run.result(WAIT_S) for run in runs] == [2 * number for number in range(30)]
+        assert one.finished + two.finished == 30
+        assert one.finished
+        assert two.finished
+        asked = await client.submit(ask, "asked", "refund?")
+        await until(lambda: "asked" in [*one.waiting, *two.waiting])
+        await client.approve("asked", "approve")
+        assert await asked.result(WAIT_S) == "approved"
+
+
+async def test_a_worker_that_leaves_hands_over_what_waits(journal: Settings) -> None:
+    """The other one is assigned its partitions, finds the run and wakes it."""
+    async with Client.connect(journal) as client, Worker([ask], journal, grace_s=0.2) as stays:
+        async with Worker([ask], journal, grace_s=0.2) as leaves:
+            await until(lambda: len(stays.assigned) == len(leaves.assigned) == 2)
+            runs = [await client.submit(ask, f"case-{number}", "refund?") for number in range(8)]
+            await until(lambda: len([*stays.waiting, *leaves.waiting]) == 8)
+            assert leaves.waiting
+        await until(lambda: len(stays.waiting) == 8)
+        for run in runs:
+            await client.approve(run.id, "approve")
+        assert {await run.result(WAIT_S) for run in runs} == {"approved"}
+
+
+async def test_a_new_group_begins_at_the_first_submission(journal: Settings) -> None:
+    """What was submitted before any worker ran is not lost."""
+    async with Client.connect(journal) as client:
+        run = await client.submit(double, "case-1", 4)
+        async with Worker([double], journal):
+            assert await run.result(WAIT_S) == 8
