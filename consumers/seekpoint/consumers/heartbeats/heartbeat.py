@@ -10,17 +10,35 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import orjson
+from msgspec import ValidationError, convert, to_builtins
 
 from seekpoint.consumers.heartbeats.host import HostProcess
 from seekpoint.schemas.errors import JournalMismatch
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["CLAIMS_A_PAGE", "Heartbeat", "from_records", "to_records"]
+__all__ = ["CLAIMS_A_PAGE", "Heartbeat", "WorkerStatus", "from_records", "to_records"]
 
 CLAIMS_A_PAGE = 1_000
 """About 34 kB of JSON, which is written again for one more claim."""
 
 _PAGES_MAX = 1 << 16
+
+
+class WorkerStatus(FrozenStruct, frozen=True, kw_only=True):
+    """What a worker says of itself in its node's heartbeat."""
+
+    group: str
+    """The workers of one group share the partitions."""
+    agents: tuple[str, ...] = ()
+    partitions: tuple[int, ...] = ()
+    """The partitions that are assigned to it."""
+    running: int = 0
+    """How many runs are in memory."""
+    ready: int = 0
+    """How many runs wait for room."""
+    waiting: int = 0
+    """How many processes wait for a moment or for mail."""
+    draining: bool = False
 
 
 class Heartbeat(FrozenStruct, frozen=True):
@@ -34,12 +52,16 @@ class Heartbeat(FrozenStruct, frozen=True):
     """In a head: the number of pages with its claims."""
     process: HostProcess | None = None
     """The operating system's process of the node; None where the system does not show it."""
+    worker: WorkerStatus | None = None
+    """Of a node that runs a worker."""
 
     def to_bytes(self, *, pages: int = 0) -> bytes:
         """Encode as JSON, claim ids in hex. With ``pages`` it is a head, without claims."""
         raw: dict[str, object] = {"node_id": self.node_id, "boot_id": self.boot_id, "beat": self.beat}
         if (one := self.process) is not None:
             raw["process"] = [one.host, one.namespaces, one.pid, one.started]
+        if self.worker is not None:
+            raw["worker"] = to_builtins(self.worker)
         if pages:
             return orjson.dumps({**raw, "claim_ids": [], "pages": pages})
         return orjson.dumps({**raw, "claim_ids": [claim.hex() for claim in self.claim_ids]})
@@ -51,8 +73,8 @@ class Heartbeat(FrozenStruct, frozen=True):
             raw = orjson.loads(data)
             claims = tuple(map(bytes.fromhex, raw["claim_ids"]))
             pages = min(int(raw.get("pages", 0)), _PAGES_MAX)
-            process = _process(raw.get("process"))
-            return cls(str(raw["node_id"]), str(raw["boot_id"]), claims, int(raw["beat"]), pages, process)
+            process, worker = _process(raw.get("process")), _worker(raw.get("worker"))
+            return cls(str(raw["node_id"]), str(raw["boot_id"]), claims, int(raw["beat"]), pages, process, worker)
         except (ValueError, TypeError, KeyError, AttributeError) as exc:
             raise JournalMismatch("the bytes are no heartbeat", found=data[:80]) from exc
 
@@ -61,6 +83,13 @@ def _process(raw: object) -> HostProcess | None:
     if not isinstance(raw, list) or [type(part) for part in raw] != [str, str, int, int] or raw[2] <= 0:
         return None
     return HostProcess(*raw)
+
+
+def _worker(raw: object) -> WorkerStatus | None:
+    try:
+        return None if raw is None else convert(raw, WorkerStatus)
+    except ValidationError:  # of another version: it stays a heartbeat
+        return None
 
 
 def to_records(heartbeat: Heartbeat) -> tuple[bytes, dict[bytes, bytes]]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from seekpoint.consumers.heartbeats.heartbeat import Heartbeat, from_records, to_records
+from seekpoint.consumers.heartbeats.heartbeat import Heartbeat, WorkerStatus, from_records, to_records
 from seekpoint.consumers.heartbeats.host import HostProcess, has_died
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import SeekpointError
@@ -30,6 +30,7 @@ __all__ = [
     "Heartbeats",
     "Liveness",
     "LivenessVerdict",
+    "WorkerStatus",
     "newest",
 ]
 
@@ -194,6 +195,14 @@ class Liveness:
                 return LivenessVerdict.FREE if self._complete else LivenessVerdict.UNKNOWN
             if watched.heartbeat.boot_id != boot_id or claim_id not in watched.heartbeat.claim_ids:
                 return LivenessVerdict.FREE
-            if watched.still_s >= self._owner_timeout_s or self._has_died(watched.heartbeat.process):
-                return LivenessVerdict.DEAD
-            return LivenessVerdict.ALIVE if watched.moved else LivenessVerdict.UNKNOWN
+            return self._of_node(watched)
+
+    def nodes(self) -> list[tuple[Heartbeat, LivenessVerdict]]:
+        """Return every node of the last snapshot, with what is known of it: ``ALIVE``, ``DEAD`` or ``UNKNOWN``."""
+        with self._lock:
+            return [(watched.heartbeat, self._of_node(watched)) for watched in self._watched.values()]
+
+    def _of_node(self, watched: _WatchedNode) -> LivenessVerdict:
+        if watched.still_s >= self._owner_timeout_s or self._has_died(watched.heartbeat.process):
+            return LivenessVerdict.DEAD
+        return LivenessVerdict.ALIVE if watched.moved else LivenessVerdict.UNKNOWN

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 
 from seekpoint.consumers.heartbeats.host import this_process
-from seekpoint.consumers.heartbeats.liveness import Heartbeat, Heartbeats, Liveness
+from seekpoint.consumers.heartbeats.liveness import Heartbeat, Heartbeats, Liveness, WorkerStatus
 from seekpoint.producers.writer.handle import Handle
 from seekpoint.producers.writer.identity import Identity
 from seekpoint.schemas.config.error_texts import traceback_of
@@ -46,6 +46,8 @@ class Heartbeater:
         self._interval_s = settings.heartbeat_interval_s
         self._store = Heartbeats(reader, settings)
         self.liveness = Liveness(self._store, settings.owner_timeout_s)
+        self.worker: Callable[[], WorkerStatus] | None = None
+        """What the worker on this node says of itself."""
         self._claiming: set[bytes] = set()
         self._wake = asyncio.Event()
         self._next: asyncio.Future[None]
@@ -128,7 +130,12 @@ class Heartbeater:
 
     def _heartbeat(self) -> Heartbeat:
         identity, claims = self._identity, tuple(self._claims())
-        return Heartbeat(identity.node_id, identity.boot_id, claims, self._beats, process=this_process())
+        worker = None if self.worker is None else self.worker()
+        return Heartbeat(identity.node_id, identity.boot_id, claims, self._beats, process=this_process(), worker=worker)
+
+    def publish_soon(self) -> None:
+        """Publish the next heartbeat now: what the worker says of itself has changed."""
+        self._wake.set()
 
     async def look(self) -> None:
         """Read the other nodes' heartbeats as of now."""

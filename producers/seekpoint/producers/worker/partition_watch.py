@@ -13,8 +13,8 @@ from seekpoint.producers.worker.assessment import Assessment, Next
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.errors import SeekpointError
+from seekpoint.schemas.folding.fold import SHARED_PREFIX
 from seekpoint.schemas.log.tail import TailBatch
-from seekpoint.schemas.state.process_state import State
 from seekpoint.schemas.wire.codec import Codec
 
 __all__ = ["Owner", "PartitionWatch"]
@@ -31,7 +31,14 @@ class Owner(NamedTuple):
 class PartitionWatch:
     """The unfinished processes of one partition. An observer of the partition's tail."""
 
-    def __init__(self, partition: int, codec: Codec, boot_id: str, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        partition: int,
+        codec: Codec,
+        boot_id: str,
+        on_change: Callable[[], None],
+        on_suspended: Callable[[str], None],
+    ) -> None:
         self.partition = partition
         self.owned: dict[str, Owner] = {}
         """The processes that other nodes own."""
@@ -41,24 +48,29 @@ class PartitionWatch:
         """The processes that are left alone, with the reason."""
         self.stale: dict[str, None] = {}
         """The processes to recover and to assess, because something came."""
-        self.mail_at: dict[str, int] = {}
-        """The offset of the newest external entry of a process that runs here."""
         self.error: SeekpointError | None = None
+        self._mail_at: dict[str, int] = {}
+        """The offset of the newest external entry of each process that runs here."""
         self._codec = codec
         self._boot_id = boot_id
         self._on_change = on_change
+        self._on_suspended = on_suspended
 
     # --- what is known
     def begin(self, process_id: str) -> None:
         """Note that the process runs here from now on."""
         self._drop(process_id)
-        self.mail_at[process_id] = -1
+        self._mail_at[process_id] = -1
 
     def end(self, process_id: str) -> int:
         """Note that the process does not run here any more; return the offset of its newest external entry, or -1."""
-        return self.mail_at.pop(process_id, -1)
+        return self._mail_at.pop(process_id, -1)
 
-    def file(self, process_id: str, state: State, assessment: Assessment) -> None:
+    def runs_here(self, process_id: str) -> bool:
+        """Whether the process runs here."""
+        return process_id in self._mail_at
+
+    def file(self, process_id: str, assessment: Assessment) -> None:
         """Note the assessment of a process that nobody owns."""
         self._drop(process_id)
         if assessment.next is Next.WAIT:
@@ -104,11 +116,13 @@ class PartitionWatch:
 
     def _note(self, entry: Entry, offset: int) -> None:
         process_id, body = entry.process_id, entry.body
-        if process_id.startswith("shared:"):
+        if process_id.startswith(SHARED_PREFIX):
             return
-        if process_id in self.mail_at:
+        if process_id in self._mail_at:
             if entry.seq is None and not isinstance(body, b.Claim):
-                self.mail_at[process_id] = offset
+                self._mail_at[process_id] = offset
+                if isinstance(body, b.SuspendRequested):
+                    self._on_suspended(process_id)
         elif isinstance(body, b.Claim):
             if body.boot_id != self._boot_id:
                 self.set_owner(process_id, Owner(body.node_id, body.boot_id, entry.id))

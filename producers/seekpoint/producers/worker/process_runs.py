@@ -1,0 +1,200 @@
+"""The runs under way in a worker: each owns its process, and is released when it only waits."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Mapping
+
+from seekpoint.producers.agent_run import RECORDED, run_agent
+from seekpoint.producers.durable.replay.conduct import Detail, ReplayMode, conduct_of
+from seekpoint.producers.durable.steps.agent import Agent
+from seekpoint.producers.node_runtime import NodeRuntime
+from seekpoint.producers.opening import Opener, OpenRequest
+from seekpoint.producers.process import Process, durable_side
+from seekpoint.producers.worker.assessment import Next, assess
+from seekpoint.producers.worker.run_queue import ReadyRun
+from seekpoint.producers.writer.pending import Cause
+from seekpoint.schemas.config.error_texts import error_line
+from seekpoint.schemas.errors import AlreadyOpen, Cancelled, ClaimLost, HandleLost, OwnerAlive, Retryable
+from seekpoint.schemas.state.lifecycle import Lifecycle
+from seekpoint.schemas.state.process_state import State
+
+__all__ = ["ProcessRun", "ProcessRuns"]
+
+logger = logging.getLogger("seekpoint.producers")
+
+_AGAIN_S, _AGAIN_MAX_S = 1.0, 60.0
+
+
+class ProcessRun:
+    """One run under way."""
+
+    task: asyncio.Task[None]
+
+    def __init__(self, ready: ReadyRun) -> None:
+        self.ready = ready
+        self.process: Process | None = None
+        """The process once it is open."""
+        self.found: State | None = None
+        """The recovered state of a process that is not to be run now."""
+        self.again_s: float | None = None
+        """After how many seconds to look at the process again; None: its state tells."""
+        self.is_parked = False
+        self.seen: Collection[bytes] = frozenset()
+        """The mail that the code had looked at, and left, when the run was parked."""
+        self.idle_since_s: float | None = None
+        self.idle_seq = -1
+
+    @property
+    def state(self) -> State | None:
+        """The newest state that is known of the process."""
+        return self.found if self.process is None else self.process.written
+
+    def opened(self, process: Process) -> None:
+        """Note the process once it is open."""
+        self.process = process
+
+
+class ProcessRuns:
+    """The runs under way in one worker. ``on_over`` receives each run once its process is given up."""
+
+    def __init__(
+        self,
+        runtime: NodeRuntime,
+        opener: Opener,
+        agents: Mapping[str, Agent],
+        on_over: Callable[[ProcessRun], None],
+    ) -> None:
+        self._runtime = runtime
+        self._opener = opener
+        self._agents = agents
+        self._on_over = on_over
+        self._runs: dict[str, ProcessRun] = {}
+        self._stopped_early: dict[str, int] = {}
+        """How often in a row a process could not be run, although its state asks for it."""
+        self._is_ending = False
+        self.finished = self.failed = self.cancelled = 0
+        """How many runs ended with a result, with an error of their code, and because somebody asked for it."""
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    # --- one run
+    def begin(self, ready: ReadyRun) -> None:
+        """Begin a run in a task of its own."""
+        run = self._runs[ready.process_id] = ProcessRun(ready)
+        run.task = asyncio.create_task(self._run(run), name=f"seekpoint-run-{ready.process_id}")
+
+    async def _run(self, run: ProcessRun) -> None:
+        process_id = run.ready.process_id
+        try:
+            await self._executed(run)
+        finally:
+            del self._runs[process_id]
+            if run.again_s is None or run.process is not None:
+                self._stopped_early.pop(process_id, None)
+            self._on_over(run)
+
+    async def _executed(self, run: ProcessRun) -> None:
+        """Run the agent, and note in ``run`` how it ended."""
+        process_id = run.ready.process_id
+        try:
+            await self._run_agent(run)
+            self.finished += 1
+        except _NotNowError as exc:
+            run.found = exc.state
+        except asyncio.CancelledError:
+            if not run.is_parked and not self._is_ending:
+                raise
+        except (OwnerAlive, AlreadyOpen, ClaimLost, HandleLost) as exc:
+            logger.info("%s runs elsewhere: %s", process_id, exc)
+            run.again_s = 0.0
+        except Cancelled:
+            self.cancelled += 1
+        except Exception as exc:
+            self._note_error(run, exc)
+
+    def _note_error(self, run: ProcessRun, error: Exception) -> None:
+        """An error of the code is in the journal. Any other one lets the run go on later."""
+        process_id, line = run.ready.process_id, error_line(error, self._runtime.settings)
+        if run.process is not None and not isinstance(error, Retryable):
+            logger.info("%s failed: %s", process_id, line)
+            self.failed += 1
+            return
+        times = self._stopped_early.get(process_id, 0)
+        self._stopped_early[process_id] = times + 1
+        run.again_s = min(_AGAIN_S * 2**times, _AGAIN_MAX_S)
+        logger.warning("%s stopped, and is looked at again in %.0f s: %s", process_id, run.again_s, line)
+
+    async def _run_agent(self, run: ProcessRun) -> None:
+        """Open the process, if it is to be run by now, and run its agent with the submitted or the recorded input."""
+        agent = self._agents[run.ready.agent]
+
+        def check(state: State) -> None:
+            if assess(state, self._agents, self._runtime.clock.now_us()).next is not Next.RUN:
+                raise _NotNowError(state)
+
+        request = OpenRequest(
+            process_id=run.ready.process_id, cause=Cause(), refuse=check, must_exist=True,
+            options=conduct_of(agent, ReplayMode.STRICT, Detail.FULL),
+        )  # fmt: skip
+        opening = self._opener.opening(request)
+        await run_agent(self._runtime, opening, run.ready.process_id, agent, RECORDED, on_open=run.opened)
+
+    # --- parking
+    def park_idle(self, grace_s: float) -> None:
+        """Release the runs that only wait, and have for ``grace_s``: their code is cancelled as in a crash."""
+        for run in list(self._runs.values()):
+            process = run.process
+            if process is None or run.is_parked or not process.is_open:
+                continue
+            if durable_side(process).ahead_lifecycle is not Lifecycle.AWAITING:
+                run.idle_since_s = None
+            elif self._is_idle(run, process.written, grace_s):
+                self._park(run, process.written)
+
+    def stop(self, process_id: str) -> None:
+        """Release a run whose process was suspended."""
+        run = self._runs.get(process_id)
+        if run is not None and run.process is not None and not run.is_parked:
+            self._park(run, run.process.written)
+
+    @staticmethod
+    def _park(run: ProcessRun, state: State) -> None:
+        run.is_parked, run.seen = True, frozenset(state.mailbox)
+        run.task.cancel()
+
+    def _is_idle(self, run: ProcessRun, state: State, grace_s: float) -> bool:
+        """Whether the code has only waited for ``grace_s``, and the state alone says when it goes on."""
+        assert run.process is not None
+        now_s = self._runtime.clock.monotonic()
+        if run.idle_since_s is None or run.idle_seq != state.seq:
+            run.idle_since_s, run.idle_seq = now_s, state.seq
+        if now_s - run.idle_since_s < grace_s:
+            return False
+        found = assess(state, self._agents, self._runtime.clock.now_us(), state.mailbox.keys())
+        due_us = durable_side(run.process).waiting.due_us  # also that of a receive with a limit, which no entry has
+        return found.next is Next.WAIT and due_us in (None, found.due_us)
+
+    # --- the end
+    async def drain(self, drain_s: float, look_s: float) -> None:
+        """Wait for the runs at most ``drain_s``; release those that only wait at once, and the others then."""
+        clock = self._runtime.clock
+        deadline = clock.monotonic() + drain_s
+        self._is_ending = True
+        while self._runs and clock.monotonic() < deadline:
+            self.park_idle(0.0)
+            await asyncio.wait([run.task for run in self._runs.values()], timeout=min(look_s, drain_s))
+        tasks = [run.task for run in self._runs.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class _NotNowError(Exception):
+    """The process is not to be run now, as its recovered state says."""
+
+    def __init__(self, state: State) -> None:
+        super().__init__("not now")
+        self.state = state

@@ -1,0 +1,261 @@
+"""The partitions that a worker is responsible for: it finds out what is to be run there.
+
+A worker is responsible for what its group assigns to it. It also adopts the partitions of a worker of its group that
+has died, until the group assigns them anew, which takes seconds. Two workers that look after one process do no harm:
+the first claim in the log decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+
+from seekpoint.consumers.heartbeats.liveness import LivenessVerdict
+from seekpoint.producers.durable.steps.agent import Agent
+from seekpoint.producers.node_runtime import NodeRuntime
+from seekpoint.producers.worker.assessment import Next, assess
+from seekpoint.producers.worker.partition_watch import Owner, PartitionWatch
+from seekpoint.producers.worker.process_runs import ProcessRun
+from seekpoint.producers.worker.run_queue import ReadyRun, RunQueue
+from seekpoint.schemas.bodies.entry import process_key
+from seekpoint.schemas.errors import Retryable, SeekpointError
+from seekpoint.schemas.folding.fold import SHARED_PREFIX
+from seekpoint.schemas.log.partition import partition_of
+from seekpoint.schemas.log.submissions import SubmissionRecord
+from seekpoint.schemas.state.process_state import State
+
+__all__ = ["Responsibility"]
+
+logger = logging.getLogger("seekpoint.producers")
+
+_AGAIN_S = 1.0
+_ASSESS_AT_ONCE = 64
+_FREE = (LivenessVerdict.DEAD, LivenessVerdict.FREE)
+
+
+class Responsibility:
+    """What one worker looks after. ``on_suspended`` receives a process that runs here and was suspended."""
+
+    def __init__(
+        self,
+        runtime: NodeRuntime,
+        agents: Mapping[str, Agent],
+        queue: RunQueue,
+        group: str,
+        wake: Callable[[], None],
+        on_suspended: Callable[[str], None],
+    ) -> None:
+        self._runtime = runtime
+        self._agents = agents
+        self._queue = queue
+        self._group = group
+        self._wake = wake
+        self._on_suspended = on_suspended
+        self._watches: dict[int, PartitionWatch] = {}
+        self._loading: dict[int, asyncio.Task[None]] = {}
+        self.assigned: frozenset[int] = frozenset()
+        """The partitions that the group has assigned to this worker."""
+        self._adopted: frozenset[int] = frozenset()
+
+    @property
+    def watches(self) -> Collection[PartitionWatch]:
+        """What is known of each partition that this worker looks after."""
+        return self._watches.values()
+
+    # --- partitions
+    def assign(self, partitions: frozenset[int]) -> None:
+        """Look after these partitions, and those that were adopted."""
+        self.assigned = partitions
+        self._follow()
+        self._runtime.heartbeater.publish_soon()
+
+    def adopt_orphans(self) -> None:
+        """Look after the partitions of the workers of the group that have died, shared among those that live."""
+        dead: set[int] = set()
+        living: list[tuple[str, frozenset[int]]] = [(self._runtime.node_id, self.assigned)]
+        for heartbeat, verdict in self._runtime.heartbeater.liveness.nodes():
+            worker = heartbeat.worker
+            if worker is None or worker.group != self._group or heartbeat.node_id == self._runtime.node_id:
+                continue
+            if verdict is LivenessVerdict.DEAD:
+                dead |= {*worker.partitions}
+            else:
+                living.append((heartbeat.node_id, frozenset(worker.partitions)))
+        orphans = dead.difference(*(partitions for _, partitions in living))
+        names = sorted(name for name, _ in living)
+        mine = names.index(self._runtime.node_id)
+        adopted = frozenset(one for one in orphans if one % len(names) == mine)
+        if adopted != self._adopted:
+            self._adopted = adopted
+            logger.info("partitions of dead workers looked after: %s", sorted(adopted))
+            self._follow()
+
+    def _follow(self) -> None:
+        wanted = self.assigned | self._adopted
+        for partition in self._watches.keys() - wanted:
+            self._unwatch(partition)
+        for partition in wanted - self._watches.keys():
+            self._watch(partition)
+
+    def _watch(self, partition: int) -> None:
+        reader, boot_id = self._runtime.reader, self._runtime.identity.boot_id
+        watch = PartitionWatch(partition, reader.codec, boot_id, self._wake, self._on_suspended)
+        for process_id in self._queue.running:
+            if self.partition_of(process_id) == partition:
+                watch.begin(process_id)
+        self._watches[partition] = watch
+        self._loading[partition] = asyncio.create_task(self._load(watch), name="seekpoint-load")
+
+    def _unwatch(self, partition: int) -> None:
+        """Stop looking after a partition. What runs goes on: it is owned."""
+        watch = self._watches.pop(partition)
+        self._loading.pop(partition).cancel()
+        tail = self._runtime.tailer.tail(partition)
+        if tail is not None and tail.observer is watch:
+            tail.observer = None
+            self._runtime.tailer.watch(tail, -1)
+        for process_id in list(self._queue.ready):
+            if self.partition_of(process_id) == partition:
+                self._queue.remove(process_id)
+
+    async def _load(self, watch: PartitionWatch) -> None:
+        """Follow the partition, then assess every unfinished process in it."""
+        runtime, partition = self._runtime, watch.partition
+        while True:
+            try:
+                high = (await runtime.in_thread(partial(runtime.reader.watermarks, partition))).high
+                tail = runtime.tailer.tail_from(partition, high)
+                if tail.observer is not watch:
+                    tail.observer = watch
+                    runtime.tailer.watch(tail, 1)
+                await runtime.heartbeater.look()
+                found = await runtime.in_thread(partial(runtime.recovery.blocking.recover_partition, partition, None))
+                break
+            except Retryable as exc:
+                logger.warning("partition %d cannot be read: %s", partition, exc)
+                await asyncio.sleep(_AGAIN_S)
+            except SeekpointError as exc:
+                logger.error("partition %d cannot be looked after: %s", partition, exc)
+                watch.error = exc
+                return
+        for process_id, one in found.items():
+            if not process_id.startswith(SHARED_PREFIX) and not watch.runs_here(process_id):
+                self._file(watch, process_id, one.state)
+        self._wake()
+
+    def partition_of(self, process_id: str) -> int:
+        """Return the partition of a process."""
+        return partition_of(process_key(process_id), self._runtime.reader.partitions)
+
+    def close(self) -> None:
+        """Stop looking after anything."""
+        self.assigned = self._adopted = frozenset()
+        self._follow()
+
+    # --- what comes
+    def submitted(self, submission: SubmissionRecord) -> None:
+        """Make a submitted run ready without a look: its open looks before it claims."""
+        watch = self._watches.get(self.partition_of(submission.process_id))
+        if watch is None or submission.process_id in watch.owned or submission.start_at_us is not None:
+            return  # the tail brings its entry, and then it is assessed
+        if submission.agent in self._agents:
+            self._enqueue(submission.process_id, submission.agent, submission.priority)
+
+    def begin(self, process_id: str) -> bool:
+        """Note that the process runs here from now on; False if this worker does not look after it any more."""
+        watch = self._watches.get(self.partition_of(process_id))
+        if watch is not None:
+            watch.begin(process_id)
+        return watch is not None
+
+    def over(self, run: ProcessRun) -> None:
+        """Note what is next for a process that does not run here any more."""
+        process_id, state = run.ready.process_id, run.state
+        watch = self._watches.get(self.partition_of(process_id))
+        if watch is None:
+            return
+        mail_at = watch.end(process_id)
+        if run.again_s is not None or state is None:
+            self._assess_later(watch, process_id, run.again_s or _AGAIN_S)
+        elif mail_at > state.offset:
+            watch.stale[process_id] = None
+        else:
+            self._file(watch, process_id, state, run.seen)
+
+    def _enqueue(self, process_id: str, agent: str, priority: int = 0) -> None:
+        self._queue.add(ReadyRun(process_id, agent, priority, self._runtime.clock.monotonic()))
+        self._wake()
+
+    def _file(
+        self, watch: PartitionWatch, process_id: str, state: State, seen: Collection[bytes] = frozenset()
+    ) -> None:
+        """Note what is to be done about a process, as of its recovered state."""
+        owner = None if state.owner is None else Owner(state.owner_node or "", state.owner_boot or "", state.owner)
+        if owner is not None and not self._is_free(owner):
+            watch.set_owner(process_id, owner)
+            return
+        found = assess(state, self._agents, self._runtime.clock.now_us(), seen)
+        watch.file(process_id, found)
+        if found.next is Next.RUN:
+            self._enqueue(process_id, found.agent, found.priority)
+
+    def _is_free(self, owner: Owner) -> bool:
+        mine = owner.boot_id == self._runtime.identity.boot_id
+        return mine or self._runtime.heartbeater.liveness.judge(*owner) in _FREE
+
+    # --- looking
+    async def look_around(self) -> None:
+        """Find moments that have come, owners that have died, and partitions that nobody looks after."""
+        with suppress(SeekpointError):
+            await self._runtime.heartbeater.look()
+        self.adopt_orphans()
+        now_us = self._runtime.clock.now_us()
+        for watch in list(self._watches.values()):
+            for process_id, owner in list(watch.owned.items()):
+                if self._is_free(owner):
+                    del watch.owned[process_id]
+                    watch.stale[process_id] = None
+            for process_id in watch.due(now_us):
+                self._enqueue(process_id, watch.waiting[process_id].agent, watch.waiting[process_id].priority)
+            if watch.error is not None:
+                logger.error("partition %d is followed anew: %s", watch.partition, watch.error)
+                self._unwatch(watch.partition)
+                self._watch(watch.partition)
+
+    async def assess_stale(self) -> None:
+        """Recover the processes that something came for, and note what is to be done about them."""
+        for watch in list(self._watches.values()):
+            while some := list(_first(watch.stale, _ASSESS_AT_ONCE)):
+                for process_id in some:
+                    del watch.stale[process_id]
+                await asyncio.gather(*(self._assess(watch, process_id) for process_id in some))
+
+    async def _assess(self, watch: PartitionWatch, process_id: str) -> None:
+        waits = watch.waiting.get(process_id)
+        if waits is not None:
+            self._enqueue(process_id, waits.agent, waits.priority)  # its open looks at what came
+            return
+        try:
+            found = await self._runtime.recover(process_id, missing_ok=True)
+        except Retryable as exc:
+            logger.warning("%s cannot be assessed yet: %s", process_id, exc)
+            self._assess_later(watch, process_id, _AGAIN_S)
+        except SeekpointError as exc:
+            logger.error("%s is left alone: %s", process_id, exc)
+        else:
+            if not watch.runs_here(process_id):
+                self._file(watch, process_id, found.state)
+
+    def _assess_later(self, watch: PartitionWatch, process_id: str, seconds: float) -> None:
+        def later() -> None:
+            watch.stale[process_id] = None
+            self._wake()
+
+        asyncio.get_running_loop().call_later(seconds, later)
+
+
+def _first(table: Mapping[str, None], count: int) -> Iterator[str]:
+    return (one for one, _ in zip(table, range(count), strict=False))
