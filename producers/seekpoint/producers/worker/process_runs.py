@@ -16,7 +16,15 @@ from seekpoint.producers.worker.assessment import Next, assess
 from seekpoint.producers.worker.run_queue import ReadyRun
 from seekpoint.producers.writer.pending import Cause
 from seekpoint.schemas.config.error_texts import error_line
-from seekpoint.schemas.errors import AlreadyOpen, Cancelled, ClaimLost, HandleLost, OwnerAlive, Retryable
+from seekpoint.schemas.errors import (
+    AlreadyOpen,
+    Cancelled,
+    ClaimLost,
+    HandleLost,
+    OwnerAlive,
+    ProcessSuspended,
+    Retryable,
+)
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_state import State
 
@@ -110,6 +118,8 @@ class ProcessRuns:
         except (OwnerAlive, AlreadyOpen, ClaimLost, HandleLost) as exc:
             logger.info("%s runs elsewhere: %s", process_id, exc)
             run.again_s = 0.0
+        except ProcessSuspended:  # since it was looked at
+            logger.info("%s is suspended", process_id)
         except Cancelled:
             self.cancelled += 1
         except Exception as exc:

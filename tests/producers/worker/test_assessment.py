@@ -1,0 +1,124 @@
+"""What a worker does about a process, decided from its state alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from entry_examples import an_id, claim, external, own
+from folding import FINISHED, GAPPED, folded
+from seekpoint.producers import Agent, agent
+from seekpoint.producers.worker.assessment import Next, assess
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.state.process_state import State, new_state
+
+NOW = 1_000
+
+
+@agent("refund")
+def refund(process: object, input: object) -> None:
+    """Do nothing."""
+
+
+@agent("pinned", pinned=True)
+def pinned(process: object, input: object) -> None:
+    """Do nothing."""
+
+
+AGENTS: dict[str, Agent] = {"refund": refund, "pinned": pinned}
+SUBMITTED = folded(external(b.Submitted("refund", "1", 3), 7))
+BEGUN = folded(claim(1), own(1, b.AgentStarted("refund", "1", "d", "1")))
+
+
+def after(*bodies: b.Body, start: State = BEGUN) -> State:
+    """The state after these entries of the owner, who then gave the process up."""
+    written = [own(start.seq + number, body) for number, body in enumerate((*bodies, b.Released()), 1)]
+    return folded(*written, start=start)
+
+
+AWAITING = b.LifecycleChanged("awaiting")
+TIMER = b.TimerSet("sleep:1", 1, "sleep", fires_at_us=5_000)
+GATE = b.GateOpened("approve:1", 2, "approve", "d")
+WAITS = after(GATE, AWAITING)
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        (GAPPED, "degraded: gap"),
+        (new_state(), "no agent was submitted"),
+        (folded(external(b.Submitted("other"), 7)), "no code for the agent other"),
+        (folded(claim(1), own(1, b.AgentStarted("other", "1", "d"))), "no code for the agent other"),
+        (folded(claim(1), own(1, b.AgentStarted("pinned", "1", "d"))), "pinned to the definition d of pinned 1"),
+        (folded(external(b.SuspendRequested(), 8), start=SUBMITTED), "suspended"),
+        (after(b.LifecycleChanged("suspended")), "suspended by its budget"),
+        (after(b.LifecycleChanged("failed")), "failed"),
+    ],
+)
+def test_it_is_left_alone_with_the_reason(state: State, reason: str) -> None:
+    """A person, or a worker with other code, has to act."""
+    found = assess(state, AGENTS, NOW)
+    assert (found.next, found.reason) == (Next.LEAVE, reason)
+
+
+def test_nothing_is_known_of_what_is_over() -> None:
+    """A finished process, and a cancelled one that has stopped."""
+    assert assess(FINISHED, AGENTS, NOW).next is Next.FORGET
+    accepted = b.CancelAccepted(None, "enough"), b.LifecycleChanged("stopping"), b.LifecycleChanged("stopped")
+    assert assess(after(*accepted), AGENTS, NOW).next is Next.FORGET
+    assert assess(after(*accepted[:1]), AGENTS, NOW).next is Next.RUN
+
+
+def test_a_submitted_run_begins_at_its_moment() -> None:
+    """At once without one; a request to cancel it does not wait either."""
+    assert assess(SUBMITTED, AGENTS, NOW).priority == 3
+    assert assess(SUBMITTED, AGENTS, NOW).next is Next.RUN
+    later = folded(external(b.Submitted("refund", "1", 3, NOW + 1), 7))
+    found = assess(later, AGENTS, NOW)
+    assert (found.next, found.due_us) == (Next.WAIT, NOW + 1)
+    assert assess(later, AGENTS, NOW + 1).next is Next.RUN
+    assert assess(folded(external(b.CancelRequested(), 8), start=later), AGENTS, NOW).next is Next.RUN
+
+
+def test_a_run_that_was_cut_off_goes_on() -> None:
+    """It waits for nothing that its state knows, or has a call in doubt beside what it waits for."""
+    assert assess(after(), AGENTS, NOW).next is Next.RUN
+    step = b.StepStarted("look:1", 3, "look", "d")
+    assert assess(after(GATE, step, AWAITING), AGENTS, NOW).next is Next.RUN
+    child = b.ChildSpawned("child:1", 3, "child", "d", "case-18", "helper", "1")
+    assert assess(after(child, AWAITING), AGENTS, NOW).next is Next.RUN
+
+
+def test_a_run_that_waits_is_due_at_the_first_moment() -> None:
+    """Of its timers and its gates' deadlines; without one only mail wakes it."""
+    found = assess(WAITS, AGENTS, NOW)
+    assert (found.next, found.due_us, found.reason) == (Next.WAIT, None, "approve:1")
+    deadline = b.GateOpened("approve:1", 2, "approve", "d", deadline_us=3_000)
+    both = after(TIMER, deadline, AWAITING)
+    assert assess(both, AGENTS, NOW).due_us == 3_000
+    assert assess(both, AGENTS, 3_000).next is Next.RUN
+
+
+def test_an_effect_that_only_a_person_can_settle_is_waited_for() -> None:
+    """A verdict is mail, which wakes the process."""
+    intent = b.EffectIntended("pay:1", 1, "pay", "d", "at_most_once", idempotency_key="case/pay:1")
+    doubt = after(intent, b.EffectSettled("pay:1", 1, "unknown"), AWAITING)
+    assert assess(doubt, AGENTS, NOW).next is Next.WAIT
+    verdict = external(b.EffectVerdict("pay:1", "failed", idempotency_key="case/pay:1"), 7)
+    assert assess(folded(verdict, start=doubt), AGENTS, NOW).next is Next.RUN
+
+
+def test_mail_wakes_a_process_that_waits() -> None:
+    """Mail that its code has looked at and left does not wake it again."""
+    state = folded(external(b.Signal("wake"), 7), start=WAITS)
+    assert assess(state, AGENTS, NOW).next is Next.RUN
+    assert assess(state, AGENTS, NOW, {an_id(7)}).next is Next.WAIT
+
+
+def test_a_resumed_process_goes_on() -> None:
+    """One that a person suspended, and one that its budget suspended."""
+    asked = external(b.ResumeRequested(), 8)
+    held = folded(external(b.SuspendRequested(), 7), start=after())
+    assert assess(held, AGENTS, NOW).next is Next.LEAVE
+    assert assess(folded(asked, start=held), AGENTS, NOW).next is Next.RUN
+    budget = after(b.LifecycleChanged("suspended"))
+    assert assess(folded(asked, start=budget), AGENTS, NOW).next is Next.RUN
