@@ -182,12 +182,19 @@ class Client(ControlCalls):
         )  # fmt: skip
         encode_within(submitted_entry(submission), key, limits)
         digest = input_digest(submission.input)
-        state = (await self._runtime.recover(process_id, missing_ok=True)).state
-        if state.epoch or state.submission is not None:
-            _refuse_other(process_id, state, name, digest)
-        if not (state.finished or state.agent or state.submission):
+        if not await self._is_submitted(process_id, key, name, digest):
             await self._send(key, encode_submission(submission), limits.record_bytes)
         return SubmittedRun(self, process_id, name, digest)
+
+    async def _is_submitted(self, process_id: str, key: bytes, agent: str, digest: str) -> bool:
+        """Return whether the journal has the run already. Raises ``AgentMismatch`` if it has another one."""
+        tailer, partition = self._runtime.tailer, partition_of(key, self._runtime.reader.partitions)
+        if await tailer.is_absent(partition, key):
+            return False
+        found = await self._runtime.recover(process_id, missing_ok=True)
+        tailer.want_proof(tailer.tail_from(partition, found.report.log_end))
+        _refuse_other(process_id, found.state, agent, digest)
+        return found.state.run_identity is not None
 
     async def _send(self, key: bytes, value: bytes, bytes_max: int) -> None:
         """Append a submission. Appended twice, it is one: both records have one id."""

@@ -70,6 +70,8 @@ class OpenRequest(FrozenStruct, frozen=True, kw_only=True):
     """Raises an error to refuse the recovered state, before the process is claimed."""
     must_exist: bool = False
     """Whether the process must exist: then the open recovers it, and never presumes that it does not exist."""
+    known: Callable[[], State | None] | None = None
+    """Returns the state as of the tail's position, if somebody has folded it: then the open does not recover it."""
 
 
 class Opening:
@@ -249,10 +251,9 @@ class Opener:
             if tail is not None:
                 tail.attach(watch)
                 began = tail.position
-                presume = may_presume and not tailer.is_idle
-                report = tail.absence.report(watch.key, began) if presume else None
-                if report is not None:
-                    return tail, Recovered(state=new_state(), report=report, known=False), True
+                presumed = self._presumed(request, watch, tail) if may_presume and not tailer.is_idle else None
+                if presumed is not None:
+                    return tail, presumed, True
             recovered = await self._runtime.recovery.recover(request.process_id, missing_ok=True, must_be_current=True)
             if tail is not None and tail.position < recovered.report.log_start:
                 tail.detach(watch)
@@ -265,6 +266,17 @@ class Opener:
             tailer.want_proof(tail)
             if was in (None, tail) and began <= recovered.report.log_end:
                 return tail, recovered, False
+
+    @staticmethod
+    def _presumed(request: OpenRequest, watch: ClaimWatch, tail: PartitionTail) -> Recovered | None:
+        """Return the process as of the tail's position, if that is known without reading the log."""
+        report = tail.absence.report(watch.key, tail.position)
+        if report is not None:
+            return Recovered(state=new_state(), report=report, known=False)
+        state = None if request.known is None else request.known()
+        if state is None:
+            return None
+        return Recovered(state=state, report=Report.of_tail(tail.position, state.last_kind), known=True)
 
     async def _recover_free(
         self, request: OpenRequest, watch: ClaimWatch, partition: int, may_presume: bool

@@ -118,7 +118,7 @@ async def test_a_run_that_waits_leaves_memory_and_returns() -> None:
 async def test_a_timer_of_a_run_that_left_memory_fires() -> None:
     """At its moment, by the worker."""
     async with fleet() as (_, client, worker):
-        run = await client.submit(nap, "case-1", 1.0)
+        run = await client.submit(nap, "case-1", 3.0)
         await until(lambda: "case-1" in worker.waiting)
         assert await run.result(ROUND_S) == "awake"
 

@@ -44,6 +44,14 @@ class Report(FrozenStruct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     """What was unusual, such as a tier that could not be used."""
 
+    @classmethod
+    def of_tail(cls, position: int, last_kind: str | None) -> Report:
+        """Return the report of a process that was folded from the log's tail, from its first entry on: nothing read."""
+        return cls(
+            tier=Tier.SCAN, seek_point=position, log_start=0, log_end=position, entries_scanned=0, entries_applied=0,
+            bytes=0, duration_s=0.0, last_kind=last_kind,
+        )  # fmt: skip
+
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain data, for JSON."""
         return {**asdict(self), "tier": str(self.tier), "notes": list(self.notes)}

@@ -12,7 +12,7 @@ from seekpoint.schemas.bodies.entry import process_key
 from seekpoint.schemas.errors import Retryable, SeekpointError
 from seekpoint.schemas.folding.fold import advance
 from seekpoint.schemas.log.partition import partition_of
-from seekpoint.schemas.state.process_state import Draft, State
+from seekpoint.schemas.state.process_state import Draft, State, new_state
 
 if TYPE_CHECKING:
     from seekpoint.consumers import Recovery
@@ -117,16 +117,21 @@ class ValueFollower:
             if tail is not None:
                 tail.attach(followed)
                 began = tail.position
+                if tail.absence.report(followed.key, began) is not None:
+                    return self._follow(followed, tail, new_state())
             found = await self._recovery.recover(process_id, missing_ok=True)
             was, tail = tail, self._tailer.tail_from(partition, found.report.log_end)
             if was is None:
                 tail.attach(followed)
                 began = tail.position
+            self._tailer.want_proof(tail)
             if was in (None, tail) and began <= found.report.log_end:
-                break
+                return self._follow(followed, tail, found.state)
+
+    def _follow(self, followed: FollowedValue, tail: PartitionTail, state: State) -> None:
         followed.tail = tail
         self._tailer.watch(tail, 1)
-        followed.begin(found.state)
+        followed.begin(state)
 
     def end(self, followed: FollowedValue, on_change: Callable[[], object]) -> None:
         """End what ``begin`` began."""

@@ -33,7 +33,7 @@ class Observer(Protocol):
     """A receiver of every batch of a partition, whatever process its records are of."""
 
     def observe(self, batch: TailBatch) -> None:
-        """Take the next batch."""
+        """Take the next batch. The tail's position and its proof of absence are those from before it."""
 
     def fail(self, error: SeekpointError) -> None:
         """Take note that the partition is not followed any more."""
@@ -78,6 +78,8 @@ class PartitionTail:
     # --- records
     def deliver(self, batch: TailBatch) -> None:
         """Give the records of ``batch`` to their listeners, then wake the callers that waited for them."""
+        if self.observer is not None:
+            self.observer.observe(batch)
         listeners = self.listeners
         found: dict[bytes, list[Record]] = {}
         for index, key in enumerate(batch.keys):
@@ -88,8 +90,6 @@ class PartitionTail:
         self.position = max(self.position, batch.next_offset)
         for key, records in found.items():
             self._deliver(listeners[key], records)
-        if self.observer is not None:
-            self.observer.observe(batch)
         self._wake()
 
     def bring(self, listener: Listener) -> None:

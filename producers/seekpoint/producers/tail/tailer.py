@@ -123,6 +123,15 @@ class Tailer:
         if tail.watchers:
             self._follower.wake()
 
+    async def is_absent(self, partition: int, key: bytes) -> bool:
+        """Return whether there is proof that no process has this key by now; False where that is not known."""
+        tail = self._tails.get(partition)
+        if tail is None or tail.absence.report(key, tail.position) is None:
+            return False
+        high = (await self._run(partial(self._reader.watermarks, partition))).high
+        await self.wait_for(tail, high)
+        return tail.absence.report(key, tail.position) is not None
+
     def want_proof(self, tail: PartitionTail) -> None:
         """Prove in the background which processes do not exist: those are then opened without a read."""
         if tail.absence.restart(tail.position, self._now()):

@@ -1,7 +1,8 @@
 """What a worker knows of the unfinished processes of one partition: who owns them, and what they wait for.
 
 It follows the partition's tail and decides nothing: the worker recovers a process before it acts. So what stands here
-may be wrong for a moment, and costs then one look too many. Pure: no I/O, no clock.
+may be wrong for a moment, and costs then one look too many. Of a process that begins while it watches it has the state,
+so that a new run begins without a recovery. Pure: no I/O, no clock.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from seekpoint.consumers.log_reading.scan import EntrySource, entry_of
+from seekpoint.producers.tail.partition_tail import PartitionTail
 from seekpoint.producers.worker.assessment import Assessment, Next
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.errors import SeekpointError
-from seekpoint.schemas.folding.fold import SHARED_PREFIX
+from seekpoint.schemas.folding.fold import SHARED_PREFIX, advance
 from seekpoint.schemas.log.tail import TailBatch
-from seekpoint.schemas.wire.codec import Codec
+from seekpoint.schemas.state.process_state import Draft, State
 
 __all__ = ["Owner", "PartitionWatch"]
 
@@ -34,7 +37,7 @@ class PartitionWatch:
     def __init__(
         self,
         partition: int,
-        codec: Codec,
+        reader: EntrySource,
         boot_id: str,
         on_change: Callable[[], None],
         on_suspended: Callable[[str], None],
@@ -51,7 +54,11 @@ class PartitionWatch:
         self.error: SeekpointError | None = None
         self._mail_at: dict[str, int] = {}
         """The offset of the newest external entry of each process that runs here."""
-        self._codec = codec
+        self._fresh: dict[str, Draft] = {}
+        """The states of processes that began while this watches, and that nobody has claimed."""
+        self._reader = reader
+        self.tail: PartitionTail | None = None
+        """The tail that this observes."""
         self._boot_id = boot_id
         self._on_change = on_change
         self._on_suspended = on_suspended
@@ -69,6 +76,11 @@ class PartitionWatch:
     def runs_here(self, process_id: str) -> bool:
         """Whether the process runs here."""
         return process_id in self._mail_at
+
+    def state_of(self, process_id: str) -> State | None:
+        """Return the state of a new process as of the tail's position; None if it is not known here."""
+        draft = self._fresh.get(process_id)
+        return None if draft is None else draft.snapshot()
 
     def file(self, process_id: str, assessment: Assessment) -> None:
         """Note the assessment of a process that nobody owns."""
@@ -101,11 +113,11 @@ class PartitionWatch:
         for index, key in enumerate(batch.keys):
             record = batch.record(index)
             try:
-                entry = self._codec.decode(record.value)
+                entry = entry_of(record, self._reader.codec, self._reader.partitions)
             except SeekpointError:
                 continue  # poison, which the projector makes a dead letter of; or a format that recovery stops at
-            if key == entry.process_id.encode():
-                self._note(entry, record.offset)
+            self._fold(key, entry, record.offset)
+            self._note(entry, record.offset)
         if self.stale:
             self._on_change()
 
@@ -113,6 +125,22 @@ class PartitionWatch:
         """Take note that the partition cannot be followed: the worker assigns it to itself anew."""
         self.error = error
         self._on_change()
+
+    def _fold(self, key: bytes | None, entry: Entry, offset: int) -> None:
+        """Fold the entries of a process that begins with a submission, up to its first claim."""
+        process_id = entry.process_id
+        draft = self._fresh.get(process_id)
+        if draft is None:
+            if not isinstance(entry.body, b.Submitted) or not self._is_absent(key):
+                return
+            draft = self._fresh[process_id] = Draft()
+        advance(draft, offset, entry, self._reader.limits)
+        if draft.epoch:
+            del self._fresh[process_id]
+
+    def _is_absent(self, key: bytes | None) -> bool:
+        tail = self.tail
+        return tail is not None and key is not None and tail.absence.report(key, tail.position) is not None
 
     def _note(self, entry: Entry, offset: int) -> None:
         process_id, body = entry.process_id, entry.body

@@ -78,6 +78,8 @@ class ProcessRuns:
         self._opener = opener
         self._agents = agents
         self._on_over = on_over
+        self.state_of: Callable[[str], State | None] = _unknown
+        """Returns the state of a process as of the tail's position, if it is known."""
         self._runs: dict[str, ProcessRun] = {}
         self._stopped_early: dict[str, int] = {}
         """How often in a row a process could not be run, although its state asks for it."""
@@ -139,18 +141,18 @@ class ProcessRuns:
 
     async def _run_agent(self, run: ProcessRun) -> None:
         """Open the process, if it is to be run by now, and run its agent with the submitted or the recorded input."""
-        agent = self._agents[run.ready.agent]
+        process_id, agent = run.ready.process_id, self._agents[run.ready.agent]
 
         def check(state: State) -> None:
             if assess(state, self._agents, self._runtime.clock.now_us()).next is not Next.RUN:
                 raise _NotNowError(state)
 
         request = OpenRequest(
-            process_id=run.ready.process_id, cause=Cause(), refuse=check, must_exist=True,
+            process_id=process_id, cause=Cause(), refuse=check, known=lambda: self.state_of(process_id),
             options=conduct_of(agent, ReplayMode.STRICT, Detail.FULL),
         )  # fmt: skip
         opening = self._opener.opening(request)
-        await run_agent(self._runtime, opening, run.ready.process_id, agent, RECORDED, on_open=run.opened)
+        await run_agent(self._runtime, opening, process_id, agent, RECORDED, on_open=run.opened)
 
     # --- parking
     def park_idle(self, grace_s: float) -> None:
@@ -208,3 +210,7 @@ class _NotNowError(Exception):
     def __init__(self, state: State) -> None:
         super().__init__("not now")
         self.state = state
+
+
+def _unknown(process_id: str) -> State | None:
+    return None

@@ -102,7 +102,7 @@ class Responsibility:
 
     def _watch(self, partition: int) -> None:
         reader, boot_id = self._runtime.reader, self._runtime.identity.boot_id
-        watch = PartitionWatch(partition, reader.codec, boot_id, self._wake, self._on_suspended)
+        watch = PartitionWatch(partition, reader, boot_id, self._wake, self._on_suspended)
         for process_id in self._queue.running:
             if self.partition_of(process_id) == partition:
                 watch.begin(process_id)
@@ -113,10 +113,9 @@ class Responsibility:
         """Stop looking after a partition. What runs goes on: it is owned."""
         watch = self._watches.pop(partition)
         self._loading.pop(partition).cancel()
-        tail = self._runtime.tailer.tail(partition)
-        if tail is not None and tail.observer is watch:
-            tail.observer = None
-            self._runtime.tailer.watch(tail, -1)
+        if watch.tail is not None and watch.tail.observer is watch:
+            watch.tail.observer = None
+            self._runtime.tailer.watch(watch.tail, -1)
         for process_id in list(self._queue.ready):
             if self.partition_of(process_id) == partition:
                 self._queue.remove(process_id)
@@ -129,8 +128,9 @@ class Responsibility:
                 high = (await runtime.in_thread(partial(runtime.reader.watermarks, partition))).high
                 tail = runtime.tailer.tail_from(partition, high)
                 if tail.observer is not watch:
-                    tail.observer = watch
+                    tail.observer, watch.tail = watch, tail
                     runtime.tailer.watch(tail, 1)
+                runtime.tailer.want_proof(tail)
                 await runtime.heartbeater.look()
                 found = await runtime.in_thread(partial(runtime.recovery.blocking.recover_partition, partition, None))
                 break
@@ -170,6 +170,11 @@ class Responsibility:
         if watch is not None:
             watch.begin(process_id)
         return watch is not None
+
+    def state_of(self, process_id: str) -> State | None:
+        """Return the state of a process that began while this worker looked after it, as of the tail's position."""
+        watch = self._watches.get(self.partition_of(process_id))
+        return None if watch is None else watch.state_of(process_id)
 
     def over(self, run: ProcessRun) -> None:
         """Note what is next for a process that does not run here any more."""
@@ -237,6 +242,10 @@ class Responsibility:
         waits = watch.waiting.get(process_id)
         if waits is not None:
             self._enqueue(process_id, waits.agent, waits.priority)  # its open looks at what came
+            return
+        state = watch.state_of(process_id)
+        if state is not None:
+            self._file(watch, process_id, state)
             return
         try:
             found = await self._runtime.recover(process_id, missing_ok=True)

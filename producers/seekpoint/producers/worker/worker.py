@@ -80,6 +80,7 @@ class Worker:
         self._duty = Responsibility(
             self._runtime, self.agents, self._queue, self.group, self._wake.set, self._runs.stop
         )
+        self._runs.state_of = self._duty.state_of
         self._tasks: list[asyncio.Task[None]] = []
         self._intake: SubmissionIntake | None = None
         self._is_draining = False
