@@ -104,15 +104,9 @@ def test_an_answer_survives_a_round_trip(answer: RecoveryAnswer) -> None:
 
 
 @given(st.binary(max_size=200), st.booleans())
-<<<<<<< HEAD
 def test_arbitrary_bytes_raise_one_typed_error(data: bytes, framed: bool) -> None:
     """Only framed bytes can be a request by chance; all others raise ``UndecodableRecord``."""
-    framed_data = b"\xc3\x01" + REQUEST_FINGERPRINT + data if framed else data
-=======
-def test_bytes_that_are_no_request_are_one_error(data: bytes, framed: bool) -> None:
-    """Whatever they are: ``UndecodableRecord``, or by chance a request."""
     framed_data = b"\xc3\x01" + REQUEST_FORM.fingerprint + data if framed else data
->>>>>>> f67a644 (Record submissions and holds in the journal, and define the inbox record)
     try:
         decode_request(framed_data)
     except UndecodableRecord:
