@@ -16,7 +16,7 @@ from seekpoint.consumers.kafka.kafka_settings import LOGGED
 from seekpoint.consumers.kafka.messages import record_of
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.log.log_ports import Record
-from seekpoint.schemas.log.safe_reading import safe
+from seekpoint.schemas.log.safe_reading import safe_config
 
 __all__ = ["KafkaInbox"]
 
@@ -47,7 +47,7 @@ class KafkaInbox:
                 "group.id": f"{settings.journal}.workers.{group}",
                 "partition.assignment.strategy": "cooperative-sticky",
             }
-            self._consumer = Consumer(safe({**_DEFAULTS, **settings.consumer_config(), **mine, **LOGGED}))
+            self._consumer = Consumer(safe_config({**_DEFAULTS, **settings.consumer_config(), **mine, **LOGGED}))
             self._consumer.subscribe([self._topic], on_assign=self._assign)
 
     def poll(self, timeout_s: float) -> list[Record]:

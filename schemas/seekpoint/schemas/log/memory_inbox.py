@@ -21,14 +21,14 @@ class MemoryGroup:
     def join(self) -> MemoryInboxMember:
         """Add a member."""
         member = MemoryInboxMember(self)
-        with self.log.grown:
+        with self.log.appended:
             self._members.append(member)
             self._share_out()
         return member
 
     def leave(self, member: MemoryInboxMember) -> None:
         """Remove a member, also one that is dead: its partitions go to the others."""
-        with self.log.grown:
+        with self.log.appended:
             if member in self._members:
                 self._members.remove(member)
                 self._share_out()
@@ -50,7 +50,7 @@ class MemoryGroup:
         for partition in range(self.log.partitions):
             if partition not in self._owners:
                 self._owners[partition] = min(self._members, key=lambda one: len(self.partitions_of(one)))
-        self.log.grown.notify_all()
+        self.log.appended.notify_all()
 
 
 class MemoryInboxMember:
@@ -64,10 +64,10 @@ class MemoryInboxMember:
     def poll(self, timeout_s: float) -> list[Record]:
         """Return the next records of the assigned partitions."""
         log = self._group.log
-        with log.grown:
+        with log.appended:
             found = self._found()
             if not found:
-                log.grown.wait(timeout_s)
+                log.appended.wait(timeout_s)
                 found = self._found()
             return found
 
