@@ -170,6 +170,7 @@ def _second_turn() -> list[b.Body]:
         b.ContentBatch(False, {"batch": "1"}, '["status"]', '[["user","one"]]'),
         b.Diverged("2/quick:1", 1, "input", '"a"', '"b"'),
         b.BudgetNoted("warned", "usd", "run", "2/ask:1", "5", "10"),
+        b.LifecycleChanged("failed", retry_at_us=900),
         b.CancelAccepted(None, "enough"),
     ]
 

@@ -9,7 +9,8 @@ running            -> stopped  by ``Finished`` itself, with the result
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+import random
+from collections.abc import Collection
 from contextlib import AsyncExitStack, suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
@@ -36,12 +37,14 @@ from seekpoint.schemas.errors import (
     HandleLost,
     LimitExceeded,
     ObligationStuck,
+    OperatorRequired,
     ProcessFinished,
     ProcessSuspended,
     Refused,
     ReplayDivergence,
     Retryable,
     SeekpointError,
+    StepFailed,
     UnknownProcess,
 )
 from seekpoint.schemas.frozen_struct import FrozenStruct
@@ -53,7 +56,7 @@ if TYPE_CHECKING:
     from seekpoint.schemas.config.limits import Limits
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["RECORDED", "refuse_mismatch", "run_agent"]
+__all__ = ["RECORDED", "refuse_mismatch", "run_agent", "run_opened"]
 
 
 class _Recorded(StrEnum):
@@ -74,12 +77,8 @@ async def run_agent(
     given: Any,
     retry_failed: bool | Collection[str] = False,
     new: bool | None = None,
-    on_open: Callable[[Process], None] | None = None,
 ) -> Any:
-    """Run ``agent`` as the process; return its result. See ``Node.run``.
-
-    ``on_open`` gets the process once it is open.
-    """
+    """Run ``agent`` as the process; return its result. See ``Node.run``."""
     async with AsyncExitStack() as stack:
         try:
             process = await stack.enter_async_context(opening)
@@ -87,9 +86,18 @@ async def run_agent(
             state = (await node.recover(process_id)).state
             refuse_mismatch(process_id, state, agent, given, node.reader.limits, new)
             return state.result
-        if on_open is not None:
-            on_open(process)
-        return await _Run(process, durable_side(process), agent, new).run(given, retry_failed)
+        return await run_opened(process, agent, given, retry_failed, new)
+
+
+async def run_opened(
+    process: Process,
+    agent: Agent,
+    given: Any,
+    retry_failed: bool | Collection[str] = False,
+    new: bool | None = None,
+) -> Any:
+    """Run ``agent`` as an open process; return its result."""
+    return await _Run(process, durable_side(process), agent, new).run(given, retry_failed)
 
 
 def refuse_mismatch(
@@ -191,8 +199,10 @@ class _Run(FrozenStruct, frozen=True):
                 await add_difference(self.durable.session, error)
             if cancellation.is_accepted and not isinstance(error, Cancelled | HandleLost | Retryable):
                 raise cancellation.error() from exc
-            await self._take_back(error)
-            self._note(error)
+            retry_at_us = self._retry_at_us(error)
+            if retry_at_us is None:
+                await self._take_back(error)
+            self._note(error, retry_at_us)
             if error is exc:
                 raise
             raise error from exc
@@ -281,7 +291,16 @@ class _Run(FrozenStruct, frozen=True):
         with suppress(ObligationStuck):  # they stay in the state, and the agent's own error says more
             await compensate(self.durable)
 
-    def _note(self, error: BaseException) -> None:
+    def _retry_at_us(self, error: BaseException) -> int | None:
+        """Return when a worker tries the failed run again; None if it does not."""
+        retry, failures = self.agent.retry, self.durable.written.run_failures
+        attempt = 1 if failures is None else failures.count + 1
+        helps = isinstance(error, StepFailed) or not isinstance(error, OperatorRequired)
+        if retry is None or not helps or not retry.allows(attempt, error):
+            return None
+        return self.durable.clock.now_us() + int(retry.wait_s(attempt, random.random()) * 1_000_000)
+
+    def _note(self, error: BaseException, retry_at_us: int | None) -> None:
         """Write the lifecycle that follows from ``error``. The error itself is recorded when the process is left."""
         process = self.durable
         if isinstance(error, HandleLost | Retryable) or not process.session.is_open or process.cancellation.is_accepted:
@@ -290,7 +309,7 @@ class _Run(FrozenStruct, frozen=True):
             return
         to = Lifecycle.AWAITING if isinstance(error, EffectUnknown) else Lifecycle.FAILED
         with suppress(SeekpointError):
-            process.send(b.LifecycleChanged(to))
+            process.send(b.LifecycleChanged(to, retry_at_us=retry_at_us if to is Lifecycle.FAILED else None))
 
     def _move_up(self) -> None:
         for step in _WAYS_UP.get(self.durable.ahead_lifecycle, ()):

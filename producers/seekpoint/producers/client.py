@@ -286,7 +286,15 @@ def _refuse_other(process_id: str, state: State, agent: str, digest: str) -> Non
 
 
 def _is_over(state: State) -> bool:
-    return state.finished or state.lifecycle is Lifecycle.FAILED or _is_cancelled(state)
+    return state.finished or _is_cancelled(state) or _has_failed(state)
+
+
+def _has_failed(state: State) -> bool:
+    """Whether the run failed for good, and the failure is recorded: its entry comes behind that of the lifecycle."""
+    failures, failure = state.run_failures, state.failure
+    if state.lifecycle is not Lifecycle.FAILED or (failures is not None and failures.retry_at_us is not None):
+        return False
+    return state.owner is None or (failure is not None and failures is not None and failure.seq > failures.seq)
 
 
 def _is_cancelled(state: State) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from seekpoint.producers import Node, Process, agent
+from seekpoint.producers import Node, Process, Retry, agent
 from seekpoint.producers.client import Client
 from seekpoint.producers.worker.worker import Worker
 from seekpoint.schemas import MemoryLog
@@ -44,7 +44,25 @@ async def fails(process: Process, text: str) -> None:
     raise ValueError(text)
 
 
-AGENTS = [double, ask, nap, fails]
+ATTEMPTS: dict[str, list[str]] = {}
+"""What the flaky agent did, by its process."""
+
+
+@agent("flaky", retry=Retry(attempts=3, backoff_s=0.05, jitter=0))
+async def flaky(process: Process, fails_times: int) -> str:
+    done = ATTEMPTS.setdefault(process.process_id, [])
+    await process.step("first", lambda: done.append("first"))
+
+    def second() -> str:
+        done.append("second")
+        if done.count("second") <= fails_times:
+            raise ValueError("not yet")
+        return "done"
+
+    return await process.step("second", second)
+
+
+AGENTS = [double, ask, nap, fails, flaky]
 
 
 class Fleet:
@@ -131,6 +149,28 @@ async def test_a_failed_run_raises_at_the_client() -> None:
             await run.result(ROUND_S)
         await until(lambda: worker.left.get("case-1") == "failed")
         assert worker.failed == 1
+
+
+async def test_a_failed_run_is_tried_again_and_what_succeeded_stays() -> None:
+    """The client waits for the last attempt."""
+    async with fleet() as (_, client, worker):
+        run = await client.submit(flaky, "case-1", 2)
+        assert await run.result(ROUND_S) == "done"
+        assert ATTEMPTS.pop("case-1") == ["first", "second", "second", "second"]
+        assert worker.failed == 2
+
+
+async def test_a_run_stays_failed_when_its_attempts_are_used_up() -> None:
+    """And the client learns of it only then."""
+    async with fleet() as (_, client, worker):
+        run = await client.submit(flaky, "case-1", 9)
+        with pytest.raises(RunFailed, match="not yet"):
+            await run.result(ROUND_S)
+        assert ATTEMPTS.pop("case-1") == ["first", "second", "second", "second"]
+        await until(lambda: worker.left.get("case-1") == "failed")
+        state = await client.state("case-1")
+        assert state.run_failures is not None
+        assert (state.run_failures.count, state.run_failures.retry_at_us) == (3, None)
 
 
 async def test_a_cancelled_run_ends_although_nobody_runs_it() -> None:

@@ -53,11 +53,12 @@ FULL_HISTORY: tuple[Entry, ...] = (
     external(b.Signal("wake", '"now"'), 7, "ann"),
     own(22, b.Custom("paid", "3")),
     own(23, b.ErrorRecorded("ValueError", "no such order", None, "triage.py:7, in triage: raise ValueError")),
-    own(24, b.LifecycleChanged("nowhere")),
-    own(24),
-    own(25, epoch=0),
-    own(26, epoch=5),
-    own(27),
+    own(24, b.LifecycleChanged("failed", retry_at_us=9)),
+    own(25, b.LifecycleChanged("nowhere")),
+    own(25),
+    own(26, epoch=0),
+    own(27, epoch=5),
+    own(28),
     claim(9, 4),
     external(b.Signal(), 7),
     external(b.SuspendRequested("look"), 11),
@@ -298,8 +299,8 @@ def test_a_part_of_the_wrong_form_is_a_mismatch(way: tuple[Any, ...], value: Any
 
 def test_the_full_state_is_degraded_twice() -> None:
     """The gap keeps what was before it, through bytes too."""
-    misfit = Degraded("illegal_transition", 24, 24, "running does not lead to nowhere")
-    assert FULL.degraded == Degraded("gap", 25, 27, "", misfit)
+    misfit = Degraded("illegal_transition", 25, 25, "failed does not lead to nowhere")
+    assert FULL.degraded == Degraded("gap", 26, 28, "", misfit)
     assert FULL.invocation == InvocationState("webhook", '{"n":2}', started=True)
 
 
@@ -378,7 +379,7 @@ def test_a_conversation_has_no_hash() -> None:
 
 def test_the_repr_of_a_state_says_where_it_stands() -> None:
     """Short, and without values: it may end up in a log."""
-    assert repr(FULL).startswith("State(lifecycle='running', seq=24, epoch=1, owner=00000000-0000")
+    assert repr(FULL).startswith("State(lifecycle='failed', seq=25, epoch=1, owner=00000000-0000")
     assert "Where is my order" not in repr(FULL)
     assert an_id(1).hex()[-4:] in repr(FULL)
 

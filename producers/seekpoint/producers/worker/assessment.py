@@ -86,7 +86,7 @@ def _begun(state: State, agents: Mapping[str, Agent], now_us: int, cancel: bool,
     if lifecycle is Lifecycle.SUSPENDED and state.hold is None:
         return _left("suspended by its budget")
     if lifecycle is Lifecycle.FAILED:
-        return _left("failed")
+        return _failed(state, began.name, now_us)
     if lifecycle is not Lifecycle.AWAITING or state.mailbox.keys() - seen:
         return run
     open_calls = state.open_calls
@@ -96,6 +96,13 @@ def _begun(state: State, agents: Mapping[str, Agent], now_us: int, cancel: bool,
     if due_us is not None and due_us <= now_us:
         return run
     return Assessment(Next.WAIT, began.name, due_us, 0, ", ".join(sorted(open_calls)) or "mail")
+
+
+def _failed(state: State, agent: str, now_us: int) -> Assessment:
+    due_us = None if state.run_failures is None else state.run_failures.retry_at_us
+    if due_us is None:
+        return _left("failed")
+    return Assessment(Next.RUN if due_us <= now_us else Next.WAIT, agent, due_us, 0, "the next attempt")
 
 
 def _goes_on(call: Call) -> bool:

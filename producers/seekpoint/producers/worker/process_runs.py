@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
 
-from seekpoint.producers.agent_run import RECORDED, run_agent
+from seekpoint.producers.agent_run import RECORDED, run_opened
 from seekpoint.producers.durable.replay.conduct import Detail, ReplayMode, conduct_of
 from seekpoint.producers.durable.steps.agent import Agent
 from seekpoint.producers.node_runtime import NodeRuntime
@@ -58,10 +58,6 @@ class ProcessRun:
     def state(self) -> State | None:
         """The newest state that is known of the process."""
         return self.found if self.process is None else self.process.written
-
-    def opened(self, process: Process) -> None:
-        """Note the process once it is open."""
-        self.process = process
 
 
 class ProcessRuns:
@@ -151,8 +147,9 @@ class ProcessRuns:
             process_id=process_id, cause=Cause(), refuse=check, known=lambda: self.state_of(process_id),
             options=conduct_of(agent, ReplayMode.STRICT, Detail.FULL),
         )  # fmt: skip
-        opening = self._opener.opening(request)
-        await run_agent(self._runtime, opening, process_id, agent, RECORDED, on_open=run.opened)
+        async with self._opener.opening(request) as process:
+            run.process = process
+            await run_opened(process, agent, RECORDED, retry_failed=process.written.lifecycle is Lifecycle.FAILED)
 
     # --- parking
     def park_idle(self, grace_s: float) -> None:

@@ -139,6 +139,7 @@ class LifecycleChanged(Body, frozen=True):
     to: str = ""
     reason: str | None = None
     call: str | None = None
+    retry_at_us: int | None = None
 
 
 class ContextUpdated(Body, frozen=True):

@@ -20,7 +20,7 @@ from seekpoint.schemas.state.calls import UNSETTLED, AgentRun, turn_of
 from seekpoint.schemas.state.conversation import message_width
 from seekpoint.schemas.state.lifecycle import Lifecycle, may_follow
 from seekpoint.schemas.state.process_state import FIELDS, Draft, content_width, restore_content
-from seekpoint.schemas.state.state_parts import Failure, InvocationState, Lineage
+from seekpoint.schemas.state.state_parts import Failure, InvocationState, Lineage, RunFailures
 from seekpoint.schemas.state.state_values import member_width, size_of, text_width
 from seekpoint.schemas.values.json_values import check, dump, load, merge_patch
 
@@ -117,6 +117,9 @@ def _change_lifecycle(draft: Draft, body: b.LifecycleChanged, limits: Limits) ->
     draft.lifecycle = Lifecycle(body.to)
     if draft.lifecycle is Lifecycle.RUNNING and draft.hold is not None and draft.hold.action == "resume":
         draft.hold = None  # the request is carried out
+    if draft.lifecycle is Lifecycle.FAILED:
+        count = 0 if draft.run_failures is None else draft.run_failures.count
+        draft.run_failures = RunFailures(count + 1, draft.seq + 1, body.retry_at_us)
     return None
 
 

@@ -93,6 +93,16 @@ class Submission(StateValue, frozen=True):
         return load(self.input_json)
 
 
+class RunFailures(StateValue, frozen=True):
+    """How often runs of the process have failed, and when it is tried again."""
+
+    count: Count
+    seq: int
+    """Of the newest one."""
+    retry_at_us: int | None = None
+    """When the run is tried again by itself, in microseconds since 1970; None: not by itself."""
+
+
 class HoldRequest(StateValue, frozen=True):
     """The newest request to suspend the process, or to resume it. An owner that runs it after a resume clears it."""
 

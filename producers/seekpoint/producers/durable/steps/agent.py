@@ -37,6 +37,8 @@ class Agent:
     """A process that began under another definition is not resumed (``ReplayDivergence``, kind ``definition``)."""
     retry_steps: Retry | None = None
     """How its steps and decisions without ``retry`` are tried again; None: three attempts for transient errors."""
+    retry: Retry | None = None
+    """How a worker tries a failed run again; None: it stays failed."""
 
     def __call__(self, process: Any, input: Any = None) -> Any:  # the word users know
         """Call the function itself: in a test, or from another agent of the same kind (async or plain)."""
@@ -64,12 +66,18 @@ class Agent:
 
 
 def agent(
-    name: str, version: str | int = "1", *, pinned: bool = False, retry_steps: Retry | None = None
+    name: str,
+    version: str | int = "1",
+    *,
+    pinned: bool = False,
+    retry_steps: Retry | None = None,
+    retry: Retry | None = None,
 ) -> Callable[[Run], Agent]:
     """Make an agent of ``async def run(process, input)``; a plain ``def`` runs in a thread, with a ``SyncProcess``.
 
     ``version`` is yours to count; claims record it, beside a digest of the code. ``pinned``: a process that began under
-    another digest is not resumed. ``retry_steps``: the ``Retry`` of its steps and decisions that have none.
+    another digest is not resumed. ``retry_steps``: the ``Retry`` of its steps and decisions that have none. ``retry``:
+    the ``Retry`` of a failed run on a worker; its failed calls are made again, and what succeeded stays.
 
     >>> @agent("greeter", version=2)
     ... async def greeter(process, input):
@@ -81,11 +89,12 @@ def agent(
         raise InvalidName("an agent's name is a text of 1 to 200 printable characters", name=repr(name)[:80])
 
     retry_of(retry_steps)
+    retry_of(retry)
 
     def made(run: Run) -> Agent:
         if not callable(run):
             raise InvalidName("an agent is made of a function", name=name, found=type(run).__name__)
-        return Agent(name, str(version), run, pinned, retry_steps)
+        return Agent(name, str(version), run, pinned, retry_steps, retry)
 
     return made
 
