@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from seekpoint.consumers import Recovery
+from seekpoint.consumers import Recovered, Recovery
 from seekpoint.producers.client_runtime import ClientRuntime
 from seekpoint.producers.control_calls import ControlCalls
 from seekpoint.producers.durable.steps.agent import Agent
@@ -248,6 +248,10 @@ class Client(ControlCalls):
             process_id=process_id, stage=_stage(state), agent=None if identity is None else identity[0],
             node=state.owner_node, waits_for=tuple(state.waits_for), failure=failure,
         )  # fmt: skip
+
+    async def recover(self, process_id: str, *, missing_ok: bool = False) -> Recovered:
+        """Return the state of a process, read only; see ``Recovery.recover``."""
+        return await self._runtime.recover(process_id, missing_ok=missing_ok)
 
     async def state(self, process_id: str) -> State:
         """Return the state of a process, as of now. Raises ``UnknownProcess``."""

@@ -25,7 +25,7 @@ from agents import decode, environment, read_records
 from seekpoint.producers import Node
 from seekpoint.schemas import Settings
 
-__all__ = ["Judged", "conduct", "judge"]
+__all__ = ["Judged", "conduct", "judge", "ledger_server"]
 
 _HERE = Path(__file__).parent
 _AT_ONCE = 20
@@ -55,7 +55,7 @@ def conduct(settings: Settings, folder: Path, runs: int, seed: int, deadline_s: 
     """Run ``runs`` processes through kills and stops to their end, and judge what came of it."""
     chance, judged, ledger = random.Random(seed), Judged(runs=runs), folder / "ledger.jsonl"
     give_up = time.monotonic() + deadline_s
-    with _server(ledger) as port:
+    with ledger_server(ledger) as port:
         for first in range(0, runs, _AT_ONCE):
             _batch(settings, folder, port, first, min(_AT_ONCE, runs - first), chance, judged, give_up)
     judge(settings, ledger, judged)
@@ -63,7 +63,8 @@ def conduct(settings: Settings, folder: Path, runs: int, seed: int, deadline_s: 
 
 
 @contextmanager
-def _server(ledger: Path) -> Iterator[int]:
+def ledger_server(ledger: Path) -> Iterator[int]:
+    """Run the ledger; give its port."""
     command = [sys.executable, str(_HERE / "ledger_server.py"), str(ledger)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None

@@ -1,0 +1,124 @@
+"""Workers that are killed at random moments while a client waits for all runs, and the judge of what they did (I8)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from agents import environment
+from ledger_run import Judged, judge, ledger_server
+from seekpoint.producers.client import Client
+from seekpoint.schemas import Settings
+from seekpoint.schemas.errors import ResultTimeout
+
+__all__ = ["WorkerFleet", "conduct_fleet", "fleet_of"]
+
+_HERE = Path(__file__).parent
+
+
+class WorkerFleet:
+    """Worker programs. Each start is a life with a number of its own."""
+
+    def __init__(self, settings: Settings, folder: Path, port: int) -> None:
+        self._settings, self._folder, self._port = settings, folder, port
+        self.lives: dict[int, subprocess.Popen[bytes]] = {}
+        """The workers that live, by the numbers of their lives."""
+        self.started = 0
+
+    def start(self) -> int:
+        """Start a worker; return the number of its life."""
+        self.started += 1
+        command = [sys.executable, str(_HERE / "ledger_worker.py"), str(self._port)]
+        environ = environment(self._settings) | {"AGENT_LIFE": str(self.started)}
+        with (self._folder / "agents.log").open("ab") as log:
+            self.lives[self.started] = subprocess.Popen(command, env=environ, stdout=log, stderr=log)
+        return self.started
+
+    def kill(self, life: int) -> None:
+        """Kill a worker with SIGKILL."""
+        worker = self.lives.pop(life)
+        worker.kill()
+        worker.wait()
+
+    def drain(self, life: int) -> int:
+        """End a worker with SIGTERM; return its exit code."""
+        worker = self.lives.pop(life)
+        worker.terminate()
+        return worker.wait(30)
+
+    def end(self) -> None:
+        """Kill all workers."""
+        for life in list(self.lives):
+            self.kill(life)
+
+
+@contextmanager
+def fleet_of(settings: Settings, folder: Path, workers: int) -> Iterator[WorkerFleet]:
+    """Start a ledger and so many workers."""
+    with ledger_server(folder / "ledger.jsonl") as port:
+        fleet = WorkerFleet(settings, folder, port)
+        try:
+            for _ in range(workers):
+                fleet.start()
+            yield fleet
+        finally:
+            fleet.end()
+
+
+async def conduct_fleet(
+    settings: Settings, folder: Path, runs: int, kills: int, seed: int, deadline_s: float
+) -> Judged:
+    """Submit ``runs``, kill a random worker ``kills`` times and start another one, and judge what came of it."""
+    chance, judged = random.Random(seed), Judged(runs=runs)
+    with fleet_of(settings, folder, 3) as fleet:
+        async with Client.connect(settings) as client, asyncio.timeout(deadline_s):
+            submitted = [await client.submit("ledger", f"run-{number}", number) for number in range(runs)]
+            waiting = [asyncio.ensure_future(_ended(client, run.id)) for run in submitted]
+            await asyncio.to_thread(_until_at_work, folder / "ledger.jsonl")
+            for _ in range(kills):
+                await asyncio.sleep(chance.uniform(0.2, 1.0))
+                fleet.kill(chance.choice(list(fleet.lives)))
+                judged.kills += 1
+                fleet.start()
+            await asyncio.gather(*waiting)
+        judged.lives = fleet.started
+    judge(settings, folder / "ledger.jsonl", judged)
+    return judged
+
+
+async def _ended(client: Client, process_id: str) -> None:
+    """Wait for the result. A person decides about an effect of which nobody can tell whether it happened."""
+    while True:
+        try:
+            await client.result(process_id, 2.0)
+        except ResultTimeout:
+            state = (await client.recover(process_id, missing_ok=True)).state
+            for key, call in state.calls.items():
+                if call.status == "unknown":
+                    await client.verdict(process_id, key, "failed", reason="not there", actor="a person")
+        else:
+            return
+
+
+def _until_at_work(ledger: Path) -> None:
+    """Return once a worker has done anything."""
+    deadline = time.monotonic() + 60
+    while '"call"' not in (ledger.read_text() if ledger.exists() else ""):
+        assert time.monotonic() < deadline, "no worker begins to work"
+        time.sleep(0.02)
+
+
+def first_call_after(ledger: Path, moment: float, process_ids: set[str]) -> float | None:
+    """Return the time of the first call for one of these processes after ``moment``; None if there is none."""
+    for line in ledger.read_text().splitlines():
+        said = json.loads(line)
+        if said["what"] == "call" and said["at"] > moment and said["key"].partition("/")[0] in process_ids:
+            return float(said["at"])
+    return None
