@@ -17,8 +17,7 @@ from pathlib import Path
 from _table import Table, arguments, p50, p99, progress
 from restart import environment
 from seekpoint.compose import LocalCluster, create_topics
-from seekpoint.producers import Node, Process, agent
-from seekpoint.producers.client import Client
+from seekpoint.producers import Client, Node, Process, agent
 from seekpoint.schemas import Settings
 
 FSYNC = {"flush.messages": "1"}
@@ -30,7 +29,7 @@ WORKER = """
 import asyncio, os, signal, sys, time
 sys.path.insert(0, os.environ["BENCHES"])
 from fleet import steps3
-from seekpoint.producers.worker.worker import Worker
+from seekpoint.producers import Worker
 async def main():
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)

@@ -38,15 +38,18 @@ from seekpoint.producers.writer.clocks import Clock, SystemClock, VirtualClock
 
 if TYPE_CHECKING:
     from seekpoint.producers import testing
+    from seekpoint.producers.client import Client, RunStatus, SubmittedRun
     from seekpoint.producers.dispatch.dispatcher import Dispatcher
     from seekpoint.producers.replay_checking import Divergence, ReplayCheck, check_replay
     from seekpoint.producers.sync import SyncNode, SyncProcess
+    from seekpoint.producers.worker.worker import Worker
 
 __all__ = [
     "Acknowledged",
     "Agent",
     "Answer",
     "Child",
+    "Client",
     "Clock",
     "Connector",
     "Connectors",
@@ -67,8 +70,10 @@ __all__ = [
     "ReplayCheck",
     "ReplayMode",
     "Retry",
+    "RunStatus",
     "Shared",
     "Step",
+    "SubmittedRun",
     "SyncNode",
     "SyncProcess",
     "SystemClock",
@@ -76,6 +81,7 @@ __all__ = [
     "Usage",
     "Versioned",
     "VirtualClock",
+    "Worker",
     "agent",
     "check_replay",
     "connectors",
@@ -86,11 +92,15 @@ __all__ = [
 ]
 
 _LATER = {
+    "Client": "client",
     "Dispatcher": "dispatch.dispatcher",
     "Divergence": "replay_checking",
     "ReplayCheck": "replay_checking",
+    "RunStatus": "client",
+    "SubmittedRun": "client",
     "SyncNode": "sync",
     "SyncProcess": "sync",
+    "Worker": "worker.worker",
     "check_replay": "replay_checking",
     "testing": "testing",
 }

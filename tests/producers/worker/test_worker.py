@@ -9,12 +9,9 @@ from typing import Any
 
 import pytest
 
-from seekpoint.producers import Node, Process, Retry, agent
-from seekpoint.producers.client import Client
-from seekpoint.producers.worker.worker import Worker
+from seekpoint.producers import Client, Node, Process, Retry, Worker, agent
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.errors import AgentMismatch, Cancelled, ProcessSuspended, ResultTimeout, RunFailed
-from seekpoint.schemas.log.memory_inbox import MemoryGroup
 
 pytestmark = pytest.mark.asyncio
 
@@ -70,10 +67,9 @@ class Fleet:
 
     def __init__(self) -> None:
         self.log = MemoryLog()
-        self.group = MemoryGroup(self.log.topic("inbox"))
 
     def worker(self, **options: Any) -> Worker:
-        return Worker.in_memory(AGENTS, self.log, self.group, **{"grace_s": 0.1, "drain_s": 2.0, **options})
+        return Worker.in_memory(AGENTS, self.log, **{"grace_s": 0.1, "drain_s": 2.0, **options})
 
 
 @asynccontextmanager

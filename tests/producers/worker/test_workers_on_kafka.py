@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from seekpoint.producers import Process, agent
-from seekpoint.producers.client import Client
-from seekpoint.producers.worker.worker import Worker
+from seekpoint.producers import Client, Process, Worker, agent
 from seekpoint.schemas.config.settings import Settings
 
 pytestmark = pytest.mark.asyncio

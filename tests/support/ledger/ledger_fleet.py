@@ -14,7 +14,7 @@ from pathlib import Path
 
 from agents import environment
 from ledger_run import Judged, judge, ledger_server
-from seekpoint.producers.client import Client
+from seekpoint.producers import Client
 from seekpoint.schemas import Settings
 from seekpoint.schemas.errors import ResultTimeout
 

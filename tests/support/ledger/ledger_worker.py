@@ -7,7 +7,7 @@ import os
 import signal
 
 from ledger_agent import run
-from seekpoint.producers.worker.worker import Worker
+from seekpoint.producers import Worker
 from seekpoint.schemas import Settings
 
 __all__: list[str] = []

@@ -32,7 +32,6 @@ from seekpoint.schemas.errors import InvalidSetting, SeekpointError
 if TYPE_CHECKING:
     from seekpoint.producers.writer.clocks import Clock
     from seekpoint.schemas.log.inbox_ports import InboxMember
-    from seekpoint.schemas.log.memory_inbox import MemoryGroup
     from seekpoint.schemas.log.memory_log import MemoryLog
 
 __all__ = ["Worker"]
@@ -89,10 +88,19 @@ class Worker:
 
     @classmethod
     def in_memory(
-        cls, agents: Iterable[Agent], log: MemoryLog, group: MemoryGroup, *, clock: Clock | None = None, **options: Any
+        cls,
+        agents: Iterable[Agent],
+        log: MemoryLog,
+        *,
+        clock: Clock | None = None,
+        group: str = "workers",
+        **options: Any,
     ) -> Worker:
-        """Return a worker on a log in memory, for tutorials and tests. Workers that share ``group`` share the work."""
-        return cls(agents, node=Node.in_memory(log, clock=clock), member=group.join(), **options)
+        """Return a worker on a log in memory, for tutorials and tests. Workers of one ``group`` share the work."""
+        from seekpoint.schemas.log.memory_inbox import MemoryGroup
+
+        member = MemoryGroup.of(log, group).join()
+        return cls(agents, node=Node.in_memory(log, clock=clock), member=member, group=group, **options)
 
     # --- looking
     @property

@@ -18,6 +18,13 @@ class MemoryGroup:
         self._owners: dict[int, MemoryInboxMember] = {}
         self._members: list[MemoryInboxMember] = []
 
+    @classmethod
+    def of(cls, log: MemoryLog, name: str) -> MemoryGroup:
+        """Return the group ``name`` over the inbox of the journal ``log``."""
+        inbox = log.topic("inbox")
+        found: MemoryGroup = inbox.groups.setdefault(name, cls(inbox))
+        return found
+
     def join(self) -> MemoryInboxMember:
         """Add a member."""
         member = MemoryInboxMember(self)

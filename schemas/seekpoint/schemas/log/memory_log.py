@@ -7,6 +7,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 from weakref import WeakSet
 
 from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
@@ -54,6 +55,8 @@ class MemoryLog:
         self._partitions = [_LogPartition() for _ in range(partitions)]
         self._tables: dict[str, MemoryTable] = {}
         self._topics: dict[str, MemoryLog] = {}
+        self.groups: dict[str, Any] = {}
+        """The consumer groups of this topic, by name."""
         self._lock = threading.RLock()
         self.appended = threading.Condition(self._lock)
         """Notified when a record is appended or revealed."""
