@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from seekpoint.producers.client import Client, RunStatus, SubmittedRun
     from seekpoint.producers.dispatch.dispatcher import Dispatcher
     from seekpoint.producers.replay_checking import Divergence, ReplayCheck, check_replay
-    from seekpoint.producers.sync import SyncNode, SyncProcess
+    from seekpoint.producers.sync import SyncClient, SyncNode, SyncProcess
     from seekpoint.producers.worker.worker import Worker
 
 __all__ = [
@@ -74,6 +74,7 @@ __all__ = [
     "Shared",
     "Step",
     "SubmittedRun",
+    "SyncClient",
     "SyncNode",
     "SyncProcess",
     "SystemClock",
@@ -98,6 +99,7 @@ _LATER = {
     "ReplayCheck": "replay_checking",
     "RunStatus": "client",
     "SubmittedRun": "client",
+    "SyncClient": "sync",
     "SyncNode": "sync",
     "SyncProcess": "sync",
     "Worker": "worker.worker",

@@ -14,6 +14,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from seekpoint.producers.client import Client
 from seekpoint.producers.node import Node
 from seekpoint.producers.sync_process import LEAVE_S, LoopCalls, SyncProcess, SyncProxy, closed
 from seekpoint.producers.writer.clocks import Clock
@@ -21,35 +22,25 @@ from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import HandleClosed
 
 if TYPE_CHECKING:
-    from typing import cast
+    from datetime import datetime, timedelta
+    from typing import Self, cast
 
+    from seekpoint.producers.client import SubmittedRun
+    from seekpoint.producers.durable.steps.agent import Agent
     from seekpoint.producers.sync_process import blocking
     from seekpoint.schemas.log.memory_log import MemoryLog
 
-__all__ = ["SyncNode", "SyncProcess"]
+__all__ = ["SyncClient", "SyncNode", "SyncProcess"]
 
 
-class SyncNode(SyncProxy):
-    """A ``Node`` for code that is not async: ``with SyncNode.connect(settings) as node``. Every thread may use it.
+class _SyncMain(SyncProxy):
+    """An object with ``start`` and ``close`` whose event loop runs in a thread of its own."""
 
-    All of ``Node``'s calls, without ``await``. Agents may be plain functions, or async as ever.
-    """
-
-    def __init__(self, make: Callable[[], Node]) -> None:
+    def __init__(self, make: Callable[[], Any]) -> None:
         super().__init__(_not_started, None)
         self._make = make
 
-    @classmethod
-    def connect(cls, settings: Settings | None = None, *, projector: bool = False, **overrides: Any) -> SyncNode:
-        """Make a node on Kafka; see ``Node.connect``."""
-        return cls(lambda: Node.connect(settings, projector=projector, **overrides))
-
-    @classmethod
-    def in_memory(cls, log: MemoryLog | None = None, *, clock: Clock | None = None, **settings: Any) -> SyncNode:
-        """Make a node on a log in memory; see ``Node.in_memory``."""
-        return cls(lambda: Node.in_memory(log, clock=clock, **settings))
-
-    def __enter__(self) -> SyncNode:
+    def __enter__(self) -> Self:
         self._looped = looped = _LoopThread()
         try:
             self._target = looped.calls(self._started)
@@ -68,8 +59,25 @@ class SyncNode(SyncProxy):
         finally:
             self._looped.end()
 
-    async def _started(self) -> Node:
+    async def _started(self) -> Any:
         return await self._make().start()
+
+
+class SyncNode(_SyncMain):
+    """A ``Node`` for code that is not async: ``with SyncNode.connect(settings) as node``. Every thread may use it.
+
+    All of ``Node``'s calls, without ``await``. Agents may be plain functions, or async as ever.
+    """
+
+    @classmethod
+    def connect(cls, settings: Settings | None = None, *, projector: bool = False, **overrides: Any) -> SyncNode:
+        """Make a node on Kafka; see ``Node.connect``."""
+        return cls(lambda: Node.connect(settings, projector=projector, **overrides))
+
+    @classmethod
+    def in_memory(cls, log: MemoryLog | None = None, *, clock: Clock | None = None, **settings: Any) -> SyncNode:
+        """Make a node on a log in memory; see ``Node.in_memory``."""
+        return cls(lambda: Node.in_memory(log, clock=clock, **settings))
 
     if TYPE_CHECKING:
         _target = cast(Node, None)
@@ -84,6 +92,51 @@ class SyncNode(SyncProxy):
         deny = blocking(_target.deny)
         cancel = blocking(_target.cancel)
         verdict = blocking(_target.verdict)
+
+
+class SyncClient(_SyncMain):
+    """A ``Client`` for code that is not async: ``with SyncClient.connect(settings) as client``.
+
+    Every thread may use it. All of ``Client``'s calls, without ``await``; those of the handle that ``submit`` returns, too.
+    """
+
+    @classmethod
+    def connect(cls, settings: Settings | None = None, **overrides: Any) -> SyncClient:
+        """Make a client on Kafka; see ``Client.connect``."""
+        return cls(lambda: Client.connect(settings, **overrides))
+
+    @classmethod
+    def in_memory(cls, log: MemoryLog, **settings: Any) -> SyncClient:
+        """Make a client on a log in memory; see ``Client.in_memory``."""
+        return cls(lambda: Client.in_memory(log, **settings))
+
+    if TYPE_CHECKING:
+        _target = cast(Client, None)
+        result = blocking(_target.result)
+        status = blocking(_target.status)
+        state = blocking(_target.state)
+        signal = blocking(_target.signal)
+        approve = blocking(_target.approve)
+        deny = blocking(_target.deny)
+        cancel = blocking(_target.cancel)
+        suspend = blocking(_target.suspend)
+        resume = blocking(_target.resume)
+
+        def submit(
+            self, agent: Agent | str, process_id: str, input: Any = None, *, priority: int = 0,
+            start_at: datetime | None = None, delay: float | timedelta | None = None, actor: str | None = None,
+            correlation_id: str | None = None,
+        ) -> _SyncSubmittedRun: ...  # fmt: skip
+
+
+if TYPE_CHECKING:
+
+    class _SyncSubmittedRun(SyncProxy):
+        _target = cast(SubmittedRun, None)
+        id: str
+        result = blocking(_target.result)
+        status = blocking(_target.status)
+        cancel = blocking(_target.cancel)
 
 
 def _not_started(make: object) -> NoReturn:

@@ -1,0 +1,152 @@
+"""A client: what it submits, what it refuses, and what it waits for. On a log in memory, mostly without a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from seekpoint.producers import Client, Node, Process, SyncClient, Worker, agent
+from seekpoint.schemas import MemoryLog
+from seekpoint.schemas.errors import (
+    AgentMismatch,
+    InvalidName,
+    LimitExceeded,
+    Refused,
+    ResultTimeout,
+    UnserializableValue,
+)
+from seekpoint.schemas.log.submissions import SubmissionRecord, decode_submission
+
+
+@agent("double")
+async def double(process: Process, number: int) -> int:
+    return await process.step("double", lambda: number * 2)
+
+
+@pytest.fixture
+def log() -> MemoryLog:
+    return MemoryLog()
+
+
+def submitted(log: MemoryLog) -> list[SubmissionRecord]:
+    """What lies in the inbox."""
+    inbox = log.topic("inbox")
+    records = [
+        one for at in range(8) for batch in inbox.read(at, 0, inbox.watermarks(at).high) for one in batch.records
+    ]
+    assert all(one.key == decode_submission(one.value).process_id.encode() for one in records)
+    return [decode_submission(one.value) for one in records]
+
+
+async def test_a_submission_is_one_record_of_the_inbox(log: MemoryLog) -> None:
+    """In the process's partition, with all that was said; nothing else is written."""
+    async with Client.in_memory(log) as client:
+        moment = datetime(2030, 1, 1, tzinfo=UTC)
+        run = await client.submit(
+            double, "case-1", {"n": 1}, priority=7, start_at=moment, actor="ann", correlation_id="thread"
+        )
+        assert run.id == "case-1"
+    (one,) = submitted(log)
+    assert (one.process_id, one.agent, one.input, one.priority, one.actor, one.correlation_id) == (
+        "case-1", "double", '{"n":1}', 7, "ann", "thread"
+    )  # fmt: skip
+    assert one.start_at_us == int(moment.timestamp() * 1_000_000)
+    assert all(log.watermarks(partition).high == 0 for partition in range(8))
+
+
+@pytest.mark.parametrize(
+    ("error", "arguments"),
+    [
+        (InvalidName, {"process_id": ""}),
+        (Refused, {"process_id": "shared:rate"}),
+        (UnserializableValue, {"input": object()}),
+        (LimitExceeded, {"input": "x" * 2_000_000}),
+        (Refused, {"delay": 1, "start_at": datetime(2030, 1, 1, tzinfo=UTC)}),
+        (Refused, {"start_at": datetime(2030, 1, 1)}),  # without a time zone, which is refused
+        (Refused, {"delay": "soon"}),
+    ],
+)
+async def test_a_submission_that_cannot_be_is_refused(
+    log: MemoryLog, error: type[Exception], arguments: dict[str, Any]
+) -> None:
+    """Before anything is written."""
+    async with Client.in_memory(log) as client:
+        with pytest.raises(error):
+            await client.submit(double, **{"process_id": "case-1", **arguments})
+    assert submitted(log) == []
+
+
+async def test_a_process_that_a_program_finished_is_no_run(log: MemoryLog) -> None:
+    """Its id is taken."""
+    async with Node.in_memory(log) as node, Client.in_memory(log) as client:
+        async with node.open("case-1") as process:
+            await process.finish("done")
+        with pytest.raises(AgentMismatch, match="finished by a program"):
+            await client.submit(double, "case-1", 1)
+        assert await client.result("case-1") == "done"
+
+
+async def test_a_run_of_a_node_is_known_to_a_client(log: MemoryLog) -> None:
+    """The same agent and input is the same run, wherever it ran."""
+    async with Node.in_memory(log) as node, Client.in_memory(log) as client:
+        assert await node.run(double, "case-1", 4) == 8
+        run = await client.submit(double, "case-1", 4)
+        assert await run.result() == 8
+        assert submitted(log) == []
+        assert (await run.status()).agent == "double"
+
+
+async def test_of_two_runs_under_one_id_the_first_in_the_log_counts(log: MemoryLog) -> None:
+    """Both were submitted before a worker wrote an entry; the other client learns of it by the result."""
+    async with Client.in_memory(log) as one, Client.in_memory(log) as other:
+        first, second = await one.submit(double, "case-1", 1), await other.submit(double, "case-1", 2)
+        async with Worker.in_memory([double], log):
+            assert await first.result(5) == 2
+            with pytest.raises(AgentMismatch, match="another input"):
+                await second.result(5)
+
+
+async def test_a_result_that_does_not_come_is_a_timeout(log: MemoryLog) -> None:
+    """It says where the run stands."""
+    async with Client.in_memory(log) as client:
+        run = await client.submit(double, "case-1", 1, delay=timedelta(days=1))
+        with pytest.raises(ResultTimeout) as late:
+            await run.result(0.05)
+        assert (late.value.process_id, late.value.lifecycle, late.value.timeout_s) == ("case-1", "unknown", 0.05)
+        assert (await client.status("case-1")).stage == "unknown"
+
+
+# --- synchronous ------------------------------------------------------------------------------------------------------
+@contextmanager
+def working(log: MemoryLog) -> Iterator[None]:
+    """A worker in a thread of its own."""
+    loop, stop = asyncio.new_event_loop(), asyncio.Event()
+
+    async def work() -> None:
+        await Worker.in_memory([double], log).run(stop)
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(work(),))
+    thread.start()
+    try:
+        yield
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(30)
+        loop.close()
+
+
+def test_a_synchronous_client_submits_and_waits(log: MemoryLog) -> None:
+    """The handle's calls do not have to be awaited either."""
+    with working(log), SyncClient.in_memory(log) as client:
+        run = client.submit(double, "case-1", 21)
+        assert (run.id, run.result(5), client.result("case-1")) == ("case-1", 42, 42)
+        assert run.status().stage == "finished"
+        assert client.state("case-1").result == 42
+        with pytest.raises(ResultTimeout):
+            client.result("case-2", 0.05)
