@@ -97,7 +97,7 @@ class SyncNode(_SyncMain):
 class SyncClient(_SyncMain):
     """A ``Client`` for code that is not async: ``with SyncClient.connect(settings) as client``.
 
-    Every thread may use it. All of ``Client``'s calls, without ``await``; those of the handle that ``submit`` returns, too.
+    Every thread may use it. All of ``Client``'s calls and of its handles', without ``await``.
     """
 
     @classmethod

@@ -59,7 +59,28 @@ async def flaky(process: Process, fails_times: int) -> str:
     return await process.step("second", second)
 
 
-AGENTS = [double, ask, nap, fails, flaky]
+@agent("pays", retry=Retry(attempts=2, backoff_s=0.05, jitter=0))
+async def pays(process: Process, fails_times: int) -> str:
+    done = ATTEMPTS.setdefault(process.process_id, [])
+
+    async def pay() -> str:
+        done.append("pay")
+        return "paid"
+
+    async def take_back() -> None:
+        done.append("take back")
+
+    def ship() -> str:
+        done.append("ship")
+        if done.count("ship") <= fails_times:
+            raise ValueError("not yet")
+        return "done"
+
+    await process.effect("pay", pay, compensate=take_back)
+    return await process.step("ship", ship)
+
+
+AGENTS = [double, ask, nap, fails, flaky, pays]
 
 
 class Fleet:
@@ -154,6 +175,18 @@ async def test_a_failed_run_is_tried_again_and_what_succeeded_stays() -> None:
         assert await run.result(ROUND_S) == "done"
         assert ATTEMPTS.pop("case-1") == ["first", "second", "second", "second"]
         assert worker.failed == 2
+
+
+async def test_a_run_that_is_tried_again_takes_nothing_back() -> None:
+    """Only the last failure does."""
+    async with fleet() as (_, client, _):
+        run = await client.submit(pays, "case-1", 1)
+        assert await run.result(ROUND_S) == "done"
+        assert ATTEMPTS.pop("case-1") == ["pay", "ship", "ship"]
+        run = await client.submit(pays, "case-2", 9)
+        with pytest.raises(RunFailed):
+            await run.result(ROUND_S)
+        assert ATTEMPTS.pop("case-2") == ["pay", "ship", "ship", "take back"]
 
 
 async def test_a_run_stays_failed_when_its_attempts_are_used_up() -> None:

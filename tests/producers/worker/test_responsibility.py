@@ -1,0 +1,178 @@
+"""What a worker notices in the partitions that it looks after."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from seekpoint.consumers.heartbeats.liveness import Heartbeat, HeartbeatSnapshot, WorkerStatus
+from seekpoint.producers import Client, Node, Process, agent
+from seekpoint.producers.node import runtime_of
+from seekpoint.producers.worker.process_runs import ProcessRun
+from seekpoint.producers.worker.responsibility import Responsibility
+from seekpoint.producers.worker.run_queue import ReadyRun, RunQueue
+from seekpoint.schemas import MemoryLog
+from seekpoint.schemas.log.submissions import SubmissionRecord
+
+GROUP = "g"
+
+
+@agent("ask")
+async def ask(process: Process, question: str) -> str:
+    return (await process.gate("approve", prompt=question)).outcome
+
+
+@dataclass
+class Duty:
+    """A responsibility and what it reports."""
+
+    node: Node
+    queue: RunQueue
+    responsibility: Responsibility
+    suspended: list[str] = field(default_factory=list)
+
+    @property
+    def ready(self) -> list[str]:
+        """The processes that are to be run."""
+        return list(self.queue.ready)
+
+    def waiting(self) -> dict[str, str]:
+        """The processes that wait, and for what."""
+        return {one: found.reason for watch in self.responsibility.watches for one, found in watch.waiting.items()}
+
+    def owned(self) -> set[str]:
+        """The processes that other nodes own."""
+        return {one for watch in self.responsibility.watches for one in watch.owned}
+
+
+@asynccontextmanager
+async def duty(log: MemoryLog, partitions: frozenset[int] = frozenset({0})) -> AsyncIterator[Duty]:
+    """Look after ``partitions``."""
+    async with Node.in_memory(log) as node:
+        queue, suspended = RunQueue(10), list[str]()
+        made = Responsibility(runtime_of(node), {"ask": ask}, queue, GROUP, lambda: None, suspended.append)
+        made.assign(partitions)
+        await until(lambda: all(watch.tail is not None for watch in made.watches))
+        await asyncio.gather(*made._loading.values())
+        yield Duty(node, queue, made, suspended)
+        made.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():  # noqa: ASYNC110  # the tail gives no event
+            await asyncio.sleep(0.01)
+
+
+async def waits(log: MemoryLog, process_id: str) -> None:
+    """A process that nobody owns and that waits at its gate."""
+    async with Node.in_memory(log) as node:
+        run = asyncio.ensure_future(node.run(ask, process_id, "?"))
+        while "approve:1" not in (await node.recover(process_id, missing_ok=True)).state.waits_for:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        run.cancel()
+        await asyncio.gather(run, return_exceptions=True)
+
+
+async def test_what_was_there_before_is_found_when_a_partition_is_assigned() -> None:
+    """What waits, what another node owns, what was submitted and not begun, and nothing that is finished."""
+    log = MemoryLog(partitions=1)
+    await waits(log, "waits")
+    async with Node.in_memory(log, node_id="other") as other, Client.in_memory(log) as client:
+        async with other.open("finished") as process:
+            await process.finish()
+        await other.open("owned")
+        await client.suspend("held")
+        async with duty(log) as one:
+            assert one.waiting() == {"waits": "approve:1"}
+            assert one.owned() == {"owned"}
+            assert one.ready == []
+
+
+async def test_mail_for_a_process_that_waits_makes_it_ready() -> None:
+    """An approval, while nobody runs the process."""
+    log = MemoryLog(partitions=1)
+    await waits(log, "p")
+    async with duty(log) as one, Client.in_memory(log) as client:
+        await client.approve("p", "approve")
+        await until(lambda: any(watch.stale for watch in one.responsibility.watches))
+        await one.responsibility.assess_stale()
+        assert one.ready == ["p"]
+
+
+async def test_mail_that_comes_while_a_run_is_given_up_is_not_lost() -> None:
+    """It lies behind the entry that released the process: the state of the run does not have it."""
+    log = MemoryLog(partitions=1)
+    await waits(log, "p")
+    async with duty(log) as one, Client.in_memory(log) as client:
+        (watch,) = one.responsibility.watches
+        run = ProcessRun(ReadyRun("p", "ask"))
+        run.found = (await one.node.recover("p")).state
+        assert one.responsibility.begin("p")
+        await client.approve("p", "approve")
+        await until(lambda: watch._mail_at["p"] > 0)
+        assert not watch.stale
+        one.responsibility.over(run)
+        await one.responsibility.assess_stale()
+        assert one.ready == ["p"]
+
+
+async def test_a_process_that_is_released_elsewhere_is_looked_at() -> None:
+    """Its owner was another node; now nobody owns it."""
+    log = MemoryLog(partitions=1)
+    async with Node.in_memory(log, node_id="other") as other, duty(log) as one:
+        process = await other.open("p")
+        await until(lambda: one.owned() == {"p"})
+        await process.release()
+        await until(lambda: not one.owned())
+        await one.responsibility.assess_stale()
+        (watch,) = one.responsibility.watches
+        assert watch.left["p"].reason == "no agent was submitted"
+
+
+async def test_a_suspended_process_that_runs_here_is_reported() -> None:
+    """The worker gives it up at once."""
+    log = MemoryLog(partitions=1)
+    async with duty(log) as one, Client.in_memory(log) as client:
+        one.responsibility.begin("p")
+        await client.suspend("p")
+        await until(lambda: one.suspended == ["p"])
+
+
+async def test_a_submission_of_a_partition_of_another_worker_is_left_alone() -> None:
+    """Its tail tells the worker that looks after it."""
+    log = MemoryLog(partitions=1)
+    async with duty(log, frozenset()) as one:
+        one.responsibility.submitted(SubmissionRecord(id=bytes(16), process_id="p", agent="ask", ts=1))
+        assert one.ready == []
+    async with duty(log) as one:
+        one.responsibility.submitted(SubmissionRecord(id=bytes(16), process_id="p", agent="ask", ts=1))
+        assert one.ready == ["p"]
+
+
+async def test_the_living_workers_share_the_partitions_of_a_dead_one() -> None:
+    """Each partition once, by the numbers of the partitions; a worker of another group has no part in it."""
+    log = MemoryLog(partitions=4)
+
+    def beat(name: str, group: str, partitions: tuple[int, ...], number: int) -> Heartbeat:
+        return Heartbeat(name, "boot", (), number, worker=WorkerStatus(group=group, partitions=partitions))
+
+    async with duty(log, frozenset({0})) as one:
+        liveness = runtime_of(one.node).heartbeater.liveness
+        names = {"dead": (1, 2, 3), "living": (), "stranger": ()}
+        for number in range(8):
+            beats = {
+                name: beat(name, "x" if name == "stranger" else GROUP, held, 0 if name == "dead" else number)
+                for name, held in names.items()
+            }
+            liveness.apply(HeartbeatSnapshot(beats, complete=True), 4.0 * number)
+        one.responsibility.adopt_orphans()
+        mine = sorted([one.node.node_id, "living"]).index(one.node.node_id)
+        assert {watch.partition for watch in one.responsibility.watches} == {0} | {
+            p for p in (1, 2, 3) if p % 2 == mine
+        }
+        liveness.apply(HeartbeatSnapshot({}, complete=True), 40.0)
+        one.responsibility.adopt_orphans()
+        assert {watch.partition for watch in one.responsibility.watches} == {0}
