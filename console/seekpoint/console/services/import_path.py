@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from seekpoint.producers import Agent
 
-__all__ = ["import_object", "load_agent"]
+__all__ = ["import_module_here", "import_object", "load_agent"]
 
 
 def import_object(name: str, option: str, form: str = "MODULE:NAME") -> Any:
@@ -19,26 +19,34 @@ def import_object(name: str, option: str, form: str = "MODULE:NAME") -> Any:
 
     Any exception of the module becomes a ``BadParameter``, except Seekpoint's own errors.
     """
+    module, colon, path = name.partition(":")
+    if not (module and colon and path):
+        raise typer.BadParameter(f"{name!r} is not {form}", param_hint=option)
+    found: Any = import_module_here(module, option, name)
+    try:
+        for part in path.split("."):
+            found = getattr(found, part)
+    except AttributeError as exc:
+        raise typer.BadParameter(f"{name} cannot be imported: {exc}", param_hint=option) from exc
+    return found
+
+
+def import_module_here(module: str, option: str, name: str = "") -> Any:
+    """Return a module, also one of the working directory. Raises as ``import_object`` does."""
     from importlib import import_module
 
     from seekpoint.schemas.errors import SeekpointError
 
-    module, colon, path = name.partition(":")
-    if not (module and colon and path):
-        raise typer.BadParameter(f"{name!r} is not {form}", param_hint=option)
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        found: Any = import_module(module)
-        for part in path.split("."):
-            found = getattr(found, part)
+        return import_module(module)
     except SeekpointError:
         raise
     except Exception as exc:  # a module is anybody's code
         kind = "" if isinstance(exc, ImportError | AttributeError) else f"{type(exc).__name__}: "
-        raise typer.BadParameter(f"{name} cannot be imported: {kind}{exc}", param_hint=option) from exc
-    return found
+        raise typer.BadParameter(f"{name or module} cannot be imported: {kind}{exc}", param_hint=option) from exc
 
 
 def load_agent(name: str) -> Agent:

@@ -80,6 +80,7 @@ class ProcessRuns:
         self._stopped_early: dict[str, int] = {}
         """How often in a row a process could not be run, although its state asks for it."""
         self._is_ending = False
+        self._is_cut = False
         self.finished = self.failed = self.cancelled = 0
         """How many runs ended with a result, with an error of their code, and because somebody asked for it."""
 
@@ -187,12 +188,16 @@ class ProcessRuns:
         return found.next is Next.WAIT and due_us in (None, found.due_us)
 
     # --- the end
+    def end_drain(self) -> None:
+        """Let ``drain`` wait no longer."""
+        self._is_cut = True
+
     async def drain(self, drain_s: float, look_s: float) -> None:
         """Wait for the runs at most ``drain_s``; release those that only wait at once, and the others then."""
         clock = self._runtime.clock
         deadline = clock.monotonic() + drain_s
         self._is_ending = True
-        while self._runs and clock.monotonic() < deadline:
+        while self._runs and clock.monotonic() < deadline and not self._is_cut:
             self.park_idle(0.0)
             await asyncio.wait([run.task for run in self._runs.values()], timeout=min(look_s, drain_s))
         tasks = [run.task for run in self._runs.values()]

@@ -193,6 +193,11 @@ class Worker:
         if self.failure is not None and error is None:
             raise self.failure
 
+    def end_drain(self) -> None:
+        """Release the runs that are under way, instead of waiting for them until ``drain_s`` is over."""
+        self._drain_s = 0.0
+        self._runs.end_drain()
+
     async def close(self) -> None:
         """Drain, leave the group and close the node. Runs that are not over after ``drain_s`` are released."""
         self._is_draining = True

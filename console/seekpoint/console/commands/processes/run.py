@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from seekpoint.producers import Agent, Node
     from seekpoint.schemas.config.settings import Settings
     from seekpoint.schemas.state.process_state import State
+from seekpoint.console.services.client_calls import plain_value
 from seekpoint.console.services.import_path import load_agent
 from seekpoint.console.services.options import AgentName, AsJson, ProcessId
 
@@ -73,9 +74,9 @@ def run(
     except asyncio.CancelledError:  # SIGTERM: the process was released
         return EXIT_TERMINATED
     if json:
-        emit_json({"process_id": process_id, "result": _plain(result)})
+        emit_json({"process_id": process_id, "result": plain_value(result)})
     else:
-        emit_json(_plain(result))
+        emit_json(plain_value(result))
     return 0
 
 
@@ -93,15 +94,6 @@ def _parse_input(text: str | None) -> Any:
         return load(text)
     except (orjson.JSONDecodeError, UnserializableValue, ValueError) as exc:
         raise typer.BadParameter(f"not JSON: {exc}", param_hint="--input") from exc
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON data. Values that JSON lacks become the tagged objects of the journal."""
-    import orjson
-
-    from seekpoint.schemas.values.json_values import dump
-
-    return orjson.loads(dump(value))
 
 
 class _AgentFailed(Exception):

@@ -1,0 +1,27 @@
+"""``seekpoint resume``: end the hold of a process."""
+
+from __future__ import annotations
+
+from seekpoint.console.render.output import clean, say
+from seekpoint.console.services.answer_commands import unfinished_state
+from seekpoint.console.services.options import ActorName, ProcessId, Reason
+from seekpoint.console.services.sender import send_and_confirm, user_name
+from seekpoint.console.services.target import CommandTarget
+
+__all__ = ["resume"]
+
+
+def resume(target: CommandTarget, process_id: ProcessId, reason: Reason = None, by: ActorName = None) -> None:
+    """End the hold of a process, or let one go on that its budget suspended. A worker goes on with it."""
+    from seekpoint.schemas.errors import Refused
+    from seekpoint.schemas.state.lifecycle import Lifecycle
+
+    actor = by or user_name("--by")
+    state = unfinished_state(target, process_id)
+    if not state.is_on_hold and state.lifecycle is not Lifecycle.SUSPENDED:
+        raise Refused(
+            "the process is not suspended, nothing was sent", process_id=process_id,
+            hint="seekpoint state ID shows what it waits for",
+        )  # fmt: skip
+    send_and_confirm(target.require_kafka(), process_id, lambda node: node.resume(process_id, reason, actor=actor))
+    say(clean(f"{process_id}: resumed, as {actor}; a worker goes on with it, or seekpoint run {process_id} --resume"))

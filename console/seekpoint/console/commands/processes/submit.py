@@ -1,0 +1,62 @@
+"""``seekpoint submit``: submit a run of an agent to the workers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from seekpoint.console.render.output import clean, emit, emit_json, say
+from seekpoint.console.services.client_calls import plain_value, with_client
+from seekpoint.console.services.options import ActorName, AsJson, ProcessId
+from seekpoint.console.services.sender import parse_json, user_name
+from seekpoint.console.services.target import CommandTarget
+from seekpoint.console.services.time_option import parse_time
+
+__all__ = ["submit"]
+
+
+def submit(
+    target: CommandTarget,
+    process_id: ProcessId,
+    agent: Annotated[str, typer.Option("--agent", metavar="NAME", help="The agent's name. No code is imported.")],
+    input: Annotated[str, typer.Option("--input", metavar="JSON", help="The agent's input.")] = "null",
+    priority: Annotated[int, typer.Option("--priority", metavar="N", help="Higher ones begin first.")] = 0,
+    delay_s: Annotated[
+        float | None, typer.Option("--delay", metavar="SECONDS", min=0, help="Do not begin earlier.")
+    ] = None,
+    start_at: Annotated[
+        str | None, typer.Option("--start-at", metavar="TIME", help="Do not begin before: ISO 8601, or seconds.")
+    ] = None,
+    by: ActorName = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the result, and print it.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Submit a run of an agent. A worker with code for the agent begins it: ``seekpoint worker``.
+
+    The same id with the same agent and input is the same run, however often it is submitted.
+    """
+    from datetime import UTC, datetime
+
+    from seekpoint.producers import Client
+
+    if delay_s is not None and start_at is not None:
+        raise typer.BadParameter("give --delay or --start-at, not both", param_hint="--delay")
+    value, actor = parse_json(input, "--input"), by or user_name("--by")
+    moment = None if start_at is None else parse_time(start_at, "--start-at")
+    begins = datetime.fromtimestamp(moment, UTC) if isinstance(moment, float) else moment
+
+    async def send(client: Client) -> Any:
+        run = await client.submit(
+            agent, process_id, value, priority=priority, start_at=begins, delay=delay_s, actor=actor
+        )
+        say(clean(f"{process_id}: submitted to the workers that run {agent}, as {actor}"))
+        return await run.result() if wait else None
+
+    result = plain_value(with_client(target.require_kafka(), send))
+    if json:
+        emit_json({"process_id": process_id, "agent": agent} | ({"result": result} if wait else {}))
+    elif wait:
+        emit_json(result)
+    else:
+        emit(process_id)

@@ -1,0 +1,54 @@
+"""``seekpoint worker``: run submitted agents until a signal stops it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from seekpoint.console.services.options import HealthHost, HealthPortNumber
+from seekpoint.console.services.target import CommandTarget
+
+__all__ = ["worker"]
+
+
+def worker(
+    target: CommandTarget,
+    modules: Annotated[
+        list[str], typer.Argument(metavar="MODULE[:AGENT]...", help="The agents to run, as import paths.")
+    ],
+    runs_max: Annotated[int, typer.Option("--runs-max", metavar="N", min=1, help="Runs in memory at once.")] = 100,
+    concurrency: Annotated[
+        list[str] | None,
+        typer.Option("--concurrency", metavar="AGENT=N", help="Runs of one agent at once; may be repeated."),
+    ] = None,
+    grace_s: Annotated[
+        float, typer.Option("--grace", metavar="SECONDS", min=0, help="How long a run that only waits stays in memory.")
+    ] = 2.0,
+    drain_s: Annotated[
+        float, typer.Option("--drain", metavar="SECONDS", min=0, help="How long runs may take to end at a stop.")
+    ] = 30.0,
+    group: Annotated[
+        str | None, typer.Option("--group", metavar="NAME", help="The workers that share the work.")
+    ] = None,
+    health_port: HealthPortNumber = None,
+    health_host: HealthHost = "127.0.0.1",
+) -> None:
+    """Run what is submitted for the agents of some modules, and go on with what dead workers left behind.
+
+    Start as many as you like. SIGTERM or Ctrl-C drains: nothing new begins. A second signal releases the runs at once.
+    """
+    import asyncio
+
+    from seekpoint.console.services.worker_service import WorkerService, agents_in, limits_of
+
+    agents, limits = agents_in(modules), limits_of(concurrency or [])
+    settings = target.require_kafka()
+
+    async def run() -> None:
+        service = WorkerService(
+            settings, agents, runs_max=runs_max, concurrency=limits, grace_s=grace_s, drain_s=drain_s, group=group
+        )
+        await service.run(health_host, health_port)
+
+    asyncio.run(run())
