@@ -296,7 +296,9 @@ def _is_over(state: State) -> bool:
 def _has_failed(state: State) -> bool:
     """Whether the run failed for good, and the failure is recorded: its entry comes behind that of the lifecycle."""
     failures, failure = state.run_failures, state.failure
-    if state.lifecycle is not Lifecycle.FAILED or (failures is not None and failures.retry_at_us is not None):
+    if state.lifecycle is not Lifecycle.FAILED or state.redrive is not None:
+        return False
+    if failures is not None and failures.retry_at_us is not None:
         return False
     return state.owner is None or (failure is not None and failures is not None and failure.seq > failures.seq)
 

@@ -9,7 +9,7 @@ from seekpoint.consumers import Recovered, Recovery
 from seekpoint.producers.durable.waits.gate_answers import gate_to_answer
 from seekpoint.producers.durable.waits.gate_calls import verdict_payload
 from seekpoint.producers.writer.externals import Externals
-from seekpoint.schemas.bodies import Body, EffectVerdict, ResumeRequested, SuspendRequested
+from seekpoint.schemas.bodies import Body, EffectVerdict, RedriveRequested, ResumeRequested, SuspendRequested
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import ProcessFinished
 from seekpoint.schemas.log.log_ports import LogReader
@@ -130,6 +130,14 @@ class ControlCalls:
     async def resume(self, process_id: str, reason: str | None = None, *, actor: str | None = None) -> bytes:
         """End the hold of a process, and let a budget that suspended it be asked again; the request's id."""
         return await self._port.append_external(process_id, ResumeRequested(self._scrubbed(reason)), actor=actor)
+
+    async def redrive(self, process_id: str, reason: str | None = None, *, actor: str | None = None) -> bytes:
+        """Ask for another attempt of a failed run, whatever its retries say; the request's id, once it is in the log.
+
+        A worker makes the failed calls again, with its code of that moment; what succeeded stays, and a failed effect
+        is not made again. The request of a process that did not fail has no effect before it fails.
+        """
+        return await self._port.append_external(process_id, RedriveRequested(self._scrubbed(reason)), actor=actor)
 
     async def verdict(
         self,

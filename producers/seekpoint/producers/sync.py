@@ -121,6 +121,7 @@ class SyncClient(_SyncMain):
         cancel = blocking(_target.cancel)
         suspend = blocking(_target.suspend)
         resume = blocking(_target.resume)
+        redrive = blocking(_target.redrive)
 
         def submit(
             self, agent: Agent | str, process_id: str, input: Any = None, *, priority: int = 0,

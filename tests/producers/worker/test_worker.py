@@ -202,6 +202,18 @@ async def test_a_run_stays_failed_when_its_attempts_are_used_up() -> None:
         assert (state.run_failures.count, state.run_failures.retry_at_us) == (3, None)
 
 
+async def test_a_failed_run_is_redriven_on_request() -> None:
+    """When the cause is gone; the step that had succeeded is not made again, nor is the run failed to a client."""
+    async with fleet() as (_, client, worker):
+        run = await client.submit(flaky, "case-1", 3)
+        with pytest.raises(RunFailed):
+            await run.result(ROUND_S)
+        await until(lambda: worker.left.get("case-1") == "failed")
+        await client.redrive("case-1", "the bank is back", actor="ann")
+        assert await run.result(ROUND_S) == "done"
+        assert ATTEMPTS.pop("case-1") == ["first", "second", "second", "second", "second"]
+
+
 async def test_a_cancelled_run_ends_although_nobody_runs_it() -> None:
     """The request wakes it."""
     async with fleet() as (_, client, worker):

@@ -106,7 +106,20 @@ def test_a_run_that_goes_on_does_not_end_a_hold() -> None:
     assert folded(own(4, b.LifecycleChanged("running")), start=starting).is_on_hold
 
 
-@pytest.mark.parametrize("body", [b.SuspendRequested(), b.ResumeRequested()])
-def test_a_finished_process_is_neither_suspended_nor_resumed(body: b.Body) -> None:
+@pytest.mark.parametrize("body", [b.SuspendRequested(), b.ResumeRequested(), b.RedriveRequested()])
+def test_a_finished_process_is_neither_suspended_nor_resumed_nor_redriven(body: b.Body) -> None:
     """Nothing reaches it any more."""
     assert verdict(FINISHED, external(body, 7)) is Verdict.REFUSED
+
+
+def test_the_next_attempt_carries_a_redrive_out() -> None:
+    """A failure after it is a new one."""
+    running = folded(own(3, b.LifecycleChanged("starting")), own(4, b.LifecycleChanged("running")), start=OWNED)
+    failed = folded(
+        own(5, b.LifecycleChanged("failed")), external(b.RedriveRequested("again"), 7, "ann"), start=running
+    )
+    assert failed.redrive is not None
+    assert (failed.redrive.reason, failed.redrive.actor) == ("again", "ann")
+    assert folded(own(6, b.LifecycleChanged("starting")), start=failed).redrive == failed.redrive
+    begun = folded(own(6, b.LifecycleChanged("starting")), own(7, b.LifecycleChanged("running")), start=failed)
+    assert begun.redrive is None

@@ -62,6 +62,7 @@ FULL_HISTORY: tuple[Entry, ...] = (
     claim(9, 4),
     external(b.Signal(), 7),
     external(b.SuspendRequested("look"), 11),
+    external(b.RedriveRequested("again"), 12),
 )
 """Every slot says something of the process."""
 

@@ -99,6 +99,8 @@ def _begun(state: State, agents: Mapping[str, Agent], now_us: int, cancel: bool,
 
 
 def _failed(state: State, agent: str, now_us: int) -> Assessment:
+    if state.redrive is not None:
+        return Assessment(Next.RUN, agent)
     due_us = None if state.run_failures is None else state.run_failures.retry_at_us
     if due_us is None:
         return _left("failed")

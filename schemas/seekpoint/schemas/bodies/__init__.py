@@ -54,6 +54,7 @@ from seekpoint.schemas.bodies.process_bodies import (
     LifecycleChanged,
     MessageSaid,
     Received,
+    RedriveRequested,
     Released,
     ResumeRequested,
     Rewound,
@@ -105,6 +106,7 @@ __all__ = [
     "ObligationSettled",
     "PatchMarked",
     "Received",
+    "RedriveRequested",
     "Released",
     "ResumeRequested",
     "Rewound",
@@ -172,6 +174,7 @@ BODIES: tuple[type[Body], ...] = (
     Submitted,
     SuspendRequested,
     ResumeRequested,
+    RedriveRequested,
 )
 
 KINDS: Mapping[str, type[Body]] = {body.KIND: body for body in BODIES}

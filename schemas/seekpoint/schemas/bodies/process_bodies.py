@@ -29,6 +29,7 @@ __all__ = [
     "LifecycleChanged",
     "MessageSaid",
     "Received",
+    "RedriveRequested",
     "Released",
     "ResumeRequested",
     "Rewound",
@@ -99,6 +100,14 @@ class ResumeRequested(Body, frozen=True):
     """Somebody ends the hold: the process may be run again."""
 
     KIND = "resume_requested"
+    EXTERNAL = True
+    reason: str | None = None
+
+
+class RedriveRequested(Body, frozen=True):
+    """Somebody asks for another attempt of a failed run: its failed calls are made again, what succeeded stays."""
+
+    KIND = "redrive_requested"
     EXTERNAL = True
     reason: str | None = None
 

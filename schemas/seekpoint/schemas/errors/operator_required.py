@@ -46,7 +46,7 @@ class ReplayDivergence(OperatorRequired):
 class RunFailed(OperatorRequired):
     """The run of a submitted agent failed with the exception ``type``, and no worker tries it again by itself."""
 
-    hint = "look at it with seekpoint state ID; then run it again with --retry-failed"
+    hint = "look at it with seekpoint state ID; when the cause is gone: seekpoint redrive ID"
     type: str | None = None
     where: str | None = None
 

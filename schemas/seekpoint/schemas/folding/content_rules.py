@@ -117,6 +117,8 @@ def _change_lifecycle(draft: Draft, body: b.LifecycleChanged, limits: Limits) ->
     draft.lifecycle = Lifecycle(body.to)
     if draft.lifecycle is Lifecycle.RUNNING and draft.hold is not None and draft.hold.action == "resume":
         draft.hold = None  # the request is carried out
+    if draft.lifecycle is Lifecycle.RUNNING:
+        draft.redrive = None
     if draft.lifecycle is Lifecycle.FAILED:
         count = 0 if draft.run_failures is None else draft.run_failures.count
         draft.run_failures = RunFailures(count + 1, draft.seq + 1, body.retry_at_us)

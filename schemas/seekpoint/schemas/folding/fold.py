@@ -22,7 +22,7 @@ from seekpoint.schemas.folding.seed import apply_seed
 from seekpoint.schemas.folds import advance_folds
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_state import Draft, State, clear, drop_content
-from seekpoint.schemas.state.state_parts import Degraded, HoldRequest, MailItem, Submission
+from seekpoint.schemas.state.state_parts import Degraded, HoldRequest, MailItem, RedriveRequest, Submission
 from seekpoint.schemas.state.state_table import Cleared
 from seekpoint.schemas.state.state_values import size_of, text_width
 from seekpoint.schemas.wire.codec import OwnerEntry
@@ -358,10 +358,10 @@ def _submit(draft: Draft, entry: Entry, limits: Limits) -> Verdict:
     return Verdict.DELIVERED
 
 
-def _hold(draft: Draft, entry: Entry, limits: Limits) -> Verdict:
-    """Note the newest request to suspend or to resume: it decides whether the process may be run."""
+def _control(draft: Draft, entry: Entry, limits: Limits) -> Verdict:
+    """Note the newest request to suspend or to resume, or to redrive: it decides whether the process may be run."""
     body = entry.body
-    assert isinstance(body, b.SuspendRequested | b.ResumeRequested)
+    assert isinstance(body, b.SuspendRequested | b.ResumeRequested | b.RedriveRequested)
     if entry.id in draft.remembered:
         draft.duplicate_entries += 1
         return Verdict.DUPLICATE
@@ -369,9 +369,12 @@ def _hold(draft: Draft, entry: Entry, limits: Limits) -> Verdict:
         draft.refused_externals += 1
         return Verdict.REFUSED
     _remember(draft, entry.id)
-    action = "suspend" if isinstance(body, b.SuspendRequested) else "resume"
     reason = None if body.reason is None else body.reason[:TEXT_CHARS_MAX]
-    draft.hold = HoldRequest(entry.id, action, reason, entry.actor)
+    if isinstance(body, b.RedriveRequested):
+        draft.redrive = RedriveRequest(entry.id, reason, entry.actor)
+    else:
+        action = "suspend" if isinstance(body, b.SuspendRequested) else "resume"
+        draft.hold = HoldRequest(entry.id, action, reason, entry.actor)
     draft.last_kind = body.KIND
     return Verdict.DELIVERED
 
@@ -391,6 +394,7 @@ _EXTERNALS: dict[type[b.Body], Callable[[Draft, Entry, Limits], Verdict]] = {
     b.SharedSet: _share,
     b.Seeded: _seed,
     b.Submitted: _submit,
-    b.SuspendRequested: _hold,
-    b.ResumeRequested: _hold,
+    b.SuspendRequested: _control,
+    b.ResumeRequested: _control,
+    b.RedriveRequested: _control,
 }

@@ -32,6 +32,7 @@ from seekpoint.schemas.state.state_parts import (
     InvocationState,
     Lineage,
     MailItem,
+    RedriveRequest,
     RunFailures,
     Submission,
 )
@@ -116,6 +117,7 @@ class Draft:
     submission: Submission | None = field(None, _OWNERSHIP, form.SUBMISSION, cleared=_AT_THE_END)
     """The run that was submitted and has not begun."""
     hold: HoldRequest | None = field(None, _OWNERSHIP, form.HOLD, cleared=_AT_THE_END)
+    redrive: RedriveRequest | None = field(None, _OWNERSHIP, form.REDRIVE, cleared=_AT_THE_END)
     run_failures: RunFailures | None = field(None, _OWNERSHIP, form.RUN_FAILURES, cleared=_WITH_CONTENT)
     obligations: tuple[Obligation, ...] = field((), _OWNERSHIP, form.OBLIGATIONS, cleared=_WITH_CONTENT)
     cancelled: str | None = field(None, _OWNERSHIP, form.text("reason"), cleared=_WITH_CONTENT)

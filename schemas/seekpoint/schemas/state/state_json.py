@@ -31,6 +31,7 @@ from seekpoint.schemas.state.state_parts import (
     InvocationState,
     Lineage,
     MailItem,
+    RedriveRequest,
     RunFailures,
     Submission,
 )
@@ -159,6 +160,7 @@ INVOCATION, FRAME, AGENT = value_of(InvocationState), value_of(Frame), value_of(
 LINEAGE, FAILURE = value_of(Lineage, is_content=False), value_of(Failure, is_content=False)
 SUBMISSION, HOLD = value_of(Submission), value_of(HoldRequest, is_content=False)
 RUN_FAILURES = value_of(RunFailures, is_content=False)
+REDRIVE = value_of(RedriveRequest, is_content=False)
 DEGRADED = FieldForm(_degraded, shape=shape_of(Degraded))
 OBLIGATIONS = FieldForm(
     _obligations,

@@ -103,6 +103,14 @@ class RunFailures(StateValue, frozen=True):
     """When the run is tried again by itself, in microseconds since 1970; None: not by itself."""
 
 
+class RedriveRequest(StateValue, frozen=True):
+    """The newest request for another attempt of the failed run. The owner that begins the attempt clears it."""
+
+    id: EntryId
+    reason: Annotated[str | None, optional_text("reason")] = None
+    actor: Annotated[str | None, optional_text("actor")] = None
+
+
 class HoldRequest(StateValue, frozen=True):
     """The newest request to suspend the process, or to resume it. An owner that runs it after a resume clears it."""
 

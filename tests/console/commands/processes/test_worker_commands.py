@@ -63,6 +63,8 @@ def test_agents_are_named_by_module_or_one_by_one(write_module: Callable[[str, s
         (["worker", "shop", "--concurrency", "refund"], "is not AGENT=N"),
         (["worker", "shop", "--concurrency", "refund=0"], "is not AGENT=N"),
         (["submit", "p", "--agent", "a", "--input", "{"], "is not JSON"),
+        (["redrive"], "give process ids"),
+        (["redrive", "p", "--failed"], "give process ids"),
         (["submit", "p", "--agent", "a", "--delay", "1", "--start-at", "1790000000"], "not both"),
         (["submit", "p", "--agent", "a", "--start-at", "soon"], "is not a time"),
     ],
@@ -114,6 +116,11 @@ def test_a_worker_runs_what_is_submitted_until_it_is_told_to_stop(
         assert (other.code, "another input" in other.err) == (4, True)
 
         assert shell("submit", "case-2", "--agent", "fails", "--wait").code == 1
+        listed = shell("redrive", "--failed", "--agent", "fails", "--dry-run", "--json").json
+        assert ([one["process_id"] for one in listed["failed"]], listed["redriven"]) == (["case-2"], [])
+        assert shell("redrive", "case-2", "--reason", "again").code == 0
+        assert shell("result", "case-2", "--timeout", "30").code == 1
+        assert shell("redrive", "case-1").code == 4
         shell("submit", "case-3", "--agent", "ask", "--input", "1")
         assert shell("result", "case-3", "--timeout", "1").code == 3
         assert shell("suspend", "case-3", "--reason", "look at it").code == 0
@@ -132,7 +139,7 @@ def test_a_worker_runs_what_is_submitted_until_it_is_told_to_stop(
         program.send_signal(signal.SIGTERM)
         assert program.wait(30) == 0
         assert program.stderr is not None
-        assert "stopped; 2 runs finished, 1 failed" in program.stderr.read()
+        assert "stopped; 2 runs finished, 2 failed" in program.stderr.read()
     with working(journal, tmp_path, "shop"):
         assert shell("approve", "case-4", "approve").code == 0
         assert shell("result", "case-4", "--timeout", "30").json == "approved"
