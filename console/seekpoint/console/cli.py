@@ -49,6 +49,7 @@ from seekpoint.console.commands.processes import (
     trace,
     verify,
     worker,
+    workers,
 )
 from seekpoint.console.exit_codes import EXIT_BROKEN_PIPE, EXIT_INTERRUPTED, EXIT_USAGE
 from seekpoint.console.render.command_errors import report, set_debug
@@ -108,6 +109,7 @@ _COMMANDS: dict[str, CommandBody | _Group] = {
     "result": result.result,
     "redrive": redrive.redrive,
     "worker": worker.worker,
+    "workers": workers.workers,
     "run": run.run,
     "replay-check": replay_check.replay_check,
     "steps": steps.steps,

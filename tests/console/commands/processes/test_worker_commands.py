@@ -131,6 +131,10 @@ def test_a_worker_runs_what_is_submitted_until_it_is_told_to_stop(
         assert shell("result", "case-3", "--timeout", "30").json == "approved"
         assert shell("resume", "case-3").code == 4
 
+        (one,) = shell("workers", "--json").json["workers"]
+        assert (one["agents"], one["partitions"], one["state"]) == (["ask", "fails", "refund"], [0, 1, 2, 3], "working")
+        assert "0-3" in shell("workers").out
+
         shell("submit", "case-4", "--agent", "ask", "--input", "1")
         deadline = time.monotonic() + 30
         while "approve:1" not in shell("state", "case-4", "--json").out:

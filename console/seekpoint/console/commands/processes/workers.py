@@ -1,0 +1,83 @@
+"""``seekpoint workers``: list the workers of a journal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from seekpoint.console.render.output import Column, emit_json_list, emit_table, say
+from seekpoint.console.services.options import AsJson
+from seekpoint.console.services.target import CommandTarget
+
+if TYPE_CHECKING:
+    from seekpoint.consumers.heartbeats.heartbeat import Heartbeat
+
+__all__ = ["workers"]
+
+_COLUMNS = (
+    Column("node"), Column("group"), Column("agents"), Column("partitions"), Column("running", right=True),
+    Column("ready", right=True), Column("waiting", right=True), Column("state"),
+)  # fmt: skip
+
+
+def workers(target: CommandTarget, json: AsJson = False) -> None:
+    """List the workers, as their last heartbeats say: what they look after and how much runs there.
+
+    ``dead`` is a worker whose program has ended on this host. Of a worker on another host, wait some seconds and look
+    whether its heartbeat still moves: ``seekpoint doctor``.
+    """
+    target.require_kafka()
+    found = list(_rows(target))
+    if json:
+        emit_json_list({"journal": target.settings.journal}, "workers", found)
+    elif not emit_table(_COLUMNS, map(_row, found)):
+        say("no worker runs: seekpoint worker MODULE")
+
+
+def _rows(target: CommandTarget) -> Iterator[dict[str, Any]]:
+    from seekpoint.consumers.heartbeats.heartbeat import from_records
+
+    for _, heartbeat in sorted(from_records(target.log.table("nodes").items()).items()):
+        worker = heartbeat.worker
+        if worker is not None:
+            yield {
+                "node_id": heartbeat.node_id,
+                "group": worker.group,
+                "agents": list(worker.agents),
+                "partitions": list(worker.partitions),
+                "running": worker.running,
+                "ready": worker.ready,
+                "waiting": worker.waiting,
+                "state": _state(heartbeat),
+            }
+
+
+def _state(heartbeat: Heartbeat) -> str:
+    from seekpoint.consumers.heartbeats.host import has_died
+
+    if has_died(heartbeat.process):
+        return "dead"
+    assert heartbeat.worker is not None
+    return "draining" if heartbeat.worker.draining else "working"
+
+
+def _row(facts: dict[str, Any]) -> list[object]:
+    return [
+        facts["node_id"], facts["group"], ", ".join(facts["agents"]), _ranges(facts["partitions"]), facts["running"],
+        facts["ready"], facts["waiting"], facts["state"],
+    ]  # fmt: skip
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Return numbers as ranges.
+
+    >>> _ranges([0, 1, 2, 5, 7, 8])
+    '0-2,5,7-8'
+    """
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in spans) or "-"
