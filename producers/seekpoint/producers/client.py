@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator
+from contextlib import suppress
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -189,8 +190,10 @@ class Client(ControlCalls):
     async def _is_submitted(self, process_id: str, key: bytes, agent: str, digest: str) -> bool:
         """Return whether the journal has the run already. Raises ``AgentMismatch`` if it has another one."""
         tailer, partition = self._runtime.tailer, partition_of(key, self._runtime.reader.partitions)
-        if await tailer.is_absent(partition, key):
-            return False
+        with suppress(TimeoutError):  # the recovery tells what is wrong
+            async with asyncio.timeout(self.settings.confirm_timeout_s):
+                if await tailer.is_absent(partition, key):
+                    return False
         found = await self._runtime.recover(process_id, missing_ok=True)
         tailer.want_proof(tailer.tail_from(partition, found.report.log_end))
         _refuse_other(process_id, found.state, agent, digest)

@@ -70,8 +70,8 @@ class OpenRequest(FrozenStruct, frozen=True, kw_only=True):
     """Raises an error to refuse the recovered state, before the process is claimed."""
     must_exist: bool = False
     """Whether the process must exist: then the open recovers it, and never presumes that it does not exist."""
-    known: Callable[[], State | None] | None = None
-    """Returns the state as of the tail's position, if somebody has folded it: then the open does not recover it."""
+    known: Callable[[PartitionTail], State | None] | None = None
+    """Returns the state as of the tail's position, if it was folded from this tail: then no recovery is needed."""
 
 
 class Opening:
@@ -273,7 +273,7 @@ class Opener:
         report = tail.absence.report(watch.key, tail.position)
         if report is not None:
             return Recovered(state=new_state(), report=report, known=False)
-        state = None if request.known is None else request.known()
+        state = None if request.known is None else request.known(tail)
         if state is None:
             return None
         return Recovered(state=state, report=Report.of_tail(tail.position, state.last_kind), known=True)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from seekpoint.consumers.heartbeats.liveness import Heartbeat, HeartbeatSnapshot, WorkerStatus
 from seekpoint.producers import Client, Node, Process, agent
 from seekpoint.producers.node import runtime_of
+from seekpoint.producers.tail.partition_tail import PartitionTail
 from seekpoint.producers.worker.process_runs import ProcessRun
 from seekpoint.producers.worker.responsibility import Responsibility
 from seekpoint.producers.worker.run_queue import ReadyRun, RunQueue
-from seekpoint.schemas import MemoryLog
-from seekpoint.schemas.log.submissions import SubmissionRecord
+from seekpoint.schemas import MemoryLog, encode, new_id
+from seekpoint.schemas.log.submissions import SubmissionRecord, submitted_entry
 
 GROUP = "g"
 
@@ -141,15 +142,27 @@ async def test_a_suspended_process_that_runs_here_is_reported() -> None:
         await until(lambda: one.suspended == ["p"])
 
 
-async def test_a_submission_of_a_partition_of_another_worker_is_left_alone() -> None:
-    """Its tail tells the worker that looks after it."""
+async def test_a_new_process_is_known_without_a_recovery() -> None:
+    """From its first entry on, up to a claim; one whose first record is another entry is not."""
     log = MemoryLog(partitions=1)
-    async with duty(log, frozenset()) as one:
-        one.responsibility.submitted(SubmissionRecord(id=bytes(16), process_id="p", agent="ask", ts=1))
-        assert one.ready == []
-    async with duty(log) as one:
-        one.responsibility.submitted(SubmissionRecord(id=bytes(16), process_id="p", agent="ask", ts=1))
-        assert one.ready == ["p"]
+    async with duty(log) as one, Client.in_memory(log) as client:
+        (watch,) = one.responsibility.watches
+        assert watch.tail is not None
+        tail = watch.tail
+        await until(lambda: tail.absence.report(b"nobody", tail.position) is not None)
+        await client.signal("later", "wake")
+        submitted = SubmissionRecord(id=new_id(), process_id="new", agent="ask", ts=1)
+        for record in (submitted, replace(submitted, id=new_id(), process_id="later")):
+            log.append(0, record.process_id.encode(), encode(submitted_entry(record)))
+        await client.signal("new", "wake")
+        await until(lambda: tail.position == 4)
+        state = one.responsibility.state_of("new", tail)
+        assert state is not None
+        assert state == (await one.node.recover("new")).state
+        assert one.responsibility.state_of("later", tail) is None
+        assert one.responsibility.state_of("new", PartitionTail(0, 4)) is None
+        await one.node.open("new")
+        await until(lambda: one.responsibility.state_of("new", tail) is None)
 
 
 async def test_the_living_workers_share_the_partitions_of_a_dead_one() -> None:

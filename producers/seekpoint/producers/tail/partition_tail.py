@@ -79,7 +79,7 @@ class PartitionTail:
     def deliver(self, batch: TailBatch) -> None:
         """Give the records of ``batch`` to their listeners, then wake the callers that waited for them."""
         if self.observer is not None:
-            self.observer.observe(batch)
+            self._observe(self.observer, batch)
         listeners = self.listeners
         found: dict[bytes, list[Record]] = {}
         for index, key in enumerate(batch.keys):
@@ -91,6 +91,14 @@ class PartitionTail:
         for key, records in found.items():
             self._deliver(listeners[key], records)
         self._wake()
+
+    @staticmethod
+    def _observe(observer: Observer, batch: TailBatch) -> None:
+        try:
+            observer.observe(batch)
+        except Exception as exc:  # the listeners get their records whatever is wrong with the observer
+            logger.exception("the observer of partition %d failed", batch.partition)
+            observer.fail(SeekpointError(f"the observer failed: {type(exc).__name__}", partition=batch.partition))
 
     def bring(self, listener: Listener) -> None:
         """Move a listener without new records to the tail's position."""

@@ -110,13 +110,15 @@ class PartitionWatch:
     # --- the tail
     def observe(self, batch: TailBatch) -> None:
         """Take note of what came."""
+        seen: set[bytes | None] = set()
         for index, key in enumerate(batch.keys):
-            record = batch.record(index)
+            record, is_first = batch.record(index), key not in seen
+            seen.add(key)
             try:
                 entry = entry_of(record, self._reader.codec, self._reader.partitions)
             except SeekpointError:
                 continue  # poison, which the projector makes a dead letter of; or a format that recovery stops at
-            self._fold(key, entry, record.offset)
+            self._fold(key, entry, record.offset, is_first)
             self._note(entry, record.offset)
         if self.stale:
             self._on_change()
@@ -126,12 +128,15 @@ class PartitionWatch:
         self.error = error
         self._on_change()
 
-    def _fold(self, key: bytes | None, entry: Entry, offset: int) -> None:
-        """Fold the entries of a process that begins with a submission, up to its first claim."""
+    def _fold(self, key: bytes | None, entry: Entry, offset: int, is_first: bool) -> None:
+        """Fold the entries of a process that begins with a submission, up to its first claim.
+
+        ``is_first``: no earlier record of the batch, which the proof of absence does not know yet, has the key.
+        """
         process_id = entry.process_id
         draft = self._fresh.get(process_id)
         if draft is None:
-            if not isinstance(entry.body, b.Submitted) or not self._is_absent(key):
+            if not (is_first and isinstance(entry.body, b.Submitted) and self._is_absent(key)):
                 return
             draft = self._fresh[process_id] = Draft()
         advance(draft, offset, entry, self._reader.limits)

@@ -12,6 +12,7 @@ from seekpoint.producers.durable.steps.agent import Agent
 from seekpoint.producers.node_runtime import NodeRuntime
 from seekpoint.producers.opening import Opener, OpenRequest
 from seekpoint.producers.process import Process, durable_side
+from seekpoint.producers.tail.partition_tail import PartitionTail
 from seekpoint.producers.worker.assessment import Next, assess
 from seekpoint.producers.worker.run_queue import ReadyRun
 from seekpoint.producers.writer.pending import Cause
@@ -49,6 +50,7 @@ class ProcessRun:
         self.again_s: float | None = None
         """After how many seconds to look at the process again; None: its state tells."""
         self.is_parked = False
+        self.is_suspended = False
         self.seen: Collection[bytes] = frozenset()
         """The mail that the code had looked at, and left, when the run was parked."""
         self.idle_since_s: float | None = None
@@ -74,7 +76,7 @@ class ProcessRuns:
         self._opener = opener
         self._agents = agents
         self._on_over = on_over
-        self.state_of: Callable[[str], State | None] = _unknown
+        self.state_of: Callable[[str, PartitionTail], State | None] = _unknown
         """Returns the state of a process as of the tail's position, if it is known."""
         self._runs: dict[str, ProcessRun] = {}
         self._stopped_early: dict[str, int] = {}
@@ -108,7 +110,7 @@ class ProcessRuns:
         process_id = run.ready.process_id
         try:
             await self._run_agent(run)
-            self.finished += 1
+            self.finished += not run.is_suspended
         except _NotNowError as exc:
             run.found = exc.state
         except asyncio.CancelledError:
@@ -145,11 +147,13 @@ class ProcessRuns:
                 raise _NotNowError(state)
 
         request = OpenRequest(
-            process_id=process_id, cause=Cause(), refuse=check, known=lambda: self.state_of(process_id),
+            process_id=process_id, cause=Cause(), refuse=check, known=lambda tail: self.state_of(process_id, tail),
             options=conduct_of(agent, ReplayMode.STRICT, Detail.FULL),
         )  # fmt: skip
         async with self._opener.opening(request) as process:
             run.process = process
+            if run.is_suspended:  # while it was opened
+                return
             await run_opened(process, agent, RECORDED, retry_failed=process.written.lifecycle is Lifecycle.FAILED)
 
     # --- parking
@@ -165,10 +169,12 @@ class ProcessRuns:
                 self._park(run, process.written)
 
     def stop(self, process_id: str) -> None:
-        """Release a run whose process was suspended."""
+        """Release a run whose process was suspended. One that is not open yet is released when it is."""
         run = self._runs.get(process_id)
-        if run is not None and run.process is not None and not run.is_parked:
-            self._park(run, run.process.written)
+        if run is not None:
+            run.is_suspended = True
+            if run.process is not None and not run.is_parked:
+                self._park(run, run.process.written)
 
     @staticmethod
     def _park(run: ProcessRun, state: State) -> None:
@@ -214,5 +220,5 @@ class _NotNowError(Exception):
         self.state = state
 
 
-def _unknown(process_id: str) -> State | None:
+def _unknown(process_id: str, tail: PartitionTail) -> State | None:
     return None

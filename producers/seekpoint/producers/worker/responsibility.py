@@ -16,6 +16,7 @@ from functools import partial
 from seekpoint.consumers.heartbeats.liveness import LivenessVerdict
 from seekpoint.producers.durable.steps.agent import Agent
 from seekpoint.producers.node_runtime import NodeRuntime
+from seekpoint.producers.tail.partition_tail import PartitionTail
 from seekpoint.producers.worker.assessment import Next, assess
 from seekpoint.producers.worker.partition_watch import Owner, PartitionWatch
 from seekpoint.producers.worker.process_runs import ProcessRun
@@ -24,7 +25,6 @@ from seekpoint.schemas.bodies.entry import process_key
 from seekpoint.schemas.errors import Retryable, SeekpointError
 from seekpoint.schemas.folding.fold import SHARED_PREFIX
 from seekpoint.schemas.log.partition import partition_of
-from seekpoint.schemas.log.submissions import SubmissionRecord
 from seekpoint.schemas.state.process_state import State
 
 __all__ = ["Responsibility"]
@@ -32,6 +32,7 @@ __all__ = ["Responsibility"]
 logger = logging.getLogger("seekpoint.producers")
 
 _AGAIN_S = 1.0
+_ERROR_S = 5.0
 _ASSESS_AT_ONCE = 64
 _FREE = (LivenessVerdict.DEAD, LivenessVerdict.FREE)
 
@@ -139,6 +140,7 @@ class Responsibility:
                 await asyncio.sleep(_AGAIN_S)
             except SeekpointError as exc:
                 logger.error("partition %d cannot be looked after: %s", partition, exc)
+                await asyncio.sleep(_ERROR_S)
                 watch.error = exc
                 return
         for process_id, one in found.items():
@@ -155,15 +157,7 @@ class Responsibility:
         self.assigned = self._adopted = frozenset()
         self._follow()
 
-    # --- what comes
-    def submitted(self, submission: SubmissionRecord) -> None:
-        """Make a submitted run ready without a look: its open looks before it claims."""
-        watch = self._watches.get(self.partition_of(submission.process_id))
-        if watch is None or submission.process_id in watch.owned or submission.start_at_us is not None:
-            return  # the tail brings its entry, and then it is assessed
-        if submission.agent in self._agents:
-            self._enqueue(submission.process_id, submission.agent, submission.priority)
-
+    # --- what runs here
     def begin(self, process_id: str) -> bool:
         """Note that the process runs here from now on; False if this worker does not look after it any more."""
         watch = self._watches.get(self.partition_of(process_id))
@@ -171,10 +165,10 @@ class Responsibility:
             watch.begin(process_id)
         return watch is not None
 
-    def state_of(self, process_id: str) -> State | None:
-        """Return the state of a process that began while this worker looked after it, as of the tail's position."""
+    def state_of(self, process_id: str, tail: PartitionTail) -> State | None:
+        """Return the state, as of the tail's position, of a process that began while this worker looked after it."""
         watch = self._watches.get(self.partition_of(process_id))
-        return None if watch is None else watch.state_of(process_id)
+        return watch.state_of(process_id) if watch is not None and watch.tail is tail else None
 
     def over(self, run: ProcessRun) -> None:
         """Note what is next for a process that does not run here any more."""
@@ -212,17 +206,22 @@ class Responsibility:
         return mine or self._runtime.heartbeater.liveness.judge(*owner) in _FREE
 
     # --- looking
-    async def look_around(self) -> None:
-        """Find moments that have come, owners that have died, and partitions that nobody looks after."""
+    async def look_at_owners(self) -> None:
+        """Find owners that have died, and the partitions of workers that have. May wait for Redis or Kafka."""
         with suppress(SeekpointError):
             await self._runtime.heartbeater.look()
         self.adopt_orphans()
-        now_us = self._runtime.clock.now_us()
-        for watch in list(self._watches.values()):
+        for watch in self._watches.values():
             for process_id, owner in list(watch.owned.items()):
                 if self._is_free(owner):
                     del watch.owned[process_id]
                     watch.stale[process_id] = None
+                    self._wake()
+
+    def look_at_moments(self) -> None:
+        """Find moments that have come, and partitions that have to be followed anew."""
+        now_us = self._runtime.clock.now_us()
+        for watch in list(self._watches.values()):
             for process_id in watch.due(now_us):
                 self._enqueue(process_id, watch.waiting[process_id].agent, watch.waiting[process_id].priority)
             if watch.error is not None:

@@ -40,12 +40,10 @@ class SubmissionIntake:
         runtime: NodeRuntime,
         member: InboxMember,
         on_assigned: Callable[[frozenset[int]], None],
-        on_submitted: Callable[[SubmissionRecord], None],
     ) -> None:
         self._runtime = runtime
         self._member = member
         self._on_assigned = on_assigned
-        self._on_submitted = on_submitted
         self._letters = DeadLetters(runtime.reader, runtime.settings, topic="inbox")
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="seekpoint-inbox")
         self._assigned: frozenset[int] = frozenset()
@@ -76,11 +74,8 @@ class SubmissionIntake:
     async def _take(self, records: Sequence[Record]) -> None:
         """Write the entries of ``records``, wait for all acknowledgements, then commit."""
         submissions = [one for record in records if (one := await self._decoded(record)) is not None]
-        written = await asyncio.gather(*(self._write(one) for one in submissions))
-        for one, is_written in zip(submissions, written, strict=True):
-            if is_written:
-                self.taken += 1
-                self._on_submitted(one)
+        await asyncio.gather(*(self._write(one) for one in submissions))
+        self.taken += len(submissions)
         ends = {record.partition: record.offset + 1 for record in records}
         await self._in_thread(partial(self._commit, ends))
 
@@ -106,7 +101,7 @@ class SubmissionIntake:
                 logger.error("%d:%d: no dead letter was written: %s", record.partition, record.offset, refusal)
             return None
 
-    async def _write(self, submission: SubmissionRecord) -> bool:
+    async def _write(self, submission: SubmissionRecord) -> None:
         """Append the entry; try again until Kafka has acknowledged it."""
         key = process_key(submission.process_id)
         value = encode_within(submitted_entry(submission), key, self._runtime.reader.limits)
@@ -114,7 +109,7 @@ class SubmissionIntake:
         while True:
             try:
                 await self._runtime.outbox.push_external(partition, key, value)
-                return True
+                return
             except Retryable as exc:
                 logger.warning("%s: its submission was not written, trying again: %s", submission.process_id, exc)
                 await asyncio.sleep(_AGAIN_S)

@@ -167,10 +167,11 @@ class Worker:
         except BaseException:
             await self.node.close()
             raise
-        self._intake = SubmissionIntake(self._runtime, member, self._duty.assign, self._duty.submitted)
+        self._intake = SubmissionIntake(self._runtime, member, self._duty.assign)
         self._tasks = [
             asyncio.create_task(self._part(self._intake.run()), name="seekpoint-inbox"),
             asyncio.create_task(self._part(self._work()), name="seekpoint-worker"),
+            asyncio.create_task(self._part(self._look_at_owners()), name="seekpoint-owners"),
         ]
         return self
 
@@ -232,13 +233,19 @@ class Worker:
             if clock.monotonic() - looked_at_s >= _LOOK_S:
                 looked_at_s = clock.monotonic()
                 self._runs.park_idle(self._grace_s)
-                await self._duty.look_around()
+                self._duty.look_at_moments()
             await self._duty.assess_stale()
             self._begin_ready()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_S):
                     await self._wake.wait()
             self._wake.clear()
+
+    async def _look_at_owners(self) -> None:
+        """Look at other nodes' heartbeats, in a task of its own: a Redis that hangs must not delay runs."""
+        while True:
+            await self._duty.look_at_owners()
+            await asyncio.sleep(_LOOK_S)
 
     def _begin_ready(self) -> None:
         while (ready := self._queue.take()) is not None:
