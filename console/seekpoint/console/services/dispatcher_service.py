@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import typer
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 
     from seekpoint.schemas.config.settings import Settings
 
-__all__ = ["DispatcherHealth", "DispatcherService", "dispatcher_families", "exit_now", "load_connectors"]
+__all__ = ["DispatcherHealth", "DispatcherService", "dispatcher_families", "load_connectors"]
 
 _POLL_INTERVAL_S = 1.0
 _OPTION = "--connectors"
@@ -141,13 +139,6 @@ class DispatcherService:
         self.is_cut_off = dispatcher.calling > 0
         if self.is_cut_off:
             warn(f"{counted(dispatcher.calling, 'call')} interrupted: the next dispatcher finds their effects in doubt")
-
-
-def exit_now() -> NoReturn:
-    """End the program while calls still run. A normal exit would wait for them."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
 
 
 async def _wait_for(event: asyncio.Event, timeout_s: float) -> None:

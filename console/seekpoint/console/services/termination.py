@@ -1,12 +1,15 @@
-"""Handle the signals that stop a service: SIGTERM and SIGINT (Ctrl-C)."""
+"""Handle the signals that stop a service, SIGTERM and SIGINT (Ctrl-C), and end a program whose threads still work."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import sys
 from collections.abc import Callable
+from typing import NoReturn
 
-__all__ = ["on_stop"]
+__all__ = ["exit_now", "on_stop"]
 
 
 def on_stop(stop: Callable[[], object]) -> None:
@@ -20,3 +23,10 @@ def on_stop(stop: Callable[[], object]) -> None:
             loop.add_signal_handler(each, stop)
         except NotImplementedError:
             signal.signal(each, lambda *_: loop.call_soon_threadsafe(stop))
+
+
+def exit_now() -> NoReturn:
+    """End the program while calls still run. A normal exit would wait for them."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)

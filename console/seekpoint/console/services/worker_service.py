@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -18,11 +19,11 @@ from seekpoint.producers import Agent, Worker
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
-    from seekpoint.schemas.config.settings import Settings
-
 __all__ = ["WorkerHealth", "WorkerService", "agents_in", "limits_of", "worker_families"]
 
-_POLL_INTERVAL_S = 1.0
+_LOOK_INTERVAL_S = 0.2
+_ASSIGNMENT_S = 10.0
+"""After how long a worker without a partition says that it has joined: there may be more workers than partitions."""
 _FORM = "MODULE[:AGENT]"
 
 
@@ -52,19 +53,23 @@ def _agents(name: str) -> list[Agent]:
     return agents
 
 
-def limits_of(texts: Sequence[str]) -> dict[str, int]:
-    """Return the limits in texts such as ``triage=5``. Raises ``BadParameter``."""
+def limits_of(texts: Sequence[str], agents: Sequence[Agent]) -> dict[str, int]:
+    """Return the limits in texts such as ``triage=5``. Raises ``BadParameter``, also for a name that no agent has."""
+    names = {agent.name for agent in agents}
     limits = {}
     for text in texts:
         name, _, count = text.rpartition("=")
         if not name or not count.isdigit() or int(count) < 1:
             raise typer.BadParameter(f"{text!r} is not AGENT=N", param_hint="--concurrency")
+        if name not in names:
+            known = ", ".join(sorted(names))
+            raise typer.BadParameter(f"no agent here is called {name!r}: {known}", param_hint="--concurrency")
         limits[name] = int(count)
     return limits
 
 
 class WorkerHealth(ProgressHealth):
-    """The health of a worker: healthy while it reads the inbox, however long its runs take."""
+    """The health of a worker: healthy while it reads the inbox, however long its runs take, and while it drains."""
 
     def __init__(self, worker: Worker) -> None:
         super().__init__()
@@ -73,7 +78,7 @@ class WorkerHealth(ProgressHealth):
 
     def look(self) -> None:
         """Record the worker's progress. Call it about every second."""
-        if self.worker.polls > self._seen:
+        if self.worker.polls > self._seen or self.worker.status().draining:  # a drain is bounded, and reads no inbox
             self._seen = self.worker.polls
             self.observe(len(self.worker.ready))
             self.progress()
@@ -82,10 +87,15 @@ class WorkerHealth(ProgressHealth):
 class WorkerService:
     """A worker that runs until SIGTERM or Ctrl-C. A second signal ends the drain."""
 
-    def __init__(self, settings: Settings, agents: Sequence[Agent], **options: Any) -> None:
-        self._worker = Worker(agents, settings, **options)
+    def __init__(self, worker: Worker, drain_s: float) -> None:
+        self._worker = worker
+        self._drain_s = drain_s
         self._stop = asyncio.Event()
-        self._stop_now = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+        self._stopped_at_s: float | None = None
+        self._is_start_cancelled = False
+        self.is_cut_off = False
+        """Whether runs were released before they ended. Plain functions continue in their threads."""
 
     async def run(self, host: str, port: int | None) -> None:
         """Run the worker, with a health port unless ``port`` is None. Raises the worker's error."""
@@ -96,41 +106,56 @@ class WorkerService:
                 from seekpoint.console.services.health_port import HealthPort
 
                 stack.enter_context(HealthPort(host, port, health, lambda: worker_families(health)))
-            running = asyncio.create_task(worker.run(self._stop))
-            telling = asyncio.create_task(self._tell(health))
-            cutting = asyncio.create_task(self._stop_now.wait())
+            self._running = asyncio.create_task(worker.run(self._stop))
+            watching = asyncio.create_task(self._watch(health))
             try:
-                await asyncio.wait({running, cutting}, return_when=asyncio.FIRST_COMPLETED)
-                if cutting.done():
-                    worker.end_drain()
-                await running
+                await self._running
+            except asyncio.CancelledError:
+                if not self._is_start_cancelled:
+                    raise
             finally:
-                telling.cancel()
-                cutting.cancel()
+                watching.cancel()
+        if self._stopped_at_s is not None and time.monotonic() - self._stopped_at_s >= self._drain_s:
+            self.is_cut_off = True
         say(f"stopped; {counted(worker.finished, 'run')} finished, {worker.failed} failed")
 
-    async def _tell(self, health: WorkerHealth) -> None:
-        """Say when the worker has joined, and when it drains; watch its health."""
-        worker = self._worker
-        while not worker.assigned and not self._stop.is_set():
-            health.look()
-            await asyncio.sleep(0.1)
-        names = clean(", ".join(sorted(worker.agents)))
-        if worker.assigned:
-            say(
-                f"node {worker.node.node_id} runs {names} for {counted(len(worker.assigned), 'partition')} of journal"
-                f" {worker.node.settings.journal}, group {worker.group}; Ctrl-C stops it"
-            )
-        is_told = False
+    def _request_stop(self) -> None:
+        """Drain at the first signal, and release the runs at the second one. A start that hangs is cancelled."""
+        if self._stop.is_set():
+            if not self.is_cut_off:
+                self.is_cut_off = True
+                say(f"releasing {counted(len(self._worker.running), 'run')}")
+                self._worker.end_drain()
+            return
+        self._stop.set()
+        if not self._worker.polls and self._running is not None:  # Kafka may not answer
+            self._is_start_cancelled = True
+            self._running.cancel()
+        elif running := len(self._worker.running):
+            self._stopped_at_s = time.monotonic()
+            say(f"draining: {counted(running, 'run')} under way; a second signal releases them")
+        else:
+            say("draining: no run is under way")
+
+    async def _watch(self, health: WorkerHealth) -> None:
+        """Watch the worker's health, and say once that it has joined its group."""
+        worker, is_told, read_at_s = self._worker, False, float("inf")
         while True:
             health.look()
-            if self._stop.is_set() and not is_told:
+            now_s = time.monotonic()
+            read_at_s = min(read_at_s, now_s if worker.polls else read_at_s)
+            if not is_told and (worker.assigned or now_s - read_at_s > _ASSIGNMENT_S):
                 is_told = True
-                say(f"draining: {counted(len(worker.running), 'run')} under way; a second signal releases them")
-            await asyncio.sleep(_POLL_INTERVAL_S / 5)
+                self._say_joined()
+            await asyncio.sleep(_LOOK_INTERVAL_S)
 
-    def _request_stop(self) -> None:
-        (self._stop_now if self._stop.is_set() else self._stop).set()
+    def _say_joined(self) -> None:
+        worker, names = self._worker, clean(", ".join(sorted(self._worker.agents)))
+        partitions = counted(len(worker.assigned), "partition")
+        say(
+            f"node {worker.node.node_id} runs {names} for {partitions} of journal"
+            f" {worker.node.settings.journal}, group {clean(worker.group)}; Ctrl-C stops it"
+        )
 
 
 def worker_families(health: WorkerHealth) -> Iterator[Metric]:
@@ -144,7 +169,7 @@ def worker_families(health: WorkerHealth) -> Iterator[Metric]:
         runs.add_metric([outcome], count)
     yield runs
     yield GaugeMetricFamily(f"{name}_running", "Runs in memory.", len(worker.running))
-    yield GaugeMetricFamily(f"{name}_ready", "Runs that wait for room.", len(worker.ready))
+    yield GaugeMetricFamily(f"{name}_ready", "Processes that wait for room.", len(worker.ready))
     yield GaugeMetricFamily(f"{name}_waiting", "Processes that wait for a moment or for mail.", len(worker.waiting))
     yield GaugeMetricFamily(f"{name}_partitions", "Partitions that are assigned here.", len(worker.assigned))
     yield GaugeMetricFamily(f"{name}_stalled_seconds", "Seconds since the inbox was last read.", health.stalled_s)

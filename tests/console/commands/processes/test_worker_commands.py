@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from agents import environment
-from seekpoint.console.services.worker_service import agents_in, limits_of
+from seekpoint.console.services.worker_service import agents_in
 from seekpoint.schemas.config.settings import Settings
 from shells import Shell
 
@@ -62,11 +62,14 @@ def test_agents_are_named_by_module_or_one_by_one(write_module: Callable[[str, s
         (["worker", "empty:number"], "is a int, not an agent"),
         (["worker", "shop", "--concurrency", "refund"], "is not AGENT=N"),
         (["worker", "shop", "--concurrency", "refund=0"], "is not AGENT=N"),
+        (["worker", "shop", "--concurrency", "refudn=1"], "no agent here is called 'refudn': ask, fails, refund"),
         (["submit", "p", "--agent", "a", "--input", "{"], "is not JSON"),
         (["redrive"], "give process ids"),
         (["redrive", "p", "--failed"], "give process ids"),
         (["submit", "p", "--agent", "a", "--delay", "1", "--start-at", "1790000000"], "not both"),
         (["submit", "p", "--agent", "a", "--start-at", "soon"], "is not a time"),
+        (["submit", "p", "--agent", "a", "--start-at", "1e300"], "1e300 is out of range"),
+        (["submit", "p", "--agent", "a", "--timeout", "5"], "give it with --wait"),
     ],
 )
 def test_arguments_that_cannot_be_are_refused(
@@ -78,11 +81,6 @@ def test_arguments_that_cannot_be_are_refused(
     answer = shell(*arguments)
     assert answer.code == 2
     assert told in answer.err
-
-
-def test_limits_have_names_with_any_character() -> None:
-    """The number stands behind the last equals sign."""
-    assert limits_of(["refund=5", "a=b=2"]) == {"refund": 5, "a=b": 2}
 
 
 @contextmanager

@@ -129,7 +129,8 @@ def dispatcher(
     """Call the effects of outbox connectors, which their owners only record. Stops at SIGTERM or Ctrl-C."""
     import asyncio
 
-    from seekpoint.console.services.dispatcher_service import DispatcherService, exit_now, load_connectors
+    from seekpoint.console.services.dispatcher_service import DispatcherService, load_connectors
+    from seekpoint.console.services.termination import exit_now
 
     table = load_connectors(connectors)
     settings = target.require_kafka()

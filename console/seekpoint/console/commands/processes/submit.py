@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,11 @@ from seekpoint.console.services.sender import parse_json, user_name
 from seekpoint.console.services.target import CommandTarget
 from seekpoint.console.services.time_option import parse_time
 
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from seekpoint.producers import Client
+
 __all__ = ["submit"]
 
 
@@ -21,7 +26,7 @@ def submit(
     process_id: ProcessId,
     agent: Annotated[str, typer.Option("--agent", metavar="NAME", help="The agent's name. No code is imported.")],
     input: Annotated[str, typer.Option("--input", metavar="JSON", help="The agent's input.")] = "null",
-    priority: Annotated[int, typer.Option("--priority", metavar="N", help="Higher ones begin first.")] = 0,
+    priority: Annotated[int, typer.Option("--priority", metavar="N", help="Runs with a higher one begin first.")] = 0,
     delay_s: Annotated[
         float | None, typer.Option("--delay", metavar="SECONDS", min=0, help="Do not begin earlier.")
     ] = None,
@@ -30,28 +35,29 @@ def submit(
     ] = None,
     by: ActorName = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the result, and print it.")] = False,
+    timeout_s: Annotated[
+        float | None,
+        typer.Option("--timeout", metavar="SECONDS", min=0, help="With --wait: wait no longer. The run goes on."),
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Submit a run of an agent. A worker with code for the agent begins it: ``seekpoint worker``.
 
     The same id with the same agent and input is the same run, however often it is submitted.
     """
-    from datetime import UTC, datetime
-
-    from seekpoint.producers import Client
-
     if delay_s is not None and start_at is not None:
         raise typer.BadParameter("give --delay or --start-at, not both", param_hint="--delay")
+    if timeout_s is not None and not wait:
+        raise typer.BadParameter("give it with --wait", param_hint="--timeout")
     value, actor = parse_json(input, "--input"), by or user_name("--by")
-    moment = None if start_at is None else parse_time(start_at, "--start-at")
-    begins = datetime.fromtimestamp(moment, UTC) if isinstance(moment, float) else moment
+    begins = None if start_at is None else _moment(start_at)
 
     async def send(client: Client) -> Any:
         run = await client.submit(
             agent, process_id, value, priority=priority, start_at=begins, delay=delay_s, actor=actor
         )
         say(clean(f"{process_id}: submitted to the workers that run {agent}, as {actor}"))
-        return await run.result() if wait else None
+        return await run.result(timeout_s) if wait else None
 
     result = plain_value(with_client(target.require_kafka(), send))
     if json:
@@ -60,3 +66,15 @@ def submit(
         emit_json(result)
     else:
         emit(process_id)
+
+
+def _moment(text: str) -> datetime:
+    from datetime import UTC, datetime
+
+    found = parse_time(text, "--start-at")
+    if isinstance(found, datetime):
+        return found
+    try:
+        return datetime.fromtimestamp(found, UTC)
+    except (OverflowError, ValueError, OSError):
+        raise typer.BadParameter(f"{text} is out of range", param_hint="--start-at") from None

@@ -29,26 +29,34 @@ def worker(
         float, typer.Option("--drain", metavar="SECONDS", min=0, help="How long runs may take to end at a stop.")
     ] = 30.0,
     group: Annotated[
-        str | None, typer.Option("--group", metavar="NAME", help="The workers that share the work.")
+        str | None,
+        typer.Option("--group", metavar="NAME", help="The group of workers that share the work. Default: by agents."),
     ] = None,
     health_port: HealthPortNumber = None,
     health_host: HealthHost = "127.0.0.1",
 ) -> None:
     """Run what is submitted for the agents of some modules, and go on with what dead workers left behind.
 
-    Start as many as you like. SIGTERM or Ctrl-C drains: nothing new begins. A second signal releases the runs at once.
+    Start as many as you like. SIGTERM or Ctrl-C drains: nothing new begins, and runs under way have --drain seconds to
+    end. A second signal releases them at once.
     """
     import asyncio
 
+    from seekpoint.console.services.termination import exit_now
     from seekpoint.console.services.worker_service import WorkerService, agents_in, limits_of
+    from seekpoint.producers import Worker
 
-    agents, limits = agents_in(modules), limits_of(concurrency or [])
+    agents = agents_in(modules)
+    limits = limits_of(concurrency or [], agents)
     settings = target.require_kafka()
 
     async def run() -> None:
-        service = WorkerService(
-            settings, agents, runs_max=runs_max, concurrency=limits, grace_s=grace_s, drain_s=drain_s, group=group
+        worker = Worker(
+            agents, settings, runs_max=runs_max, concurrency=limits, grace_s=grace_s, drain_s=drain_s, group=group
         )
+        service = WorkerService(worker, drain_s)
         await service.run(health_host, health_port)
+        if service.is_cut_off:  # inside the loop: a normal end of the loop would wait for plain functions
+            exit_now()
 
     asyncio.run(run())
