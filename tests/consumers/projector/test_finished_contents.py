@@ -76,6 +76,19 @@ def test_finished_content_stays_for_as_long_as_the_setting_says(bench: Bench) ->
     assert rounds(bench, projection, 5) == 0
 
 
+def test_a_trim_does_not_make_contents_old(bench: Bench) -> None:
+    """The entries that would tell their age are gone: the content stays until a later entry is old enough."""
+    projection = begun(bench)
+    bench.log.trim(0, bench.log.watermarks(0).high)
+    bench.owner.external(b.Signal("later"))
+    bench.project(projection)
+    rounds(bench, projection)
+    assert not kept_in_view(bench).content_dropped
+    bench.later_s = WEEK_S + 3_600
+    rounds(bench, projection)
+    assert kept_in_view(bench).content_dropped
+
+
 def test_zero_keeps_no_content_at_all(bench: Bench) -> None:
     """View and checkpoint have the gravestone from the start."""
     bench.finished_content_s = 0.0

@@ -55,6 +55,7 @@ async def test_every_run_ends_once_whoever_comes_and_goes(seed: int) -> None:
     async def approve(client: Client, process_id: str) -> None:
         while "approve:1" not in (await client.status(process_id)).waits_for:  # noqa: ASYNC110  # no event for it
             await asyncio.sleep(0.05)
+        await asyncio.sleep(chance.uniform(0.5, 3.0))  # long enough for its run to leave memory, or its worker to die
         await client.approve(process_id, "approve")
 
     async with Client.in_memory(log) as client, asyncio.timeout(60):

@@ -44,6 +44,11 @@ ACTIONS = (
     "signal",
     "signal_again",
     "cancel",
+    "submit",
+    "submit",
+    "suspend",
+    "resume",
+    "redrive",
     "receive",
     "move",
     "illegal_move",
@@ -272,6 +277,19 @@ class _Writer:
 
     def _cancel(self, step: Step, draft: Draft) -> Entry:
         return self._external(step, b.CancelRequested("enough"))
+
+    def _submit(self, step: Step, draft: Draft) -> Entry:
+        body = b.Submitted(f"agent-{step.number % 2}", str(step.number), step.number % 3, step.number, "order")
+        return self._external(step, body)
+
+    def _suspend(self, step: Step, draft: Draft) -> Entry:
+        return self._external(step, b.SuspendRequested("later"))
+
+    def _resume(self, step: Step, draft: Draft) -> Entry:
+        return self._external(step, b.ResumeRequested("now"))
+
+    def _redrive(self, step: Step, draft: Draft) -> Entry:
+        return self._external(step, b.RedriveRequested("again"))
 
     def _forged_external(self, step: Step, draft: Draft) -> Entry:
         return self._external(step, b.ContextUpdated("forged", "2"))

@@ -59,4 +59,7 @@ class FinishedContents:
         if not kept_s:
             return position
         since_ms = int((self._source.wall_clock() - kept_s) * 1000)
-        return min(self._source.log.offset_at(self._partition, max(since_ms, 0)), position)
+        offset = self._source.log.offset_at(self._partition, max(since_ms, 0))
+        if offset <= self._source.log.watermarks(self._partition).low:
+            return 0  # the log is trimmed up to there: nothing tells how old the entries below are
+        return min(offset, position)
