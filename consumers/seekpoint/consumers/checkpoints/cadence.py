@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.settings import Settings
@@ -19,8 +19,7 @@ _HEAD_BYTES = 1_000
 """The approximate size of a checkpoint without its content."""
 
 
-@dataclass(slots=True)
-class Dirty:
+class Dirty(msgspec.Struct):
     """A process whose view is ahead of its checkpoint."""
 
     first: int

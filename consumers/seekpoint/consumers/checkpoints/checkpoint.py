@@ -11,10 +11,10 @@ reader finds, the checkpoint is not used.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
+import msgspec
 import orjson
 
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat
@@ -205,8 +205,7 @@ class CheckpointHead(NamedTuple):
         return Landmark(self.offset, self.leader_epoch)
 
 
-@dataclass(slots=True)
-class PartitionHeads:
+class PartitionHeads(msgspec.Struct):
     """The heads and the floor of a checkpoint partition as of ``position``."""
 
     heads: dict[bytes, CheckpointHead]

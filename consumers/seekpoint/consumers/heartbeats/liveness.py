@@ -12,9 +12,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
+
+import msgspec
 
 from seekpoint.consumers.heartbeats.heartbeat import Heartbeat, WorkerStatus, from_records, to_records
 from seekpoint.consumers.heartbeats.host import HostProcess, has_died
@@ -135,8 +136,7 @@ def newest(topic: Mapping[str, Heartbeat], redis: Mapping[str, Heartbeat]) -> di
     return both
 
 
-@dataclass(slots=True)
-class _WatchedNode:
+class _WatchedNode(msgspec.Struct):
     heartbeat: Heartbeat
     still_s: float = 0.0
     moved: bool = False

@@ -7,8 +7,9 @@ on. An entry of a newer format, or a Kafka that does not answer, ends the scan: 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
+
+import msgspec
 
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.config.limits import Limits
@@ -62,8 +63,7 @@ class EntrySource(EntryFormat, Protocol):
         """Yield batches of the records in [start, stop) whose key is in ``keys`` (None: all), in order."""
 
 
-@dataclass(slots=True)
-class ScanStats:
+class ScanStats(msgspec.Struct):
     """What a scan read and applied."""
 
     next_offset: int = 0
@@ -74,9 +74,9 @@ class ScanStats:
     """Records that were read, those of other processes included."""
     read_bytes: int = 0
     """Bytes of keys and values, those of other processes included."""
-    applied: dict[bytes, int] = field(default_factory=dict)
+    applied: dict[bytes, int] = {}
     """By key: applied entries, without claims and releases."""
-    poison: dict[bytes | None, int] = field(default_factory=dict)
+    poison: dict[bytes | None, int] = {}
     """By key: poison records."""
 
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+
+import msgspec
 
 from seekpoint.consumers.checkpoints.checkpoint import (
     FLOOR_KEY,
@@ -66,8 +67,7 @@ class Base(FrozenStruct, frozen=True):
     """Whether the seek point is a floor whose own record is not among the landmarks."""
 
 
-@dataclass(slots=True)
-class Search:
+class Search(msgspec.Struct):
     """The request of one recovery, and what the view answered."""
 
     process_id: str
@@ -78,7 +78,7 @@ class Search:
     stop: int | None = None
     """The base must not contain this offset or a later one."""
     lookup: ViewLookup | None = None
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] = []
 
     @property
     def is_past(self) -> bool:

@@ -12,7 +12,8 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from seekpoint.producers.writer.pending import HandleStatus, Pending
 from seekpoint.schemas.config.error_texts import error_line, traceback_of
@@ -28,16 +29,14 @@ _PAUSE_S, _PAUSE_MAX_S = 0.1, 5.0
 """The pause between appenders that fail in a row: it doubles each time, up to the second number."""
 
 
-@dataclass(slots=True, eq=False)
-class Shipment:
+class Shipment(msgspec.Struct, eq=False):
     """The records given to the appender in one tick; their deadline counts from then."""
 
     sent_at: float
     open: int
 
 
-@dataclass(slots=True, eq=False)
-class _External:
+class _External(msgspec.Struct, eq=False):
     """An external entry (claim, signal) that is not acknowledged yet."""
 
     future: asyncio.Future[int]

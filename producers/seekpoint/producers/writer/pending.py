@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
+
+import msgspec
 
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.errors import SeekpointError
@@ -33,8 +34,7 @@ class PendingOwner(Protocol):
         """Take note that ``pending`` is in the log at ``offset``."""
 
 
-@dataclass(slots=True, eq=False)
-class Pending:
+class Pending(msgspec.Struct, eq=False):
     """An entry that was handed over and is not yet acknowledged."""
 
     handle: PendingOwner

@@ -7,7 +7,6 @@ write. In a state's JSON a call is a list of its fields in their order: a hundre
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Annotated, Any
@@ -177,7 +176,7 @@ def write_digest(body: Body) -> str:
     """The digest of a content write: of all it says but its key, and what differs from run to run of the same code."""
     names = _NAMES.get(body.KIND)
     if names is None:
-        names = _NAMES[body.KIND] = tuple(one.name for one in fields(body) if one.name not in NOT_ASKED)
+        names = _NAMES[body.KIND] = tuple(name for name in body.__struct_fields__ if name not in NOT_ASKED)
     parts = [getattr(body, name) for name in names]
     return blake2b(orjson.dumps([body.KIND, *parts]), digest_size=16).hexdigest()
 

@@ -7,11 +7,11 @@ Most of the time of decoding is spent on bodies, and a loop over the fields woul
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from typing import Any, TypeAlias
 
 from seekpoint.schemas.bodies import Body
 from seekpoint.schemas.config.limits import Limits
+from seekpoint.schemas.frozen_struct import field_types
 from seekpoint.schemas.wire.avro_primitives import Get, get_long, get_timestamp
 
 __all__ = ["ReadBody", "body_reader"]
@@ -64,13 +64,12 @@ def body_reader(body: type[Body], getters: Mapping[str, Get], check_json: CheckJ
     """Return the reader of ``body``. ``getters`` are by field annotation; ``check_json`` checks texts that are JSON."""
     names: dict[str, Any] = {"body_type": body, "get_long": get_long, "check_json": check_json}
     lines, checks = [], []
-    for field in fields(body):
-        kind = str(field.type)
-        names[f"get_{field.name}"] = _getter(kind, field.name, getters)
-        lines += _lines(kind).format(name=field.name).splitlines()
+    for name, kind in field_types(body).items():
+        names[f"get_{name}"] = _getter(kind, name, getters)
+        lines += _lines(kind).format(name=name).splitlines()
         if "Json" in kind:
-            checks += [f"if its_{field.name} is not None: check_json(its_{field.name}, limits)"]
-    result = f"return body_type({', '.join(f'its_{field.name}' for field in fields(body))})"
+            checks += [f"if its_{name} is not None: check_json(its_{name}, limits)"]
+    result = f"return body_type({', '.join(f'its_{name}' for name in field_types(body))})"
     end = ["if at != len(data): raise ValueError('bytes are left over')"]
     text = "\n    ".join(["def read(data, at, limits):", *lines, *end, *checks, result])
     exec(text, names)

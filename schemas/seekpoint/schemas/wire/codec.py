@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -20,6 +19,7 @@ from seekpoint.schemas.bodies import BODIES, Body, Seeded
 from seekpoint.schemas.bodies.entry import Entry, process_key
 from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.errors import InvalidName, LimitExceeded, UndecodableRecord
+from seekpoint.schemas.frozen_struct import field_types
 from seekpoint.schemas.state.migrations import FOLD_VERSION, fold_version_in
 from seekpoint.schemas.values.json_values import check
 from seekpoint.schemas.wire import avro_primitives as avro
@@ -63,7 +63,6 @@ _GETTERS: Mapping[str, Get] = {
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 _RESTORING = frozenset(branch for branch, body in enumerate(BODIES) if body.RESTORES)
-_JSON_NAMES = {body: tuple(field.name for field in fields(body) if "Json" in str(field.type)) for body in BODIES}
 
 
 class OwnerEntry(NamedTuple):
@@ -247,9 +246,9 @@ def _process_id(key: bytes) -> str:
 
 
 def _check_texts(body: Body, limits: Limits) -> None:
-    for name in _JSON_NAMES[type(body)]:
+    for name, kind in field_types(type(body)).items():
         value = getattr(body, name)
-        if value is not None:
+        if "Json" in kind and value is not None:
             _check_json(value, limits)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from seekpoint.schemas.bodies import BODIES, Body
 from seekpoint.schemas.bodies.entry import Entry, process_key
 from seekpoint.schemas.errors import LimitExceeded, UnserializableValue
+from seekpoint.schemas.frozen_struct import field_types
 from seekpoint.schemas.wire import avro_primitives as avro
 from seekpoint.schemas.wire.avro_primitives import Put, optional_put, put_long
 from seekpoint.schemas.wire.avro_schema import SCHEMA_FINGERPRINT
@@ -183,16 +183,15 @@ def _body_writer(branch: int, body: type[Body]) -> WriteBody:
         "encode_number": _encode_number,
     }
     lines = ["out += branch"]
-    for field in fields(body):
-        kind = str(field.type)
-        lines.append(f"value = body.{field.name}")
+    for name, kind in field_types(body).items():
+        lines.append(f"value = body.{name}")
         type_name, _, optional = kind.partition(" | ")
         if type_name in ("str", "Json", "int"):
             put = _NUMBER if type_name == "int" else _TEXT
             lines += (_OPTIONAL + put.replace("\n", "\n    ").rstrip(" ") if optional else put).splitlines()
         else:
-            names[f"put_{field.name}"] = _PUTS[kind]
-            lines.append(f"put_{field.name}(out, value)")
+            names[f"put_{name}"] = _PUTS[kind]
+            lines.append(f"put_{name}(out, value)")
     exec("def write(out, body):\n    " + "\n    ".join(lines), names)  # as dataclasses does it
     found: WriteBody = names["write"]
     return found

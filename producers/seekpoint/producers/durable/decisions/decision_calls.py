@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterable, Callable, Coroutine, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial, wraps
 from typing import Any
+
+import msgspec
 
 from seekpoint.producers.durable.decisions.prompts import Prompts, first_difference, requests_in
 from seekpoint.producers.durable.decisions.usage import Usage, model_in, usage_in
@@ -160,11 +161,10 @@ class DecisionCalls(DurableCalls):
         return began is None or began.version == version
 
 
-@dataclass(slots=True)
 class _Attempts(Attempts):
     """The attempts of one decision that is not recorded, or in doubt."""
 
-    prompts: Prompts = field(default_factory=Prompts)
+    prompts: Prompts = msgspec.field(default_factory=Prompts)
     policy: str | None = None
     usage: Callable[[Any], Usage | None] | Usage | None = None
     on_chunk: Callable[[Any], object] | None = None

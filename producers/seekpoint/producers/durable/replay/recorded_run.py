@@ -6,9 +6,10 @@ A state drops the calls of turns that are over, and a finished process drops all
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from seekpoint.producers.durable.effects.compensation_names import UNDO
 from seekpoint.schemas import bodies as b
@@ -69,8 +70,7 @@ def _check_begins(draft: Draft, entry: Entry) -> None:
         )  # fmt: skip
 
 
-@dataclass(slots=True)
-class RecordedRun:
+class RecordedRun(msgspec.Struct):
     """The run of an agent, as its history has it."""
 
     process_id: str
@@ -85,7 +85,7 @@ class RecordedRun:
     """The result that the process finished with; None if it did not."""
     failure: str | None
     """The class of the exception that ended the newest run, if nothing came after it."""
-    entries: list[Entry] = field(repr=False)
+    entries: list[Entry]
 
     @classmethod
     def of(cls, history: Iterable[Logged | Entry], limits: Limits = DEFAULT_LIMITS) -> RecordedRun:

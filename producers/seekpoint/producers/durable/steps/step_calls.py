@@ -10,10 +10,11 @@ from __future__ import annotations
 import inspect
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
 from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
+
+import msgspec
 
 from seekpoint.producers.durable.budgets.budget_calls import admit
 from seekpoint.producers.durable.durable_process import DurableCalls, DurableProcess
@@ -149,8 +150,7 @@ class Work(NamedTuple):
     """What every attempt uses, whatever its outcome: tool calls, model calls."""
 
 
-@dataclass(slots=True)
-class Attempts:
+class Attempts(msgspec.Struct):
     """The attempts of one call that has no recorded outcome, until one ends it. This class does those of a step."""
 
     process: DurableProcess
@@ -164,7 +164,7 @@ class Attempts:
     """When this attempt began, by the wall clock."""
     is_unsaid: bool = False
     """Whether the start of this attempt was dropped, so that its end has to say it."""
-    body: dict[str, Any] = field(default_factory=dict)
+    body: dict[str, Any] = {}
     """The options of the scope of the next attempt's body."""
 
     async def through(self) -> Any:
