@@ -44,12 +44,22 @@ asyncio.run(main())
 """
 
 
+async def now() -> float:
+    """The first step's body: when it ran."""
+    return time.time()
+
+
+async def work(number: int) -> int:
+    """Another step's body, which costs nothing."""
+    return number
+
+
 @agent("steps3")
 async def steps3(process: Process, number: int) -> float:
     """Three steps; the result is when the first one ran."""
-    began = await process.step("first", time.time)
-    await process.step("second", abs, number)
-    await process.step("third", abs, number)
+    began = await process.step("first", now)
+    await process.step("second", work, number)
+    await process.step("third", work, number)
     return began
 
 

@@ -14,7 +14,7 @@ from seekpoint.consumers.log_reading.scan import EntrySource, entry_of
 from seekpoint.producers.tail.partition_tail import PartitionTail
 from seekpoint.producers.worker.assessment import Assessment, Next
 from seekpoint.schemas import bodies as b
-from seekpoint.schemas.bodies.entry import Entry
+from seekpoint.schemas.bodies.entry import Entry, process_key
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.folding.fold import SHARED_PREFIX, advance
 from seekpoint.schemas.log.tail import TailBatch
@@ -54,6 +54,8 @@ class PartitionWatch:
         self.error: SeekpointError | None = None
         self._mail_at: dict[str, int] = {}
         """The offset of the newest external entry of each process that runs here."""
+        self._keys_here: set[bytes] = set()
+        """The keys of these processes."""
         self._fresh: dict[str, Draft] = {}
         """The states of processes that began while this watches, and that nobody has claimed."""
         self._reader = reader
@@ -68,9 +70,11 @@ class PartitionWatch:
         """Note that the process runs here from now on."""
         self._drop(process_id)
         self._mail_at[process_id] = -1
+        self._keys_here.add(process_key(process_id))
 
     def end(self, process_id: str) -> int:
         """Note that the process does not run here any more; return the offset of its newest external entry, or -1."""
+        self._keys_here.discard(process_key(process_id))
         return self._mail_at.pop(process_id, -1)
 
     def runs_here(self, process_id: str) -> bool:
@@ -111,9 +115,12 @@ class PartitionWatch:
     def observe(self, batch: TailBatch) -> None:
         """Take note of what came."""
         seen: set[bytes | None] = set()
+        here, is_owner_entry = self._keys_here, self._reader.codec.is_owner_entry
         for index, key in enumerate(batch.keys):
             record, is_first = batch.record(index), key not in seen
             seen.add(key)
+            if key in here and key is not None and is_owner_entry(record.value, key):
+                continue  # by the run that is here, or of no effect
             try:
                 entry = entry_of(record, self._reader.codec, self._reader.partitions)
             except SeekpointError:

@@ -37,6 +37,7 @@ _THREE_NULLS = bytes(3)
 _NOT_SMALL = 0x81
 """A mask for the first byte of a number: a masked bit is set if the number is negative or longer than one byte."""
 _PRESENT = 2
+_OWNERS_SEQ = bytes([_PRESENT])
 """The byte of the other branch in a union with null."""
 _PRESENT_ID_BYTES = 1 + ID_BYTES
 _PLAIN_CHARS_MAX = 64
@@ -154,6 +155,17 @@ class Codec:
         except (ValueError, IndexError, LimitExceeded, InvalidName, UndecodableRecord):
             return None
         return _new_tuple(OwnerEntry, (seq, epoch >> 1, claim_id, body))
+
+    @staticmethod
+    def is_owner_entry(data: bytes | None, key: bytes) -> bool:
+        """Whether ``data`` begins as an owner's entry of the process ``key``, of the current format. Decodes nothing.
+
+        For readers that pass over such entries unread: True says nothing about the rest of the record.
+        """
+        if data is None or not data.startswith(HEADER):
+            return False
+        process_id = encoded_process_id(key)
+        return data.startswith(process_id + _OWNERS_SEQ, _PROCESS_ID_AT)
 
     def _check_fold_version(self, body: Seeded) -> None:
         """Raise ``NewerFormat`` for the state of a newer fold, if the journal has a schema of a newer format.

@@ -11,7 +11,7 @@ import inspect
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from datetime import timedelta
-from types import MappingProxyType
+from types import BuiltinFunctionType, MappingProxyType
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
 import msgspec
@@ -306,6 +306,8 @@ def _takes_key(call: Callable[..., Any]) -> bool:
     code = getattr(call, "__code__", None)
     if code is not None and not hasattr(call, "__wrapped__"):  # a signature costs twenty microseconds
         return _KEY_PARAMETER in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    if isinstance(call, BuiltinFunctionType):  # their signature is parsed from a text, which takes long
+        return _KEY_PARAMETER in (call.__text_signature__ or "")
     try:
         return _KEY_PARAMETER in inspect.signature(call).parameters
     except (TypeError, ValueError):  # a callable that does not tell, as some of C's
