@@ -310,6 +310,38 @@ class ViewContract:
         assert (one.seq, one.offset, one.last_kind, one.finished) == (state.seq, 7, "custom", False)
         assert (one.degraded, one.messages, one.values) == ("gap", 3, 3)
 
+    @pytest.mark.parametrize("whole", [True, False])
+    def test_a_page_of_open_processes_leaves_out_finished_ones_and_shared_values(
+        self, journal: Journal, whole: bool
+    ) -> None:
+        """A process leaves the index in the same call that writes its end, and an index of none is an empty page."""
+        store, at = journal.store, journal.partition
+        assert store.page(at, b"", b"", 10, open_only=True) == (store.meta(at), ())
+        running, names = small_state(0), [b"b", b"a", b"shared:rate", b"c"]
+        journal.write([Change(key=key, state=running, whole=True) for key in names])
+        draft = running.thaw()
+        draft.offset, draft.finished = 1, True
+        ended = draft.freeze()
+        journal.write([Change(key=b"a", state=ended, base=None if whole else running, whole=whole)])
+        journal.write([Change(key=b"b", state=small_state(2), base=running)])
+        assert [one.process_id for one in store.page(at, b"", b"", 10, open_only=True).summaries] == ["b", "c"]
+        assert [one.process_id for one in store.page(at, b"b", b"", 1, open_only=True).summaries] == ["c"]
+        journal.write([Change(key=key, state=ended, whole=True) for key in names])
+        assert store.page(at, b"", b"", 10, open_only=True) == (store.meta(at), ())
+        assert len(store.page(at, b"", b"", 10).summaries) == 4
+
+    def test_open_processes_are_known_after_a_rebuild(self, journal: Journal) -> None:
+        """Of what is put, in several calls, only the processes that have not finished."""
+        store, at = journal.store, journal.partition
+        token = store.install(at, TOPIC)
+        draft = Draft()
+        draft.offset, draft.finished = 1, True
+        states = {b"a": small_state(0), b"b": draft.freeze(), b"shared:x": small_state(2)}
+        for key, state in states.items():
+            assert store.put(at, token, {key: (state, Pointer(1, 1))})
+        assert store.ready(at, token, 2, -1, 3)
+        assert [one.process_id for one in store.page(at, b"", b"", 10, open_only=True).summaries] == ["a"]
+
     def test_the_offset_of_a_process_is_asked_for_cheaply(self, journal: Journal) -> None:
         """With its partition's meta."""
         journal.write([Change(key=KEY, state=small_state(12), whole=True)], 12)

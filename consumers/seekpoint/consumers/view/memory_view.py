@@ -16,6 +16,7 @@ from seekpoint.consumers.view.view_store import (
     Pointer,
     ViewLookup,
     ViewMeta,
+    is_open_process,
     summary_of,
 )
 from seekpoint.schemas.errors import ViewUnavailable
@@ -235,13 +236,18 @@ class MemoryView:
         found = self.look_up(partition, key)
         return found.meta, None if found.state is None else found.state.offset
 
-    def page(self, partition: int, after: bytes, prefix: bytes, count: int) -> Page:
+    def page(self, partition: int, after: bytes, prefix: bytes, count: int, *, open_only: bool = False) -> Page:
         """Return the first ``count`` processes whose keys begin with ``prefix`` and come after ``after``, by key."""
         with self._answering():
             found = self._partitions.get(partition)
             if found is None:
                 return Page(None, ())
-            keys = sorted(key for key in found.rows if key.startswith(prefix) and key > after)[:count]
+            wanted = (
+                key
+                for key, row in found.rows.items()
+                if key.startswith(prefix) and key > after and (not open_only or is_open_process(key, row.state))
+            )
+            keys = sorted(wanted)[:count]
             if any(found.rows[key].is_damaged for key in keys):
                 return Page(None, ())
             return Page(found.meta, tuple(summary_of(partition, key, found.rows[key].state) for key in keys))

@@ -28,7 +28,7 @@ from seekpoint.consumers.view.view_rows import (
     sum_text,
     summary_in,
 )
-from seekpoint.consumers.view.view_store import Change, Loaded, Page, Pointer, ViewLookup, ViewMeta
+from seekpoint.consumers.view.view_store import Change, Loaded, Page, Pointer, ViewLookup, ViewMeta, is_open_process
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat, ViewUnavailable
 from seekpoint.schemas.state.process_state import FOLD_VERSION, State, new_state
@@ -182,11 +182,12 @@ class RedisView:
         meta = None if answer is None else _meta(answer[0])
         return (None, None) if meta is None else (meta, None if answer[1] is None else int(answer[1]))
 
-    def page(self, partition: int, after: bytes, prefix: bytes, count: int) -> Page:
+    def page(self, partition: int, after: bytes, prefix: bytes, count: int, *, open_only: bool = False) -> Page:
         """Return the first ``count`` processes whose keys begin with ``prefix`` and come after ``after``, by key."""
         start = b"(" + after if after >= prefix and after else b"[" + prefix if prefix else b"-"
         stop = b"(" + prefix + b"\xff" if prefix else b"+"  # no UTF-8 text has the byte 255
-        answer = self._run(scripts.PAGE, partition, start, stop, min(count, 4_000))
+        index = "open" if open_only else "names"
+        answer = self._run(scripts.PAGE, partition, start, stop, min(count, 4_000), index)
         if answer is None:
             return Page(None, ())
         meta = _meta(answer[0])
@@ -254,7 +255,8 @@ def _packed(rows: Sequence[Any]) -> bytes:
 def _row(change: Change) -> list[Any]:
     """Return a change as the script takes it.
 
-    ``[key, head, offset, whole, set, removed, messages, mail, difference of the sum, check of head, check of mail]``.
+    ``[key, head, offset, whole, set, removed, messages, mail, difference of the sum, check of head, check of mail,
+    1 if the process becomes open, 0 if it ends]``.
     """
     state = change.state
     if change.whole:
@@ -263,7 +265,9 @@ def _row(change: Change) -> list[Any]:
     messages = [message_row(message) for message in change.messages]
     total = field_sum(changed) - field_sum(former) + message_sum(messages, len(state.conversation) - len(messages))
     mail = mail_of(state) if change.mail else None
-    return _packed_row(change.key, state, False, changed, removed, messages, mail, total)
+    base = change.base or _EMPTY
+    is_open = None if base.finished == state.finished else is_open_process(change.key, state)
+    return _packed_row(change.key, state, False, changed, removed, messages, mail, total, is_open)
 
 
 def _fields(change: Change) -> tuple[list[str | bytes], list[str | bytes], list[str | bytes]]:
@@ -298,7 +302,8 @@ def _whole_row(key: bytes, state: State) -> list[Any]:
     call_fields(state, state.calls, context, [])
     messages = [message_row(message) for message in state.conversation.bodies()]
     total = field_sum(context) + message_sum(messages, 0)
-    return _packed_row(key, state, True, context, [], messages, mail_of(state), total)
+    is_open = is_open_process(key, state)
+    return _packed_row(key, state, True, context, [], messages, mail_of(state), total, is_open)
 
 
 def _packed_row(
@@ -310,11 +315,12 @@ def _packed_row(
     messages: list[bytes],
     mail: bytes | None,
     total: int,
+    is_open: bool | None,
 ) -> list[Any]:
     head = head_of(state)
     mails = (False, False) if mail is None else (mail, mail_check(key, mail))
     row = [key, head, str(state.offset), whole, changed, removed, messages, mails[0]]
-    return [*row, sum_text(total), head_check(key, head), mails[1]]
+    return [*row, sum_text(total), head_check(key, head), mails[1], False if is_open is None else int(is_open)]
 
 
 def _put_parts(states: Mapping[bytes, tuple[State, Pointer]]) -> Iterator[tuple[list[Any], list[Any]]]:

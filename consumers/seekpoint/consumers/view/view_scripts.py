@@ -44,19 +44,22 @@ class Script(FrozenStruct, frozen=True):
 _ALIVE = r"""
 local base = ARGV[1]
 local meta = redis.call('HMGET', KEYS[1], 'format', 'token', 'applied', 'topic_id', 'leader_epoch', 'fold',
-  'partitions', 'check')
+  'partitions', 'check', 'open')
 local at = base .. (meta[2] or '') .. ':'
-local function stamp(applied, epoch)
-  local parts = {meta[2], applied, meta[4], epoch, meta[6], meta[7]}
-  for n = 1, 6 do parts[n] = parts[n] or '' end
+local function stamp(applied, epoch, open)
+  local parts = {meta[2], applied, meta[4], epoch, meta[6], meta[7], open}
+  for n = 1, 7 do parts[n] = parts[n] or '' end
   return redis.sha1hex(table.concat(parts, '\0'))
 end
 -- A view that lost one of its indexes (by eviction, by a person) is not valid: processes would be missing from it.
 local size = redis.call('HLEN', at .. 'heads')
 local whole = tonumber(meta[1] or '') and meta[2] and size == redis.call('ZCARD', at .. 'offsets') + 1
-  and size == redis.call('ZCARD', at .. 'names') + 1 and meta[8] == stamp(meta[3], meta[5])
+  and size == redis.call('ZCARD', at .. 'names') + 1 and redis.call('ZCARD', at .. 'open') == tonumber(meta[9] or '')
+  and meta[8] == stamp(meta[3], meta[5], meta[9])
 local function advance(applied, epoch)
-  redis.call('HSET', KEYS[1], 'applied', applied, 'leader_epoch', epoch, 'check', stamp(applied, epoch))
+  local open = tostring(redis.call('ZCARD', at .. 'open'))
+  redis.call('HSET', KEYS[1], 'open', open, 'check', stamp(applied, epoch, open))
+  if applied then redis.call('HSET', KEYS[1], 'applied', applied, 'leader_epoch', epoch) end
 end
 """
 
@@ -71,7 +74,7 @@ local modulus = 4503599627370496
 local function change(packed)
   -- Redis checks for a full memory only at a script's first write, and only if that write takes memory: this one.
   redis.call('HSET', KEYS[1], 'format', meta[1])
-  local heads, checks, offsets, names = {}, {}, {}, {}
+  local heads, checks, offsets, names, opened, closed = {}, {}, {}, {}, {}, {}
   for _, row in ipairs(cmsgpack.unpack(packed)) do
     local key, whole, mail = row[1], row[4], row[8]
     local context, conversation = at .. 'c:' .. key, at .. 'm:' .. key
@@ -99,11 +102,19 @@ local function change(packed)
     checks[#checks + 1] = row[10] .. ':' .. string.format('%.0f', sum) .. ':' .. mails
     offsets[#offsets + 1] = row[3]
     offsets[#offsets + 1] = key
+    if row[12] == 1 then
+      opened[#opened + 1] = '0'
+      opened[#opened + 1] = key
+    elseif row[12] == 0 then
+      closed[#closed + 1] = key
+    end
   end
   many('HSET', at .. 'heads', heads)
   many('HSET', at .. 'checks', checks)
   many('ZADD', at .. 'offsets', offsets)
   many('ZADD', at .. 'names', names)
+  many('ZADD', at .. 'open', opened)
+  many('ZREM', at .. 'open', closed)
 end
 """
 
@@ -115,8 +126,8 @@ local old = redis.call('HGET', KEYS[1], 'token')
 if old then redis.call('SADD', base .. 'old', old) end
 redis.call('DEL', KEYS[1])
 redis.call('HSET', KEYS[1], 'format', ARGV[3], 'token', token, 'topic_id', ARGV[4], 'leader_epoch', '-1',
-  'partitions', ARGV[5], 'fold', ARGV[6], 'check',
-  redis.sha1hex(table.concat({token, '', ARGV[4], '-1', ARGV[6], ARGV[5]}, '\0')))
+  'partitions', ARGV[5], 'fold', ARGV[6], 'open', '0', 'check',
+  redis.sha1hex(table.concat({token, '', ARGV[4], '-1', ARGV[6], ARGV[5], '0'}, '\0')))
 redis.call('HSET', base .. token .. ':heads', '\0', '')
 return 1
 """)
@@ -139,6 +150,7 @@ PUT = Script(
     + r"""
 if not whole or meta[2] ~= ARGV[2] or meta[3] then return false end
 change(ARGV[3])
+advance(meta[3], meta[5])
 many('HSET', at .. 'pointers', cmsgpack.unpack(ARGV[4]))
 return redis.call('SCARD', base .. 'old')
 """
@@ -242,7 +254,7 @@ PAGE = Script(
     _ALIVE
     + r"""
 if not whole then return false end
-local keys = redis.call('ZRANGEBYLEX', at .. 'names', ARGV[2], ARGV[3], 'LIMIT', '0', ARGV[4])
+local keys = redis.call('ZRANGEBYLEX', at .. ARGV[5], ARGV[2], ARGV[3], 'LIMIT', '0', ARGV[4])
 if #keys == 0 then return {meta, keys, {}, {}} end
 return {meta, keys, redis.call('HMGET', at .. 'heads', unpack(keys)), redis.call('HMGET', at .. 'checks', unpack(keys))}
 """
@@ -260,7 +272,7 @@ for _, key in ipairs(keys) do
 end
 if #keys > 0 then redis.call('HDEL', at .. 'heads', unpack(keys)) end
 if redis.call('EXISTS', at .. 'heads') == 0 then
-  redis.call('UNLINK', at .. 'offsets', at .. 'names', at .. 'mails', at .. 'pointers', at .. 'checks')
+  redis.call('UNLINK', at .. 'offsets', at .. 'names', at .. 'open', at .. 'mails', at .. 'pointers', at .. 'checks')
   redis.call('SREM', base .. 'old', token)
 end
 return redis.call('SCARD', base .. 'old')

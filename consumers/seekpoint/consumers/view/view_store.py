@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 from msgspec import field
 
 from seekpoint.schemas.bodies import MessageSaid
+from seekpoint.schemas.folding.fold import SHARED_PREFIX
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_state import State
@@ -28,6 +29,7 @@ __all__ = [
     "ViewLookup",
     "ViewMeta",
     "ViewStore",
+    "is_open_process",
     "summary_of",
 ]
 
@@ -196,8 +198,12 @@ class ViewBrowser(ViewStore, Protocol):
     def offset_of(self, partition: int, key: bytes) -> tuple[ViewMeta | None, int | None]:
         """Return the partition's meta data and the offset of the process's state, if it has one, in one small call."""
 
-    def page(self, partition: int, after: bytes, prefix: bytes, count: int) -> Page:
+    def page(self, partition: int, after: bytes, prefix: bytes, count: int, *, open_only: bool = False) -> Page:
         """Return the first ``count`` processes whose keys begin with ``prefix`` and come after ``after``, by key.
+
+        ``open_only``: only the processes that have not finished, without shared values, from an index: however many
+        processes have finished, they cost nothing. Pages of several calls may be as of different offsets: the entries
+        after the ``applied`` of the first page say what changed meanwhile.
 
         It reads no conversation and no context. If a head is damaged, the page has no meta data and no processes, so
         that no process is missing silently.
@@ -205,6 +211,14 @@ class ViewBrowser(ViewStore, Protocol):
 
     def close(self) -> None:
         """Close the connections. Idempotent."""
+
+
+def is_open_process(key: bytes, state: State) -> bool:
+    """Return whether the index of open processes has the process: it has not finished, and is no shared value."""
+    return not state.finished and not key.startswith(_SHARED)
+
+
+_SHARED = SHARED_PREFIX.encode()
 
 
 def summary_of(partition: int, key: bytes, state: State) -> Summary:
