@@ -150,3 +150,15 @@ def test_a_synchronous_client_submits_and_waits(log: MemoryLog) -> None:
         assert client.state("case-1").result == 42
         with pytest.raises(ResultTimeout):
             client.result("case-2", 0.05)
+
+
+async def test_a_finished_process_has_its_result_however_short_the_time() -> None:
+    """Also for a client that has not followed the process yet."""
+    log = MemoryLog()
+    async with Worker.in_memory([double], log), Client.in_memory(log) as client:
+        await (await client.submit(double, "case-1", 21)).result(10)
+    async with Client.in_memory(log) as client:
+        assert await client.result("case-1", 0) == 42
+        with pytest.raises(ResultTimeout) as caught:
+            await client.result("case-2", 0)
+        assert caught.value.lifecycle == "unknown"

@@ -235,6 +235,11 @@ class Client(ControlCalls):
                         return state
                     await changed.wait()
         except TimeoutError as exc:
+            if state is None:  # the time was too short even for one look
+                with suppress(Retryable):
+                    state = (await self._runtime.recover(process_id, missing_ok=True)).state
+            if state is not None and _is_over(state):
+                return state
             stage = "unknown" if state is None else _stage(state)
             raise ResultTimeout(
                 "the run did not end in time", process_id=process_id, timeout_s=timeout, lifecycle=stage

@@ -81,7 +81,18 @@ class Checkpoint(FrozenStruct, frozen=True, kw_only=True):
 
     def head_at(self, position: int) -> CheckpointHead:
         """Return the head of this checkpoint, which is the record at ``position``."""
-        return CheckpointHead(self.offset, position, self.leader_epoch, self.digest)
+        return CheckpointHead(self.offset, position, self.leader_epoch, self.digest, self.is_finished)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the state is of a finished process; False for a state that does not have its hash."""
+        if b'"finished":true' not in self.state:
+            return False
+        try:
+            found = _FINISHED.decode(self.state).ownership.finished
+        except msgspec.DecodeError:
+            return False
+        return found and _digest(self.state) == self.digest
 
     def to_bytes(self) -> bytes:
         """Encode the record's value: a line of JSON, a newline, the state's bytes.
@@ -198,6 +209,8 @@ class CheckpointHead(NamedTuple):
     """The leader epoch of the journal's record at ``offset``."""
     digest: str = ""
     """The digest of its state, to compare other copies of the state with."""
+    is_finished: bool = False
+    """Whether its process has finished."""
 
     @property
     def landmark(self) -> Landmark:
@@ -246,6 +259,19 @@ def read_heads(reader: CheckpointReader, partition: int, known: PartitionHeads |
         found.apply(position, key, value)
     found.position = max(found.position, stop)
     return found
+
+
+class _Ownership(msgspec.Struct):
+    finished: bool = False
+
+
+class _FinishedFlag(msgspec.Struct):
+    """The one value of a state's JSON that a head needs, which is read without the rest."""
+
+    ownership: _Ownership
+
+
+_FINISHED = msgspec.json.Decoder(_FinishedFlag)
 
 
 def digest_of(state: State) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import NamedTuple
 
 from seekpoint.consumers.checkpoints.checkpoint import (
@@ -20,7 +21,7 @@ from seekpoint.consumers.checkpoints.checkpoint import (
 )
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat, SeekpointError
 
-__all__ = ["CheckpointIndex", "Located"]
+__all__ = ["CheckpointIndex", "Located", "Unfinished"]
 
 _POLL_S = 0.02
 
@@ -36,6 +37,15 @@ class Located(NamedTuple):
     """Whether everything that was written before the call is decided, and was read."""
     empty: bool
     """Whether nothing was ever written to the partition."""
+
+
+class Unfinished(NamedTuple):
+    """The processes of a partition whose newest checkpoint is not of a finished process, and the floor beside them."""
+
+    floor: Floor | None
+    keys: frozenset[bytes]
+    is_finished: Callable[[bytes], bool]
+    """Returns whether the newest checkpoint of a key is of a finished process."""
 
 
 class _IndexedPartition:
@@ -99,6 +109,23 @@ class CheckpointIndex:
             value = self._reader.at(partition, found.head.position, key)
             if value is not None:  # otherwise a newer one replaced it
                 return found, value
+
+    def unfinished(self, partition: int) -> Unfinished:
+        """Return the unfinished processes that have a checkpoint. Raises the error of a floor that is damaged."""
+        indexed = self._use(partition)
+        with indexed.lock:
+            self._read_on(partition, indexed)
+            contents, damaged = indexed.contents, indexed.damaged
+            if FLOOR_KEY in damaged:
+                raise damaged[FLOOR_KEY]
+            keys = frozenset(key for key, head in contents.heads.items() if not head.is_finished).union(damaged)
+        self._evict()
+
+        def is_finished(key: bytes) -> bool:
+            head = contents.heads.get(key)
+            return head is not None and head.is_finished and key not in damaged
+
+        return Unfinished(contents.floor, keys, is_finished)
 
     def floor(self, partition: int) -> Floor | None:
         """Return the newest floor. Raises its error if it is damaged."""

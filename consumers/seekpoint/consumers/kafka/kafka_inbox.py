@@ -23,6 +23,8 @@ __all__ = ["KafkaInbox"]
 _logger = logging.getLogger("seekpoint.consumers.kafka.kafka_reader")
 
 _BATCH = 500
+_LEFT = "_MAX_POLL_EXCEEDED"
+"""The event of a member that did not poll for ``max.poll.interval.ms``. Its next poll joins the group again."""
 _COMMITTED_S = 10.0
 _DEFAULTS: Mapping[str, Any] = {
     "fetch.wait.max.ms": 50,
@@ -59,12 +61,22 @@ class KafkaInbox:
         return [self._record(message) for message in messages if self._is_record(message)]
 
     def _assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Begin at the committed offset. A new group begins at the first submission that there is."""
-        committed = consumer.committed(partitions, timeout=_COMMITTED_S)
-        for one in committed:
-            if one.offset < 0:
-                one.offset = OFFSET_BEGINNING
-        consumer.incremental_assign(committed)
+        """Begin at the committed offset. A new group begins at the first submission that there is.
+
+        If the offsets cannot be read now, the client reads them itself, and tries again until it can. Without an
+        assignment the group would wait for this member, and nobody would read the partitions.
+        """
+        try:
+            committed = consumer.committed(partitions, timeout=_COMMITTED_S)
+        except KafkaException as exc:
+            _logger.warning("the committed offsets cannot be read: %s", self._settings.scrub(str(exc)))
+            committed = []
+        if committed and all(one.error is None for one in committed):
+            for one in committed:
+                if one.offset < 0:
+                    one.offset = OFFSET_BEGINNING
+            partitions = committed
+        consumer.incremental_assign(partitions)
         _logger.info("assigned: %s", sorted(one.partition for one in partitions))
 
     def _is_record(self, message: Message) -> bool:
@@ -73,6 +85,8 @@ class KafkaInbox:
             return True
         if error.name() in OUT_OF_RANGE:
             self._begin_anew(message)
+        elif error.name() == _LEFT:
+            _logger.warning("the group went on without this member, which was busy for too long; it joins again")
         elif error.name() != END_OF_PARTITION and not passes(error.name()):
             raise translated(error.name(), error.str(), self._settings)
         return False

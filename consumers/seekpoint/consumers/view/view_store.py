@@ -188,16 +188,6 @@ class ViewStore(Protocol):
     def look_up(self, partition: int, key: bytes) -> ViewLookup:
         """Return one process, its partition's meta data and its pointer, in one call."""
 
-
-class ViewBrowser(ViewStore, Protocol):
-    """A ``ViewStore`` with the calls that the public ``View`` needs in addition."""
-
-    def partitions(self) -> int:
-        """Return the journal's number of partitions."""
-
-    def offset_of(self, partition: int, key: bytes) -> tuple[ViewMeta | None, int | None]:
-        """Return the partition's meta data and the offset of the process's state, if it has one, in one small call."""
-
     def page(self, partition: int, after: bytes, prefix: bytes, count: int, *, open_only: bool = False) -> Page:
         """Return the first ``count`` processes whose keys begin with ``prefix`` and come after ``after``, by key.
 
@@ -208,6 +198,16 @@ class ViewBrowser(ViewStore, Protocol):
         It reads no conversation and no context. If a head is damaged, the page has no meta data and no processes, so
         that no process is missing silently.
         """
+
+
+class ViewBrowser(ViewStore, Protocol):
+    """A ``ViewStore`` with the calls that the public ``View`` needs in addition."""
+
+    def partitions(self) -> int:
+        """Return the journal's number of partitions."""
+
+    def offset_of(self, partition: int, key: bytes) -> tuple[ViewMeta | None, int | None]:
+        """Return the partition's meta data and the offset of the process's state, if it has one, in one small call."""
 
     def close(self) -> None:
         """Close the connections. Idempotent."""

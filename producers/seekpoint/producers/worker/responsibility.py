@@ -14,6 +14,7 @@ from contextlib import suppress
 from functools import partial
 
 from seekpoint.consumers.heartbeats.liveness import LivenessVerdict
+from seekpoint.consumers.recovery.open_processes import recover_open
 from seekpoint.producers.durable.steps.agent import Agent
 from seekpoint.producers.node_runtime import NodeRuntime
 from seekpoint.producers.tail.partition_tail import PartitionTail
@@ -133,7 +134,7 @@ class Responsibility:
                     runtime.tailer.watch(tail, 1)
                 runtime.tailer.want_proof(tail)
                 await runtime.heartbeater.look()
-                found = await runtime.in_thread(partial(runtime.recovery.blocking.recover_partition, partition, None))
+                found = await runtime.in_thread(partial(recover_open, runtime.recovery.blocking, partition))
                 break
             except Retryable as exc:
                 logger.warning("partition %d cannot be read: %s", partition, exc)

@@ -17,6 +17,7 @@ class Refused(SeekpointError):
     file: str | None = None
     found: object = None
     kind: str | None = None
+    lifecycle: str | None = None
     line: int | None = None
     name: str | None = None
     scope: str | None = None

@@ -52,7 +52,7 @@ def redrive(
         if not _has_failed(state):
             raise Refused(
                 "the run of the process did not fail, nothing was sent",
-                process_id=process_id, kind=str(state.lifecycle),
+                process_id=process_id, lifecycle=str(state.lifecycle),
                 hint="seekpoint state ID shows what it waits for",
             )  # fmt: skip
     actor = by or user_name("--by")

@@ -307,7 +307,7 @@ def _takes_key(call: Callable[..., Any]) -> bool:
     if code is not None and not hasattr(call, "__wrapped__"):  # a signature costs twenty microseconds
         return _KEY_PARAMETER in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     if isinstance(call, BuiltinFunctionType):  # their signature is parsed from a text, which takes long
-        return _KEY_PARAMETER in (call.__text_signature__ or "")
+        return _KEY_PARAMETER in (getattr(call, "__text_signature__", None) or "")
     try:
         return _KEY_PARAMETER in inspect.signature(call).parameters
     except (TypeError, ValueError):  # a callable that does not tell, as some of C's

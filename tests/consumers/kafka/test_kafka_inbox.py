@@ -1,0 +1,97 @@
+"""The group of workers on Kafka: what a member does when offsets cannot be read, and when it was busy for too long."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from seekpoint.consumers.kafka import kafka_inbox
+from seekpoint.consumers.kafka.kafka_client import OFFSET_BEGINNING
+from seekpoint.consumers.kafka.kafka_inbox import KafkaInbox
+from seekpoint.producers import Client, agent
+from seekpoint.schemas.config.settings import Settings
+
+WAIT_S = 30.0
+POLL_MS = 6_500
+
+
+class FakeConsumer:
+    """A consumer that is asked for committed offsets."""
+
+    def __init__(self, answer: list[Any] | KafkaError) -> None:
+        self.answer = answer
+        self.given: list[tuple[int, int]] = []
+
+    def subscribe(self, topics: list[str], **callbacks: object) -> None:
+        pass
+
+    def committed(self, partitions: list[TopicPartition], timeout: float) -> list[Any]:
+        if isinstance(self.answer, KafkaError):
+            raise KafkaException(self.answer)
+        return self.answer
+
+    def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+        self.given = [(one.partition, one.offset) for one in partitions]
+
+
+def given(monkeypatch: pytest.MonkeyPatch, answer: list[Any] | KafkaError) -> list[tuple[int, int]]:
+    consumer = FakeConsumer(answer)
+    monkeypatch.setattr(kafka_inbox, "Consumer", lambda config: consumer)
+    inbox = KafkaInbox(Settings(), "workers")
+    inbox._assign(consumer, [TopicPartition("inbox", 1)])  # type: ignore[arg-type]
+    return consumer.given
+
+
+def test_a_member_begins_at_the_committed_offset(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group that has committed nothing begins at the first submission."""
+    assert given(monkeypatch, [TopicPartition("inbox", 1, 7)]) == [(1, 7)]
+    assert given(monkeypatch, [TopicPartition("inbox", 1, -1001)]) == [(1, OFFSET_BEGINNING)]
+
+
+def test_a_member_takes_its_partitions_also_if_no_offset_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client reads the stored offset later; an unknown offset is not taken for none."""
+    assert given(monkeypatch, KafkaError(KafkaError._TIMED_OUT)) == [(1, TopicPartition("inbox", 1).offset)]
+    failed = SimpleNamespace(partition=1, offset=-1001, error=KafkaError(KafkaError.NOT_COORDINATOR))
+    assert given(monkeypatch, [failed]) == [(1, TopicPartition("inbox", 1).offset)]
+
+
+@pytest.fixture
+def inbox(journal: Settings) -> Iterator[KafkaInbox]:
+    """Join a group that expels a member after a few seconds without a poll."""
+    member = KafkaInbox(replace(journal, kafka_consumer={"max.poll.interval.ms": str(POLL_MS)}), "workers")
+    yield member
+    member.close()
+
+
+@agent("double")
+async def double(process: object, number: int) -> int:
+    return number * 2
+
+
+@pytest.mark.cluster
+async def test_a_member_that_was_busy_for_too_long_joins_again(journal: Settings, inbox: KafkaInbox) -> None:
+    """It does not fail, is assigned its partitions anew and reads on."""
+    keys: list[bytes | None] = []
+
+    def poll_until(done: bool | None = None, key: bytes | None = None) -> None:
+        deadline = time.monotonic() + WAIT_S
+        while time.monotonic() < deadline:
+            keys.extend(record.key for record in inbox.poll(0.1))
+            if key in keys or (done is not None and bool(inbox.assigned) is done):
+                return
+        raise AssertionError((keys, inbox.assigned))
+
+    poll_until(done=True)
+    async with Client.connect(journal) as client:
+        await asyncio.sleep(POLL_MS / 1000 + 2)
+        poll_until(done=False)
+        poll_until(done=True)
+        await client.submit(double, "case-1", 1)
+        poll_until(key=b"case-1")
