@@ -10,7 +10,7 @@ from pathlib import Path
 __all__ = ["CONTINUED", "PAGES", "ROOT", "Block", "anchors", "blocks", "commands", "links", "page_name", "table"]
 
 ROOT = Path(__file__).parents[3]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
 CONTINUED = ROOT / "docs" / "tutorial.md"
 """The page whose blocks use the names of the blocks before them. A block of any other page works alone."""
 
