@@ -97,8 +97,9 @@ class PartitionTail:
         try:
             observer.observe(batch)
         except Exception as exc:  # the listeners get their records whatever is wrong with the observer
-            logger.exception("the observer of partition %d failed", batch.partition)
-            observer.fail(SeekpointError(f"the observer failed: {type(exc).__name__}", partition=batch.partition))
+            failure = SeekpointError(f"the observer failed: {type(exc).__name__}", partition=batch.partition)
+            failure.__cause__ = exc
+            observer.fail(failure)
 
     def bring(self, listener: Listener) -> None:
         """Move a listener without new records to the tail's position."""

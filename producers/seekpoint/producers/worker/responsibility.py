@@ -23,6 +23,7 @@ from seekpoint.producers.worker.partition_watch import Owner, PartitionWatch
 from seekpoint.producers.worker.process_runs import ProcessRun
 from seekpoint.producers.worker.run_queue import ReadyRun, RunQueue
 from seekpoint.schemas.bodies.entry import process_key
+from seekpoint.schemas.config.error_texts import traceback_of
 from seekpoint.schemas.errors import Retryable, SeekpointError
 from seekpoint.schemas.folding.fold import SHARED_PREFIX
 from seekpoint.schemas.log.partition import partition_of
@@ -226,7 +227,8 @@ class Responsibility:
             for process_id in watch.due(now_us):
                 self._enqueue(process_id, watch.waiting[process_id].agent, watch.waiting[process_id].priority)
             if watch.error is not None:
-                logger.error("partition %d is followed anew: %s", watch.partition, watch.error)
+                error = traceback_of(watch.error, self._runtime.settings)
+                logger.error("partition %d is followed anew: %s", watch.partition, error)
                 self._unwatch(watch.partition)
                 self._watch(watch.partition)
 

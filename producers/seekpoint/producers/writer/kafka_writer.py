@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -40,6 +41,10 @@ client_logger.addFilter(_is_news)
 
 OPEN_RECORDS_MAX, OPEN_BYTES_MAX = 50_000, 256 * 1024 * 1024
 """The most that is under way in one appender; more waits. Below librdkafka's own limits, which never fill."""
+
+UNANSWERED_MAX = 5
+"""librdkafka sends no further batch to a partition with so many unanswered records, and if it has one, its thread spins
+on a core until an answer comes (2.13). So further records of the partition wait here."""
 
 MESSAGE_BYTES_MAX = 67_108_864
 """More than the journal's limits, which are checked before. The client's default of 1,000,000 is less."""
@@ -78,7 +83,12 @@ class KafkaAppender:
         self._settings = settings
         self._topic = settings.topic_name(kind)
         self._deliver = deliver
-        self._answered: list[tuple[DeliveryReport, int]] = []
+        self._answered: list[tuple[DeliveryReport, int, int]] = []
+        self._unanswered: Counter[int] = Counter()
+        """How many records of each partition librdkafka has."""
+        self._waiting: dict[int, list[dict[str, Any]]] = {}
+        """The records that librdkafka does not have yet, by partition."""
+        self._sending = threading.Lock()
         self._open_records = self._open_bytes = 0
         self._lock = threading.Lock()
         self._retired = False
@@ -97,12 +107,21 @@ class KafkaAppender:
             message = {
                 "key": record.key,
                 "value": record.value,
-                "callback": partial(self._on_delivery, record.token, size),
+                "callback": partial(self._on_delivery, record.token, size, record.partition),
             }
             by_partition.setdefault(record.partition, []).append(message)
-        for partition, messages in by_partition.items():
-            self._produce(partition, messages)
+        with self._sending:
+            for partition, messages in by_partition.items():
+                self._waiting.setdefault(partition, []).extend(messages)
+                self._send_waiting(partition)
         return taken
+
+    def _send_waiting(self, partition: int) -> None:
+        """Give the waiting records of a partition to librdkafka, if it would send them. Needs ``_sending``."""
+        if self._unanswered[partition] < UNANSWERED_MAX and partition in self._waiting:
+            messages = self._waiting.pop(partition)
+            self._unanswered[partition] += len(messages)
+            self._produce(partition, messages)
 
     def _reserve(self, records: Sequence[ProducerRecord]) -> int:
         """Return how many of ``records`` fit under the limits, and count them as under way."""
@@ -130,7 +149,8 @@ class KafkaAppender:
             refused = message.get("_error") or (reason if queued == 0 else None)
             if refused is not None:
                 lost = self._refusal(refused)
-                token, size = message["callback"].args
+                token, size, _ = message["callback"].args
+                self._unanswered[partition] -= 1
                 self._done(size)
                 self._deliver([DeliveryReport(token, -1, lost)])
 
@@ -139,9 +159,10 @@ class KafkaAppender:
             return self._failure(refused)
         return JournalUnavailable(f"the producer refused a record: {self._settings.scrub(str(refused))}")
 
-    def _on_delivery(self, token: object, size: int, error: KafkaError | None, message: Any) -> None:
+    def _on_delivery(self, token: object, size: int, partition: int, error: KafkaError | None, message: Any) -> None:
         failure = None if error is None else self._failure(error)
-        self._answered.append((DeliveryReport(token, message.offset() if failure is None else -1, failure), size))
+        report = DeliveryReport(token, message.offset() if failure is None else -1, failure)
+        self._answered.append((report, size, partition))
 
     def _failure(self, error: KafkaError) -> SeekpointError:
         """Return the error of a record that is not acknowledged: ``AppendRefused`` if Kafka would refuse it again."""
@@ -171,8 +192,26 @@ class KafkaAppender:
     def _hand_over(self) -> None:
         if self._answered:
             answered, self._answered = self._answered, []
-            self._done(sum(size for _, size in answered), len(answered))
-            self._deliver([delivery for delivery, _ in answered])
+            self._done(sum(size for _, size, _ in answered), len(answered))
+            failure = next((report.error for report, _, _ in answered if report.error is not None), None)
+            with self._sending:
+                for _, _, partition in answered:
+                    self._unanswered[partition] -= 1
+                if failure is None:
+                    for partition in {partition for _, _, partition in answered}:
+                        self._send_waiting(partition)
+            self._deliver([report for report, _, _ in answered])
+            if failure is not None:
+                self._give_up_waiting(failure)
+
+    def _give_up_waiting(self, failure: SeekpointError) -> None:
+        """Answer the records that librdkafka does not have: behind a lost record they would leave a gap."""
+        with self._sending:
+            waiting, self._waiting = self._waiting, {}
+        lost = [message["callback"].args for messages in waiting.values() for message in messages]
+        if lost:
+            self._done(sum(size for _, size, _ in lost), len(lost))
+            self._deliver([DeliveryReport(token, -1, failure) for token, _, _ in lost])
 
     def retire(self, drain_s: float) -> None:
         """Wait ``drain_s`` for open records, purge the others, answer all of them, end the thread."""
@@ -183,6 +222,7 @@ class KafkaAppender:
         deadline = time.monotonic() + drain_s
         while self._open_records > 0 and time.monotonic() < deadline and self._poller.is_alive():
             time.sleep(0.005)
+        self._give_up_waiting(translated("_PURGE_QUEUE", "", self._settings))
         self._producer.purge(in_queue=True, in_flight=True, blocking=True)
         deadline = time.monotonic() + 5.0
         while self._open_records > 0 and time.monotonic() < deadline:
