@@ -74,6 +74,7 @@ class FaustDelivery:
         self._timers = tuple(timers)
         self._next: dict[int, int] = {}
         self._is_handling = False
+        self._failure: Exception | None = None
         self._joined_at = 0.0
         self._topic_id: str | None = None
         self._found_id: str | None = None
@@ -112,8 +113,10 @@ class FaustDelivery:
                 await asyncio.sleep(_RETRY_S)
 
     async def run(self, stop: asyncio.Event | None = None) -> None:
-        """Deliver until ``stop`` is set. Raises ``JournalUnavailable`` if Faust ends: start the worker again."""
+        """Deliver until ``stop`` is set. Raises what ``handle`` raises, and ``JournalUnavailable`` if Faust ends."""
         while not (stop is not None and stop.is_set()):
+            if self._failure is not None:
+                raise self._failure
             await self._restart_if_stalled()
             if self.app.should_stop:
                 crash = self.app.crash_reason
@@ -170,7 +173,11 @@ class FaustDelivery:
 
         async def records(stream: Any) -> None:
             async for event in stream.events():
-                await self._take(event.message)
+                try:
+                    await self._take(event.message)
+                except Exception as exc:
+                    self._failure = exc
+                    raise
 
         app.agent(topic, name=self._topic_kind, concurrency=1)(records)
 
