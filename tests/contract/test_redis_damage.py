@@ -120,14 +120,20 @@ def test_a_changed_pointer_is_none(server: OwnValkey, store: RedisView, journal:
     assert store.look_up(journal.partition, KEY).pointer is None
 
 
-@pytest.mark.parametrize("index", [b"heads", b"checks"])
-def test_a_list_does_not_believe_a_damaged_head(
-    server: OwnValkey, store: RedisView, journal: Journal, index: bytes
-) -> None:
-    """The partition counts as missing, so that the list says what it lacks."""
+def test_a_list_does_not_believe_a_damaged_summary(server: OwnValkey, store: RedisView, journal: Journal) -> None:
+    """The partition counts as missing, so that the list says what it lacks. The state itself is still read."""
     assert len(store.page(journal.partition, b"", b"", 9).summaries) == 2
     damage = Damage(server.client, journal)
-    damage.change(damage.key(index), KEY) if index == b"heads" else server.client.hdel(damage.key(index), KEY)
+    damage.change(damage.key(b"summaries"), KEY)
+    for page in (store.page(journal.partition, b"", b"", 9), store.newest_page(journal.partition, None, 9)):
+        assert page == (None, ())
+    assert store.look_up(journal.partition, KEY).state == full_state()
+
+
+def test_a_summary_of_another_process_is_damage(server: OwnValkey, store: RedisView, journal: Journal) -> None:
+    """Two rows that were exchanged are whole, but of the wrong process."""
+    key = Damage(server.client, journal).key(b"summaries")
+    server.client.hset(key, KEY, server.client.hget(key, OTHER))
     assert store.page(journal.partition, b"", b"", 9) == (None, ())
 
 

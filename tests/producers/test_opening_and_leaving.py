@@ -152,6 +152,7 @@ async def test_a_fenced_owner_that_leaves_is_told_even_if_its_last_call_went_wel
                     await heir.update("a", 1)
                 await process.update("a", 2)
         assert told.value.fenced_entries == 2
+        assert runtime_of(one).metrics.fenced_entries == 2
         with pytest.raises(Fenced):
             async with one.open("q") as process:
                 await at_rest(one)

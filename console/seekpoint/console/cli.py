@@ -120,7 +120,12 @@ _COMMANDS: dict[str, CommandBody | _Group] = {
     "dlq": ("Show dead letters.", {"ls": dlq.ls, "show": dlq.show}),
     "serve": (
         "Run a service of the journal. Start more of them to scale.",
-        {"projector": serve.projector, "recovery": serve.recovery, "dispatcher": serve.dispatcher},
+        {
+            "projector": serve.projector,
+            "recovery": serve.recovery,
+            "dispatcher": serve.dispatcher,
+            "reactors": serve.reactors,
+        },
     ),
     "schema": ("Check the schemas of entries.", {"check": schema.check}),
     "doctor": doctor.doctor,

@@ -13,6 +13,8 @@ from seekpoint.consumers.recovery.verification import Verification
 if TYPE_CHECKING:
     from seekpoint.consumers import staging
     from seekpoint.consumers.projector.projector import Projector
+    from seekpoint.consumers.reactors.reaction import Reaction, Reactor, reactor
+    from seekpoint.consumers.reactors.reactor_service import ReactorService
     from seekpoint.consumers.staging import Replay
     from seekpoint.consumers.view.view_browser import View
 
@@ -21,6 +23,9 @@ __all__ = [
     "DeadLetters",
     "Logged",
     "Projector",
+    "Reaction",
+    "Reactor",
+    "ReactorService",
     "Recovered",
     "Recoverer",
     "Recovery",
@@ -29,12 +34,17 @@ __all__ = [
     "Tier",
     "Verification",
     "View",
+    "reactor",
     "staging",
 ]
 
 # A starting node needs none of these, and each import delays the first step after a crash by milliseconds.
 _LATER = {
     "Projector": "seekpoint.consumers.projector.projector",
+    "Reaction": "seekpoint.consumers.reactors.reaction",
+    "Reactor": "seekpoint.consumers.reactors.reaction",
+    "ReactorService": "seekpoint.consumers.reactors.reactor_service",
+    "reactor": "seekpoint.consumers.reactors.reaction",
     "Replay": "seekpoint.consumers.staging",
     "View": "seekpoint.consumers.view.view_browser",
     "staging": "seekpoint.consumers.staging",

@@ -15,6 +15,7 @@ from seekpoint.producers.durable.effects.rewind_content import content_to_rewind
 from seekpoint.producers.durable.session import Acknowledged, Journal
 from seekpoint.producers.writer.confirmer import Confirmer
 from seekpoint.producers.writer.handle import Handle
+from seekpoint.producers.writer.node_metrics import NodeMetrics
 from seekpoint.producers.writer.outbox import Outbox
 from seekpoint.producers.writer.pending import Cause
 from seekpoint.schemas import bodies as b
@@ -88,6 +89,7 @@ class NodeServices(Journal, Protocol):
     recovery: Recovery
     outbox: Outbox
     confirmer: Confirmer
+    metrics: NodeMetrics
 
     @property
     def node_id(self) -> str:
@@ -228,6 +230,7 @@ class LogSession:
             self._send_held()
         pending = self._handle.prepare(new_id(), now_us(), body, self._cause, future)
         self._outbox.push(pending)
+        self._services.metrics.note_call(body)
         return pending.seq
 
     def caused_by(self, entry_id: bytes | None) -> None:
@@ -262,7 +265,7 @@ class LogSession:
         await self._confirm(self._handle.last_offset)
 
     async def _confirm(self, offset: int) -> None:
-        await self._confirmer.wait_for(self._handle, offset + 1)
+        await self._confirmer.confirm(self._handle, offset)
         self.check()
 
     async def checkpoint(self, timeout_s: float) -> int:

@@ -22,6 +22,7 @@ from seekpoint.producers.writer.confirmer import Confirmer
 from seekpoint.producers.writer.externals import Externals
 from seekpoint.producers.writer.healing import Healer
 from seekpoint.producers.writer.identity import Identity
+from seekpoint.producers.writer.node_metrics import NodeMetrics
 from seekpoint.producers.writer.outbox import Outbox
 from seekpoint.producers.writer.pending import HandleStatus
 from seekpoint.schemas.errors import HandleClosed, SeekpointError
@@ -60,7 +61,8 @@ class NodeRuntime:
         """The handle of each process of this node; None while the process is being claimed."""
         self.threads = Threads(max_workers=8, thread_name_prefix="seekpoint-node")
         self._body_threads = Threads(max_workers=_BODY_THREADS_MAX, thread_name_prefix="seekpoint-body")
-        self.outbox = Outbox(writer, settings, self._on_failing, self._on_retired)
+        self.metrics = NodeMetrics()
+        self.outbox = Outbox(writer, settings, self._on_failing, self._on_retired, self.metrics.append_s)
         self.tailer = Tailer(reader, recovery.blocking, self.threads, settings)
         self.confirmer = Confirmer(
             reader,
@@ -69,6 +71,7 @@ class NodeRuntime:
             self.tailer,
             settings.confirm_interval_s,
             settings.confirm_timeout_s,
+            self.metrics.confirm_s,
         )
         self.healer = Healer(self.outbox, self.confirmer, self.identity, settings)
         self.externals = Externals(reader, self.threads, self.outbox)
@@ -136,6 +139,7 @@ class NodeRuntime:
         """Remove a handle of this node, and stop delivering records to it."""
         if self.handles.get(handle.process_id) is handle:
             del self.handles[handle.process_id]
+            self.metrics.fenced_entries += handle.fenced_entries
         self.tailer.detach(handle, handle.partition)
 
     def _on_failing(self) -> None:

@@ -21,7 +21,8 @@ from seekpoint.console.services.process_scan import scan_processes
 from seekpoint.consumers import Recoverer
 from seekpoint.consumers.recovery.dead_letters import DeadLetter, DeadLetters
 from seekpoint.consumers.recovery.verification import Verification
-from seekpoint.consumers.view.view_store import Page, ViewMeta, summary_of
+from seekpoint.consumers.view.process_summary import summary_of
+from seekpoint.consumers.view.view_store import Page, ViewMeta
 from seekpoint.schemas import MemoryLog, Settings
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.folding.fold import SHARED_PREFIX

@@ -22,7 +22,8 @@ def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """A port of a service that is well, whose clients have little time."""
     monkeypatch.setattr(health_port, "_REQUEST_TIMEOUT_S", 0.6)
     monkeypatch.setattr(health_port, "_CONNECTIONS_MAX", 8)
-    with HealthPort("127.0.0.1", 0, SimpleNamespace(is_well=True, lag=0, stalled_s=0.0), lambda: ()) as made:
+    well = SimpleNamespace(is_well=True, lag=0, stalled_s=0.0, not_ready=None, parts={})
+    with HealthPort("127.0.0.1", 0, well, lambda: ()) as made:
         yield made.port
 
 

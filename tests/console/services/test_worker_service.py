@@ -1,4 +1,4 @@
-"""The service behind ``seekpoint worker``: signals, health and metrics."""
+"""The service behind ``seekpoint worker``: its agents, and the signals that stop it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,8 +18,7 @@ import typer
 
 from agents import environment
 from seekpoint.console.services import worker_service
-from seekpoint.console.services.health_port import HealthPort
-from seekpoint.console.services.worker_service import WorkerHealth, WorkerService, agents_in, limits_of, worker_families
+from seekpoint.console.services.worker_service import WorkerService, agents_in, limits_of
 from seekpoint.producers import Client, Process, Worker, agent
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.config.settings import Settings
@@ -149,45 +147,6 @@ async def test_a_worker_without_a_partition_says_that_it_has_joined(
                 await asyncio.sleep(0.05)
         signal.raise_signal(signal.SIGTERM)
         await asyncio.wait_for(running, 20)
-
-
-async def test_a_worker_is_healthy_while_it_reads_the_inbox() -> None:
-    """However long its runs take; a worker that does not read it is not, except while it drains."""
-    log = MemoryLog(partitions=2)
-    async with serving(log) as (_, worker, running):
-        await _begin_run(log, worker)
-        now = [0.0]
-        health = WorkerHealth(worker)
-        health._clock = lambda: now[0]
-        health.progress()
-        now[0] = 100.0
-        assert not health.is_well, "nothing was looked at since"
-        health.look()
-        assert health.is_well
-        seen, health._seen = health._seen, 10**9  # the inbox is not read
-        now[0] = 131.0
-        health.look()
-        assert not health.is_well
-        health._seen = seen
-        with HealthPort("127.0.0.1", 0, health, lambda: worker_families(health)) as served:
-            text = await asyncio.to_thread(_page, served.port)
-        signal.raise_signal(signal.SIGTERM)
-        await _until(lambda: worker.status().draining)
-        health._seen = 10**9
-        health.look()
-        assert health.is_well, "a drain reads no inbox, and ends by itself"
-        signal.raise_signal(signal.SIGTERM)
-        await asyncio.wait_for(running, 20)
-    for line in (
-        'seekpoint_worker_runs_total{outcome="finished"} 0.0', "seekpoint_worker_running 1.0",
-        "seekpoint_worker_ready 0.0", "seekpoint_worker_partitions 2.0", "seekpoint_worker_stalled_seconds 31.0",
-    ):  # fmt: skip
-        assert line in text
-
-
-def _page(port: int) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
-        return str(answer.read().decode())
 
 
 SLOW = """

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from entry_examples import own
+from entry_examples import external, own
 from owner_histories import after
 from seekpoint.consumers.projector.batch_fold import fold_batch
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
+from seekpoint.schemas.folding.fold import fold
 from seekpoint.schemas.log.log_ports import Record
 from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.wire.codec import encode
@@ -24,3 +25,20 @@ def test_calls_that_are_set_aside_are_in_the_change() -> None:
     change = touched[key].change(key)
     assert (poison, change.whole, change.call_keys) == ([], False, frozenset({"a:1"}))
     assert change.state.calls["a:1"].status == "started"
+
+
+def test_a_change_has_the_time_of_its_newest_entry() -> None:
+    """As the fold sets it, also where the newest entries are no owner's, or were applied before."""
+    owned = [own(seq)._replace(ts=1_000 + seq) for seq in (2, 3)]
+    signal = external(b.Signal("go"), 77)._replace(ts=5)
+    base = after(b.ContextUpdated("a", "1"))
+    key, log = owned[0].process_id.encode(), MemoryLog(partitions=1)
+    for entries in (owned, [owned[0], signal], [signal, owned[0]]):
+        records = [Record(0, base.offset + at, 0, key, encode(one)) for at, one in enumerate(entries, 1)]
+        skipped = Record(0, base.offset, 0, key, encode(own(1)._replace(ts=9)))
+        touched, _ = fold_batch([*records, skipped], {key: base}, log, after_invocation=False)
+        state = touched[key].change(key).state
+        expected = base
+        for at, one in enumerate(entries, 1):
+            expected = fold(expected, base.offset + at, one)
+        assert (state.updated_us, state) == (entries[-1].ts, expected)

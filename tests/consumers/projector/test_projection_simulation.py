@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from projection_world import World
+from seekpoint.consumers.view.process_summary import summary_of
 
 SEEDS = 1_000
 SHARDS = 10
@@ -45,3 +46,9 @@ def test_the_worlds_are_not_empty() -> None:
     assert sum(world.checkpoints.end(0) for world in worlds) > 400
     assert sum(not one.sent for world in worlds for one in world.transactions) > 10
     assert sum(world.log.watermarks(0).low > 0 for world in worlds) > 5
+    assert sum(world.truth.indexed for world in worlds) > 300
+    states = [draft.snapshot() for world in worlds for draft in world.truth.drafts.values()]
+    summaries = [summary_of(0, b"p", state) for state in states]
+    assert sum(bool(one.waits_for) for one in summaries) > 5
+    assert sum(one.in_doubt for one in summaries) > 20
+    assert sum(state.finished for state in states) > 5

@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from datetime import UTC, datetime
-from types import SimpleNamespace
 from typing import Any
 
 import orjson
 import pytest
 
 from owners import Owner
-from seekpoint.consumers.heartbeats.progress_health import ProgressHealth
 from seekpoint.consumers.recovery.recovery import Recovery
-from seekpoint.consumers.recovery_service import recovery_service
 from seekpoint.consumers.recovery_service.answering import RequestAnswerer, is_now, open_answer, point_of
 from seekpoint.consumers.recovery_service.exchange import MemoryExchange
 from seekpoint.consumers.recovery_service.open_requests import OpenRequests, RequestAudit
-from seekpoint.consumers.recovery_service.recovery_service import RecoveryService
 from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
-from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import (
     JournalGap,
-    JournalUnavailable,
     RequestTimeout,
     SeekpointError,
     UndecodableRecord,
     UnknownPoint,
     UnknownProcess,
 )
-from seekpoint.schemas.log.log_ports import Record
 from seekpoint.schemas.log.memory_log import MemoryLog
 from seekpoint.schemas.log.recovery_requests import RecoveryAnswer, RecoveryRequest, encode_answer, encode_request
 
@@ -164,56 +156,7 @@ def test_a_point_is_checked_before_it_is_sent() -> None:
     assert not is_now(request(at_offset=0))
 
 
-# --- the worker, without Faust ----------------------------------------------------------------------------------------
-def message(offset: int) -> Any:
-    return SimpleNamespace(partition=0, offset=offset, timestamp=1.0, key=b"k", value=b"v")
-
-
-async def test_requests_that_faust_passed_over_are_served_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The worker reads them itself, in order, and serves no request twice."""
-    service = RecoveryService(Settings())
-    exchange, served = MemoryExchange(), []
-    for number in range(5):
-        exchange.send("recover", 0, b"k", b"%d" % number)
-
-    async def serve(record: Record) -> None:
-        served.append(record.offset)
-        service._next[record.partition] = record.offset + 1
-
-    monkeypatch.setattr(service, "_exchange", exchange)
-    monkeypatch.setattr(service, "_serve", serve)
-    monkeypatch.setattr(service, "_committed", lambda _: 1)
-    for offset in (0, 3, 2, 4):
-        await service._take(message(offset))
-    assert served == [1, 2, 3, 4]
-    assert service.figures.passed_over == 2
-    await service.close()
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def test_health_is_progress() -> None:
-    """The service is not well after thirty seconds without progress while work waits, or without a measured lag."""
-    clock = Clock()
-    health = ProgressHealth(30.0, clock)
-    for now, lag, well in ((29.0, 5, True), (31.0, 5, False)):
-        clock.now = now
-        health.observe(lag)
-        assert health.is_well is well
-    health.progress()
-    assert health.is_well
-    clock.now = 90.0
-    assert not health.is_well
-    health.observe(0)
-    assert health.is_well
-    assert health.lag == 0
-
-
+# --- the audit of open requests ---------------------------------------------------------------------------------------
 def test_open_requests_are_those_without_an_answer() -> None:
     """Each id counts once, however often it is requested and answered. Late requests are reported once."""
     open_requests = OpenRequests(remembered_max=3)
@@ -230,34 +173,6 @@ def test_open_requests_are_those_without_an_answer() -> None:
     assert len(open_requests) == 3
 
 
-@pytest.mark.parametrize("failures", [1, 99])
-async def test_a_start_that_kafka_refuses_for_a_moment_is_tried_again(
-    failures: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After ``start_timeout_s`` it raises an error of Seekpoint, not of Faust."""
-    service, starts = RecoveryService(Settings(start_timeout_s=0.03)), []
-
-    class App:
-        async def start(self) -> None:
-            starts.append(self)
-            if len(starts) <= failures:
-                raise RuntimeError("all brokers are fenced")
-
-        async def stop(self) -> None:
-            raise RuntimeError("it never started")
-
-    monkeypatch.setattr(service, "_make_app", lambda _: App())
-    monkeypatch.setattr(recovery_service, "_RETRY_S", 0.01)
-    if failures == 1:
-        await service._join({})
-        assert len(starts) == 2
-    else:
-        with pytest.raises(JournalUnavailable, match="all brokers are fenced"):
-            await service._join({})
-        assert len(starts) > 1
-    await service.close()
-
-
 def test_the_audit_follows_both_topics() -> None:
     """It starts at their ends at the first read, and skips undecodable records."""
     exchange = MemoryExchange(partitions=2)
@@ -272,33 +187,3 @@ def test_the_audit_follows_both_topics() -> None:
     audit.read()
     assert len(audit.requests) == 1
     assert audit.requests.expire(NOW + 2) == [other]
-
-
-async def test_a_stalled_worker_restarts_faust(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stalled worker restarts Faust, but not during a long recovery, and not at every check."""
-    service, joined = RecoveryService(Settings(), stall_max_s=10.0), []
-    clock = Clock()
-    service.health = ProgressHealth(10.0, clock)
-
-    async def join(_: Any) -> None:
-        joined.append(clock.now)
-        service._joined_at = time.monotonic()
-
-    async def leave() -> None:
-        """Do nothing: there is no app."""
-
-    monkeypatch.setattr(service, "_config", {}, raising=False)
-    monkeypatch.setattr(service, "_join", join)
-    monkeypatch.setattr(service, "_leave", leave)
-    service._joined_at = -1e9
-    await service._restart_if_stalled()
-    assert not joined
-    clock.now = 11.0
-    service._serving = True
-    await service._restart_if_stalled()
-    assert not joined
-    service._serving = False
-    await service._restart_if_stalled()
-    await service._restart_if_stalled()
-    assert joined == [11.0]
-    await service.close()

@@ -7,14 +7,20 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
+import pytest
+
 from seekpoint.consumers.heartbeats.liveness import Heartbeat, HeartbeatSnapshot, WorkerStatus
 from seekpoint.producers import Client, Node, Process, agent
 from seekpoint.producers.node import runtime_of
 from seekpoint.producers.tail.partition_tail import PartitionTail
+from seekpoint.producers.worker import responsibility
 from seekpoint.producers.worker.process_runs import ProcessRun
 from seekpoint.producers.worker.responsibility import Responsibility
 from seekpoint.producers.worker.run_queue import ReadyRun, RunQueue
 from seekpoint.schemas import MemoryLog, encode, new_id
+from seekpoint.schemas.errors import JournalUnavailable
+from seekpoint.schemas.log.log_ports import Watermarks
+from seekpoint.schemas.log.memory_log import MemoryTail
 from seekpoint.schemas.log.submissions import SubmissionRecord, submitted_entry
 
 GROUP = "g"
@@ -189,3 +195,48 @@ async def test_the_living_workers_share_the_partitions_of_a_dead_one() -> None:
         liveness.apply(HeartbeatSnapshot({}, complete=True), 40.0)
         one.responsibility.adopt_orphans()
         assert {watch.partition for watch in one.responsibility.watches} == {0}
+
+
+async def test_a_silent_tail_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that stops delivering without an error must not keep a submission from its worker."""
+    log = MemoryLog(partitions=1)
+    async with duty(log) as one:
+        (watch,) = one.responsibility.watches
+        monkeypatch.setattr(MemoryTail, "_read_new", lambda tail: [])
+        submitted = SubmissionRecord(id=new_id(), process_id="new", agent="ask", ts=1)
+        log.append(0, b"new", encode(submitted_entry(submitted)))
+        await one.responsibility.look_at_tails()
+        assert watch.tail is not None
+        assert watch.tail.position == 1
+        assert list(watch.stale) == ["new"]
+        assert one.responsibility.tail_lag == 0
+
+
+async def test_a_tail_that_stays_behind_makes_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless Kafka does not answer: then nothing can be said of the tail."""
+    log = MemoryLog(partitions=1)
+    async with duty(log) as one:
+        now_s = [1000.0]
+        (health,) = one.responsibility._tails.values()
+        health._clock = lambda: now_s[0]
+        health.progress()
+        await one.responsibility.look_at_tails()
+
+        async def never(*_: object) -> None:
+            await asyncio.sleep(3600)
+
+        monkeypatch.setattr(responsibility, "_TAIL_S", 0.05)
+        monkeypatch.setattr(runtime_of(one.node).tailer, "wait_for", never)
+        monkeypatch.setattr(MemoryTail, "_read_new", lambda tail: [])
+        log.append(0, b"new", b"no entry")
+        now_s[0] += 31.0
+        await one.responsibility.look_at_tails()
+        assert one.responsibility.tail_lag == 1
+        assert one.responsibility.tail_stalled_s == 31.0
+
+        def silent(partition: int) -> Watermarks:
+            raise JournalUnavailable("Kafka does not answer")
+
+        monkeypatch.setattr(log, "watermarks", silent)
+        await one.responsibility.look_at_tails()
+        assert one.responsibility.tail_stalled_s == 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -49,6 +50,14 @@ async def test_submitted_runs_end_on_two_workers(journal: Settings) -> None:
         await until(lambda: "asked" in [*one.waiting, *two.waiting])
         await client.approve("asked", "approve")
         assert await asked.result(WAIT_S) == "approved"
+
+
+async def test_a_worker_that_the_group_gives_no_partition_has_joined(journal: Settings) -> None:
+    """A deployment may have more workers than partitions, and waits until each of them is ready."""
+    async with AsyncExitStack() as stack:
+        workers = [await stack.enter_async_context(Worker([double], journal)) for _ in range(5)]
+        await until(lambda: sorted(len(one.assigned) for one in workers) == [0, 1, 1, 1, 1])
+        await until(lambda: all(one.progress().is_joined and one.progress().is_caught_up for one in workers))
 
 
 async def test_a_worker_that_leaves_hands_over_what_waits(journal: Settings) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +17,7 @@ from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.folding.fold import Verdict, advance, fold, try_apply
 from seekpoint.schemas.state.calls import input_digest
+from seekpoint.schemas.state.process_budget import Budget
 from seekpoint.schemas.state.process_state import COUNTERS, FIELDS, Draft, State, content_width, new_state
 
 LIVED = (
@@ -50,7 +52,7 @@ def test_dropping_the_content_leaves_the_gravestone() -> None:
     grave, bare = full.without_content(), new_state()
     assert (grave.content_dropped, grave.hash) == (True, full.hash)
     kept = {"offset", "first_offset", "epoch", "seq", "lifecycle", "finished", "result_json", "content_dropped"}
-    kept |= {"last_kind", "agent", "content_bytes", *COUNTERS}
+    kept |= {"last_kind", "agent", "content_bytes", "budget", "started_us", "updated_us", *COUNTERS}
     assert {name for name in FIELDS.names if getattr(grave, name) != getattr(bare, name)} <= kept
     assert (grave.lifecycle, grave.epoch, grave.seq, str(grave.result)) == ("stopped", 1, 10, "1.10")
     assert grave.agent is not None
@@ -60,6 +62,25 @@ def test_dropping_the_content_leaves_the_gravestone() -> None:
     assert State.from_bytes(grave.to_bytes()) == grave
     for entry in (own(11), external(b.Signal("late"), 9), claim(9, 1)):
         assert fold(full, 99, entry).hash == fold(grave, 99, entry).hash
+
+
+def test_the_gravestone_has_what_was_spent() -> None:
+    """Without limits and reservations; of a budget that counted nothing, nothing stays."""
+    draft = FINISHED.thaw()
+    draft.budget = Budget({"usd": Decimal(9)}, spent={"usd": Decimal("0.02")}, reserved={"a:1": {"usd": Decimal(1)}})
+    assert draft.snapshot().without_content().budget == Budget(spent={"usd": Decimal("0.02")})
+    draft.budget = Budget({"usd": Decimal(9)})
+    assert draft.freeze().without_content().budget is None
+
+
+def test_a_state_has_the_times_of_its_first_and_of_its_newest_entry() -> None:
+    """By their writers' clocks, also of an entry that changes nothing else; a skipped entry changes no time."""
+    state = fold(new_state(), 5, claim(1)._replace(ts=-7))
+    assert (state.started_us, state.updated_us) == (-7, -7)
+    state = fold(state, 6, own(9)._replace(ts=2**63 - 1))
+    assert (state.started_us, state.updated_us) == (-7, 2**63 - 1)
+    assert fold(state, 6, own(1)._replace(ts=3)) == state
+    assert State.from_bytes(state.to_bytes()) == state
 
 
 def test_content_that_does_not_fit_beside_the_result_is_dropped() -> None:

@@ -24,7 +24,12 @@ ACTS = st.lists(
 
 def call(seq: int) -> Call:
     """Some call, told from others by its seq."""
-    return Call("step", 1, "d", "started", 1, seq)
+    return Call("step", 1, "d", "succeeded" if seq % 3 == 0 else "started", 1, seq)
+
+
+def is_open(one: Call) -> bool:
+    """Return whether the call has no outcome yet."""
+    return one.status == "started"
 
 
 @given(ACTS)
@@ -53,6 +58,9 @@ def test_a_table_and_its_copies_are_dicts_of_their_own(acts: list[tuple[str, int
         for seen, expected in tables:
             assert dict(seen.items()) == expected
             assert (len(seen), bool(seen)) == (len(expected), bool(expected))
+            assert (
+                seen.unsettled == seen.window().unsettled == {key: one for key, one in expected.items() if is_open(one)}
+            )
     for seen, expected in tables:
         assert set(seen) == set(seen.keys()) == expected.keys()
         assert sorted(one.seq for one in seen.values()) == sorted(one.seq for one in expected.values())

@@ -10,6 +10,7 @@ from entry_examples import IDS, any_body, any_entry, own
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.config.limits import Limits
+from seekpoint.schemas.wire.avro_primitives import get_long
 from seekpoint.schemas.wire.codec import Codec, encode
 from wire_examples import decode_or_none
 
@@ -35,7 +36,8 @@ def agree(data: bytes, key: bytes) -> bool:
     owned, entry = Codec().decode_owner_entry(data, key), decode_or_none(data)
     if owned is not None:
         assert entry is not None
-        assert owned == (entry.seq, entry.epoch, entry.claim_id, entry.body)
+        assert get_long(owned.encoded_ts, 0) == (entry.ts, len(owned.encoded_ts))
+        assert owned._replace(encoded_ts=b"") == (entry.seq, entry.epoch, entry.claim_id, b"", entry.body)
         assert entry.process_id.encode() == key
     return owned is not None
 

@@ -20,7 +20,7 @@ def an_id(number: int) -> bytes:
 
 def external(body: b.Body, entry_id: int, actor: str | None = None) -> Entry:
     """An entry by somebody who is not the owner."""
-    return Entry(an_id(entry_id), PROCESS_ID, None, 0, None, None, 0, actor, None, None, body)
+    return Entry(an_id(entry_id), PROCESS_ID, None, 0, None, None, 1_000_000 + entry_id, actor, None, None, body)
 
 
 def claim(entry_id: int, expected_epoch: int = 0, **rest: object) -> Entry:
@@ -31,7 +31,9 @@ def claim(entry_id: int, expected_epoch: int = 0, **rest: object) -> Entry:
 def own(seq: int, body: b.Body | None = None, *, epoch: int = 1, claim_id: int = 1) -> Entry:
     """An owner's entry under the claim ``claim_id``; its body sets the context value ``"seq"`` unless given."""
     body = b.ContextUpdated("seq", str(seq)) if body is None else body
-    return Entry(an_id(1000 + seq), PROCESS_ID, seq, epoch, an_id(claim_id), None, 0, None, None, None, body)
+    return Entry(
+        an_id(1000 + seq), PROCESS_ID, seq, epoch, an_id(claim_id), None, 2_000_000 + seq, None, None, None, body
+    )
 
 
 # --- any entry --------------------------------------------------------------------------------------------------------

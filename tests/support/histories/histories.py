@@ -318,7 +318,19 @@ class _Writer:
     def _entry(
         self, step: Step, body: b.Body, seq: int | None, epoch: int, claim: bytes | None, entry_id: bytes | None = None
     ) -> Entry:
-        return Entry(entry_id or self._id(), step.process_id, seq, epoch, claim, None, 0, None, None, None, body)
+        return Entry(
+            entry_id or self._id(),
+            step.process_id,
+            seq,
+            epoch,
+            claim,
+            None,
+            1_000 + len(self.written),
+            None,
+            None,
+            None,
+            body,
+        )
 
     def _id(self) -> bytes:
         self.ids += 1

@@ -15,6 +15,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+from seekpoint.consumers.kafka.faust_delivery import FaustDelivery
 from seekpoint.consumers.recovery_service.answering import RequestAnswerer
 from seekpoint.consumers.recovery_service.recovery_service import RecoveryService
 from seekpoint.schemas import Settings
@@ -63,7 +64,12 @@ async def work(record: Record) -> None:
     async with RecoveryService(Settings.load(), checkpoint=checkpoint, stall_max_s=8.0) as service:
         record.line("ready")
         await service.run(stop)
-    record.line("stopped", **{name: getattr(service.figures, name) for name in ("answered", "failed", "passed_over")})
+    record.line(
+        "stopped",
+        answered=service.figures.answered,
+        failed=service.figures.failed,
+        passed_over=service.delivery.passed_over,
+    )
 
 
 def main() -> None:
@@ -76,7 +82,7 @@ def main() -> None:
     point, _, nth = (options.die or ":0").partition(":")
     arm(record, point or None, int(nth))
     if options.without_agent:
-        RecoveryService._add_agent = lambda *_: None  # type: ignore[method-assign]
+        FaustDelivery._add_agent = lambda *_: None  # type: ignore[method-assign]
     asyncio.run(work(record))
 
 

@@ -20,11 +20,15 @@ from seekpoint.consumers.checkpoints.memory_checkpoints import MemoryCheckpoints
 from seekpoint.consumers.projector.assignment import Assignment
 from seekpoint.consumers.projector.projection import PartitionProjection
 from seekpoint.consumers.projector.projection_source import ProjectionSource
+from seekpoint.consumers.projector.state_cache import StateCache
 from seekpoint.consumers.view.memory_view import MemoryView
 from seekpoint.schemas.errors import Retryable
 from seekpoint.schemas.log.memory_log import MemoryLog
 
 __all__ = ["World"]
+
+
+FOREVER_S = 1e10
 
 
 class Crash(BaseException):
@@ -137,9 +141,12 @@ class Projector:
             on_poison=world.truth.on_poison,
             on_damage=world.truth.on_damage,
             cadence=Cadence(bytes_min=world.random.choice([200, 1_000]), age_max_s=world.random.choice([3.0, 30.0])),
+            finished_content_s=world.random.choice([0.0, 5.0, FOREVER_S]),
             clock=lambda: float(world.steps),
+            wall_clock=lambda: FOREVER_S / 2,  # so content expires at once or never
         )
-        self.projection = PartitionProjection(0, source, hint=world.random.choice([0, world.truth.hint]))
+        cache = StateCache(world.random.choice([1, 3, 1_000]))
+        self.projection = PartitionProjection(0, source, hint=world.random.choice([0, world.truth.hint]), cache=cache)
         self.assignment = Assignment(self.membership, [self.projection], writer, Unhurried(world.random))
 
     def work(self) -> None:

@@ -10,8 +10,9 @@ from seekpoint.console.services.target import CommandTarget
 if TYPE_CHECKING:
     import asyncio
 
+    from seekpoint.consumers.view.process_summary import Summary
     from seekpoint.consumers.view.view_browser import View
-    from seekpoint.consumers.view.view_store import Summary, ViewBrowser
+from seekpoint.consumers.view.view_store import ViewBrowser
 
 __all__ = ["ViewGone", "from_view"]
 

@@ -18,7 +18,7 @@ from seekpoint.schemas.values.json_values import dump
 
 if TYPE_CHECKING:
     from seekpoint.consumers.recovery.recovery_report import Recovered, Report
-    from seekpoint.consumers.view.view_store import Summary
+    from seekpoint.consumers.view.process_summary import Summary
 
 __all__ = [
     "PROCESS_COLUMNS",

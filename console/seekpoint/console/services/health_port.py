@@ -1,4 +1,4 @@
-"""Serve ``/healthz`` and ``/metrics`` of a service on a port of its own, with the standard library's server.
+"""Serve the probes and the metrics of a service on a port of its own, with the standard library's server.
 
 Clients cannot block the service: the size and time of a request are limited, and when there are too many connections
 the oldest one is closed, so a probe is answered even while other clients hold connections open.
@@ -12,7 +12,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -31,7 +31,11 @@ _CONNECTIONS_MAX = 32
 
 
 class ServiceHealth(Protocol):
-    """The health of a service: whether it is healthy, how much work waits, and how long it has made no progress."""
+    """The health of a service: whether it is healthy, how much work waits, and how long it has made no progress.
+
+    ``not_ready`` says why the service does not do its work yet, or any more; it is None while it does. ``parts`` holds
+    the seconds without progress by part, for a service with several parts.
+    """
 
     @property
     def is_well(self) -> bool: ...
@@ -42,10 +46,18 @@ class ServiceHealth(Protocol):
     @property
     def stalled_s(self) -> float: ...
 
+    @property
+    def not_ready(self) -> str | None: ...
+
+    @property
+    def parts(self) -> Mapping[str, float]: ...
+
 
 class HealthPort:
-    """A health server for use in ``with``: ``/healthz`` answers 200 while ``health`` is well, else 503, both with JSON.
+    """A health server for use in ``with``.
 
+    ``/livez`` and ``/healthz`` answer 200 while ``health`` is well, ``/readyz`` while the service also does its work;
+    else they answer 503. All answer with JSON.
     ``families`` returns the current metrics. With port 0 any free port is used; ``port`` holds the number. Raises
     ``InvalidSetting`` if the port is in use.
     """
@@ -56,7 +68,9 @@ class HealthPort:
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_MetricsCollector(families))
         pages: dict[str, Callable[[], tuple[int, str, bytes]]] = {
-            "/healthz": lambda: _healthz(health),
+            "/healthz": lambda: _livez(health),
+            "/livez": lambda: _livez(health),
+            "/readyz": lambda: _readyz(health),
             "/metrics": lambda: (200, "text/plain; version=0.0.4; charset=utf-8", generate_latest(registry)),
         }
         try:
@@ -75,10 +89,20 @@ class HealthPort:
         self._server.server_close()
 
 
-def _healthz(health: ServiceHealth) -> tuple[int, str, bytes]:
-    is_well = health.is_well
-    facts = {"ok": is_well, "lag": health.lag, "stalled_s": round(health.stalled_s, 3)}
-    return 200 if is_well else 503, "application/json", json.dumps(facts).encode()
+def _livez(health: ServiceHealth) -> tuple[int, str, bytes]:
+    facts: dict[str, object] = {"lag": health.lag, "stalled_s": round(health.stalled_s, 3)}
+    if parts := health.parts:
+        facts["parts"] = {name: round(seconds, 3) for name, seconds in parts.items()}
+    return _answer(health.is_well, facts)
+
+
+def _readyz(health: ServiceHealth) -> tuple[int, str, bytes]:
+    reason = health.not_ready
+    return _answer(reason is None, {} if reason is None else {"reason": reason})
+
+
+def _answer(is_ok: bool, facts: Mapping[str, object]) -> tuple[int, str, bytes]:
+    return 200 if is_ok else 503, "application/json", json.dumps({"ok": is_ok, **facts}).encode()
 
 
 class _MetricsCollector:
@@ -148,6 +172,10 @@ class _Request(io.RawIOBase):
         return count
 
 
+def _not_found(pages: Iterable[str]) -> tuple[int, str, bytes]:
+    return 404, "text/plain", f"there is {', '.join(pages)}\n".encode()
+
+
 def _handler(pages: dict[str, Callable[[], tuple[int, str, bytes]]]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def setup(self) -> None:
@@ -157,7 +185,7 @@ def _handler(pages: dict[str, Callable[[], tuple[int, str, bytes]]]) -> type[Bas
 
         def do_GET(self) -> None:
             page = pages.get(self.path.partition("?")[0])
-            code, kind, body = (404, "text/plain", b"/healthz or /metrics\n") if page is None else page()
+            code, kind, body = _not_found(pages) if page is None else page()
             self.connection.settimeout(_REQUEST_TIMEOUT_S)  # for the whole answer
             self.send_response(code)
             self.send_header("Content-Type", kind)

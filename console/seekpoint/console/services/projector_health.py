@@ -67,6 +67,18 @@ class ProjectorHealth:
         """Whether everything made progress recently enough."""
         return self.stalled_s <= self._stall_max_s
 
+    @property
+    def not_ready(self) -> str | None:
+        """Why the projector does not do its work yet, or any more; None while it does."""
+        if self.lags is None:
+            return "it has not begun to work"
+        return None if self.is_well else f"no progress for {self.stalled_s:.0f} s"
+
+    @property
+    def parts(self) -> Mapping[str, float]:
+        """Nothing: the metrics show the projector's partitions."""
+        return {}
+
 
 def projector_families(health: ProjectorHealth) -> Iterator[Metric]:
     """Yield the metrics of a projector by partition. No label holds a process id: ids are private and too many."""

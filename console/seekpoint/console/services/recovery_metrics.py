@@ -32,7 +32,7 @@ def recovery_families(service: RecoveryService) -> Iterator[Metric]:
     checkpoints.add_metric(["failed"], figures.checkpoint_failures)
     yield checkpoints
     text = "Requests that Faust did not deliver and this worker read again."
-    yield CounterMetricFamily(f"{name}_passed_over_requests", text, figures.passed_over)
+    yield CounterMetricFamily(f"{name}_passed_over_requests", text, service.delivery.passed_over)
     yield GaugeMetricFamily(f"{name}_waiting_requests", "Requests not read yet.", service.health.lag or 0)
     yield GaugeMetricFamily(
         f"{name}_stalled_seconds", "Seconds without progress while work waited.", service.health.stalled_s

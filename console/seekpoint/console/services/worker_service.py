@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 import typer
 
 from seekpoint.console.render.output import clean, counted, say
 from seekpoint.console.services.import_path import import_module_here, import_object
 from seekpoint.console.services.termination import on_stop
-from seekpoint.consumers.heartbeats.progress_health import ProgressHealth
+from seekpoint.console.services.worker_health import WorkerHealth, worker_families
 from seekpoint.producers import Agent, Worker
 
-if TYPE_CHECKING:
-    from prometheus_client import Metric
-
-__all__ = ["WorkerHealth", "WorkerService", "agents_in", "limits_of", "worker_families"]
+__all__ = ["WorkerService", "agents_in", "limits_of"]
 
 _LOOK_INTERVAL_S = 0.2
 _ASSIGNMENT_S = 10.0
@@ -68,22 +64,6 @@ def limits_of(texts: Sequence[str], agents: Sequence[Agent]) -> dict[str, int]:
     return limits
 
 
-class WorkerHealth(ProgressHealth):
-    """The health of a worker: healthy while it reads the inbox, however long its runs take, and while it drains."""
-
-    def __init__(self, worker: Worker) -> None:
-        super().__init__()
-        self.worker = worker
-        self._seen = 0
-
-    def look(self) -> None:
-        """Record the worker's progress. Call it about every second."""
-        if self.worker.polls > self._seen or self.worker.status().draining:  # a drain is bounded, and reads no inbox
-            self._seen = self.worker.polls
-            self.observe(len(self.worker.ready))
-            self.progress()
-
-
 class WorkerService:
     """A worker that runs until SIGTERM or Ctrl-C. A second signal ends the drain."""
 
@@ -99,8 +79,8 @@ class WorkerService:
 
     async def run(self, host: str, port: int | None) -> None:
         """Run the worker, with a health port unless ``port`` is None. Raises the worker's error."""
-        worker, health = self._worker, WorkerHealth(self._worker)
         on_stop(self._request_stop)
+        worker, health = self._worker, WorkerHealth(self._worker)
         with ExitStack() as stack:
             if port is not None:
                 from seekpoint.console.services.health_port import HealthPort
@@ -156,20 +136,3 @@ class WorkerService:
             f"node {worker.node.node_id} runs {names} for {partitions} of journal"
             f" {worker.node.settings.journal}, group {clean(worker.group)}; Ctrl-C stops it"
         )
-
-
-def worker_families(health: WorkerHealth) -> Iterator[Metric]:
-    """Yield the metrics of a worker. No label holds a process id: ids are private and too many."""
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-    worker, name = health.worker, "seekpoint_worker"
-    runs = CounterMetricFamily(f"{name}_runs", "Runs that ended here.", labels=["outcome"])
-    ended: Mapping[str, int] = {"finished": worker.finished, "failed": worker.failed, "cancelled": worker.cancelled}
-    for outcome, count in ended.items():
-        runs.add_metric([outcome], count)
-    yield runs
-    yield GaugeMetricFamily(f"{name}_running", "Runs in memory.", len(worker.running))
-    yield GaugeMetricFamily(f"{name}_ready", "Processes that wait for room.", len(worker.ready))
-    yield GaugeMetricFamily(f"{name}_waiting", "Processes that wait for a moment or for mail.", len(worker.waiting))
-    yield GaugeMetricFamily(f"{name}_partitions", "Partitions that are assigned here.", len(worker.assigned))
-    yield GaugeMetricFamily(f"{name}_stalled_seconds", "Seconds since the inbox was last read.", health.stalled_s)

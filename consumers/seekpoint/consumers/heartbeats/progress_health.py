@@ -6,7 +6,7 @@ A client may stop consuming without an error. Only missing progress shows that.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 __all__ = ["STALL_MAX_S", "ProgressHealth"]
 
@@ -43,3 +43,15 @@ class ProgressHealth:
     def is_well(self) -> bool:
         """Whether the service is not stalled for longer than ``stall_max_s``."""
         return self.stalled_s <= self.stall_max_s
+
+    @property
+    def not_ready(self) -> str | None:
+        """Why the service does not do its work yet, or any more; None while it does."""
+        if self.lag is None:
+            return "it has not begun to work"
+        return None if self.is_well else f"no progress for {self.stalled_s:.0f} s"
+
+    @property
+    def parts(self) -> Mapping[str, float]:
+        """The seconds without progress by part; empty for a service that is one part."""
+        return {}

@@ -43,6 +43,7 @@ class KafkaInbox:
         self._settings = settings
         self._topic = settings.topic_name("inbox")
         self._is_closed = False
+        self.is_joined = False
         self.assigned: frozenset[int] = frozenset()
         with self._translating_errors():
             mine = {
@@ -77,6 +78,7 @@ class KafkaInbox:
                     one.offset = OFFSET_BEGINNING
             partitions = committed
         consumer.incremental_assign(partitions)
+        self.is_joined = True
         _logger.info("assigned: %s", sorted(one.partition for one in partitions))
 
     def _is_record(self, message: Message) -> bool:

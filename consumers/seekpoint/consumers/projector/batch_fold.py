@@ -16,6 +16,7 @@ from seekpoint.schemas.folding.fold import Verdict, advance, advance_owner_entry
 from seekpoint.schemas.log.log_ports import LogReader, Record
 from seekpoint.schemas.state.process_state import Draft, State
 from seekpoint.schemas.values.json_values import load
+from seekpoint.schemas.wire.avro_primitives import get_long
 from seekpoint.schemas.wire.codec import Codec
 
 __all__ = ["Poison", "Touched", "fold_batch"]
@@ -43,9 +44,13 @@ class Touched:
     folds: bool = False
     keys: set[str] = field(default_factory=set)
     call_keys: set[str] = field(default_factory=set)
+    encoded_ts: bytes | None = None
+    """The time of the newest entry, if it is not in the draft yet."""
 
     def change(self, key: bytes) -> Change:
         """Return the change to write. It takes the draft over: do not fold on it afterwards."""
+        if self.encoded_ts is not None:
+            self.draft.updated_us = get_long(self.encoded_ts, 0)[0]
         state = self.draft.freeze()
         if self.whole:
             return Change(key=key, state=state, whole=True)
@@ -74,7 +79,7 @@ def fold_batch(
         if key is None or value is None:
             poison.append((record, _refusal(record, codec, partitions)))
             continue
-        verdict = base = None
+        verdict = base = owned = None
         one = touched.get(key)
         if one is None:
             base = bases.get(key)
@@ -93,11 +98,12 @@ def fold_batch(
                 continue
             if one is None:
                 one = touched[key] = _begin(base)
-            body = entry.body
+            owned, body = None, entry.body
             verdict = advance(one.draft, offset, entry, limits)
         assert one is not None
         if verdict is _SKIPPED:
             continue
+        one.encoded_ts = None if owned is None else owned.encoded_ts
         if one.first is None:
             one.first = offset
         one.read_bytes += len(value)

@@ -76,12 +76,13 @@ class DeadLetters:
         self._known: set[str] | None = None
         self._recent: deque[float] = deque()
 
-    def add(self, record: Record, error: SeekpointError) -> SeekpointError | None:
+    def add(self, record: Record, error: SeekpointError, *, reactor: str | None = None) -> SeekpointError | None:
         """Write a dead letter for ``record`` unless there is one. Return why that failed: a reader goes on without it.
 
+        A letter of a ``reactor`` has the topic ``NAME.journal#REACTOR``: each reactor may have one for the same record.
         Raises ``TooManyDeadLetters`` after more than ``dead_letters_max`` new ones within ``dead_letter_window_s``.
         """
-        letter = self._letter(record, error)
+        letter = self._letter(record, error, reactor)
         with self._lock:
             if self._known is not None and letter.place in self._known:
                 return None
@@ -122,9 +123,9 @@ class DeadLetters:
     def _table(self) -> Table:
         return self._log.table("deadletters")
 
-    def _letter(self, record: Record, error: SeekpointError) -> DeadLetter:
+    def _letter(self, record: Record, error: SeekpointError, reactor: str | None) -> DeadLetter:
         return DeadLetter(
-            topic=self._topic,
+            topic=self._topic if reactor is None else f"{self._topic}#{reactor}",
             partition=record.partition,
             offset=record.offset,
             timestamp_ms=record.timestamp_ms,

@@ -25,7 +25,7 @@ from seekpoint.consumers.recovery.fold_renewal import fold_reason
 from seekpoint.consumers.recovery.points import NOW, Point, timestamp_ms
 from seekpoint.consumers.recovery.poison_collector import PoisonCollector
 from seekpoint.consumers.recovery.recovery_report import LastCheckpoint, Recovered, is_known
-from seekpoint.consumers.recovery.tiers import Tier
+from seekpoint.consumers.recovery.tiers import Tier, TierCounts
 from seekpoint.consumers.view.view_store import ViewStore
 from seekpoint.schemas.bodies.entry import process_key
 from seekpoint.schemas.errors import (
@@ -69,6 +69,8 @@ class Recoverer:
         self.log = log
         self.dead_letters = dead_letters
         self.base_finder = BaseFinder(log, view, checkpoints)
+        self.recoveries = TierCounts()
+        """How many states were recovered, by tier."""
         self._ends = StableEnds(log, transaction_wait_s)
         self._warned: dict[str, float] = {}
 
@@ -97,6 +99,7 @@ class Recoverer:
                 stop = self._resolve(point, search.partition, marks)
                 search.stop = None if point in (NOW, Point(seq=point.seq)) else stop
                 found = self._first_usable(search, marks, stop, None if tier is None else Tier(tier), began)
+                self.recoveries.add([found.report.tier])
             except (JournalGap, TierUnavailable):
                 if not self.is_trimmed_since(search.partition, marks.low):
                     raise
@@ -203,6 +206,7 @@ class Recoverer:
             key.decode(): Recovered.of(key, draft, stats, bulk.tier_of(key), start, marks, duration_s, poison.notes)
             for key, draft in drafts.items()
         }
+        self.recoveries.add(one.report.tier for one in found.values())
         if not extent.hidden:
             return found
         note = hidden_note(extent)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from threading import Lock
 
-__all__ = ["Tier"]
+__all__ = ["Tier", "TierCounts"]
 
 
 class Tier(StrEnum):
@@ -16,3 +18,28 @@ class Tier(StrEnum):
     """From the newest snapshot in the compacted topic, then the tail."""
     SCAN = "scan"
     """From the beginning of the log."""
+
+
+class TierCounts:
+    """How many states were recovered by each tier. Thread safe."""
+
+    def __init__(self) -> None:
+        self._counts = dict.fromkeys(Tier, 0)
+        self._lock = Lock()
+
+    def add(self, tiers: Iterable[Tier]) -> None:
+        """Count one recovery for each of ``tiers``.
+
+        >>> counts = TierCounts()
+        >>> counts.add([Tier.VIEW, Tier.SCAN, Tier.VIEW])
+        >>> [*counts.now().values()]
+        [2, 0, 1]
+        """
+        with self._lock:
+            for tier in tiers:
+                self._counts[tier] += 1
+
+    def now(self) -> Mapping[Tier, int]:
+        """Return the counts, for every tier."""
+        with self._lock:
+            return dict(self._counts)

@@ -19,8 +19,6 @@ class ServiceFigures:
     """Requests read after their deadline."""
     undecodable: int = 0
     """Records that are no requests."""
-    passed_over: int = 0
-    """Requests that Faust did not deliver and the worker read itself."""
     checkpoints: int = 0
     checkpoint_failures: int = 0
     answer_seconds: float = 0.0

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from secrets import token_urlsafe
 
+from seekpoint.consumers.view.process_summary import is_open_process, summary_in, summary_row
 from seekpoint.consumers.view.view_store import (
     Change,
     Loaded,
@@ -16,8 +17,6 @@ from seekpoint.consumers.view.view_store import (
     Pointer,
     ViewLookup,
     ViewMeta,
-    is_open_process,
-    summary_of,
 )
 from seekpoint.schemas.errors import ViewUnavailable
 from seekpoint.schemas.frozen_struct import FrozenStruct
@@ -42,9 +41,24 @@ class _Row(FrozenStruct, frozen=True):
 class _ViewPartition:
     meta: ViewMeta
     rows: dict[bytes, _Row] = field(default_factory=dict)
+    summaries: dict[bytes, bytes] = field(default_factory=dict)
+    open: set[bytes] = field(default_factory=set)
+    """The index of open processes. Like the summaries it is written beside the rows, not computed from them."""
 
     def copy(self) -> _ViewPartition:
-        return _ViewPartition(self.meta, dict(self.rows))
+        return _ViewPartition(self.meta, dict(self.rows), dict(self.summaries), set(self.open))
+
+    def index(self, key: bytes, state: State) -> None:
+        self.summaries[key] = summary_row(key, state)
+        if is_open_process(key, state):
+            self.open.add(key)
+        else:
+            self.open.discard(key)
+
+    def remove(self, key: bytes) -> None:
+        self.rows.pop(key, None)
+        self.summaries.pop(key, None)
+        self.open.discard(key)
 
 
 class MemoryView:
@@ -105,10 +119,12 @@ class MemoryView:
     def forge(self, partition: int, key: bytes, state: State | None) -> None:
         """Replace the process's row by one of ``state`` with a valid hash; None: remove every trace of the process."""
         with self._lock:
-            rows = self._partitions[partition].rows
-            before = rows.pop(key, None)
+            found = self._partitions[partition]
+            before = found.rows.get(key)
+            found.remove(key)
             if state is not None:
-                rows[key] = _Row(state, _sizes(state), None if before is None else before.pointer)
+                found.rows[key] = _Row(state, _sizes(state), None if before is None else before.pointer)
+                found.index(key, state)
 
     # --- ViewStore ----------------------------------------------------------------------------------------------------
     @property
@@ -146,6 +162,7 @@ class MemoryView:
             self._record_history()
             for change in changes:
                 found.rows[change.key] = _changed(found.rows.get(change.key), change)
+                found.index(change.key, change.state)
             found.meta = found.meta._replace(applied=applied, leader_epoch=leader_epoch)
             return True
 
@@ -166,6 +183,7 @@ class MemoryView:
             self._record_history()
             for key, (state, pointer) in states.items():
                 found.rows[key] = _Row(state, _sizes(state), pointer)
+                found.index(key, state)
             return True
 
     def ready(self, partition: int, token: str, applied: int, leader_epoch: int, processes: int | None = None) -> bool:
@@ -242,15 +260,19 @@ class MemoryView:
             found = self._partitions.get(partition)
             if found is None:
                 return Page(None, ())
-            wanted = (
-                key
-                for key, row in found.rows.items()
-                if key.startswith(prefix) and key > after and (not open_only or is_open_process(key, row.state))
+            keys = found.open if open_only else found.rows.keys()
+            return _page(
+                partition, found, sorted(key for key in keys if key.startswith(prefix) and key > after)[:count]
             )
-            keys = sorted(wanted)[:count]
-            if any(found.rows[key].is_damaged for key in keys):
+
+    def newest_page(self, partition: int, below: int | None, count: int) -> Page:
+        """Return the ``count`` processes with the newest entries below the offset ``below``, the newest first."""
+        with self._answering():
+            found = self._partitions.get(partition)
+            if found is None:
                 return Page(None, ())
-            return Page(found.meta, tuple(summary_of(partition, key, found.rows[key].state) for key in keys))
+            newest = sorted(((row.state.offset, key) for key, row in found.rows.items()), reverse=True)
+            return _page(partition, found, [key for at, key in newest if below is None or at < below][:count])
 
     def close(self) -> None:
         """Do nothing: there is no connection."""
@@ -276,6 +298,12 @@ class MemoryView:
             if self._answers_to_lose:
                 self._answers_to_lose -= 1
                 raise ViewUnavailable("the answer of the view in memory was lost")
+
+
+def _page(partition: int, found: _ViewPartition, keys: Sequence[bytes]) -> Page:
+    if any(found.rows[key].is_damaged for key in keys):
+        return Page(None, ())
+    return Page(found.meta, tuple(summary_in(partition, key, found.summaries[key]) for key in keys))
 
 
 def _changed(before: _Row | None, change: Change) -> _Row:

@@ -11,6 +11,7 @@ from typing import Any
 import msgpack
 
 from seekpoint.consumers.view import view_scripts as scripts
+from seekpoint.consumers.view.process_summary import is_open_process, summary_in, summary_row
 from seekpoint.consumers.view.redis_client import RedisScripts
 from seekpoint.consumers.view.view_rows import (
     call_fields,
@@ -26,9 +27,8 @@ from seekpoint.consumers.view.view_rows import (
     message_sum,
     state_of,
     sum_text,
-    summary_in,
 )
-from seekpoint.consumers.view.view_store import Change, Loaded, Page, Pointer, ViewLookup, ViewMeta, is_open_process
+from seekpoint.consumers.view.view_store import Change, Loaded, Page, Pointer, ViewLookup, ViewMeta
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat, ViewUnavailable
 from seekpoint.schemas.state.process_state import FOLD_VERSION, State, new_state
@@ -187,18 +187,23 @@ class RedisView:
         start = b"(" + after if after >= prefix and after else b"[" + prefix if prefix else b"-"
         stop = b"(" + prefix + b"\xff" if prefix else b"+"  # no UTF-8 text has the byte 255
         index = "open" if open_only else "names"
-        answer = self._run(scripts.PAGE, partition, start, stop, min(count, 4_000), index)
-        if answer is None:
-            return Page(None, ())
-        meta = _meta(answer[0])
+        return self._page(partition, self._run(scripts.PAGE, partition, start, stop, min(count, 4_000), index))
+
+    def newest_page(self, partition: int, below: int | None, count: int) -> Page:
+        """Return the ``count`` processes with the newest entries below the offset ``below``, the newest first."""
+        stop = "+inf" if below is None else f"({below}"
+        return self._page(partition, self._run(scripts.NEWEST, partition, stop, min(count, 4_000)))
+
+    def _page(self, partition: int, answer: Any) -> Page:
+        meta = None if answer is None else _meta(answer[0])
         if meta is None:
             return Page(None, ())
-        _, keys, heads, checks = answer
-        for key, head, check in zip(keys, heads, checks, strict=True):
-            if head is None or check is None or not check.startswith(head_check(key, head)):
-                _logger.warning("partition %d is not listed: the view of %r is damaged", partition, key)
-                return Page(None, ())
-        return Page(meta, tuple(map(summary_in, (partition,) * len(keys), keys, heads)))
+        _, keys, rows = answer
+        try:
+            return Page(meta, tuple(summary_in(partition, *one) for one in zip(keys, rows, strict=True)))
+        except JournalMismatch as exc:
+            _logger.warning("partition %d is not listed: %s", partition, exc)
+            return Page(None, ())
 
     def close(self) -> None:
         """Close the connections. Idempotent; a later call connects again."""
@@ -256,7 +261,7 @@ def _row(change: Change) -> list[Any]:
     """Return a change as the script takes it.
 
     ``[key, head, offset, whole, set, removed, messages, mail, difference of the sum, check of head, check of mail,
-    1 if the process becomes open, 0 if it ends]``.
+    whether it is open, summary]``.
     """
     state = change.state
     if change.whole:
@@ -265,9 +270,7 @@ def _row(change: Change) -> list[Any]:
     messages = [message_row(message) for message in change.messages]
     total = field_sum(changed) - field_sum(former) + message_sum(messages, len(state.conversation) - len(messages))
     mail = mail_of(state) if change.mail else None
-    base = change.base or _EMPTY
-    is_open = None if base.finished == state.finished else is_open_process(change.key, state)
-    return _packed_row(change.key, state, False, changed, removed, messages, mail, total, is_open)
+    return _packed_row(change.key, state, False, changed, removed, messages, mail, total)
 
 
 def _fields(change: Change) -> tuple[list[str | bytes], list[str | bytes], list[str | bytes]]:
@@ -302,8 +305,7 @@ def _whole_row(key: bytes, state: State) -> list[Any]:
     call_fields(state, state.calls, context, [])
     messages = [message_row(message) for message in state.conversation.bodies()]
     total = field_sum(context) + message_sum(messages, 0)
-    is_open = is_open_process(key, state)
-    return _packed_row(key, state, True, context, [], messages, mail_of(state), total, is_open)
+    return _packed_row(key, state, True, context, [], messages, mail_of(state), total)
 
 
 def _packed_row(
@@ -315,12 +317,12 @@ def _packed_row(
     messages: list[bytes],
     mail: bytes | None,
     total: int,
-    is_open: bool | None,
 ) -> list[Any]:
     head = head_of(state)
     mails = (False, False) if mail is None else (mail, mail_check(key, mail))
     row = [key, head, str(state.offset), whole, changed, removed, messages, mails[0]]
-    return [*row, sum_text(total), head_check(key, head), mails[1], False if is_open is None else int(is_open)]
+    row += [sum_text(total), head_check(key, head), mails[1]]
+    return [*row, is_open_process(key, state), summary_row(key, state)]
 
 
 def _put_parts(states: Mapping[bytes, tuple[State, Pointer]]) -> Iterator[tuple[list[Any], list[Any]]]:

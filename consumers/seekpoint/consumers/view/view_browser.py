@@ -12,7 +12,8 @@ from itertools import islice
 from types import TracebackType
 from typing import TypeVar
 
-from seekpoint.consumers.view.view_store import Summary, ViewBrowser
+from seekpoint.consumers.view.process_summary import Summary
+from seekpoint.consumers.view.view_store import ViewBrowser
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import InvalidName, InvalidSetting, ViewUnavailable
 from seekpoint.schemas.frozen_struct import FrozenStruct

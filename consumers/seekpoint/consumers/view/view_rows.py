@@ -14,16 +14,13 @@ from hashlib import sha1
 from itertools import count
 from operator import mul
 from typing import Any
-from uuid import UUID
 from zlib import crc32
 
 import orjson
 
-from seekpoint.consumers.view.view_store import Summary
 from seekpoint.schemas.bodies import MessageSaid
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat
 from seekpoint.schemas.state.calls import call_row
-from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_state import FIELDS, FOLD_VERSION, State
 from seekpoint.schemas.state.state_values import encoded
 
@@ -41,7 +38,6 @@ __all__ = [
     "message_sum",
     "state_of",
     "sum_text",
-    "summary_in",
 ]
 
 _MODULUS = 1 << 52
@@ -131,7 +127,7 @@ def check_of(key: bytes, head: bytes, mail: bytes | None, context: Sequence[byte
 
 
 def head_check(key: bytes, head: bytes) -> bytes:
-    """Return the first part of a row's check, a hash of the head alone, because lists read only heads."""
+    """Return the first part of a row's check, a hash of the head alone."""
     return sha1(key + b"\0" + head, usedforsecurity=False).hexdigest()[:13].encode()
 
 
@@ -154,30 +150,6 @@ def state_of(head: bytes, mail: bytes | None, context: Sequence[bytes], messages
         return State.from_json(FIELDS.from_head(row, parts))
     except (LookupError, TypeError, ValueError, AttributeError) as exc:
         raise JournalMismatch("a process in the view is not a valid state", cause=repr(exc)[:200]) from exc
-
-
-def summary_in(partition: int, key: bytes, head: bytes) -> Summary:
-    """Return the summary of a process from its head alone. Raises as ``state_of`` does."""
-    try:
-        row = _head(head)
-        owner = row.get("owner")
-        return Summary(
-            process_id=key.decode(),
-            partition=partition,
-            lifecycle=Lifecycle(row["lifecycle"]),
-            epoch=row.get("epoch", 0),
-            owner=None if owner is None else UUID(owner).bytes,
-            owner_node=row.get("owner_node"),
-            seq=row.get("seq", 0),
-            offset=row["offset"],
-            last_kind=row.get("last_kind"),
-            finished=row.get("finished", False),
-            degraded=row["degraded"]["reason"] if "degraded" in row else None,
-            messages=row.get("messages", 0),
-            values=row.get("values", 0),
-        )
-    except (LookupError, TypeError, ValueError, AttributeError) as exc:
-        raise JournalMismatch("a head in the view is not valid", cause=repr(exc)[:200]) from exc
 
 
 def _head(head: bytes) -> dict[str, Any]:

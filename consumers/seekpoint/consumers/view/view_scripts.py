@@ -19,6 +19,7 @@ __all__ = [
     "LOAD",
     "LOOKUP",
     "META",
+    "NEWEST",
     "OFFSET",
     "OFFSETS",
     "PAGE",
@@ -55,7 +56,7 @@ end
 local size = redis.call('HLEN', at .. 'heads')
 local whole = tonumber(meta[1] or '') and meta[2] and size == redis.call('ZCARD', at .. 'offsets') + 1
   and size == redis.call('ZCARD', at .. 'names') + 1 and redis.call('ZCARD', at .. 'open') == tonumber(meta[9] or '')
-  and meta[8] == stamp(meta[3], meta[5], meta[9])
+  and redis.call('HLEN', at .. 'summaries') == size - 1 and meta[8] == stamp(meta[3], meta[5], meta[9])
 local function advance(applied, epoch)
   local open = tostring(redis.call('ZCARD', at .. 'open'))
   redis.call('HSET', KEYS[1], 'open', open, 'check', stamp(applied, epoch, open))
@@ -74,7 +75,7 @@ local modulus = 4503599627370496
 local function change(packed)
   -- Redis checks for a full memory only at a script's first write, and only if that write takes memory: this one.
   redis.call('HSET', KEYS[1], 'format', meta[1])
-  local heads, checks, offsets, names, opened, closed = {}, {}, {}, {}, {}, {}
+  local heads, checks, offsets, names, opened, closed, summaries = {}, {}, {}, {}, {}, {}, {}
   for _, row in ipairs(cmsgpack.unpack(packed)) do
     local key, whole, mail = row[1], row[4], row[8]
     local context, conversation = at .. 'c:' .. key, at .. 'm:' .. key
@@ -102,15 +103,18 @@ local function change(packed)
     checks[#checks + 1] = row[10] .. ':' .. string.format('%.0f', sum) .. ':' .. mails
     offsets[#offsets + 1] = row[3]
     offsets[#offsets + 1] = key
-    if row[12] == 1 then
+    summaries[#summaries + 1] = key
+    summaries[#summaries + 1] = row[13]
+    if row[12] then
       opened[#opened + 1] = '0'
       opened[#opened + 1] = key
-    elseif row[12] == 0 then
+    else
       closed[#closed + 1] = key
     end
   end
   many('HSET', at .. 'heads', heads)
   many('HSET', at .. 'checks', checks)
+  many('HSET', at .. 'summaries', summaries)
   many('ZADD', at .. 'offsets', offsets)
   many('ZADD', at .. 'names', names)
   many('ZADD', at .. 'open', opened)
@@ -250,13 +254,28 @@ return {meta, redis.call('ZSCORE', at .. 'offsets', ARGV[2])}
 """
 )
 
+_LISTED = r"""
+local function listed(keys)
+  if #keys == 0 then return {meta, keys, {}} end
+  return {meta, keys, redis.call('HMGET', at .. 'summaries', unpack(keys))}
+end
+"""
+
 PAGE = Script(
     _ALIVE
+    + _LISTED
     + r"""
 if not whole then return false end
-local keys = redis.call('ZRANGEBYLEX', at .. ARGV[5], ARGV[2], ARGV[3], 'LIMIT', '0', ARGV[4])
-if #keys == 0 then return {meta, keys, {}, {}} end
-return {meta, keys, redis.call('HMGET', at .. 'heads', unpack(keys)), redis.call('HMGET', at .. 'checks', unpack(keys))}
+return listed(redis.call('ZRANGEBYLEX', at .. ARGV[5], ARGV[2], ARGV[3], 'LIMIT', '0', ARGV[4]))
+"""
+)
+
+NEWEST = Script(
+    _ALIVE
+    + _LISTED
+    + r"""
+if not whole then return false end
+return listed(redis.call('ZREVRANGEBYSCORE', at .. 'offsets', ARGV[2], '-inf', 'LIMIT', '0', ARGV[3]))
 """
 )
 
@@ -272,7 +291,8 @@ for _, key in ipairs(keys) do
 end
 if #keys > 0 then redis.call('HDEL', at .. 'heads', unpack(keys)) end
 if redis.call('EXISTS', at .. 'heads') == 0 then
-  redis.call('UNLINK', at .. 'offsets', at .. 'names', at .. 'open', at .. 'mails', at .. 'pointers', at .. 'checks')
+  redis.call('UNLINK', at .. 'offsets', at .. 'names', at .. 'open', at .. 'mails', at .. 'pointers', at .. 'checks',
+    at .. 'summaries')
   redis.call('SREM', base .. 'old', token)
 end
 return redis.call('SCARD', base .. 'old')

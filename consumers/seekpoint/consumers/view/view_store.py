@@ -13,10 +13,9 @@ from typing import NamedTuple, Protocol
 
 from msgspec import field
 
+from seekpoint.consumers.view.process_summary import Summary
 from seekpoint.schemas.bodies import MessageSaid
-from seekpoint.schemas.folding.fold import SHARED_PREFIX
 from seekpoint.schemas.frozen_struct import FrozenStruct
-from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_state import State
 
 __all__ = [
@@ -24,13 +23,10 @@ __all__ = [
     "Loaded",
     "Page",
     "Pointer",
-    "Summary",
     "ViewBrowser",
     "ViewLookup",
     "ViewMeta",
     "ViewStore",
-    "is_open_process",
-    "summary_of",
 ]
 
 
@@ -93,29 +89,6 @@ class Loaded(NamedTuple):
     """The states of the processes that the view has."""
     damaged: Mapping[bytes, str] = MappingProxyType({})
     """By key: why the process's row may not be used."""
-
-
-class Summary(FrozenStruct, frozen=True, kw_only=True):
-    """One process in a list, as of its view, without its content."""
-
-    process_id: str
-    partition: int
-    lifecycle: Lifecycle
-    epoch: int
-    owner: bytes | None
-    """The claim of the owner; None: the process has no owner."""
-    owner_node: str | None
-    seq: int
-    offset: int
-    """Of the newest folded entry."""
-    last_kind: str | None
-    finished: bool
-    degraded: str | None
-    """The reason of ``Degraded``; None: the process is not degraded."""
-    messages: int
-    """The number of messages in its conversation."""
-    values: int
-    """The number of values in its context."""
 
 
 class Page(NamedTuple):
@@ -195,8 +168,15 @@ class ViewStore(Protocol):
         processes have finished, they cost nothing. Pages of several calls may be as of different offsets: the entries
         after the ``applied`` of the first page say what changed meanwhile.
 
-        It reads no conversation and no context. If a head is damaged, the page has no meta data and no processes, so
-        that no process is missing silently.
+        It reads only summaries. If one is damaged, the page has no meta data and no processes, so that no process is
+        missing silently.
+        """
+
+    def newest_page(self, partition: int, below: int | None, count: int) -> Page:
+        """Return the ``count`` processes with the newest entries below the offset ``below``, the newest first.
+
+        A process that goes on during several calls is at a higher offset then, and may be in none of their pages. A
+        damaged summary is treated as in ``page``.
         """
 
 
@@ -211,30 +191,3 @@ class ViewBrowser(ViewStore, Protocol):
 
     def close(self) -> None:
         """Close the connections. Idempotent."""
-
-
-def is_open_process(key: bytes, state: State) -> bool:
-    """Return whether the index of open processes has the process: it has not finished, and is no shared value."""
-    return not state.finished and not key.startswith(_SHARED)
-
-
-_SHARED = SHARED_PREFIX.encode()
-
-
-def summary_of(partition: int, key: bytes, state: State) -> Summary:
-    """Return the summary of ``state``."""
-    return Summary(
-        process_id=key.decode(),
-        partition=partition,
-        lifecycle=state.lifecycle,
-        epoch=state.epoch,
-        owner=state.owner,
-        owner_node=state.owner_node,
-        seq=state.seq,
-        offset=state.offset,
-        last_kind=state.last_kind,
-        finished=state.finished,
-        degraded=None if state.degraded is None else state.degraded.reason,
-        messages=len(state.conversation),
-        values=len(state.values_json),
-    )

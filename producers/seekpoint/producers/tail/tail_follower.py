@@ -47,6 +47,9 @@ class Follower:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._on_batch: OnBatch | None = None
         self.is_idle = False
+        """Whether the thread pauses, because nobody waits."""
+        self.rounds = 0
+        """How often the thread has polled. It stands still if this does not rise while it is not idle."""
 
     def start(self, loop: asyncio.AbstractEventLoop, on_batch: OnBatch) -> None:
         """Call ``on_batch`` in ``loop`` with each batch and the generation that its partition was begun with."""
@@ -87,6 +90,7 @@ class Follower:
                     continue
                 self._adjust(tail, following)
                 batches = tail.poll(_POLL_S)
+                self.rounds += 1
                 if batches and not self._hand_over(batches, following):
                     return
         except Exception as exc:

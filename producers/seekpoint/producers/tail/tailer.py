@@ -79,6 +79,11 @@ class Tailer:
         """True while nothing is polled, because no caller has waited for a while."""
         return self._follower.is_idle
 
+    @property
+    def rounds(self) -> int:
+        """How often the thread has polled. It stands still if this does not rise while it is not idle."""
+        return self._follower.rounds
+
     # --- the tails of partitions
     def tail(self, partition: int) -> PartitionTail | None:
         """Return the tail of a partition, if it is followed."""

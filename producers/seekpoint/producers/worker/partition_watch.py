@@ -52,6 +52,8 @@ class PartitionWatch:
         self.stale: dict[str, None] = {}
         """The processes to recover and to assess, because something came."""
         self.error: SeekpointError | None = None
+        self.loaded_end: int | None = None
+        """The partition's end when its unfinished processes were assessed; None before that."""
         self._mail_at: dict[str, int] = {}
         """The offset of the newest external entry of each process that runs here."""
         self._keys_here: set[bytes] = set()
@@ -64,6 +66,11 @@ class PartitionWatch:
         self._boot_id = boot_id
         self._on_change = on_change
         self._on_suspended = on_suspended
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether every unfinished process is assessed, and the tail has passed the end of that moment."""
+        return self.loaded_end is not None and self.tail is not None and self.tail.position >= self.loaded_end
 
     # --- what is known
     def begin(self, process_id: str) -> None:

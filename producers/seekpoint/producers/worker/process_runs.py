@@ -85,6 +85,8 @@ class ProcessRuns:
         self._is_cut = False
         self.finished = self.failed = self.cancelled = 0
         """How many runs ended with a result, with an error of their code, and because somebody asked for it."""
+        self.started = self.resumed = 0
+        """How many runs began here for the first time, and how many that had begun before were continued here."""
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -154,6 +156,10 @@ class ProcessRuns:
             run.process = process
             if run.is_suspended:  # while it was opened
                 return
+            if process.written.agent is None:
+                self.started += 1
+            else:
+                self.resumed += 1
             await run_opened(process, agent, RECORDED, retry_failed=process.written.lifecycle is Lifecycle.FAILED)
 
     # --- parking

@@ -14,6 +14,7 @@ from contextlib import suppress
 from functools import partial
 
 from seekpoint.consumers.heartbeats.liveness import LivenessVerdict
+from seekpoint.consumers.heartbeats.progress_health import ProgressHealth
 from seekpoint.consumers.recovery.open_processes import recover_open
 from seekpoint.producers.durable.steps.agent import Agent
 from seekpoint.producers.node_runtime import NodeRuntime
@@ -36,6 +37,8 @@ logger = logging.getLogger("seekpoint.producers")
 _AGAIN_S = 1.0
 _ERROR_S = 5.0
 _ASSESS_AT_ONCE = 64
+_TAIL_S = 5.0
+"""How long a tail may take to reach the end that its partition had."""
 _FREE = (LivenessVerdict.DEAD, LivenessVerdict.FREE)
 
 
@@ -58,6 +61,8 @@ class Responsibility:
         self._wake = wake
         self._on_suspended = on_suspended
         self._watches: dict[int, PartitionWatch] = {}
+        self._tails: dict[int, ProgressHealth] = {}
+        """Whether the tail of each partition follows the partition's end."""
         self._loading: dict[int, asyncio.Task[None]] = {}
         self.assigned: frozenset[int] = frozenset()
         """The partitions that the group has assigned to this worker."""
@@ -109,12 +114,13 @@ class Responsibility:
         for process_id in self._queue.running:
             if self.partition_of(process_id) == partition:
                 watch.begin(process_id)
-        self._watches[partition] = watch
+        self._watches[partition], self._tails[partition] = watch, ProgressHealth()
         self._loading[partition] = asyncio.create_task(self._load(watch), name="seekpoint-load")
 
     def _unwatch(self, partition: int) -> None:
         """Stop looking after a partition. What runs goes on: it is owned."""
         watch = self._watches.pop(partition)
+        del self._tails[partition]
         self._loading.pop(partition).cancel()
         if watch.tail is not None and watch.tail.observer is watch:
             watch.tail.observer = None
@@ -145,6 +151,7 @@ class Responsibility:
                 await asyncio.sleep(_ERROR_S)
                 watch.error = exc
                 return
+        watch.loaded_end = high
         for process_id, one in found.items():
             if not process_id.startswith(SHARED_PREFIX) and not watch.runs_here(process_id):
                 self._file(watch, process_id, one.state)
@@ -208,6 +215,48 @@ class Responsibility:
         return mine or self._runtime.heartbeater.liveness.judge(*owner) in _FREE
 
     # --- looking
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether all assigned partitions are followed, and their unfinished processes are known."""
+        watches = [self._watches.get(partition) for partition in self.assigned]
+        return all(watch is not None and watch.is_caught_up for watch in watches)
+
+    @property
+    def tail_lag(self) -> int:
+        """How many offsets the tails were behind the ends of their partitions when these were last looked at."""
+        return sum(health.lag or 0 for health in self._tails.values())
+
+    @property
+    def tail_stalled_s(self) -> float:
+        """The longest time in seconds that a tail has made no progress while its partition had more."""
+        return max((health.stalled_s for health in self._tails.values()), default=0.0)
+
+    async def look_at_tails(self) -> None:
+        """Compare each tail with the end of its partition. A tail that is behind has some seconds to reach the end.
+
+        A client may stop delivering without an error. A caller that waits makes the tailer read the partition directly.
+        """
+        await asyncio.gather(*(self._look_at_tail(watch) for watch in list(self._watches.values())))
+
+    async def _look_at_tail(self, watch: PartitionWatch) -> None:
+        runtime, tail, health = self._runtime, watch.tail, self._tails[watch.partition]
+        if tail is None:  # it is not loaded yet, which waits for Kafka
+            health.progress()
+            return
+        was = tail.position
+        try:
+            high = (await runtime.in_thread(partial(runtime.reader.watermarks, watch.partition))).high
+            async with asyncio.timeout(_TAIL_S):
+                await runtime.tailer.wait_for(tail, high)
+        except TimeoutError:
+            health.observe(high - tail.position)
+            if tail.position > was:
+                health.progress()
+        except SeekpointError:  # Kafka does not answer, so that nothing can be said of the tail
+            health.progress()
+        else:
+            health.observe(0)
+
     async def look_at_owners(self) -> None:
         """Find owners that have died, and the partitions of workers that have. May wait for Redis or Kafka."""
         with suppress(SeekpointError):

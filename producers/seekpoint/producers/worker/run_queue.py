@@ -49,8 +49,8 @@ class RunQueue:
 
     @property
     def oldest_s(self) -> float | None:
-        """Since when the run that is ready for longest is ready; None if none is."""
-        return min((one.since_s for one in self._ready.values()), default=None)
+        """Since when the run that is ready for longest is ready; None if none is. Any thread may ask."""
+        return min((one.since_s for one in list(self._ready.values())), default=None)
 
     def add(self, run: ReadyRun) -> None:
         """Add a process that is to be run. One that is ready already, or runs, stays as it is."""

@@ -50,7 +50,13 @@ class SubmissionIntake:
         self.taken = 0
         """How many submissions were written to the journal."""
         self.polls = 0
-        """How often the inbox was read. It stands still if this does not rise."""
+        """How often the inbox was read."""
+        self.rounds = 0
+        """How often a read of the inbox ended, also with an error. The intake stands still if this does not rise."""
+        self.is_joined = False
+        """Whether the group has told this member its partitions, which may be none, and they are looked after."""
+        self.is_writing = False
+        """Whether submissions are being written to the journal, which waits for Kafka as long as that takes."""
 
     async def run(self) -> None:
         """Take submissions until this is cancelled. Raises the errors after which reading on would lose some."""
@@ -58,15 +64,20 @@ class SubmissionIntake:
             try:
                 records = await self._in_thread(self._poll)
             except Retryable as exc:
+                self.rounds += 1
                 logger.warning("the inbox cannot be read: %s", exc)
                 await asyncio.sleep(_AGAIN_S)
                 continue
             self.polls += 1
+            self.rounds += 1
             if self._member.assigned != self._assigned:
                 self._assigned = self._member.assigned
                 self._on_assigned(self._assigned)
+            self.is_joined = self._member.is_joined
             if records:
+                self.is_writing = True
                 await self._take(records)
+                self.is_writing = False
 
     def _poll(self) -> list[Record]:
         return self._member.poll(_POLL_S)

@@ -28,18 +28,41 @@ from seekpoint.producers.worker.submission_intake import SubmissionIntake
 from seekpoint.schemas.config.error_texts import traceback_of
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import InvalidSetting, SeekpointError
+from seekpoint.schemas.frozen_struct import FrozenStruct
 
 if TYPE_CHECKING:
+    from seekpoint.consumers.recovery.tiers import Tier
     from seekpoint.producers.writer.clocks import Clock
+    from seekpoint.producers.writer.node_metrics import NodeMetrics
     from seekpoint.schemas.log.inbox_ports import InboxMember
     from seekpoint.schemas.log.memory_log import MemoryLog
 
-__all__ = ["Worker"]
+__all__ = ["Worker", "WorkerProgress"]
 
 logger = logging.getLogger("seekpoint.producers")
 
 _LOOK_S = 0.5
 """How often a worker looks at due moments, at runs that wait, and at the owners of processes that others run."""
+_LOOK_AT_TAILS_S = 5.0
+
+
+class WorkerProgress(FrozenStruct, frozen=True, kw_only=True):
+    """What shows whether a worker makes progress. Two of them, some seconds apart, tell whether it stands still."""
+
+    inbox_rounds: int = 0
+    is_writing: bool = False
+    """Whether submissions are being written to the journal: the inbox is not read meanwhile."""
+    tail_rounds: int = 0
+    tail_is_idle: bool = True
+    tail_lag: int = 0
+    tail_stalled_s: float = 0.0
+    is_joined: bool = False
+    """Whether the group has told the worker its partitions, which may be none."""
+    is_caught_up: bool = False
+    """Whether the worker follows its partitions, and knows their unfinished processes."""
+    is_draining: bool = False
+    submissions: int = 0
+    """How many submissions this worker has written to the journal."""
 
 
 class Worker:
@@ -129,6 +152,16 @@ class Worker:
         return {one: found.reason for watch in self._duty.watches for one, found in watch.left.items()}
 
     @property
+    def started(self) -> int:
+        """How many runs began here for the first time."""
+        return self._runs.started
+
+    @property
+    def resumed(self) -> int:
+        """How many runs that had begun before, here or elsewhere, were continued here."""
+        return self._runs.resumed
+
+    @property
     def finished(self) -> int:
         """How many runs ended here with a result."""
         return self._runs.finished
@@ -152,8 +185,41 @@ class Worker:
         """Return what the node's heartbeat says of this worker."""
         return WorkerStatus(
             group=self.group, agents=tuple(sorted(self.agents)), partitions=tuple(sorted(self.assigned)),
-            running=len(self.running), ready=len(self.ready), waiting=len(self.waiting), draining=self._is_draining,
+            running=len(self.running), ready=len(self.ready),
+            waiting=sum(len(watch.waiting) for watch in self._duty.watches), draining=self._is_draining,
         )  # fmt: skip
+
+    @property
+    def metrics(self) -> NodeMetrics:
+        """The times and counts of the worker's node."""
+        return self._runtime.metrics
+
+    @property
+    def recoveries(self) -> Mapping[Tier, int]:
+        """How many states were recovered here, by tier."""
+        return self._runtime.recovery.blocking.recoveries.now()
+
+    @property
+    def queue_age_s(self) -> float:
+        """For how long the oldest ready process has waited for room. Any thread may ask; looks at each of them."""
+        oldest_s = self._queue.oldest_s
+        return 0.0 if oldest_s is None else self._runtime.clock.monotonic() - oldest_s
+
+    def progress(self) -> WorkerProgress:
+        """Return what shows whether the worker makes progress. Call it from the worker's event loop."""
+        intake, tailer = self._intake, self._runtime.tailer
+        return WorkerProgress(
+            inbox_rounds=0 if intake is None else intake.rounds,
+            is_writing=intake is not None and intake.is_writing,
+            tail_rounds=tailer.rounds,
+            tail_is_idle=tailer.is_idle,
+            tail_lag=self._duty.tail_lag,
+            tail_stalled_s=self._duty.tail_stalled_s,
+            is_joined=intake is not None and intake.is_joined,
+            is_caught_up=self._duty.is_caught_up,
+            is_draining=self._is_draining,
+            submissions=0 if intake is None else intake.taken,
+        )
 
     # --- life
     async def start(self) -> Worker:
@@ -172,6 +238,7 @@ class Worker:
             asyncio.create_task(self._part(self._intake.run()), name="seekpoint-inbox"),
             asyncio.create_task(self._part(self._work()), name="seekpoint-worker"),
             asyncio.create_task(self._part(self._look_at_owners()), name="seekpoint-owners"),
+            asyncio.create_task(self._part(self._look_at_tails()), name="seekpoint-tails"),
         ]
         return self
 
@@ -246,6 +313,11 @@ class Worker:
         while True:
             await self._duty.look_at_owners()
             await asyncio.sleep(_LOOK_S)
+
+    async def _look_at_tails(self) -> None:
+        while True:
+            await self._duty.look_at_tails()
+            await asyncio.sleep(_LOOK_AT_TAILS_S)
 
     def _begin_ready(self) -> None:
         while (ready := self._queue.take()) is not None:

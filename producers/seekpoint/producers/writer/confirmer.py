@@ -16,6 +16,7 @@ from seekpoint.consumers.log_reading.stable_end import hidden_end_error
 from seekpoint.producers.tail.partition_tail import PartitionTail
 from seekpoint.producers.tail.tailer import Tailer
 from seekpoint.producers.writer.handle import Handle
+from seekpoint.producers.writer.node_metrics import Histogram
 from seekpoint.schemas.errors import ConfirmTimeout, SeekpointError, TransactionOpen
 from seekpoint.schemas.log.log_ports import LogReader
 
@@ -38,7 +39,9 @@ class Confirmer:
         tailer: Tailer,
         interval_s: float,
         timeout_s: float,
+        confirm_s: Histogram | None = None,
     ) -> None:
+        self._confirm_s = Histogram() if confirm_s is None else confirm_s
         self._reader = reader
         self._executor = executor
         self._handles = handles
@@ -62,6 +65,13 @@ class Confirmer:
     def tail_of(self, handle: Handle) -> PartitionTail:
         """Return the tail that ``handle`` listens to. The tail stays as long as the handle is attached."""
         return self._tailer.tail_from(handle.partition, handle.position)
+
+    async def confirm(self, handle: Handle, offset: int) -> None:
+        """Return once the acknowledged entry at ``offset`` is read back. The caller checks the handle."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await self.wait_for(handle, offset + 1)
+        self._confirm_s.observe(loop.time() - began)
 
     async def wait_for(self, handle: Handle, position: int) -> None:
         """Return once the partition is folded below ``position`` for ``handle``.
@@ -126,10 +136,12 @@ class Confirmer:
     async def _confirm(self, handles: list[Handle]) -> None:
         """Wait once for all ``handles``, then bring each to the tail's position."""
         position = max(handle.unconfirmed or 0 for handle in handles) + 1
-        tail = self.tail_of(handles[0])
+        tail, loop = self.tail_of(handles[0]), asyncio.get_running_loop()
+        began = loop.time()
         try:
             async with asyncio.timeout(self._timeout_s):
                 await self._tailer.wait_for(tail, position)
+            self._confirm_s.observe(loop.time() - began)
         except TimeoutError:
             logger.warning("confirmation waits: %s", await self._late(tail.partition, position))
             return

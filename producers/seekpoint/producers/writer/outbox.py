@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Coroutine, Sequence
 
 import msgspec
 
+from seekpoint.producers.writer.node_metrics import Histogram
 from seekpoint.producers.writer.pending import HandleStatus, Pending
 from seekpoint.schemas.config.error_texts import error_line, traceback_of
 from seekpoint.schemas.config.settings import Settings
@@ -52,7 +53,9 @@ class Outbox:
         settings: Settings,
         on_failing: Callable[[], None],
         on_retired: Callable[[SeekpointError], Coroutine[None, None, None]],
+        append_s: Histogram | None = None,
     ) -> None:
+        self._append_s = Histogram() if append_s is None else append_s
         self._writer = writer
         self._settings = settings
         self._on_failing = on_failing
@@ -149,12 +152,17 @@ class Outbox:
         return self._writer.appender(deliver)
 
     def _delivered(self, deliveries: Sequence[DeliveryReport]) -> None:
+        assert self._loop is not None
         failure: SeekpointError | None = None
+        now = self._loop.time()
         for item, offset, error in deliveries:
-            if item.shipment is not None:  # type: ignore[attr-defined]
-                item.shipment.open -= 1  # type: ignore[attr-defined]
+            shipment: Shipment | None = item.shipment  # type: ignore[attr-defined]
+            if shipment is not None:
+                shipment.open -= 1
             if error is None:
                 self._failures = 0
+                if shipment is not None:
+                    self._append_s.observe(now - shipment.sent_at)
             failure = failure or error  # the first one tells why; later ones were only purged
             if isinstance(item, Pending):
                 if error is None:

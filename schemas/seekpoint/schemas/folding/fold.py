@@ -83,9 +83,9 @@ def advance(draft: Draft, offset: int, entry: Entry, limits: Limits = DEFAULT_LI
     """Fold ``entry`` into ``draft`` in place and return its outcome."""
     if offset <= draft.offset:
         return Verdict.SKIPPED
-    draft.offset = offset
+    draft.offset, draft.updated_us = offset, entry.ts
     if draft.first_offset is None:
-        draft.first_offset = offset
+        draft.first_offset, draft.started_us = offset, entry.ts
     if entry.seq is None:
         return _EXTERNALS.get(type(entry.body), _deliver)(draft, entry, limits)
     return _admit_owner(draft, entry, entry.seq, limits)
@@ -96,9 +96,10 @@ def advance_owner_entry(
 ) -> Verdict | None:
     """Fold an entry of the present owner into ``draft`` in place and return its outcome.
 
-    Returns None, and changes nothing, if the entry is not the present owner's: use ``advance`` for it.
+    Returns None, and changes nothing, if the entry is not the present owner's: use ``advance`` for it. It leaves
+    ``updated_us`` to the caller, who decodes only the time of the last entry of many.
     """
-    seq, epoch, claim_id, body = entry
+    seq, epoch, claim_id, _, body = entry
     if epoch != draft.epoch or claim_id != draft.owner or body.EXTERNAL:
         return None
     if offset <= draft.offset:

@@ -13,7 +13,7 @@ from seekpoint.schemas.state.process_state import FIELDS, Draft, State
 
 __all__ = ["apply_seed"]
 
-_NOT_SEEDED = frozenset({"offset", "first_offset"})
+_NOT_SEEDED = frozenset({"offset", "first_offset", "updated_us"})
 
 
 def apply_seed(draft: Draft, state_json: str, limits: Limits) -> bool:

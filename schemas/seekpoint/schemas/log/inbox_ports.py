@@ -26,6 +26,11 @@ class InboxMember(Protocol):
         """The partitions that are assigned to this member as of the last poll."""
         ...
 
+    @property
+    def is_joined(self) -> bool:
+        """Whether the group has assigned partitions to this member, or has told it that there are none for it."""
+        ...
+
     def commit(self, partition: int, offset: int) -> None:
         """Store that all records below ``offset`` are done. A partition that is assigned elsewhere now is left out."""
         ...

@@ -67,6 +67,7 @@ class MemoryInboxMember:
         self._group = group
         self._positions: dict[int, int] = {}
         self.assigned: frozenset[int] = frozenset()
+        self.is_joined = False
 
     def poll(self, timeout_s: float) -> list[Record]:
         """Return the next records of the assigned partitions."""
@@ -84,6 +85,7 @@ class MemoryInboxMember:
             partition: self._positions.get(partition, self._group.committed.get(partition, 0)) for partition in now
         }
         self.assigned = now
+        self.is_joined = True
         found: list[Record] = []
         for partition, position in self._positions.items():
             high = log.watermarks(partition).high

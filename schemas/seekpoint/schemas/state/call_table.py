@@ -10,7 +10,7 @@ from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
 from math import isqrt
 from typing import Any, overload
 
-from seekpoint.schemas.state.calls import Call, call_of, turn_of
+from seekpoint.schemas.state.calls import UNSETTLED, Call, call_of, turn_of
 
 __all__ = ["Calls", "CallsDraft"]
 
@@ -22,9 +22,13 @@ class Calls(Mapping[str, Call]):
     first write on a copy costs the square root of what there is.
     """
 
-    __slots__ = ("_layers",)
+    __slots__ = ("_layers", "_owns_unsettled", "_unsettled")
 
     _layers: dict[int, _Layers]
+    _unsettled: dict[str, Call]
+    """The calls without an outcome, and the effects that a person has to settle: few, however many calls there are."""
+    _owns_unsettled: bool
+    """Whether no other table has the same ``_unsettled``, so that it may be written on."""
 
     def __init__(self, calls: Mapping[str, Call] | None = None) -> None:
         """``calls``, copied."""
@@ -32,6 +36,17 @@ class Calls(Mapping[str, Call]):
         for key, call in {} if calls is None else calls.items():
             apart.setdefault(turn_of(key), {})[key] = call
         self._layers = {turn: _Layers(some) for turn, some in apart.items()}
+        self._index_unsettled()
+
+    @property
+    def unsettled(self) -> Mapping[str, Call]:
+        """Return the calls without an outcome and the effects that a person has to settle, by key, without looking at
+        the other calls. Do not write on the result."""
+        return self._unsettled
+
+    def _index_unsettled(self) -> None:
+        self._unsettled = {key: call for key, call in self._whole().items() if call.status in _UNSETTLED}
+        self._owns_unsettled = True
 
     @overload
     def get(self, key: str, /) -> Call | None: ...
@@ -70,12 +85,16 @@ class Calls(Mapping[str, Call]):
         copy = _new(CallsDraft)
         layers = self._layers
         copy._layers = {turn: one.share() for turn, one in layers.items()} if layers else {}
+        copy._unsettled = self._unsettled
+        copy._owns_unsettled = self._owns_unsettled = False
         return copy
 
     def window(self) -> Calls:
         """Return a read-only view of these calls."""
         seen = _new(Calls)
         seen._layers = self._layers
+        seen._unsettled = self._unsettled
+        seen._owns_unsettled = self._owns_unsettled = False
         return seen
 
     def _whole(self) -> dict[str, Call]:
@@ -124,6 +143,7 @@ class CallsDraft(Calls):
             for key, row in rows.items():
                 if "/" in key:
                     draft.put(key, call_of(row))
+        draft._index_unsettled()
         return draft
 
     def put(self, key: str, call: Call) -> None:
@@ -133,15 +153,31 @@ class CallsDraft(Calls):
         if layers is None:
             layers = self._layers[turn] = _Layers({})
         layers.put(key, call)
+        if call.status in _UNSETTLED or key in self._unsettled:
+            self._put_unsettled(key, call)
 
     def end_turn(self, turn: int, stays: Mapping[str, Call]) -> None:
         """Drop the calls of ``turn`` but those that stay."""
         self._layers.pop(turn, None)
         if stays:
             self._layers[turn] = _Layers(dict(stays))
+        if self._unsettled:
+            self._unsettled = {
+                key: call for key, call in self._unsettled.items() if turn_of(key) != turn or key in stays
+            }
+            self._owns_unsettled = True
+
+    def _put_unsettled(self, key: str, call: Call) -> None:
+        if not self._owns_unsettled:
+            self._unsettled, self._owns_unsettled = self._unsettled.copy(), True
+        if call.status in _UNSETTLED:
+            self._unsettled[key] = call
+        else:
+            del self._unsettled[key]
 
 
 _new = object.__new__
+_UNSETTLED = frozenset({"started", *UNSETTLED})
 
 
 class _Layers:

@@ -70,6 +70,10 @@ class Budget(FrozenStruct, frozen=True):
             return charged
         return replace(charged, reserved={one: rest for one, rest in self.reserved.items() if one != key})
 
+    def only_spent(self) -> Budget | None:
+        """Return a budget without limits that has the same sums: what a gravestone keeps. None if nothing was spent."""
+        return Budget(spent=self.spent) if self.spent else None
+
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; ``from_json`` reads them."""
         return {

@@ -20,7 +20,7 @@ from seekpoint.schemas.errors import JournalMismatch
 from seekpoint.schemas.folds import Folded, folded
 from seekpoint.schemas.state import state_json as form
 from seekpoint.schemas.state.call_table import Calls, CallsDraft
-from seekpoint.schemas.state.calls import IN_DOUBT, AgentRun, Call, Frame, Obligation, input_digest
+from seekpoint.schemas.state.calls import AgentRun, Call, Frame, Obligation, input_digest
 from seekpoint.schemas.state.conversation import Conversation
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.migrations import FOLD_VERSION, converted
@@ -75,6 +75,10 @@ class Draft:
     # --- where in the log
     offset: int = field(-1, _WHOLE, form.INTEGER, always=True)
     first_offset: int | None = field(None, _WHOLE, form.INTEGER, always=True)
+    started_us: int = field(0, _WHOLE, form.INTEGER)
+    """The time of the first entry, by its writer's clock, in microseconds since 1970. No rule of the fold reads it."""
+    updated_us: int = field(0, _WHOLE, form.INTEGER)
+    """The time of the entry at ``offset``."""
 
     # --- content: what a rewind or a fork restores
     values_json: dict[str, Json] = field(
@@ -236,8 +240,8 @@ class State(Draft):
         """Return the calls that began and have no outcome, by key: a resumed run goes on there."""
         if self.finished:
             return {}
-        calls = _calls_slot.__get__(self)
-        return {key: call for key, call in calls.items() if call.status in _OPEN}
+        calls: CallsDraft = _calls_slot.__get__(self)
+        return {key: call for key, call in calls.unsettled.items() if call.status != "stuck"}
 
     @property
     def in_doubt(self) -> Mapping[str, Call]:
@@ -348,7 +352,6 @@ class State(Draft):
         )
 
 
-_OPEN = frozenset({"started", *IN_DOUBT})
 _WAITS = frozenset({"timer", "gate", "child"})
 """Kinds of calls that have no body: while one is open nothing happened that could be in doubt."""
 _values_slot: Any = Draft.values_json
@@ -369,9 +372,14 @@ def frame_of(draft: Draft) -> Frame:
 
 
 def drop_content(draft: Draft) -> None:
-    """Leave the gravestone of a finished process: lifecycle, epoch, seq, offset, counters, result, and which agent ran,
-    with the digest of its input."""
+    """Leave the gravestone of a finished process.
+
+    It has lifecycle, epoch, seq, offset, counters, result, which agent ran, with the digest of its input, and what it
+    spent.
+    """
+    spent = None if draft.budget is None else draft.budget.only_spent()
     clear(draft, Cleared.WITH_CONTENT)
+    draft.budget = spent
     draft.agent = None if draft.agent is None else draft.agent.without_input()
     draft.content_dropped = True
     draft.content_bytes = content_width(draft)

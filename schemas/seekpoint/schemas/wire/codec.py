@@ -72,6 +72,8 @@ class OwnerEntry(NamedTuple):
     seq: int
     epoch: int
     claim_id: bytes
+    encoded_ts: bytes
+    """``ts`` as Avro encodes it."""
     body: Body
 
 
@@ -80,7 +82,7 @@ _USUAL = re.compile(
     rb"([\0-\x7f])"  # epoch
     rb"\x02(.{16})"  # claim_id
     rb"(?:\0|\x02[\x80-\xff]{0,7}[\0-\x7f])"  # prev_offset
-    rb"[\x80-\xff]{0,7}[\0-\x7f]"  # ts
+    rb"([\x80-\xff]{0,7}[\0-\x7f])"  # ts
     rb"\0\0\0"  # neither actor nor caused_by nor correlation_id
     rb"([\0-\x7f])",  # the body's branch
     re.DOTALL,
@@ -146,7 +148,7 @@ class Codec:
             found = _USUAL(data, _PROCESS_ID_AT + len(process_id))
             if found is None:
                 return None
-            raw, epochs, claim_id, branches = found.groups()
+            raw, epochs, claim_id, encoded_ts, branches = found.groups()
             seq = get_long(raw, 0)[0]
             epoch, branch = epochs[0], branches[0]
             if (epoch | branch) & 1:
@@ -154,7 +156,7 @@ class Codec:
             body = _READERS[branch >> 1](data, found.end(), limits)
         except (ValueError, IndexError, LimitExceeded, InvalidName, UndecodableRecord):
             return None
-        return _new_tuple(OwnerEntry, (seq, epoch >> 1, claim_id, body))
+        return _new_tuple(OwnerEntry, (seq, epoch >> 1, claim_id, encoded_ts, body))
 
     @staticmethod
     def is_owner_entry(data: bytes | None, key: bytes) -> bool:

@@ -1,9 +1,10 @@
-"""``seekpoint serve projector | recovery | dispatcher``: run a service of the journal in the foreground."""
+"""``seekpoint serve projector | recovery | dispatcher | reactors``: run a service of the journal in the foreground."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -11,13 +12,19 @@ from seekpoint.console.render.output import say
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:
+    from prometheus_client import Metric
+
     from seekpoint.console.services.projector_health import ProjectorHealth
+    from seekpoint.consumers import ReactorService
     from seekpoint.consumers.projector.projector import Projector
     from seekpoint.consumers.recovery_service.recovery_service import RecoveryService
 from seekpoint.console.services.options import HealthHost, HealthPortNumber
+from seekpoint.console.services.reactor_metrics import reactor_families, reactors_in
 from seekpoint.console.services.recovery_metrics import recovery_families
 
-__all__ = ["dispatcher", "projector", "recovery"]
+__all__ = ["dispatcher", "projector", "reactors", "recovery"]
+
+S = TypeVar("S", "RecoveryService", "ReactorService")
 
 _POLL_INTERVAL_S = 1.0
 
@@ -66,31 +73,74 @@ def recovery(
     target: CommandTarget, health_port: HealthPortNumber = None, health_host: HealthHost = "127.0.0.1"
 ) -> None:
     """Answer recovery requests. Stops at SIGTERM or Ctrl-C."""
+    from seekpoint.consumers.recovery_service.recovery_service import RecoveryService
+
+    def make() -> RecoveryService:
+        return RecoveryService(target.require_kafka())
+
+    def greeting(service: RecoveryService) -> str:
+        return f"node {service.node_id} answers requests of journal {service.settings.journal}"
+
+    _serve(make, recovery_families, greeting, health_host, health_port)
+
+
+def reactors(
+    target: CommandTarget,
+    modules: Annotated[
+        list[str], typer.Argument(metavar="MODULE[:REACTOR]...", help="Modules with reactors, or single reactors.")
+    ],
+    group: Annotated[
+        str, typer.Option("--group", metavar="NAME", help="The members of a group share the journal's partitions.")
+    ] = "reactors",
+    from_beginning: Annotated[
+        bool, typer.Option("--from-beginning", help="Let a new group begin with the journal's first entry.")
+    ] = False,
+    health_port: HealthPortNumber = None,
+    health_host: HealthHost = "127.0.0.1",
+) -> None:
+    """Call a user's reactors for the entries of the journal. Stops at SIGTERM or Ctrl-C."""
+    from seekpoint.consumers import ReactorService
+
+    found, settings = reactors_in(modules), target.require_kafka()
+
+    def make() -> ReactorService:
+        return ReactorService(found, settings, group=group, from_beginning=from_beginning)
+
+    def greeting(service: ReactorService) -> str:
+        names = ", ".join(one.name for one in found)
+        return f"group {service.group} calls {names} for journal {service.settings.journal}"
+
+    _serve(make, reactor_families, greeting, health_host, health_port)
+
+
+def _serve(
+    make: Callable[[], S],
+    families: Callable[[S], Iterable[Metric]],
+    greeting: Callable[[S], str],
+    health_host: str,
+    health_port: int | None,
+) -> None:
+    """Start, run and close a service of Faust, with its health port."""
     import asyncio
 
     from seekpoint.console.render.logs import show_logs
 
-    settings = target.require_kafka()
     show_logs("faust", "mode", "aiokafka")
 
     async def run() -> None:
-        from seekpoint.consumers.recovery_service.recovery_service import RecoveryService
-
-        service = RecoveryService(settings)
+        service = make()
         with ExitStack() as stack:
-            if (
-                health_port is not None
-            ):  # before the start, so a worker that never becomes ready is reported as unhealthy
+            if health_port is not None:  # before the start: a service that never becomes ready is unhealthy
                 from seekpoint.console.services.health_port import HealthPort
 
-                port = HealthPort(health_host, health_port, service.health, lambda: recovery_families(service))
+                port = HealthPort(health_host, health_port, service.health, lambda: families(service))
                 stack.enter_context(port)
-            await _run_recovery(service)
+            await _run(service, greeting)
 
     asyncio.run(run())
 
 
-async def _run_recovery(service: RecoveryService) -> None:
+async def _run(service: S, greeting: Callable[[S], str]) -> None:
     """Start, run and close the service. A stop signal also ends a start that hangs."""
     import asyncio
 
@@ -107,7 +157,7 @@ async def _run_recovery(service: RecoveryService) -> None:
         return
     await starting
     try:
-        say(f"node {service.node_id} answers requests of journal {service.settings.journal}; Ctrl-C stops it")
+        say(f"{greeting(service)}; Ctrl-C stops it")
         await service.run(stop)
     finally:
         stopped.cancel()

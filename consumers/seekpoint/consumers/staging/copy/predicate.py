@@ -20,6 +20,7 @@ from typing import Any
 from seekpoint.consumers.staging.replay_ports import ReplayMessage
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.errors import InvalidSetting
+from seekpoint.schemas.log.log_ports import Record
 
 __all__ = ["VARIABLES", "Predicate"]
 
@@ -58,9 +59,15 @@ class Predicate:
         self.first_error: str | None = None
 
     def matches(self, message: ReplayMessage, entry: Entry | None) -> bool:
+        """Return whether the expression is true for the message."""
+        headers = {name: (text or b"").decode(errors="replace") for name, text in message.headers() or ()}
+        record = Record(message.partition(), message.offset(), message.timestamp()[1], message.key(), message.value())
+        return self.matches_record(record, entry, headers)
+
+    def matches_record(self, record: Record, entry: Entry | None, headers: Mapping[str, str] = {}) -> bool:
         """Return whether the expression is true for the record."""
         try:
-            answer = self._program.eval(data=self._facts(message, entry))
+            answer = self._program.eval(data=self._facts(record, entry, headers))
         except (RuntimeError, TypeError, ValueError, OverflowError) as exc:
             return self._failed(str(exc))
         value = answer.value()
@@ -71,16 +78,16 @@ class Predicate:
         self.first_error = self.first_error or error[:200]
         return False
 
-    def _facts(self, message: ReplayMessage, entry: Entry | None) -> dict[str, Any]:
-        key, value, stamp = message.key(), message.value(), message.timestamp()[1]
+    def _facts(self, record: Record, entry: Entry | None, headers: Mapping[str, str]) -> dict[str, Any]:
+        partition, offset, stamp, key, value = record
         return {
             "key": (key or b"").decode(errors="replace"),
-            "partition": message.partition(),
-            "offset": message.offset(),
+            "partition": partition,
+            "offset": offset,
             "timestamp_ms": stamp,
             "timestamp": _EPOCH + timedelta(milliseconds=max(0, min(stamp, 253_402_300_799_000))),
             "size": len(value or b""),
-            "headers": {name: (text or b"").decode(errors="replace") for name, text in message.headers() or ()},
+            "headers": headers,
             "value": _json(value) if self._needs_value else None,
             **_entry_facts(entry),
         }

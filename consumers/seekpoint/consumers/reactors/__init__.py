@@ -1,0 +1,1 @@
+"""Reactors: a user's functions that are called for entries of the journal, at least once each."""

@@ -1,0 +1,171 @@
+"""The summary of a process: what a list shows and filters by, without the content. A view stores one beside each state.
+
+A summary is a function of the state alone. In the view it is one JSON object without the fields at their defaults, and
+the write that changes a state replaces its summary. A CRC-32 before it detects damage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from decimal import Decimal
+from zlib import crc32
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from seekpoint.schemas.errors import JournalMismatch
+from seekpoint.schemas.folding.fold import SHARED_PREFIX
+from seekpoint.schemas.frozen_struct import FrozenStruct
+from seekpoint.schemas.state.calls import Call
+from seekpoint.schemas.state.lifecycle import Lifecycle
+from seekpoint.schemas.state.process_state import State
+from seekpoint.schemas.values.decimals import plain_text
+
+__all__ = ["Summary", "is_open_process", "summary_in", "summary_of", "summary_row"]
+
+_ERROR_CHARS_MAX = 200
+_COSTS = ("usd", "tokens", "model_calls")
+
+
+class Summary(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """One process in a list, as of its view, without its content."""
+
+    process_id: str = ""
+    partition: int = 0
+    lifecycle: Lifecycle
+    epoch: int = 0
+    owner: bytes | None = None
+    """The claim of the owner; None: the process has no owner."""
+    owner_node: str | None = None
+    seq: int = 0
+    offset: int
+    """Of the newest folded entry."""
+    last_kind: str | None = None
+    finished: bool = False
+    degraded: str | None = None
+    """The reason of ``Degraded``; None: the process is not degraded."""
+    messages: int = 0
+    """The number of messages in its conversation."""
+    values: int = 0
+    """The number of values in its context."""
+    mailbox: int = 0
+    """The number of external entries that wait for the owner."""
+    agent: str | None = None
+    """The agent that runs as the process, or that was submitted."""
+    version: str | None = None
+    """The version of the agent that began; None: none has begun."""
+    definition: str | None = None
+    on_hold: bool = False
+    """Somebody suspended the process, and nobody resumed it since."""
+    waits_for: tuple[str, ...] = ()
+    """What it waits for: ``timer``, ``gate``, ``child``; ``start`` of a submission and ``retry`` of a failed run at
+    their time; ``signal`` of a process that awaits nothing else."""
+    until_us: int | None = None
+    """The earliest moment among these, in microseconds since 1970; None: none of them has one."""
+    in_doubt: int = 0
+    """The number of calls whose body may or may not have run: steps, decisions and effects."""
+    unsettled: int = 0
+    """The number of effects that are in doubt, or that a person has to settle."""
+    owed: int = 0
+    """The number of compensations that are owed if the process is cancelled or fails."""
+    error: str | None = None
+    """Type and message of the newest exception that left the process's code, cut to 200 characters."""
+    spent: Mapping[str, str] | None = None
+    """What its budget counted: ``usd``, ``tokens`` and ``model_calls`` as decimals; None: it has no budget."""
+    started_us: int = 0
+    updated_us: int = 0
+
+    @property
+    def status(self) -> str:
+        """Return ``degraded``, ``finished`` or the lifecycle, as lists show it."""
+        return "degraded" if self.degraded else "finished" if self.finished else str(self.lifecycle)
+
+
+def summary_of(partition: int, key: bytes, state: State) -> Summary:
+    """Return the summary of ``state``. Its cost does not depend on the size of the state."""
+    agent, submission, failure, budget = state.agent, state.submission, state.failure, state.budget
+    calls = () if state.finished else state.calls.unsettled.values()
+    waits_for, until_us = _waits(state, calls)
+    return Summary(
+        process_id=key.decode(),
+        partition=partition,
+        lifecycle=state.lifecycle,
+        epoch=state.epoch,
+        owner=state.owner,
+        owner_node=state.owner_node,
+        seq=state.seq,
+        offset=state.offset,
+        last_kind=state.last_kind,
+        finished=state.finished,
+        degraded=None if state.degraded is None else state.degraded.reason,
+        messages=len(state.conversation),
+        values=len(state.values_json),
+        mailbox=len(state.mailbox),
+        agent=agent.name if agent is not None else submission.agent if submission is not None else None,
+        version=None if agent is None else agent.version,
+        definition=None if agent is None else agent.definition,
+        on_hold=state.is_on_hold,
+        waits_for=waits_for,
+        until_us=until_us,
+        in_doubt=sum([call.kind not in _MOMENTS and call.status != "stuck" for call in calls]) if calls else 0,
+        unsettled=sum([call.kind == "effect" for call in calls]) if calls else 0,
+        owed=0 if state.finished else len(state.obligations),
+        error=None if failure is None else f"{failure.type}: {failure.message}"[:_ERROR_CHARS_MAX],
+        spent=None if budget is None else _costs(budget.spent),
+        started_us=state.started_us,
+        updated_us=state.updated_us,
+    )
+
+
+def is_open_process(key: bytes, state: State) -> bool:
+    """Return whether the index of open processes has the process: it has not finished, and is no shared value."""
+    return not state.finished and not key.startswith(_SHARED)
+
+
+_SHARED = SHARED_PREFIX.encode()
+_MOMENTS = {"timer": "fires_at_us", "gate": "deadline_us", "child": ""}
+"""By the kind of a call that only waits: the fact that has its moment."""
+_FAILED, _AWAITING = Lifecycle.FAILED, Lifecycle.AWAITING
+
+
+def _waits(state: State, calls: Collection[Call]) -> tuple[tuple[str, ...], int | None]:
+    """Return what the process waits for, and the earliest moment among it."""
+    found = [(call.kind, call.facts.get(_MOMENTS[call.kind])) for call in calls if call.kind in _MOMENTS]
+    submission, failures = state.submission, state.run_failures
+    if submission is not None and state.agent is None and submission.start_at_us is not None:
+        found.append(("start", submission.start_at_us))
+    if failures is not None and failures.retry_at_us is not None and state.lifecycle is _FAILED:
+        found.append(("retry", failures.retry_at_us))
+    if not found:
+        return (("signal",) if state.lifecycle is _AWAITING and not state.finished else ()), None
+    moments = [moment for _, moment in found if type(moment) is int]
+    return tuple(sorted({kind for kind, _ in found})), min(moments, default=None)
+
+
+def _costs(spent: Mapping[str, Decimal]) -> dict[str, str]:
+    return {name: plain_text(spent[name]) for name in _COSTS if name in spent}
+
+
+# --- in the view ------------------------------------------------------------------------------------------------------
+_encode = msgspec.json.Encoder(order="deterministic").encode
+_decode = msgspec.json.Decoder(Summary).decode
+
+
+def summary_row(key: bytes, state: State) -> bytes:
+    """Return the summary as a view stores it under ``key``: a CRC-32 in eight digits, then JSON without the key."""
+    row = _encode(summary_of(0, b"", state))
+    return b"%08x" % crc32(row, crc32(key)) + row
+
+
+def summary_in(partition: int, key: bytes, row: bytes | None) -> Summary:
+    """Return the summary in a row of ``summary_row``. Raises ``JournalMismatch`` if it was changed or is none."""
+    check, text = (row or b"")[:8], (row or b"")[8:]
+    if check != b"%08x" % crc32(text, crc32(key)):
+        raise JournalMismatch("a summary in the view does not have its hash: it was changed", found=text[:80])
+    try:
+        found = _decode(text)
+        force_setattr(found, "process_id", key.decode())
+    except (msgspec.DecodeError, ValueError) as exc:
+        raise JournalMismatch("a summary in the view is not valid", cause=repr(exc)[:200]) from exc
+    force_setattr(found, "partition", partition)
+    return found
