@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
@@ -235,10 +235,10 @@ class Worker:
             raise
         self._intake = SubmissionIntake(self._runtime, member, self._duty.assign)
         self._tasks = [
-            asyncio.create_task(self._part(self._intake.run()), name="seekpoint-inbox"),
-            asyncio.create_task(self._part(self._work()), name="seekpoint-worker"),
-            asyncio.create_task(self._part(self._look_at_owners()), name="seekpoint-owners"),
-            asyncio.create_task(self._part(self._look_at_tails()), name="seekpoint-tails"),
+            asyncio.create_task(self._part(self._intake.run), name="seekpoint-inbox"),
+            asyncio.create_task(self._part(self._work), name="seekpoint-worker"),
+            asyncio.create_task(self._part(self._look_at_owners), name="seekpoint-owners"),
+            asyncio.create_task(self._part(self._look_at_tails), name="seekpoint-tails"),
         ]
         return self
 
@@ -281,10 +281,10 @@ class Worker:
             self._duty.close()
             await self.node.close()
 
-    async def _part(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _part(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run a part of the worker. An error that ends it ends the worker."""
         try:
-            await work
+            await work()
         except SeekpointError as exc:
             logger.error("the worker stops: %s", exc)
             self.failure = exc
