@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -21,6 +22,7 @@ from seekpoint.schemas.errors import (
     ResultTimeout,
     UnserializableValue,
 )
+from seekpoint.schemas.log.log_ports import Watermarks
 from seekpoint.schemas.log.submissions import SubmissionRecord, decode_submission
 
 
@@ -162,3 +164,56 @@ async def test_a_finished_process_has_its_result_however_short_the_time() -> Non
         with pytest.raises(ResultTimeout) as caught:
             await client.result("case-2", 0)
         assert caught.value.lifecycle == "unknown"
+
+
+async def test_submissions_at_the_same_time_share_the_look_at_the_logs_end(log: MemoryLog) -> None:
+    """Each end is asked for after its caller asked: a process that began before is never taken for absent."""
+    asked: list[int] = []
+    watermarks = log.watermarks
+
+    def counted(partition: int) -> Watermarks:
+        asked.append(partition)
+        time.sleep(0.005)
+        return watermarks(partition)
+
+    async with Client.in_memory(log) as client:
+        await client.submit("double", "warm", 0)
+        for number in range(16):  # every partition is followed, and has its proof
+            await client.submit("double", f"warm-{number}", 0)
+        await asyncio.sleep(0.1)
+        log.watermarks = counted  # type: ignore[method-assign]
+        await asyncio.gather(*(client.submit("double", f"case-{number}", 1) for number in range(100)))
+    assert len(asked) <= 60
+    assert len(submitted(log)) == 117
+
+
+async def test_a_look_that_began_earlier_is_not_shared(log: MemoryLog) -> None:
+    """The process may have begun since."""
+    looks: list[threading.Event] = []
+    watermarks = log.watermarks
+
+    def slow(partition: int) -> Watermarks:
+        found, done = watermarks(partition), threading.Event()
+        looks.append(done)
+        done.wait(5.0)
+        return found
+
+    async with Client.in_memory(log) as client:
+        tailer = client._runtime.tailer
+        await client.submit("double", "case-1", 1)
+        [partition] = tailer._tails
+        before = watermarks(partition).high
+        log.watermarks = slow  # type: ignore[method-assign]
+        early = asyncio.ensure_future(tailer._end_by_now(partition))
+        while not looks:  # noqa: ASYNC110  # it is in a thread
+            await asyncio.sleep(0.001)
+        log.append(partition, b"case-1", b"anything")
+        late = asyncio.ensure_future(tailer._end_by_now(partition))
+        await asyncio.sleep(0.01)
+        looks[0].set()
+        assert await early == before
+        while len(looks) < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        looks[1].set()
+        assert await late == before + 1
+        log.watermarks = watermarks  # type: ignore[method-assign]

@@ -37,7 +37,7 @@ from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.log.submissions import SubmissionRecord, encode_submission, submitted_entry
 from seekpoint.schemas.state.calls import input_digest
 from seekpoint.schemas.state.lifecycle import Lifecycle
-from seekpoint.schemas.state.process_state import State
+from seekpoint.schemas.state.process_state import Draft, State
 from seekpoint.schemas.values.clock import now_us
 from seekpoint.schemas.values.json_values import dump
 from seekpoint.schemas.values.process_ids import named_process_key
@@ -176,7 +176,8 @@ class Client(ControlCalls):
         name = agent.name if isinstance(agent, Agent) else agent
         key = named_process_key(process_id)
         check_ownable(process_id)
-        limits = await self._runtime.in_thread(lambda: self._runtime.reader.limits)
+        await self.start()
+        limits = self._runtime.reader.limits
         submission = SubmissionRecord(
             id=new_id(), process_id=process_id, agent=name, input=dump(input, limits), priority=priority,
             start_at_us=_start_us(start_at, delay), actor=actor, correlation_id=correlation_id, ts=now_us(),
@@ -225,16 +226,16 @@ class Client(ControlCalls):
         named_process_key(process_id)
         changed = asyncio.Event()
         followed = self._runtime.processes.begin(process_id, changed.set)
-        state: State | None = None
         try:
             async with asyncio.timeout(timeout):
                 while True:
                     changed.clear()
-                    state = followed.state()
-                    if state is not None and _is_over(state):
-                        return state
+                    now = followed.peek()
+                    if now is not None and _is_over(now):
+                        return now.snapshot()
                     await changed.wait()
         except TimeoutError as exc:
+            state = followed.state()
             if state is None:  # the time was too short even for one look
                 with suppress(Retryable):
                     state = (await self._runtime.recover(process_id, missing_ok=True)).state
@@ -297,11 +298,11 @@ def _refuse_other(process_id: str, state: State, agent: str, digest: str) -> Non
         raise AgentMismatch("the process began with another input", kind="input", process_id=process_id, asked=agent)
 
 
-def _is_over(state: State) -> bool:
+def _is_over(state: Draft) -> bool:
     return state.finished or _is_cancelled(state) or _has_failed(state)
 
 
-def _has_failed(state: State) -> bool:
+def _has_failed(state: Draft) -> bool:
     """Whether the run failed for good, and the failure is recorded: its entry comes behind that of the lifecycle."""
     failures, failure = state.run_failures, state.failure
     if state.lifecycle is not Lifecycle.FAILED or state.redrive is not None:
@@ -311,7 +312,7 @@ def _has_failed(state: State) -> bool:
     return state.owner is None or (failure is not None and failures is not None and failure.seq > failures.seq)
 
 
-def _is_cancelled(state: State) -> bool:
+def _is_cancelled(state: Draft) -> bool:
     return state.cancelled is not None and state.lifecycle is Lifecycle.STOPPED
 
 

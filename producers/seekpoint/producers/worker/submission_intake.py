@@ -19,7 +19,7 @@ from seekpoint.schemas.errors import LimitExceeded, Retryable, SeekpointError, U
 from seekpoint.schemas.log.inbox_ports import InboxMember
 from seekpoint.schemas.log.log_ports import Record
 from seekpoint.schemas.log.partition import partition_of
-from seekpoint.schemas.log.submissions import SubmissionRecord, decode_submission, submitted_entry
+from seekpoint.schemas.log.submissions import decode_submission, submitted_entry
 from seekpoint.schemas.wire.codec import encode_within
 
 __all__ = ["SubmissionIntake"]
@@ -84,9 +84,9 @@ class SubmissionIntake:
 
     async def _take(self, records: Sequence[Record]) -> None:
         """Write the entries of ``records``, wait for all acknowledgements, then commit."""
-        submissions = [one for record in records if (one := await self._decoded(record)) is not None]
-        await asyncio.gather(*(self._write(one) for one in submissions))
-        self.taken += len(submissions)
+        entries = [(record, value) for record in records if (value := await self._entry_of(record)) is not None]
+        await asyncio.gather(*(self._write(record, value) for record, value in entries))
+        self.taken += len(entries)
         ends = {record.partition: record.offset + 1 for record in records}
         await self._in_thread(partial(self._commit, ends))
 
@@ -94,16 +94,16 @@ class SubmissionIntake:
         for partition, offset in ends.items():
             self._member.commit(partition, offset)
 
-    async def _decoded(self, record: Record) -> SubmissionRecord | None:
-        """Decode a submission. A record that is none becomes a dead letter, and the result is None."""
+    async def _entry_of(self, record: Record) -> bytes | None:
+        """Return the encoded entry of a submission; None for another record, which becomes a dead letter."""
+        limits = self._runtime.reader.limits
         try:
-            found = decode_submission(record.value, self._runtime.reader.limits)
+            found = decode_submission(record.value, limits)
             if record.key != process_key(found.process_id):
                 raise UndecodableRecord("the key of a submission is not its process id")
             if record.partition != partition_of(record.key, self._runtime.reader.partitions):
                 raise UndecodableRecord("the submission is in another partition than its process")
-            encode_within(submitted_entry(found), record.key, self._runtime.reader.limits)
-            return found
+            return encode_within(submitted_entry(found), record.key, limits)
         except (UndecodableRecord, LimitExceeded) as exc:
             poison = exc if isinstance(exc, UndecodableRecord) else UndecodableRecord(exc.message)
             try:
@@ -112,17 +112,15 @@ class SubmissionIntake:
                 logger.error("%d:%d: no dead letter was written: %s", record.partition, record.offset, refusal)
             return None
 
-    async def _write(self, submission: SubmissionRecord) -> None:
+    async def _write(self, record: Record, value: bytes) -> None:
         """Append the entry; try again until Kafka has acknowledged it."""
-        key = process_key(submission.process_id)
-        value = encode_within(submitted_entry(submission), key, self._runtime.reader.limits)
-        partition = partition_of(key, self._runtime.reader.partitions)
+        assert record.key is not None
         while True:
             try:
-                await self._runtime.outbox.push_external(partition, key, value)
+                await self._runtime.outbox.push_external(record.partition, record.key, value)
                 return
             except Retryable as exc:
-                logger.warning("%s: its submission was not written, trying again: %s", submission.process_id, exc)
+                logger.warning("%r: its submission was not written, trying again: %s", record.key, exc)
                 await asyncio.sleep(_AGAIN_S)
 
     async def close(self) -> None:
