@@ -42,13 +42,15 @@ def test_health_is_503_without_progress() -> None:
     now = [0.0]
     health = ProgressHealth(30.0, lambda: now[0])
     with HealthPort("127.0.0.1", 0, health, lambda: ()) as served:
-        assert get(served.port, "/healthz")[0] == 200
+        assert get(served.port, "/healthz")[0] == get(served.port, "/livez")[0] == 200
+        assert get(served.port, "/readyz") == (503, '{"ok": false, "reason": "it has not begun to work"}')
         now[0] = 31.0
         health.observe(4)
         code, body = get(served.port, "/healthz")
         assert (code, json.loads(body)) == (503, {"ok": False, "lag": 4, "stalled_s": 31.0})
+        assert get(served.port, "/readyz") == (503, '{"ok": false, "reason": "no progress for 31 s"}')
         health.progress()
-        assert get(served.port, "/healthz?x")[0] == 200
+        assert get(served.port, "/healthz?x")[0] == get(served.port, "/readyz")[0] == 200
         assert get(served.port, "/")[0] == 404
         with pytest.raises(InvalidSetting, match="--health-port"):
             HealthPort("127.0.0.1", served.port, health, lambda: ())
@@ -164,7 +166,9 @@ def test_a_projector_with_lag_and_no_progress_is_unhealthy() -> None:
 async def test_metrics_of_a_projector_have_a_partition_label() -> None:
     """Entries and seconds; no process id anywhere."""
     health = ProjectorHealth()
+    assert health.not_ready == "it has not begun to work"
     health.look({3: Lag(entries=7, seconds=1.5, idle_s=2.0, stopped="why")})
+    assert health.not_ready is None
     with HealthPort("127.0.0.1", 0, health, lambda: projector_families(health)) as served:
         _, text = await asyncio.to_thread(get, served.port, "/metrics")
         code, body = await asyncio.to_thread(get, served.port, "/healthz")
