@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
@@ -15,6 +13,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from health_pages import get
 from seekpoint.console.services.health_port import HealthPort
 from seekpoint.console.services.worker_health import WorkerHealth, worker_families
 from seekpoint.consumers.heartbeats.progress_health import STALL_MAX_S
@@ -92,12 +91,8 @@ async def working(log: MemoryLog, **options: Any) -> AsyncIterator[Watched]:
 def probe(health: Any, page: str) -> tuple[int, Any]:
     """The code and the answer of a page of the health port."""
     with HealthPort("127.0.0.1", 0, health, lambda: ()) as served:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{served.port}{page}", timeout=30) as answer:
-                return answer.status, json.load(answer)
-        except urllib.error.HTTPError as exc:
-            with exc:
-                return exc.code, json.load(exc)
+        code, text = get(served.port, page)
+        return code, json.loads(text)
 
 
 def test_the_probes_answer_by_the_health() -> None:
@@ -160,6 +155,7 @@ async def test_an_inbox_that_kafka_does_not_serve_is_no_stall(log: MemoryLog, mo
 
             patched.setattr(member, "poll", silent)
             await asyncio.sleep(0.2)
+            watched.health.look()
             assert await watched.after(TOO_LONG_S)
         log.drop_acknowledgements()  # of the journal: the inbox takes the submission
         await client.submit(ask, "case-1", "refund?")
@@ -272,12 +268,7 @@ def figures(watched: Watched) -> dict[str, float]:
     watched.health.look()
     health = watched.health
     with HealthPort("127.0.0.1", 0, health, lambda: worker_families(health)) as served:
-        return dict(_samples(_page(served.port)))
-
-
-def _page(port: int) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
-        return str(answer.read().decode())
+        return dict(_samples(get(served.port, "/metrics")[1]))
 
 
 def _samples(text: str) -> Iterator[tuple[str, float]]:

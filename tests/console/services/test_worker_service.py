@@ -17,6 +17,7 @@ import pytest
 import typer
 
 from agents import environment
+from health_pages import get
 from seekpoint.console.services import worker_service
 from seekpoint.console.services.worker_service import WorkerService, agents_in, limits_of
 from seekpoint.producers import Client, Process, Worker, agent
@@ -165,10 +166,10 @@ async def slow(process, order):
 """
 
 
-def _program(settings: Settings, folder: Path) -> subprocess.Popen[str]:
+def _program(settings: Settings, folder: Path, *arguments: str) -> subprocess.Popen[str]:
     (folder / "shop.py").write_text(SLOW)
     return subprocess.Popen(
-        [sys.executable, "-m", "seekpoint.console", "worker", "shop"],
+        [sys.executable, "-m", "seekpoint.console", "worker", "shop", *arguments],
         cwd=folder, env=environment(settings), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
 
@@ -213,3 +214,33 @@ async def test_a_second_signal_ends_the_program_although_a_thread_works(journal:
                 assert (await client.state("case-1")).owner is None
         finally:
             program.kill()
+
+
+@pytest.mark.cluster
+async def test_a_program_answers_probes_until_it_ends(journal: Settings, tmp_path: Path) -> None:
+    """Ready once it has its partitions, alive but not ready while it drains; the metrics count the run."""
+    with _program(journal, tmp_path, "--health-port", "0") as program:
+        try:
+            assert program.stderr is not None
+            told = await asyncio.to_thread(program.stderr.readline)
+            port = int(told.split("/healthz")[0].rpartition(":")[2])
+            await _answers(port, "/readyz", 200)
+            async with Client.connect(journal) as client:
+                await client.submit("slow", "case-1")
+                assert program.stdout is not None
+                assert await asyncio.to_thread(program.stdout.readline) == "asleep\n"
+            await _answers(port, "/metrics", 200, "seekpoint_worker_runs_started_total 1.0")
+            program.send_signal(signal.SIGTERM)
+            await _answers(port, "/readyz", 503, "it drains")
+            await _answers(port, "/livez", 200)
+        finally:
+            program.kill()
+
+
+async def _answers(port: int, page: str, code: int, text: str = "") -> None:
+    """Wait until a page answers with a code and a text."""
+    found: tuple[int, str] = (0, "")
+    async with asyncio.timeout(60):
+        while found[0] != code or text not in found[1]:
+            found = await asyncio.to_thread(get, port, page)
+            await asyncio.sleep(0.05)

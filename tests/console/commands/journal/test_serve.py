@@ -8,14 +8,13 @@ import os
 import signal
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
 
 from agents import environment, until
+from health_pages import get
 from seekpoint.console.services.health_port import HealthPort
 from seekpoint.console.services.projector_health import ProjectorHealth, projector_families
 from seekpoint.console.services.recovery_metrics import recovery_families
@@ -26,15 +25,6 @@ from seekpoint.producers import Node
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import InvalidSetting
 from shells import Shell
-
-
-def get(port: int, path: str) -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read().decode()
 
 
 def test_health_is_503_without_progress() -> None:
