@@ -20,35 +20,29 @@ from seekpoint.producers.control_calls import ControlCalls
 from seekpoint.producers.durable.steps.agent import Agent
 from seekpoint.producers.durable.waits.shared_values import check_ownable
 from seekpoint.producers.durable.waits.timer_calls import microseconds
+from seekpoint.producers.run_outcomes import is_over, refuse_other_run, run_result
+from seekpoint.producers.submission_sender import check_submission, send_submission
 from seekpoint.schemas.bodies.entry import new_id
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import (
-    AgentMismatch,
-    Cancelled,
-    LimitExceeded,
     Refused,
     ResultTimeout,
     Retryable,
-    RunFailed,
 )
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.log_ports import LogReader, LogWriter
 from seekpoint.schemas.log.partition import partition_of
-from seekpoint.schemas.log.submissions import SubmissionRecord, encode_submission, submitted_entry
+from seekpoint.schemas.log.submissions import SubmissionRecord
 from seekpoint.schemas.state.calls import input_digest
-from seekpoint.schemas.state.lifecycle import Lifecycle
-from seekpoint.schemas.state.process_state import Draft, State
+from seekpoint.schemas.state.process_state import State
 from seekpoint.schemas.values.clock import now_us
 from seekpoint.schemas.values.json_values import dump
 from seekpoint.schemas.values.process_ids import named_process_key
-from seekpoint.schemas.wire.codec import encode_within
 
 if TYPE_CHECKING:
     from seekpoint.schemas.log.memory_log import MemoryLog
 
 __all__ = ["Client", "RunStatus", "SubmittedRun"]
-
-_ATTEMPTS = 3
 
 
 class RunStatus(FrozenStruct, frozen=True, kw_only=True):
@@ -82,8 +76,8 @@ class SubmittedRun:
         ``timeout`` is in seconds.
         """
         state = await self._client._ended(self.id, timeout)
-        _refuse_other(self.id, state, self._agent, self._digest)
-        return _result(self.id, state)
+        refuse_other_run(self.id, state, self._agent, self._digest)
+        return run_result(self.id, state)
 
     async def status(self) -> RunStatus:
         """Return where the run stands."""
@@ -182,10 +176,10 @@ class Client(ControlCalls):
             id=new_id(), process_id=process_id, agent=name, input=dump(input, limits), priority=priority,
             start_at_us=_start_us(start_at, delay), actor=actor, correlation_id=correlation_id, ts=now_us(),
         )  # fmt: skip
-        encode_within(submitted_entry(submission), key, limits)
+        check_submission(submission, self._runtime.reader)
         digest = input_digest(submission.input)
         if not await self._is_submitted(process_id, key, name, digest):
-            await self._send(key, encode_submission(submission), limits.record_bytes)
+            await send_submission(submission, self._runtime.reader, self._runtime.inbox)
         return SubmittedRun(self, process_id, name, digest)
 
     async def _is_submitted(self, process_id: str, key: bytes, agent: str, digest: str) -> bool:
@@ -197,21 +191,8 @@ class Client(ControlCalls):
                     return False
         found = await self._runtime.recover(process_id, missing_ok=True)
         tailer.want_proof(tailer.tail_from(partition, found.report.log_end))
-        _refuse_other(process_id, found.state, agent, digest)
+        refuse_other_run(process_id, found.state, agent, digest)
         return found.state.run_identity is not None
-
-    async def _send(self, key: bytes, value: bytes, bytes_max: int) -> None:
-        """Append a submission. Appended twice, it is one: both records have one id."""
-        if len(value) > bytes_max:
-            raise LimitExceeded("the submission is larger than a record may be", bytes=len(value), limit=bytes_max)
-        partition = partition_of(key, self._runtime.reader.partitions)
-        for attempt in range(1, _ATTEMPTS + 1):
-            try:
-                await self._runtime.inbox.push_external(partition, key, value)
-                return
-            except Retryable:
-                if attempt == _ATTEMPTS:
-                    raise
 
     async def result(self, process_id: str, timeout: float | None = None) -> Any:
         """Return the result of the process once it is finished; wait at most ``timeout`` seconds.
@@ -219,7 +200,7 @@ class Client(ControlCalls):
         Follows the log, and needs no Redis. A process that does not exist yet is waited for. Raises ``RunFailed`` once
         the run failed and is not tried again by itself, ``Cancelled`` once it was cancelled, and ``ResultTimeout``.
         """
-        return _result(process_id, await self._ended(process_id, timeout))
+        return run_result(process_id, await self._ended(process_id, timeout))
 
     async def _ended(self, process_id: str, timeout: float | None) -> State:
         """Return the state of the process once its run is over."""
@@ -231,7 +212,7 @@ class Client(ControlCalls):
                 while True:
                     changed.clear()
                     now = followed.peek()
-                    if now is not None and _is_over(now):
+                    if now is not None and is_over(now):
                         return now.snapshot()
                     await changed.wait()
         except TimeoutError as exc:
@@ -239,7 +220,7 @@ class Client(ControlCalls):
             if state is None:  # the time was too short even for one look
                 with suppress(Retryable):
                     state = (await self._runtime.recover(process_id, missing_ok=True)).state
-            if state is not None and _is_over(state):
+            if state is not None and is_over(state):
                 return state
             stage = "unknown" if state is None else _stage(state)
             raise ResultTimeout(
@@ -277,56 +258,6 @@ def _start_us(start_at: datetime | None, delay: float | timedelta | None) -> int
     if start_at.utcoffset() is None:
         raise Refused("start_at= needs a datetime with a time zone", hint="datetime(..., tzinfo=timezone.utc)")
     return int(start_at.timestamp() * 1_000_000)
-
-
-def _refuse_other(process_id: str, state: State, agent: str, digest: str) -> None:
-    """Raise ``AgentMismatch`` if the process is that of another submission."""
-    identity = state.run_identity
-    if identity is None:
-        if state.finished:
-            raise AgentMismatch(
-                "the process was finished by a program, not by an agent",
-                kind="agent", process_id=process_id, asked=agent,
-            )  # fmt: skip
-        return
-    name, found = identity
-    if name != agent:
-        raise AgentMismatch(
-            "the process is another agent's", kind="agent", agent=name, process_id=process_id, asked=agent
-        )
-    if found != digest:
-        raise AgentMismatch("the process began with another input", kind="input", process_id=process_id, asked=agent)
-
-
-def _is_over(state: Draft) -> bool:
-    return state.finished or _is_cancelled(state) or _has_failed(state)
-
-
-def _has_failed(state: Draft) -> bool:
-    """Whether the run failed for good, and the failure is recorded: its entry comes behind that of the lifecycle."""
-    failures, failure = state.run_failures, state.failure
-    if state.lifecycle is not Lifecycle.FAILED or state.redrive is not None:
-        return False
-    if failures is not None and failures.retry_at_us is not None:
-        return False
-    return state.owner is None or (failure is not None and failures is not None and failure.seq > failures.seq)
-
-
-def _is_cancelled(state: Draft) -> bool:
-    return state.cancelled is not None and state.lifecycle is Lifecycle.STOPPED
-
-
-def _result(process_id: str, state: State) -> Any:
-    if state.finished:
-        return state.result
-    if _is_cancelled(state):
-        raise Cancelled("the process was asked to stop", process_id=process_id, reason=state.cancelled or None)
-    failure = state.failure
-    raise RunFailed(
-        "the run failed" if failure is None else f"the run failed: {failure.type}: {failure.message}",
-        process_id=process_id, type=None if failure is None else failure.type,
-        where=None if failure is None else failure.where,
-    )  # fmt: skip
 
 
 def _stage(state: State) -> str:

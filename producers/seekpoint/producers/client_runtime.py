@@ -15,7 +15,6 @@ from seekpoint.producers.writer.externals import Externals
 from seekpoint.producers.writer.outbox import Outbox
 from seekpoint.schemas.bodies import Body
 from seekpoint.schemas.config.settings import Settings
-from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.log.log_ports import LogReader, LogWriter
 
 __all__ = ["ClientRuntime"]
@@ -32,8 +31,8 @@ class ClientRuntime:
         """The journal. It blocks: call it with ``in_thread``."""
         self.recovery = recovery
         self.threads = Threads(max_workers=8, thread_name_prefix="seekpoint-client")
-        self.outbox = Outbox(writer, settings, _no_handles, _nothing_to_heal)
-        self.inbox = Outbox(inbox_writer, settings, _no_handles, _nothing_to_heal)
+        self.outbox = Outbox.without_handles(writer, settings)
+        self.inbox = Outbox.without_handles(inbox_writer, settings)
         self.externals = Externals(reader, self.threads, self.outbox)
         self.tailer = Tailer(reader, recovery.blocking, self.threads, settings)
         self.processes = ValueFollower(reader, recovery, self.tailer)
@@ -81,11 +80,3 @@ class ClientRuntime:
     async def in_thread(self, call: Callable[[], Any]) -> Any:
         """Run a blocking call in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self.threads, call)
-
-
-def _no_handles() -> None:
-    """Do nothing: a client has no handles whose entries could be in doubt."""
-
-
-async def _nothing_to_heal(reason: SeekpointError) -> None:
-    """Do nothing: a client has no handles to heal."""

@@ -12,7 +12,7 @@ from seekpoint.consumers import Recovery
 from seekpoint.consumers.checkpoints.cadence import CHECKPOINT_REQUEST
 from seekpoint.consumers.recovery.recovery_report import LastCheckpoint
 from seekpoint.producers.durable.effects.rewind_content import content_to_rewind_to
-from seekpoint.producers.durable.session import Acknowledged, Journal
+from seekpoint.producers.durable.session import Acknowledged, Journal, idempotency_key
 from seekpoint.producers.writer.confirmer import Confirmer
 from seekpoint.producers.writer.handle import Handle
 from seekpoint.producers.writer.node_metrics import NodeMetrics
@@ -21,6 +21,7 @@ from seekpoint.producers.writer.pending import Cause
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import new_id
 from seekpoint.schemas.errors import CheckpointTimeout, HandleLost, SeekpointError
+from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.values.clock import now_us
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from seekpoint.schemas.state.process_budget import Budget
     from seekpoint.schemas.state.process_state import MailItem, State
 
-__all__ = ["AgentNode", "LogSession", "NodeServices"]
+__all__ = ["AgentNode", "ChildRequest", "ChildRuns", "LogSession", "NodeServices"]
 
 _HELD_CHARACTERS_MAX, _HELD_BYTES_MAX = 65_536, 16_384
 """The longest arguments of a start that is held back, and the room in the state that it must find."""
@@ -79,12 +80,38 @@ class AgentNode(Protocol):
         ...
 
 
+class ChildRequest(FrozenStruct, frozen=True):
+    """A request to run a child process, by the process that spawned it."""
+
+    agent: str
+    child_id: str
+    input: Any
+    idempotency_key: str
+    """That of the call that spawned it: the same in each run of the parent."""
+    aside_seq: int | None = None
+    """The seq of the entry that asks to run a failed child again; None if none does."""
+    correlation_id: str | None = None
+
+
+class ChildRuns(Protocol):
+    """Runs children on any worker."""
+
+    def takes(self, agent: str) -> bool:
+        """Whether it runs children of this agent."""
+        ...
+
+    async def run(self, request: ChildRequest) -> Any:
+        """Return the result of the child. Raises ``ChildFailure``, ``Cancelled``, ``AgentMismatch``."""
+        ...
+
+
 class NodeServices(Journal, Protocol):
     """What a session uses of the node that owns the process."""
 
     settings: Settings
     clock: Clock
     prices: Prices | None
+    child_runs: ChildRuns | None
     reader: LogReader
     recovery: Recovery
     outbox: Outbox
@@ -310,8 +337,17 @@ class LogSession:
         await self._confirmer.to_end(self._handle)
 
     # --- other work of the node
-    async def run_child(self, agent: Agent, child_id: str, input: Any, *, wait_s: float, retry_failed: bool) -> Any:
-        """Run ``agent`` as the process ``child_id``; return its result."""
+    async def run_child(
+        self, agent: Agent, child_id: str, input: Any, *, key: str, wait_s: float, retry_failed: bool
+    ) -> Any:
+        """Run ``agent`` as the process ``child_id``, the child of the call ``key``; return its result."""
+        elsewhere = self._services.child_runs
+        if elsewhere is not None and elsewhere.takes(agent.name):
+            aside_seq = self.written.calls[key].seq if retry_failed else None
+            request = ChildRequest(
+                agent.name, child_id, input, idempotency_key(self, key), aside_seq, self._cause.correlation_id
+            )
+            return await elsewhere.run(request)
         return await self._node.run(agent, child_id, input, wait_s=wait_s, retry_failed=retry_failed)
 
 

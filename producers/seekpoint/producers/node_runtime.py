@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from seekpoint.consumers.recovery.process_history import Logged
     from seekpoint.producers.durable.decisions.prices import Prices
     from seekpoint.producers.embedded_projector import EmbeddedProjector
+    from seekpoint.producers.log_session import ChildRuns
     from seekpoint.producers.writer.clocks import Clock
     from seekpoint.producers.writer.handle import Handle
     from seekpoint.schemas.bodies import Body
@@ -57,6 +58,8 @@ class NodeRuntime:
         self.clock = clock
         self.prices: Prices | None = None
         self.projector: EmbeddedProjector | None = None
+        self.child_runs: ChildRuns | None = None
+        """Runs the children of this node's processes on any worker; None: they run on this node."""
         self.handles: dict[str, Handle | None] = {}
         """The handle of each process of this node; None while the process is being claimed."""
         self.threads = Threads(max_workers=8, thread_name_prefix="seekpoint-node")
@@ -76,7 +79,7 @@ class NodeRuntime:
         self.healer = Healer(self.outbox, self.confirmer, self.identity, settings)
         self.externals = Externals(reader, self.threads, self.outbox)
         self.heartbeater = Heartbeater(reader, self.threads, self.open_handles, self.identity, settings)
-        self._values = ValueFollower(reader, recovery, self.tailer)
+        self.values = ValueFollower(reader, recovery, self.tailer)
         self._closing = Closing(self._closing_steps)
         self._started = False
 
@@ -176,7 +179,7 @@ class NodeRuntime:
 
     def shared(self, name: str) -> Shared:
         """Return the shared value ``name`` of the journal."""
-        return Shared(self, self.externals, self._values, name)
+        return Shared(self, self.externals, self.values, name)
 
     # --- threads
     async def in_thread(self, call: Callable[[], Any]) -> Any:

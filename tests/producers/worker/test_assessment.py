@@ -37,6 +37,7 @@ def after(*bodies: b.Body, start: State = BEGUN) -> State:
 
 AWAITING = b.LifecycleChanged("awaiting")
 TIMER = b.TimerSet("sleep:1", 1, "sleep", fires_at_us=5_000)
+CHILD = b.ChildSpawned("child:1", 3, "refund", "d", "p.1", "refund", "1")
 GATE = b.GateOpened("approve:1", 2, "approve", "d")
 WAITS = after(GATE, AWAITING)
 
@@ -122,3 +123,27 @@ def test_a_resumed_process_goes_on() -> None:
     assert assess(folded(asked, start=held), AGENTS, NOW).next is Next.RUN
     budget = after(b.LifecycleChanged("suspended"))
     assert assess(folded(asked, start=budget), AGENTS, NOW).next is Next.RUN
+
+
+def test_a_process_that_waits_for_a_child_waits_until_the_child_has_ended() -> None:
+    """Whoever runs the child; a timer that is due comes first."""
+    found = assess(after(CHILD, AWAITING), AGENTS, NOW)
+    assert (found.next, found.children, found.reason) == (Next.WAIT, ("p.1",), "child:1")
+    assert assess(after(CHILD, AWAITING), AGENTS, NOW, ended={"p.2"}).next is Next.WAIT
+    assert assess(after(CHILD, AWAITING), AGENTS, NOW, ended={"p.1"}).next is Next.RUN
+    assert assess(after(TIMER, CHILD, AWAITING), AGENTS, NOW).due_us == 5_000
+    assert assess(after(TIMER, CHILD, AWAITING), AGENTS, 5_000).next is Next.RUN
+
+
+def test_a_child_that_no_worker_has_code_for_needs_its_parent() -> None:
+    """It runs beside it."""
+    child = b.ChildSpawned("child:1", 3, "other", "d", "p.1", "other", "1")
+    assert assess(after(child, AWAITING), AGENTS, NOW).next is Next.RUN
+
+
+def test_a_process_whose_owner_died_is_run_although_it_waits() -> None:
+    """The owner may have died between two waits; one that is known to be idle waits."""
+    cut_off = folded(own(2, GATE), own(3, AWAITING), start=BEGUN)
+    assert cut_off.owner is not None
+    assert assess(cut_off, AGENTS, NOW).next is Next.RUN
+    assert assess(cut_off, AGENTS, NOW, is_idle=True).next is Next.WAIT

@@ -275,6 +275,22 @@ async def test_a_second_worker_goes_on_after_a_drain() -> None:
             assert await run.result(ROUND_S) == "approved"
 
 
+async def test_a_run_that_had_not_waited_for_long_is_released_as_running() -> None:
+    """It may have been about to go on, so the next worker runs it once, and then lets it wait."""
+    made = Fleet()
+    async with Client.in_memory(made.log) as client:
+        async with made.worker(grace_s=60) as first:
+            run = await client.submit(ask, "case-1", "refund?")
+            while not (await run.status()).waits_for:  # noqa: ASYNC110  # a client has no event for it
+                await asyncio.sleep(0.01)
+            assert first.running
+        state = await client.state("case-1")
+        assert (state.lifecycle, state.owner) == ("running", None)
+        async with made.worker() as second:
+            await until(lambda: "case-1" in second.waiting)
+        assert (await client.state("case-1")).lifecycle == "awaiting"
+
+
 async def test_two_workers_share_the_partitions() -> None:
     """All runs end, each once."""
     made = Fleet()

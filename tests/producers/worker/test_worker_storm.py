@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
+from lost_workers import vanish
 from seekpoint.producers import Client, Process, Worker, agent
-from seekpoint.producers.node import runtime_of
 from seekpoint.schemas import MemoryLog
 
 RUNS = 40
@@ -29,17 +29,6 @@ async def order(process: Process, number: int) -> str:
     answer = await process.gate("approve", prompt=number)
     await process.step("three", count, "three")
     return answer.outcome
-
-
-async def vanish(worker: Worker) -> None:
-    """End a worker as kill -9 does: nothing is drained, nothing is released, it leaves the group later."""
-    for task in [*worker._tasks, *(run.task for run in worker._runs._runs.values())]:
-        task.cancel()
-    runtime = runtime_of(worker.node)
-    for handle in runtime.open_handles():
-        handle.abandon()
-    await asyncio.sleep(random.uniform(0.0, 0.3))
-    await worker.close()
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -66,7 +55,7 @@ async def test_every_run_ends_once_whoever_comes_and_goes(seed: int) -> None:
             await asyncio.sleep(chance.uniform(0.05, 0.4))
             if len(workers) > 1 and chance.random() < 0.5:
                 leaves = workers.pop(chance.randrange(len(workers)))
-                await (leaves.close() if chance.random() < 0.5 else vanish(leaves))
+                await (leaves.close() if chance.random() < 0.5 else vanish(leaves, random.uniform(0.0, 0.3)))
             elif len(workers) < 4:
                 await join()
         assert (await results)[:RUNS] == ["approved"] * RUNS

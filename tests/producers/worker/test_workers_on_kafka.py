@@ -27,6 +27,19 @@ async def ask(process: Process, question: str) -> str:
     return answer.outcome
 
 
+@agent("clerk")
+async def clerk(process: Process, order: str) -> str:
+    if order == "asks":
+        return (await process.gate("approve")).outcome
+    return await process.step("work", order.upper)
+
+
+@agent("office")
+async def office(process: Process, orders: list[str]) -> list[str]:
+    spawned = [process.spawn(clerk, f"{process.process_id}.{number}", order) for number, order in enumerate(orders)]
+    return [await one.result() for one in spawned]
+
+
 async def until(condition: Any) -> None:
     async with asyncio.timeout(WAIT_S):
         while not condition():  # noqa: ASYNC110  # workers give no event for what they know
@@ -80,3 +93,23 @@ async def test_a_new_group_begins_at_the_first_submission(journal: Settings) -> 
         run = await client.submit(double, "case-1", 4)
         async with Worker([double], journal):
             assert await run.result(WAIT_S) == 8
+
+
+async def test_children_run_on_both_workers_and_bring_their_parents_back(journal: Settings) -> None:
+    """A parent that waits leaves memory; its child is approved and ends on whichever worker."""
+    async with (
+        Client.connect(journal) as client,
+        Worker([office, clerk], journal, grace_s=0.2) as one,
+        Worker([office, clerk], journal, grace_s=0.2) as two,
+    ):
+        await until(lambda: len(one.assigned) == len(two.assigned) == 2)
+        runs = [await client.submit(office, f"p{number}", ["a", "b", "asks"]) for number in range(8)]
+        parents = {run.id for run in runs}
+        await until(lambda: parents | {f"{each}.2" for each in parents} <= {*one.waiting, *two.waiting})
+        assert not one.running
+        assert not two.running
+        for run in runs:
+            await client.approve(f"{run.id}.2", "approve")
+        assert [await run.result(WAIT_S) for run in runs] == [["A", "B", "approved"]] * 8
+        await until(lambda: one.finished + two.finished == 32)
+        assert min(one.finished, two.finished) > 4

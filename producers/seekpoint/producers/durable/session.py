@@ -214,8 +214,10 @@ class Session(Journal, Protocol):
         ...
 
     # --- other work of the node
-    async def run_child(self, agent: Agent, child_id: str, input: Any, *, wait_s: float, retry_failed: bool) -> Any:
-        """Run ``agent`` as the process ``child_id``; return its result."""
+    async def run_child(
+        self, agent: Agent, child_id: str, input: Any, *, key: str, wait_s: float, retry_failed: bool
+    ) -> Any:
+        """Run ``agent`` as the process ``child_id``, the child of the call ``key``; return its result."""
         ...
 
     def shared_value(self, name: str) -> SharedValue:

@@ -1,4 +1,4 @@
-"""Shared values as they change: a node follows each value once, by its partition's tail, for all its watchers."""
+"""Shared values, and processes that others own, as they change: a node follows each once, for all its watchers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _AGAIN_S = 0.5
 
 
 class FollowedValue:
-    """The current state of a process without an owner. A listener of its partition's tail."""
+    """The current state of a process that is only looked at. A follower at its partition's tail."""
 
     def __init__(self, process_id: str, reader: LogReader) -> None:
         self.process_id = process_id
@@ -131,14 +131,14 @@ class ValueFollower:
         tail, began = self._tailer.tail(partition), 0
         while True:
             if tail is not None:
-                tail.attach(followed)
+                tail.attach_follower(followed)
                 began = tail.position
                 if tail.absence.report(followed.key, began) is not None:
                     return self._follow(followed, tail, new_state())
             found = await self._recovery.recover(process_id, missing_ok=True)
             was, tail = tail, self._tailer.tail_from(partition, found.report.log_end)
             if was is None:
-                tail.attach(followed)
+                tail.attach_follower(followed)
                 began = tail.position
             self._tailer.want_proof(tail)
             if was in (None, tail) and began <= found.report.log_end:

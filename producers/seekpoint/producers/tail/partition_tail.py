@@ -46,6 +46,8 @@ class PartitionTail:
         self.partition = partition
         self.position = position
         self.listeners: dict[bytes, Listener] = {}
+        self.followers: dict[bytes, list[Listener]] = {}
+        """Further listeners of processes, which only look at them: any number of each process, beside its handle."""
         self.observer: Observer | None = None
         self.absence = Absence(position)
         """The processes that are proven not to exist."""
@@ -74,22 +76,41 @@ class PartitionTail:
         """Stop delivering records to this listener, unless another one has taken its place."""
         if self.listeners.get(listener.key) is listener:
             del self.listeners[listener.key]
+        followers = self.followers.get(listener.key, [])
+        if listener in followers:
+            followers.remove(listener)
+            if not followers:
+                del self.followers[listener.key]
+
+    def attach_follower(self, follower: Listener) -> None:
+        """Deliver the records of the follower's process to it, too, from ``position`` on."""
+        followers = self.followers.setdefault(follower.key, [])
+        if follower not in followers:
+            followers.append(follower)
+
+    @property
+    def all_listeners(self) -> list[Listener]:
+        """Every listener, the followers too."""
+        return [*self.listeners.values(), *(one for some in self.followers.values() for one in some)]
 
     # --- records
     def deliver(self, batch: TailBatch) -> None:
         """Give the records of ``batch`` to their listeners, then wake the callers that waited for them."""
         if self.observer is not None:
             self._observe(self.observer, batch)
-        listeners = self.listeners
+        listeners, followers = self.listeners, self.followers
         found: dict[bytes, list[Record]] = {}
         for index, key in enumerate(batch.keys):
-            if key in listeners:
+            if key in listeners or key in followers:
                 found.setdefault(key, []).append(batch.record(index))
         self.absence.note(batch.keys)
         self._note_leader(batch)
         self.position = max(self.position, batch.next_offset)
         for key, records in found.items():
-            self._deliver(listeners[key], records)
+            if key in listeners:
+                self._deliver(listeners[key], records)
+            for follower in list(followers.get(key, ())):
+                self._deliver(follower, records)
         self._wake()
 
     @staticmethod

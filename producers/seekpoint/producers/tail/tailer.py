@@ -290,7 +290,7 @@ class Tailer:
     def _fail_all(tail: PartitionTail, error: SeekpointError) -> None:
         tail.absence.forget()
         tail.fail(error)
-        for listener in list(tail.listeners.values()):
+        for listener in tail.all_listeners:
             listener.fail(error)
         if tail.observer is not None:
             tail.observer.fail(error)
@@ -319,7 +319,7 @@ class Tailer:
             self._check_broken(tail)
         elif tail.watchers or tail.target:
             self._follower.wake()
-        if not (tail.listeners or tail.target or tail.observer) and now - tail.moved_at > _FORGET_S:
+        if not (tail.all_listeners or tail.target or tail.observer) and now - tail.moved_at > _FORGET_S:
             del self._tails[tail.partition]
             self._follower.end(tail.partition)
 

@@ -35,17 +35,29 @@ class Assessment(FrozenStruct, frozen=True):
     priority: int = 0
     reason: str = ""
     """Why it is left alone, or what it waits for."""
+    children: tuple[str, ...] = ()
+    """The child processes whose end it waits for."""
 
 
 _FORGET = Assessment(Next.FORGET)
 _ENDED = frozenset({Lifecycle.STOPPED, Lifecycle.STOPPING})
 
 
-def assess(state: State, agents: Mapping[str, Agent], now_us: int, seen: Collection[bytes] = frozenset()) -> Assessment:
+def assess(
+    state: State,
+    agents: Mapping[str, Agent],
+    now_us: int,
+    seen: Collection[bytes] = frozenset(),
+    ended: Collection[str] = frozenset(),
+    *,
+    is_idle: bool = False,
+) -> Assessment:
     """Say what is next for a process that nobody owns, or whose owner is dead.
 
     ``agents``: those that this worker has code for, by name. ``seen``: the ids of mail that the process's code has
-    looked at and left; other mail in the mailbox wakes a process that waits.
+    looked at and left; other mail in the mailbox wakes a process that waits. ``ended``: the child processes that are
+    known to have ended, or not to exist. ``is_idle``: the process is owned, and known to wait. Else a process that
+    nobody released may have been cut off between its waits.
     """
     if state.finished:
         return _FORGET
@@ -56,7 +68,8 @@ def assess(state: State, agents: Mapping[str, Agent], now_us: int, seen: Collect
     cancel = any(item.kind == b.CancelRequested.KIND for item in state.mailbox.values())
     if state.agent is None:
         return _submitted(state, agents, now_us, cancel)
-    return _begun(state, agents, now_us, cancel, seen)
+    is_released = is_idle or state.owner is None
+    return _begun(state, agents, now_us, cancel, seen, ended, is_released)
 
 
 def _submitted(state: State, agents: Mapping[str, Agent], now_us: int, cancel: bool) -> Assessment:
@@ -70,7 +83,10 @@ def _submitted(state: State, agents: Mapping[str, Agent], now_us: int, cancel: b
     return Assessment(Next.RUN, wanted.agent, None, wanted.priority)
 
 
-def _begun(state: State, agents: Mapping[str, Agent], now_us: int, cancel: bool, seen: Collection[bytes]) -> Assessment:
+def _begun(
+    state: State, agents: Mapping[str, Agent], now_us: int, cancel: bool, seen: Collection[bytes],
+    ended: Collection[str], is_released: bool,
+) -> Assessment:  # fmt: skip
     began, lifecycle = state.agent, state.lifecycle
     assert began is not None
     agent = agents.get(began.name)
@@ -87,15 +103,16 @@ def _begun(state: State, agents: Mapping[str, Agent], now_us: int, cancel: bool,
         return _left("suspended by its budget")
     if lifecycle is Lifecycle.FAILED:
         return _failed(state, began.name, now_us)
-    if lifecycle is not Lifecycle.AWAITING or state.mailbox.keys() - seen:
+    if lifecycle is not Lifecycle.AWAITING or not is_released or state.mailbox.keys() - seen:
         return run
     open_calls = state.open_calls
-    if any(_goes_on(call) for call in open_calls.values()):
+    if any(_goes_on(call, agents, ended) for call in open_calls.values()):
         return run
     due_us = min((due for call in open_calls.values() if (due := _due_us(call)) is not None), default=None)
     if due_us is not None and due_us <= now_us:
         return run
-    return Assessment(Next.WAIT, began.name, due_us, 0, ", ".join(sorted(open_calls)) or "mail")
+    children = tuple(call.facts["child_id"] for call in open_calls.values() if call.kind == "child")
+    return Assessment(Next.WAIT, began.name, due_us, 0, ", ".join(sorted(open_calls)) or "mail", children)
 
 
 def _failed(state: State, agent: str, now_us: int) -> Assessment:
@@ -107,8 +124,14 @@ def _failed(state: State, agent: str, now_us: int) -> Assessment:
     return Assessment(Next.RUN if due_us <= now_us else Next.WAIT, agent, due_us, 0, "the next attempt")
 
 
-def _goes_on(call: Call) -> bool:
-    """Whether an open call needs the process to run: all but a timer, a gate and an effect that a person settles."""
+def _goes_on(call: Call, agents: Mapping[str, Agent], ended: Collection[str]) -> bool:
+    """Whether an open call needs the process to run.
+
+    A timer, a gate and an effect that a person settles do not, nor does a child that some worker runs. A child whose
+    agent this worker does not have runs beside its parent.
+    """
+    if call.kind == "child":
+        return call.facts["agent"] not in agents or call.facts["child_id"] in ended
     return call.kind not in ("timer", "gate") and call.status not in ("unknown", "stuck")
 
 

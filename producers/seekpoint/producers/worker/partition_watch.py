@@ -49,6 +49,10 @@ class PartitionWatch:
         """The processes that nobody owns and that wait."""
         self.left: dict[str, Assessment] = {}
         """The processes that are left alone, with the reason."""
+        self.parents: dict[str, Assessment] = {}
+        """Those of them that wait for the end of children."""
+        self.changed_parents: set[str] = set()
+        """The processes that began to wait for children, or ceased to, since somebody took note of it."""
         self.stale: dict[str, None] = {}
         """The processes to recover and to assess, because something came."""
         self.error: SeekpointError | None = None
@@ -98,6 +102,9 @@ class PartitionWatch:
         self._drop(process_id)
         if assessment.next is Next.WAIT:
             self.waiting[process_id] = assessment
+            if assessment.children:
+                self.parents[process_id] = assessment
+                self.changed_parents.add(process_id)
         elif assessment.next is Next.LEAVE:
             self.left[process_id] = assessment
 
@@ -117,6 +124,8 @@ class PartitionWatch:
     def _drop(self, process_id: str) -> None:
         for table in (self.owned, self.waiting, self.left, self.stale):
             table.pop(process_id, None)
+        if self.parents.pop(process_id, None) is not None:
+            self.changed_parents.add(process_id)
 
     # --- the tail
     def observe(self, batch: TailBatch) -> None:

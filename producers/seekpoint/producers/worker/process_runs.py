@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 
 from seekpoint.producers.agent_run import RECORDED, run_opened
 from seekpoint.producers.durable.replay.conduct import Detail, ReplayMode, conduct_of
@@ -16,6 +17,7 @@ from seekpoint.producers.tail.partition_tail import PartitionTail
 from seekpoint.producers.worker.assessment import Next, assess
 from seekpoint.producers.worker.run_queue import ReadyRun
 from seekpoint.producers.writer.pending import Cause
+from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.error_texts import error_line
 from seekpoint.schemas.errors import (
     AlreadyOpen,
@@ -25,6 +27,7 @@ from seekpoint.schemas.errors import (
     OwnerAlive,
     ProcessSuspended,
     Retryable,
+    SeekpointError,
 )
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_state import State
@@ -50,6 +53,9 @@ class ProcessRun:
         self.again_s: float | None = None
         """After how many seconds to look at the process again; None: its state tells."""
         self.is_parked = False
+        """Whether it is cancelled, to be released."""
+        self.is_idle = False
+        """Whether its code was known to wait when it was parked."""
         self.is_suspended = False
         self.seen: Collection[bytes] = frozenset()
         """The mail that the code had looked at, and left, when the run was parked."""
@@ -145,7 +151,8 @@ class ProcessRuns:
         process_id, agent = run.ready.process_id, self._agents[run.ready.agent]
 
         def check(state: State) -> None:
-            if assess(state, self._agents, self._runtime.clock.now_us()).next is not Next.RUN:
+            now_us, ended = self._runtime.clock.now_us(), run.ready.ended
+            if assess(state, self._agents, now_us, ended=ended).next is not Next.RUN:
                 raise _NotNowError(state)
 
         request = OpenRequest(
@@ -160,11 +167,37 @@ class ProcessRuns:
                 self.started += 1
             else:
                 self.resumed += 1
-            await run_opened(process, agent, RECORDED, retry_failed=process.written.lifecycle is Lifecycle.FAILED)
+            retry_failed = process.written.lifecycle is Lifecycle.FAILED
+            try:
+                await run_opened(process, agent, RECORDED, retry_failed=retry_failed)
+            except asyncio.CancelledError:
+                await self._mark_cut_off(run, process)
+                raise
+
+    async def _mark_cut_off(self, run: ProcessRun, process: Process) -> None:
+        """Write that the process is running if its code may have been cut off between two waits.
+
+        The next owner runs it then. Before it, release its children: until then the end of one may be written.
+        """
+        durable, handle = durable_side(process), self._runtime.handles.get(process.process_id)
+        if handle is None or not process.is_open:
+            return
+        was_idle, run.is_idle = run.is_idle, False
+        try:
+            await durable.release_children()
+            run.is_idle = was_idle and not handle.pending and handle.acknowledged_seq == run.idle_seq
+        finally:
+            if not run.is_idle and durable.ahead_lifecycle is Lifecycle.AWAITING:
+                with suppress(SeekpointError):
+                    durable.send(b.LifecycleChanged(Lifecycle.RUNNING))
 
     # --- parking
     def park_idle(self, grace_s: float) -> None:
-        """Release the runs that only wait, and have for ``grace_s``: their code is cancelled as in a crash."""
+        """Release the runs that only wait, and have for ``grace_s``: their code is cancelled as in a crash.
+
+        A run that has not waited for a while may be about to go on: it is released as ``running``, so that the next
+        worker runs it once.
+        """
         for run in list(self._runs.values()):
             process = run.process
             if process is None or run.is_parked or not process.is_open:
@@ -172,6 +205,7 @@ class ProcessRuns:
             if durable_side(process).ahead_lifecycle is not Lifecycle.AWAITING:
                 run.idle_since_s = None
             elif self._is_idle(run, process.written, grace_s):
+                run.is_idle = grace_s > 0
                 self._park(run, process.written)
 
     def stop(self, process_id: str) -> None:
@@ -190,12 +224,15 @@ class ProcessRuns:
     def _is_idle(self, run: ProcessRun, state: State, grace_s: float) -> bool:
         """Whether the code has only waited for ``grace_s``, and the state alone says when it goes on."""
         assert run.process is not None
-        now_s = self._runtime.clock.monotonic()
+        now_s, handle = self._runtime.clock.monotonic(), self._runtime.handles.get(run.ready.process_id)
+        if handle is None or handle.pending:  # an entry that changes what it waits for may be on its way
+            run.idle_since_s = None
+            return False
         if run.idle_since_s is None or run.idle_seq != state.seq:
             run.idle_since_s, run.idle_seq = now_s, state.seq
         if now_s - run.idle_since_s < grace_s:
             return False
-        found = assess(state, self._agents, self._runtime.clock.now_us(), state.mailbox.keys())
+        found = assess(state, self._agents, self._runtime.clock.now_us(), state.mailbox.keys(), is_idle=True)
         due_us = durable_side(run.process).waiting.due_us  # also that of a receive with a limit, which no entry has
         return found.next is Next.WAIT and due_us in (None, found.due_us)
 

@@ -20,6 +20,7 @@ from seekpoint.producers.durable.steps.agent import Agent
 from seekpoint.producers.node_runtime import NodeRuntime
 from seekpoint.producers.tail.partition_tail import PartitionTail
 from seekpoint.producers.worker.assessment import Next, assess
+from seekpoint.producers.worker.child_ends import ChildEnds
 from seekpoint.producers.worker.partition_watch import Owner, PartitionWatch
 from seekpoint.producers.worker.process_runs import ProcessRun
 from seekpoint.producers.worker.run_queue import ReadyRun, RunQueue
@@ -67,6 +68,7 @@ class Responsibility:
         self.assigned: frozenset[int] = frozenset()
         """The partitions that the group has assigned to this worker."""
         self._adopted: frozenset[int] = frozenset()
+        self._child_ends = ChildEnds(runtime, self._end_of_child)
 
     @property
     def watches(self) -> Collection[PartitionWatch]:
@@ -125,6 +127,8 @@ class Responsibility:
         if watch.tail is not None and watch.tail.observer is watch:
             watch.tail.observer = None
             self._runtime.tailer.watch(watch.tail, -1)
+        for process_id in watch.parents:
+            self._child_ends.follow(process_id, None)
         for process_id in list(self._queue.ready):
             if self.partition_of(process_id) == partition:
                 self._queue.remove(process_id)
@@ -165,6 +169,7 @@ class Responsibility:
         """Stop looking after anything."""
         self.assigned = self._adopted = frozenset()
         self._follow()
+        self._child_ends.close()
 
     # --- what runs here
     def begin(self, process_id: str) -> bool:
@@ -193,9 +198,23 @@ class Responsibility:
         else:
             self._file(watch, process_id, state, run.seen)
 
-    def _enqueue(self, process_id: str, agent: str, priority: int = 0) -> None:
-        self._queue.add(ReadyRun(process_id, agent, priority, self._runtime.clock.monotonic()))
+    def _enqueue(self, process_id: str, agent: str, priority: int = 0, ended: frozenset[str] = frozenset()) -> None:
+        self._queue.add(ReadyRun(process_id, agent, priority, self._runtime.clock.monotonic(), ended))
         self._wake()
+
+    # --- children
+    def follow_children(self) -> None:
+        """Follow the children that processes have begun to wait for, and leave those that none waits for any more."""
+        for watch in self._watches.values():
+            changed, watch.changed_parents = watch.changed_parents, set()
+            for process_id in changed:
+                self._child_ends.follow(process_id, watch.parents.get(process_id))
+
+    def _end_of_child(self, parent_id: str, child_id: str) -> None:
+        watch = self._watches.get(self.partition_of(parent_id))
+        waits = None if watch is None else watch.waiting.get(parent_id)
+        if waits is not None:
+            self._enqueue(parent_id, waits.agent, waits.priority, frozenset([child_id]))
 
     def _file(
         self, watch: PartitionWatch, process_id: str, state: State, seen: Collection[bytes] = frozenset()

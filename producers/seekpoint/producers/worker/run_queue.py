@@ -20,6 +20,8 @@ class ReadyRun(FrozenStruct, frozen=True):
     priority: int = 0
     since_s: float = 0.0
     """Since when it is ready, by the worker's monotonic clock."""
+    ended: frozenset[str] = frozenset()
+    """The child processes that it need not wait for: they have ended, or do not exist yet."""
 
 
 class RunQueue:

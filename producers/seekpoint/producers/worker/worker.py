@@ -25,6 +25,8 @@ from seekpoint.producers.worker.process_runs import ProcessRun, ProcessRuns
 from seekpoint.producers.worker.responsibility import Responsibility
 from seekpoint.producers.worker.run_queue import RunQueue
 from seekpoint.producers.worker.submission_intake import SubmissionIntake
+from seekpoint.producers.worker.submitted_children import SubmittedChildren
+from seekpoint.producers.writer.outbox import Outbox
 from seekpoint.schemas.config.error_texts import traceback_of
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import InvalidSetting, SeekpointError
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from seekpoint.producers.writer.clocks import Clock
     from seekpoint.producers.writer.node_metrics import NodeMetrics
     from seekpoint.schemas.log.inbox_ports import InboxMember
+    from seekpoint.schemas.log.log_ports import LogWriter
     from seekpoint.schemas.log.memory_log import MemoryLog
 
 __all__ = ["Worker", "WorkerProgress"]
@@ -86,6 +89,7 @@ class Worker:
         group: str | None = None,
         node: Node | None = None,
         member: InboxMember | None = None,
+        inbox_writer: LogWriter | None = None,
     ) -> None:
         self.agents = _by_name(agents)
         """The agents that this worker runs, by name."""
@@ -95,6 +99,9 @@ class Worker:
         """The node that owns the processes of this worker."""
         self._runtime = runtime_of(self.node)
         self._member = member
+        inbox_writer = inbox_writer or _kafka_writer(self.node.settings)
+        self._inbox = Outbox.without_handles(inbox_writer, self.node.settings)
+        self._runtime.child_runs = SubmittedChildren(self._runtime, self._inbox, self.agents.keys())
         self._grace_s, self._drain_s = grace_s, drain_s
         self._wake = asyncio.Event()
         self._queue = RunQueue(runs_max, concurrency)
@@ -123,7 +130,8 @@ class Worker:
         from seekpoint.schemas.log.memory_inbox import MemoryGroup
 
         member = MemoryGroup.of(log, group).join()
-        return cls(agents, node=Node.in_memory(log, clock=clock), member=member, group=group, **options)
+        node, inbox = Node.in_memory(log, clock=clock), log.topic("inbox")
+        return cls(agents, node=node, member=member, inbox_writer=inbox, group=group, **options)
 
     # --- looking
     @property
@@ -233,6 +241,7 @@ class Worker:
         except BaseException:
             await self.node.close()
             raise
+        self._inbox.start()
         self._intake = SubmissionIntake(self._runtime, member, self._duty.assign)
         self._tasks = [
             asyncio.create_task(self._part(self._intake.run), name="seekpoint-inbox"),
@@ -279,7 +288,10 @@ class Worker:
                 await self._intake.close()
         finally:
             self._duty.close()
-            await self.node.close()
+            try:
+                await self._inbox.close()
+            finally:
+                await self.node.close()
 
     async def _part(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run a part of the worker. An error that ends it ends the worker."""
@@ -302,6 +314,7 @@ class Worker:
                 self._runs.park_idle(self._grace_s)
                 self._duty.look_at_moments()
             await self._duty.assess_stale()
+            self._duty.follow_children()
             self._begin_ready()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_S):
@@ -354,3 +367,9 @@ def _kafka_member(settings: Settings, group: str) -> InboxMember:
     from seekpoint.consumers.kafka.kafka_inbox import KafkaInbox  # a worker on a log in memory starts without
 
     return KafkaInbox(settings, group)
+
+
+def _kafka_writer(settings: Settings) -> LogWriter:
+    from seekpoint.producers.writer.kafka_writer import KafkaWriter  # a worker on a log in memory starts without
+
+    return KafkaWriter(settings, "inbox")

@@ -73,6 +73,11 @@ class Outbox:
         self._failures = 0
         """How many appenders failed in a row, without an acknowledged entry in between."""
 
+    @classmethod
+    def without_handles(cls, writer: LogWriter, settings: Settings) -> Outbox:
+        """Return an outbox for records that no handle owns: nothing is to heal where an append fails."""
+        return cls(writer, settings, lambda: None, _nothing_to_heal)
+
     def start(self) -> None:
         """Make the appender, and begin to send."""
         self._loop = asyncio.get_running_loop()
@@ -281,3 +286,7 @@ def _unexpected(error: Exception, settings: Settings) -> SeekpointError:
 
 def _in_doubt(item: object) -> bool:
     return isinstance(item, Pending) and item.handle.status is not HandleStatus.OPEN
+
+
+async def _nothing_to_heal(reason: SeekpointError) -> None:
+    """Do nothing: there are no handles whose entries could be in doubt."""

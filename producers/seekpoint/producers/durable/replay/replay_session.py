@@ -241,7 +241,9 @@ class ReplaySession:
     async def read_log(self) -> None:
         """Return: there is no log to read."""
 
-    async def run_child(self, agent: Agent, child_id: str, input: Any, *, wait_s: float, retry_failed: bool) -> Any:
+    async def run_child(
+        self, agent: Agent, child_id: str, input: Any, *, key: str, wait_s: float, retry_failed: bool
+    ) -> Any:
         """Run no child."""
         raise self._refusal("run")
 

@@ -1,6 +1,9 @@
 """Spawn child processes: each is a process of its own, with an owner of its own.
 
-    ChildSpawned, acknowledged -> the child runs on this node -> ChildEnded: its result or its failure
+    ChildSpawned, acknowledged -> the child runs -> ChildEnded: its result or its failure
+
+``node.run`` runs the child beside its parent. A worker submits it to the inbox, so that any worker runs it, and waits
+for its end by the log.
 
 A parent that runs again spawns again: a child that has not ended is resumed, and the result of one that has ended is
 recorded. Children end before the turn, or the run, that spawned them. A request to cancel the parent cancels them too.
@@ -24,7 +27,7 @@ from seekpoint.producers.durable.failures.recorded_failures import (
 from seekpoint.producers.durable.replay.call_digest import text_digest
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
 from seekpoint.producers.durable.steps.agent import check_is_agent
-from seekpoint.producers.durable.waits.children import ChildEnd
+from seekpoint.producers.durable.waits.children import ChildEnd, ChildFailure
 from seekpoint.producers.durable.waits.shared_values import check_ownable
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import (
@@ -58,9 +61,10 @@ class ChildCalls(DurableCalls):
         """Run ``agent`` as the process ``child_id``, beside this code; ``await child.result()`` returns its result.
 
         The child begins once its spawn is journaled here. An id is never free again: derive it from this process's id.
-        The child ends before the turn or the run does, awaited or not. If this run fails, the child is released as it
-        stands and resumed with this process. Raises ``ReplayDivergence``, ``UnserializableValue``, and ``Refused`` for
-        this process's own id.
+        The child ends before the turn or the run does, awaited or not. On a worker that has code for ``agent`` the
+        child is submitted to the inbox, and any worker runs it. Elsewhere it runs beside this code, and if this run
+        fails, the child is released as it stands and resumed with this process. Raises ``ReplayDivergence``,
+        ``UnserializableValue``, and ``Refused`` for this process's own id.
         """
         process = self._durable
         check_is_agent(agent)
@@ -163,8 +167,9 @@ class Child:
         while True:
             try:
                 result = await process.session.run_child(
-                    self._agent, self.child_id, self._input, wait_s=_WAIT_S, retry_failed=self._is_set_aside
-                )
+                    self._agent, self.child_id, self._input, key=self.key, wait_s=_WAIT_S,
+                    retry_failed=self._is_set_aside,
+                )  # fmt: skip
                 return ChildEnd("succeeded", dump(result, process.limits))
             except (OwnerAlive, AlreadyOpen, ClaimLost, Fenced) as exc:
                 logger.info(
@@ -172,6 +177,8 @@ class Child:
                 )
                 self._process.session.check()
                 await asyncio.sleep(0.05 if isinstance(exc, AlreadyOpen) else 0)
+            except ChildFailure as exc:
+                return ChildEnd("failed", exc.text)
             except Exception as exc:
                 if isinstance(exc, Retryable) or not (is_failure(exc) or isinstance(exc, Cancelled)):
                     raise

@@ -13,7 +13,7 @@ from seekpoint.schemas.config.error_texts import error_line
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
-__all__ = ["ChildEnd", "Children"]
+__all__ = ["ChildEnd", "ChildFailure", "Children"]
 
 logger = logging.getLogger("seekpoint.producers")
 
@@ -24,6 +24,14 @@ class ChildEnd(FrozenStruct, frozen=True):
     outcome: str
     text: b.Json
     error: Exception | None = None
+
+
+class ChildFailure(Exception):  # no error of its own: it carries the failure of a child
+    """The failure of a child that ran elsewhere, as JSON text."""
+
+    def __init__(self, text: b.Json) -> None:
+        super().__init__("the child failed")
+        self.text = text
 
 
 class Children:

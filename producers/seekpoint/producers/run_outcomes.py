@@ -1,0 +1,96 @@
+"""Decide from the state of a process whether its run is over, and what came of it. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from seekpoint.producers.durable.failures.failure_classes import class_named
+from seekpoint.producers.durable.failures.recorded_failures import error_name, recorded_failure
+from seekpoint.schemas.bodies import Json
+from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.errors import AgentMismatch, Cancelled, RunFailed
+from seekpoint.schemas.state.lifecycle import Lifecycle
+from seekpoint.schemas.state.process_state import Draft, State
+from seekpoint.schemas.values.json_values import dump
+
+__all__ = ["failure_text_of", "has_failed", "is_cancelled", "is_over", "refuse_other_run", "run_result"]
+
+
+def is_over(state: Draft) -> bool:
+    """Whether the run has ended, and does not go on by itself."""
+    return state.finished or is_cancelled(state) or has_failed(state)
+
+
+def has_failed(state: Draft) -> bool:
+    """Whether the run failed for good, and the failure is recorded: its entry comes behind that of the lifecycle."""
+    failures, failure = state.run_failures, state.failure
+    if state.lifecycle is not Lifecycle.FAILED or state.redrive is not None:
+        return False
+    if failures is not None and failures.retry_at_us is not None:
+        return False
+    return state.owner is None or (failure is not None and failures is not None and failure.seq > failures.seq)
+
+
+def is_cancelled(state: Draft) -> bool:
+    """Whether the run was cancelled and has stopped."""
+    return state.cancelled is not None and state.lifecycle is Lifecycle.STOPPED
+
+
+def run_result(process_id: str, state: State) -> Any:
+    """Return the result of a run that is over. Raises ``Cancelled`` and ``RunFailed``."""
+    if state.finished:
+        return state.result
+    if is_cancelled(state):
+        raise Cancelled("the process was asked to stop", process_id=process_id, reason=state.cancelled or None)
+    failure = state.failure
+    raise RunFailed(
+        "the run failed" if failure is None else f"the run failed: {failure.type}: {failure.message}",
+        process_id=process_id, type=None if failure is None else failure.type,
+        where=None if failure is None else failure.where,
+    )  # fmt: skip
+
+
+def failure_text_of(state: State) -> Json:
+    """Return the failure of a run as ``failure_text`` writes it.
+
+    The state of a process keeps class and message of the exception that left its code. If one of its calls failed with
+    the same exception, the record of that call has all of it.
+    """
+    failure = state.failure
+    if failure is None:
+        return dump({"type": "", "message": "the run failed", "data": None, "retryable": False})
+    for call in sorted(state.calls.values(), key=lambda one: -one.seq):
+        if call.status == "failed" and call.error is not None:
+            error = recorded_failure(call.error)
+            if (error_name(error, Settings()), str(error)) == (failure.type, failure.message):
+                return call.error
+    name = _class_name(failure.type)
+    return dump({"type": name, "message": failure.message, "data": None, "retryable": False})
+
+
+def _class_name(shown: str) -> str:
+    """Return ``module:qualname`` for the name of a class as Python shows it."""
+    parts = shown.split(".")
+    if len(parts) == 1:
+        return f"builtins:{shown}"
+    names = [f"{'.'.join(parts[:at])}:{'.'.join(parts[at:])}" for at in range(len(parts) - 1, 0, -1)]
+    return next((name for name in names if class_named(name) is not None), names[0])
+
+
+def refuse_other_run(process_id: str, state: State, agent: str, digest: str) -> None:
+    """Raise ``AgentMismatch`` if the process is that of another agent, or of another input."""
+    identity = state.run_identity
+    if identity is None:
+        if state.finished:
+            raise AgentMismatch(
+                "the process was finished by a program, not by an agent",
+                kind="agent", process_id=process_id, asked=agent,
+            )  # fmt: skip
+        return
+    name, found = identity
+    if name != agent:
+        raise AgentMismatch(
+            "the process is another agent's", kind="agent", agent=name, process_id=process_id, asked=agent
+        )
+    if found != digest:
+        raise AgentMismatch("the process began with another input", kind="input", process_id=process_id, asked=agent)
