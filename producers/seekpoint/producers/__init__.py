@@ -27,6 +27,7 @@ from seekpoint.producers.durable.failures.failure_classes import register_failur
 from seekpoint.producers.durable.replay.conduct import Detail, ReplayMode
 from seekpoint.producers.durable.session import Acknowledged
 from seekpoint.producers.durable.steps.agent import Agent, agent
+from seekpoint.producers.durable.steps.rates import Rate
 from seekpoint.producers.durable.steps.retries import Retry
 from seekpoint.producers.durable.steps.step_calls import Step, step
 from seekpoint.producers.durable.waits.child_calls import Child
@@ -66,6 +67,7 @@ __all__ = [
     "Prices",
     "Process",
     "ProcessShared",
+    "Rate",
     "Reconciled",
     "ReplayCheck",
     "ReplayMode",

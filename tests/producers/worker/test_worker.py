@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from seekpoint.producers import Client, Node, Process, Retry, Worker, agent
+from seekpoint.producers import Client, Node, Process, Rate, Retry, Worker, agent
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.errors import AgentMismatch, Cancelled, ProcessSuspended, ResultTimeout, RunFailed
 
@@ -80,7 +80,13 @@ async def pays(process: Process, fails_times: int) -> str:
     return await process.step("ship", ship)
 
 
-AGENTS = [double, ask, nap, fails, flaky, pays]
+@agent("paced", rate=Rate(2, per_s=1.0))
+async def paced(process: Process, number: int) -> int:
+    ATTEMPTS.setdefault("paced", []).append(process.process_id)
+    return number
+
+
+AGENTS = [double, ask, nap, fails, flaky, pays, paced]
 
 
 class Fleet:
@@ -234,6 +240,18 @@ async def test_a_delayed_run_begins_at_its_moment() -> None:
         with pytest.raises(ResultTimeout):
             await run.result(0.1)
         assert await run.result(ROUND_S) == 2
+
+
+async def test_the_runs_of_an_agent_with_a_rate_begin_at_that_rate() -> None:
+    """Two a second here, and those of other agents at once."""
+    async with fleet() as (_, client, worker):
+        runs = [await client.submit(paced, f"case-{number}", number) for number in range(5)]
+        assert await (await client.submit(double, "case-9", 4)).result(ROUND_S) == 8
+        assert len(worker.ready) >= 2
+        began = asyncio.get_running_loop().time()
+        assert [await run.result(ROUND_S) for run in runs] == [0, 1, 2, 3, 4]
+        assert asyncio.get_running_loop().time() - began > 1.0
+        assert len(ATTEMPTS.pop("paced")) == 5
 
 
 async def test_a_suspended_process_is_not_run_before_it_is_resumed() -> None:

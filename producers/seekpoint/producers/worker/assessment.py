@@ -35,6 +35,8 @@ class Assessment(FrozenStruct, frozen=True):
     priority: int = 0
     reason: str = ""
     """Why it is left alone, or what it waits for."""
+    begins: bool = False
+    """Whether the run is a new one."""
     children: tuple[str, ...] = ()
     """The child processes whose end it waits for."""
 
@@ -79,8 +81,8 @@ def _submitted(state: State, agents: Mapping[str, Agent], now_us: int, cancel: b
     if wanted.agent not in agents:
         return _left(f"no code for the agent {wanted.agent}")
     if wanted.start_at_us is not None and wanted.start_at_us > now_us and not cancel:
-        return Assessment(Next.WAIT, wanted.agent, wanted.start_at_us, wanted.priority, "the start")
-    return Assessment(Next.RUN, wanted.agent, None, wanted.priority)
+        return Assessment(Next.WAIT, wanted.agent, wanted.start_at_us, wanted.priority, "the start", begins=True)
+    return Assessment(Next.RUN, wanted.agent, None, wanted.priority, begins=True)
 
 
 def _begun(
@@ -112,7 +114,7 @@ def _begun(
     if due_us is not None and due_us <= now_us:
         return run
     children = tuple(call.facts["child_id"] for call in open_calls.values() if call.kind == "child")
-    return Assessment(Next.WAIT, began.name, due_us, 0, ", ".join(sorted(open_calls)) or "mail", children)
+    return Assessment(Next.WAIT, began.name, due_us, 0, ", ".join(sorted(open_calls)) or "mail", children=children)
 
 
 def _failed(state: State, agent: str, now_us: int) -> Assessment:

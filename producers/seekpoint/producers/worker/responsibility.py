@@ -19,7 +19,7 @@ from seekpoint.consumers.recovery.open_processes import recover_open
 from seekpoint.producers.durable.steps.agent import Agent
 from seekpoint.producers.node_runtime import NodeRuntime
 from seekpoint.producers.tail.partition_tail import PartitionTail
-from seekpoint.producers.worker.assessment import Next, assess
+from seekpoint.producers.worker.assessment import Assessment, Next, assess
 from seekpoint.producers.worker.child_ends import ChildEnds
 from seekpoint.producers.worker.partition_watch import Owner, PartitionWatch
 from seekpoint.producers.worker.process_runs import ProcessRun
@@ -198,8 +198,9 @@ class Responsibility:
         else:
             self._file(watch, process_id, state, run.seen)
 
-    def _enqueue(self, process_id: str, agent: str, priority: int = 0, ended: frozenset[str] = frozenset()) -> None:
-        self._queue.add(ReadyRun(process_id, agent, priority, self._runtime.clock.monotonic(), ended))
+    def _enqueue(self, process_id: str, found: Assessment, ended: frozenset[str] = frozenset()) -> None:
+        now_s = self._runtime.clock.monotonic()
+        self._queue.add(ReadyRun(process_id, found.agent, found.priority, now_s, ended, found.begins))
         self._wake()
 
     # --- children
@@ -214,7 +215,7 @@ class Responsibility:
         watch = self._watches.get(self.partition_of(parent_id))
         waits = None if watch is None else watch.waiting.get(parent_id)
         if waits is not None:
-            self._enqueue(parent_id, waits.agent, waits.priority, frozenset([child_id]))
+            self._enqueue(parent_id, waits, frozenset([child_id]))
 
     def _file(
         self, watch: PartitionWatch, process_id: str, state: State, seen: Collection[bytes] = frozenset()
@@ -227,7 +228,7 @@ class Responsibility:
         found = assess(state, self._agents, self._runtime.clock.now_us(), seen)
         watch.file(process_id, found)
         if found.next is Next.RUN:
-            self._enqueue(process_id, found.agent, found.priority)
+            self._enqueue(process_id, found)
 
     def _is_free(self, owner: Owner) -> bool:
         mine = owner.boot_id == self._runtime.identity.boot_id
@@ -293,7 +294,7 @@ class Responsibility:
         now_us = self._runtime.clock.now_us()
         for watch in list(self._watches.values()):
             for process_id in watch.due(now_us):
-                self._enqueue(process_id, watch.waiting[process_id].agent, watch.waiting[process_id].priority)
+                self._enqueue(process_id, watch.waiting[process_id])
             if watch.error is not None:
                 error = traceback_of(watch.error, self._runtime.settings)
                 logger.error("partition %d is followed anew: %s", watch.partition, error)
@@ -311,7 +312,7 @@ class Responsibility:
     async def _assess(self, watch: PartitionWatch, process_id: str) -> None:
         waits = watch.waiting.get(process_id)
         if waits is not None:
-            self._enqueue(process_id, waits.agent, waits.priority)  # its open looks at what came
+            self._enqueue(process_id, waits)  # its open looks at what came
             return
         state = watch.state_of(process_id)
         if state is not None:

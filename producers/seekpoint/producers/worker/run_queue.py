@@ -1,12 +1,14 @@
-"""The runs that wait for room in a worker: the highest priority first, then the oldest. Pure."""
+"""The runs that wait for room in a worker: the highest priority first, then the oldest. Pure: no clock."""
 
 from __future__ import annotations
 
 import heapq
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Mapping
 from itertools import count
+from typing import TypeAlias
 
+from seekpoint.producers.durable.steps.rates import Rate
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
 __all__ = ["ReadyRun", "RunQueue"]
@@ -22,15 +24,29 @@ class ReadyRun(FrozenStruct, frozen=True):
     """Since when it is ready, by the worker's monotonic clock."""
     ended: frozenset[str] = frozenset()
     """The child processes that it need not wait for: they have ended, or do not exist yet."""
+    begins: bool = False
+    """Whether the run is a new one, which counts for the rate of its agent."""
+
+
+_Place: TypeAlias = "tuple[int, float, int, ReadyRun]"
 
 
 class RunQueue:
-    """What is ready and what runs. At most ``runs_max`` run at once, and of an agent at most ``concurrency[agent]``."""
+    """What is ready and what runs. At most ``runs_max`` run at once, and of an agent at most ``concurrency[agent]``.
 
-    def __init__(self, runs_max: int, concurrency: Mapping[str, int] | None = None) -> None:
+    New runs of an agent begin as ``rates[agent]`` allows.
+    """
+
+    def __init__(
+        self, runs_max: int, concurrency: Mapping[str, int] | None = None, rates: Mapping[str, Rate] | None = None
+    ) -> None:
         self._runs_max = runs_max
         self._concurrency = dict(concurrency or {})
-        self._heaps: dict[str, list[tuple[int, float, int, ReadyRun]]] = {}
+        self._rates = dict(rates or {})
+        self._begun_at: dict[str, deque[float]] = {name: deque(maxlen=one.runs) for name, one in self._rates.items()}
+        """When the newest runs of an agent with a rate began, by the worker's monotonic clock."""
+        self._heaps: dict[tuple[str, bool], list[_Place]] = {}
+        """What is ready, by its agent, and whether it has to wait for the agent's rate."""
         self._ready: dict[str, ReadyRun] = {}
         self._running: dict[str, str] = {}
         self._by_agent: Counter[str] = Counter()
@@ -58,39 +74,61 @@ class RunQueue:
         """Add a process that is to be run. One that is ready already, or runs, stays as it is."""
         if run.process_id not in self._ready and run.process_id not in self._running:
             self._ready[run.process_id] = run
-            heap = self._heaps.setdefault(run.agent, [])
+            heap = self._heaps.setdefault(self._heap_of(run), [])
             heapq.heappush(heap, (-run.priority, run.since_s, next(self._numbers), run))
 
     def remove(self, process_id: str) -> None:
         """Remove a process that is not to be run any more. One that runs goes on."""
         self._ready.pop(process_id, None)
 
-    def take(self) -> ReadyRun | None:
-        """Return the next run that there is room for, and count it as running; None if there is none."""
+    def take(self, now_s: float = 0.0) -> ReadyRun | None:
+        """Return the next run that there is room for, and count it as running; None if there is none.
+
+        ``now_s`` is the worker's monotonic clock, by which the rates of agents count.
+        """
         if len(self._running) >= self._runs_max:
             return None
-        best: tuple[int, float, int, ReadyRun] | None = None
-        for agent in list(self._heaps):
-            head = self._head(agent)
-            if head is not None and self._has_room(agent) and (best is None or head < best):
+        best: _Place | None = None
+        for name in list(self._heaps):
+            head = self._head(name)
+            if head is not None and (best is None or head < best) and self._may_begin(name, now_s):
                 best = head
         if best is None:
             return None
-        run = heapq.heappop(self._heaps[best[3].agent])[3]
+        run = heapq.heappop(self._heaps[self._heap_of(best[3])])[3]
         del self._ready[run.process_id]
         self._running[run.process_id] = run.agent
         self._by_agent[run.agent] += 1
+        if run.begins and run.agent in self._rates:
+            self._begun_at[run.agent].append(now_s)
         return run
 
-    def _head(self, agent: str) -> tuple[int, float, int, ReadyRun] | None:
-        """Return the first run of an agent, without those that were removed."""
-        heap = self._heaps[agent]
+    def wait_s(self, now_s: float) -> float | None:
+        """Return the seconds until a rate lets the next run begin; None if no run waits for a rate."""
+        waits = [self._rate_wait_s(agent, now_s) for agent, is_rated in self._heaps if is_rated]
+        return min((seconds for seconds in waits if seconds > 0), default=None)
+
+    def _heap_of(self, run: ReadyRun) -> tuple[str, bool]:
+        return run.agent, run.begins and run.agent in self._rates
+
+    def _head(self, name: tuple[str, bool]) -> _Place | None:
+        """Return the first run of a heap, without those that were removed."""
+        heap = self._heaps[name]
         while heap and self._ready.get(heap[0][3].process_id) is not heap[0][3]:
             heapq.heappop(heap)
         if not heap:
-            del self._heaps[agent]
+            del self._heaps[name]
             return None
         return heap[0]
+
+    def _may_begin(self, name: tuple[str, bool], now_s: float) -> bool:
+        agent, is_rated = name
+        return self._has_room(agent) and (not is_rated or self._rate_wait_s(agent, now_s) <= 0)
+
+    def _rate_wait_s(self, agent: str, now_s: float) -> float:
+        """Return the seconds until the rate of an agent lets a new run begin: 0 or less if it does now."""
+        rate, begun_at = self._rates[agent], self._begun_at[agent]
+        return 0.0 if len(begun_at) < rate.runs else begun_at[0] + rate.per_s - now_s
 
     def _has_room(self, agent: str) -> bool:
         limit = self._concurrency.get(agent)

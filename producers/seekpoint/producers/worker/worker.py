@@ -104,7 +104,8 @@ class Worker:
         self._runtime.child_runs = SubmittedChildren(self._runtime, self._inbox, self.agents.keys())
         self._grace_s, self._drain_s = grace_s, drain_s
         self._wake = asyncio.Event()
-        self._queue = RunQueue(runs_max, concurrency)
+        rates = {name: one.rate for name, one in self.agents.items() if one.rate is not None}
+        self._queue = RunQueue(runs_max, concurrency, rates)
         self._runs = ProcessRuns(self._runtime, opener_of(self.node), self.agents, self._over)
         self._duty = Responsibility(
             self._runtime, self.agents, self._queue, self.group, self._wake.set, self._runs.stop
@@ -317,7 +318,7 @@ class Worker:
             self._duty.follow_children()
             self._begin_ready()
             with suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_S):
+                async with asyncio.timeout(min(_LOOK_S, self._queue.wait_s(clock.monotonic()) or _LOOK_S)):
                     await self._wake.wait()
             self._wake.clear()
 
@@ -333,7 +334,7 @@ class Worker:
             await asyncio.sleep(_LOOK_AT_TAILS_S)
 
     def _begin_ready(self) -> None:
-        while (ready := self._queue.take()) is not None:
+        while (ready := self._queue.take(self._runtime.clock.monotonic())) is not None:
             if self._duty.begin(ready.process_id):
                 self._runs.begin(ready)
             else:

@@ -12,6 +12,7 @@ from hashlib import blake2b
 from textwrap import dedent
 from typing import Any, TypeAlias
 
+from seekpoint.producers.durable.steps.rates import Rate, rate_of
 from seekpoint.producers.durable.steps.retries import Retry
 from seekpoint.producers.durable.steps.terms import retry_of
 from seekpoint.schemas.errors import InvalidName, Refused
@@ -39,6 +40,8 @@ class Agent:
     """How its steps and decisions without ``retry`` are tried again; None: three attempts for transient errors."""
     retry: Retry | None = None
     """How a worker tries a failed run again; None: it stays failed."""
+    rate: Rate | None = None
+    """How many of its runs each worker begins in a span of time; None: as many as it has room for."""
 
     def __call__(self, process: Any, input: Any = None) -> Any:  # the word users know
         """Call the function itself: in a test, or from another agent of the same kind (async or plain)."""
@@ -72,12 +75,14 @@ def agent(
     pinned: bool = False,
     retry_steps: Retry | None = None,
     retry: Retry | None = None,
+    rate: Rate | None = None,
 ) -> Callable[[Run], Agent]:
     """Make an agent of ``async def run(process, input)``; a plain ``def`` runs in a thread, with a ``SyncProcess``.
 
     ``version`` is yours to count; claims record it, beside a digest of the code. ``pinned``: a process that began under
     another digest is not resumed. ``retry_steps``: the ``Retry`` of its steps and decisions that have none. ``retry``:
-    the ``Retry`` of a failed run on a worker; its failed calls are made again, and what succeeded stays.
+    the ``Retry`` of a failed run on a worker; its failed calls are made again, and what succeeded stays. ``rate``: how
+    many runs each worker begins in a span of time.
 
     >>> @agent("greeter", version=2)
     ... async def greeter(process, input):
@@ -90,11 +95,12 @@ def agent(
 
     retry_of(retry_steps)
     retry_of(retry)
+    rate_of(rate)
 
     def made(run: Run) -> Agent:
         if not callable(run):
             raise InvalidName("an agent is made of a function", name=name, found=type(run).__name__)
-        return Agent(name, str(version), run, pinned, retry_steps, retry)
+        return Agent(name, str(version), run, pinned, retry_steps, retry, rate)
 
     return made
 
