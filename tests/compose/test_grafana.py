@@ -5,24 +5,25 @@ from __future__ import annotations
 import json
 import re
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from pages import ROOT, table
 from seekpoint.console.services.projector_health import ProjectorHealth, projector_families
 from seekpoint.console.services.worker_health import WorkerHealth, worker_families
 from seekpoint.consumers.projector.projector_loop import Lag
 from seekpoint.producers import Process, Worker, agent
 from seekpoint.schemas import MemoryLog
 
-FOLDER = Path(__file__).parents[2] / "compose" / "grafana"
+FOLDER = ROOT / "compose" / "grafana"
 DASHBOARD: dict[str, Any] = json.loads((FOLDER / "fleet.json").read_text())
 RULES = [rule for group in yaml.safe_load((FOLDER / "alerts.yaml").read_text())["groups"] for rule in group["rules"]]
 SHOWN = {f"panel {panel['title']}": [target["expr"] for target in panel["targets"]] for panel in DASHBOARD["panels"]}
 EXPRESSIONS = {**SHOWN, **{f"alert {rule['alert']}": [rule["expr"]] for rule in RULES}}
 ADDED_BY_PROMETHEUS = {"instance", "job"}
+_METRIC = re.compile(r"`(\w+)(?:\{(.*?)\})?`")
 
 
 @agent("nothing")
@@ -61,6 +62,18 @@ async def test_the_dashboard_shows_every_metric_of_a_worker(exported: dict[str, 
     }
     expected = {name for name in exported if name.startswith("seekpoint_worker_")}
     assert {name for name in expected if not name.endswith(("_count", "_sum"))} <= shown
+
+
+async def test_the_page_lists_every_metric_of_a_worker(exported: dict[str, set[str]]) -> None:
+    """With its labels."""
+    rows = table(ROOT / "docs" / "guides" / "fleet.md", "metric `seekpoint_worker_…`", "meaning")
+    listed = {name: set(filter(None, labels.split(","))) for row in rows for name, labels in _METRIC.findall(row[0])}
+    expected = {
+        re.sub("_bucket$", "", name).removeprefix("seekpoint_worker_"): labels - {"le"}
+        for name, labels in exported.items()
+        if name.startswith("seekpoint_worker_") and not name.endswith(("_count", "_sum"))
+    }
+    assert listed == expected
 
 
 def test_rates_are_taken_of_counters() -> None:

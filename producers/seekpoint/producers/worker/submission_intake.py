@@ -75,9 +75,7 @@ class SubmissionIntake:
                 self._on_assigned(self._assigned)
             self.is_joined = self._member.is_joined
             if records:
-                self.is_writing = True
                 await self._take(records)
-                self.is_writing = False
 
     def _poll(self) -> list[Record]:
         return self._member.poll(_POLL_S)
@@ -85,7 +83,9 @@ class SubmissionIntake:
     async def _take(self, records: Sequence[Record]) -> None:
         """Write the entries of ``records``, wait for all acknowledgements, then commit."""
         entries = [(record, value) for record in records if (value := await self._entry_of(record)) is not None]
+        self.is_writing = True
         await asyncio.gather(*(self._write(record, value) for record, value in entries))
+        self.is_writing = False
         self.taken += len(entries)
         ends = {record.partition: record.offset + 1 for record in records}
         await self._in_thread(partial(self._commit, ends))
