@@ -190,14 +190,9 @@ class _Mortal:
         return named == self._point.call and not (self._point.ended and isinstance(entry.body, _STARTS))
 
     def die(self) -> None:
-        """From now on nothing reaches the log; the node is told once the loop has done what it was about to do."""
+        """From now on nothing reaches the log. The node is told after the loop's present turn."""
         self.is_dead = True
-        loop = asyncio.get_running_loop()
-        if self._point.when is not When.ACKNOWLEDGED:
-            loop.call_soon(self.on_death)
-            return
-        # The delivery is told in the loop's next turn, whoever waits for it goes on in the one after.
-        loop.call_soon(loop.call_soon, loop.call_soon, self.on_death)
+        asyncio.get_running_loop().call_soon(self.on_death)
 
 
 class _MortalAppender:
