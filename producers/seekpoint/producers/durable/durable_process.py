@@ -149,22 +149,29 @@ class DurableProcess:
         """Do the same for a content write: a process that was asked to stop may still make it."""
         return self._ordered(place, _allow, answer, given)
 
+    def sample_in_order(
+        self, place: CallPlace, answer: Callable[..., Coroutine[Any, Any, T]], *given: Any
+    ) -> Coroutine[Any, Any, T]:
+        """Do the same as ``in_order`` for a call whose failure is not recorded: a replay lets it fail again."""
+        return self._ordered(place, self.cancellation.check_call, answer, given, is_failure_recorded=False)
+
     def _ordered(
         self, place: CallPlace, check: Callable[[CallPlace], None], answer: Callable[..., Coroutine[Any, Any, T]],
-        given: tuple[Any, ...],
+        given: tuple[Any, ...], *, is_failure_recorded: bool = True,
     ) -> Coroutine[Any, Any, T]:  # fmt: skip
         matcher = self.matcher
-        return self._answer(matcher, place, matcher.order.is_free(place.scope.prefix), check, answer, given)
+        is_free = matcher.order.is_free(place.scope.prefix)
+        return self._answer(matcher, place, is_free, check, answer, given, is_failure_recorded)
 
     async def _answer(
         self, matcher: HistoryMatcher, place: CallPlace, is_free: bool, check: Callable[[CallPlace], None],
-        answer: Callable[..., Coroutine[Any, Any, T]], given: tuple[Any, ...],
+        answer: Callable[..., Coroutine[Any, Any, T]], given: tuple[Any, ...], is_failure_recorded: bool,
     ) -> T:  # fmt: skip
         branch = matcher.branch_task()
         if branch is not None:
             try:
                 return await branch.schedule.answer(
-                    branch, place.key, place.record, partial(check, place), answer, given
+                    branch, place.key, place.record, partial(check, place), answer, given, is_failure_recorded
                 )
             except asyncio.CancelledError:
                 matcher.ended(place)  # a replay cancels it before its body begins again
@@ -193,6 +200,8 @@ class DurableProcess:
     def close_branches(self, scope: Scope) -> None:
         """End the schedule if the branches that the code in ``scope`` started were its last ones."""
         scope.groups_open -= 1
+        if not scope.groups_open:
+            scope.explicit_branches.clear()
         if scope.starts_branches and not scope.groups_open and scope.branch_task is not None:
             scope.branch_task.schedule.close()
             scope.branch_task = None

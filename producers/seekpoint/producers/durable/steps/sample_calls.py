@@ -62,7 +62,7 @@ class SampleCalls(DurableCalls):
         place = process.matcher.place("sample", name, "", key)
         if place.record is not None:
             return process.in_order(place, answered, place.record)
-        return process.in_order(place, _from_body, process, place, name, callable_of(call, name))
+        return process.sample_in_order(place, _from_body, process, place, name, callable_of(call, name))
 
 
 def _sample(process: DurableProcess, name: str, take: Callable[[], Any]) -> Coroutine[Any, Any, Any]:
