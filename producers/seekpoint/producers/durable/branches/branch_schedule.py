@@ -122,8 +122,8 @@ class BranchSchedule:
         """Return ``answer(*given)``, of the call ``key``, when it is its turn.
 
         ``begin`` is called before a call is carried out, and may refuse that. Where a failure is not recorded, a replay
-        lets the call fail again if the next recorded answer shows that the code went on. Raises ``Refused`` in a task that is not
-        ``task``'s.
+        lets the call fail again if the next recorded answer shows that the code went on. Raises ``Refused`` in a task
+        that is not ``task``'s.
         """
         current = asyncio.current_task()
         if current is None or current is not task.task:

@@ -36,9 +36,9 @@ class Scope:
     """One order of calls. Its keys begin with ``prefix``, which is None until a task has made its first call."""
 
     __slots__ = (
-        "branch_task", "branches", "closed", "explicit_branches", "groups", "groups_open", "in_body", "is_of_a_task", "keys",
-        "lenient_below_seq", "ordinals", "outer", "parent", "position", "prefix", "records", "starts_branches", "task",
-        "token", "tracker",
+        "branch_task", "branches", "closed", "explicit_branches", "groups", "groups_open", "in_body", "is_of_a_task",
+        "keys", "lenient_below_seq", "ordinals", "outer", "parent", "position", "prefix", "records", "starts_branches",
+        "task", "token", "tracker",
     )  # fmt: skip
 
     token: Token[Scope | None]
