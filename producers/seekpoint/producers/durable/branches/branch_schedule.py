@@ -177,11 +177,8 @@ class BranchSchedule:
             for waiter in waiters:
                 self.start(waiter.task)
                 waiter.turn.set_result(None)
-        if (
-            self._running
-            and self._watch is None
-            and (self._recorded or self._to_begin or self._may_fail or self._ended)
-        ):
+        is_waiting = bool(self._recorded or self._to_begin or self._may_fail or self._ended)
+        if self._running and self._watch is None and is_waiting:
             self._watch = asyncio.get_running_loop().call_later(PATIENCE_S / 2, self._look, self._progress, 1)
 
     def _next(self) -> list[_Waiter]:
