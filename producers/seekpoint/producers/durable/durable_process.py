@@ -149,29 +149,22 @@ class DurableProcess:
         """Do the same for a content write: a process that was asked to stop may still make it."""
         return self._ordered(place, _allow, answer, given)
 
-    def sample_in_order(
-        self, place: CallPlace, answer: Callable[..., Coroutine[Any, Any, T]], *given: Any
-    ) -> Coroutine[Any, Any, T]:
-        """Do the same as ``in_order`` for a call whose failure is not recorded: a replay lets it fail again."""
-        return self._ordered(place, self.cancellation.check_call, answer, given, is_failure_recorded=False)
-
     def _ordered(
         self, place: CallPlace, check: Callable[[CallPlace], None], answer: Callable[..., Coroutine[Any, Any, T]],
-        given: tuple[Any, ...], *, is_failure_recorded: bool = True,
+        given: tuple[Any, ...],
     ) -> Coroutine[Any, Any, T]:  # fmt: skip
         matcher = self.matcher
-        is_free = matcher.order.is_free(place.scope.prefix)
-        return self._answer(matcher, place, is_free, check, answer, given, is_failure_recorded)
+        return self._answer(matcher, place, matcher.order.is_free(place.scope.prefix), check, answer, given)
 
     async def _answer(
         self, matcher: HistoryMatcher, place: CallPlace, is_free: bool, check: Callable[[CallPlace], None],
-        answer: Callable[..., Coroutine[Any, Any, T]], given: tuple[Any, ...], is_failure_recorded: bool,
+        answer: Callable[..., Coroutine[Any, Any, T]], given: tuple[Any, ...],
     ) -> T:  # fmt: skip
         branch = matcher.branch_task()
         if branch is not None:
             try:
                 return await branch.schedule.answer(
-                    branch, place.key, place.record, partial(check, place), answer, given, is_failure_recorded
+                    branch, place.key, place.record, partial(check, place), answer, given
                 )
             except asyncio.CancelledError:
                 matcher.ended(place)  # a replay cancels it before its body begins again

@@ -7,7 +7,7 @@ from typing import Any
 
 __all__ = ["SCHEMA_FINGERPRINT", "schema_json"]
 
-SCHEMA_FINGERPRINT = bytes.fromhex("0bf862cbce49cf10")
+SCHEMA_FINGERPRINT = bytes.fromhex("6800e524593af144")
 """The CRC-64-AVRO of the current schema's parsing canonical form, little-endian. A test compares it with fastavro's."""
 
 _NAMESPACE = "seekpoint"

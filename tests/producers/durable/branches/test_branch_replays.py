@@ -348,28 +348,6 @@ async def test_a_result_of_a_child_that_ended_before_the_branches_is_given_as_in
         assert told == ["asks", "waits"]
 
 
-async def test_a_sample_that_fails_in_a_branch_fails_again_in_every_replay() -> None:
-    """Its failure is not recorded, but what the code did after it is."""
-
-    def fails() -> None:
-        raise OSError("no such file")
-
-    async def code(process: Process) -> Any:
-        async def reads() -> Any:
-            try:
-                return await process.sample("file", fails)
-            except OSError:
-                return await process.step("fallback", slowly, 1)
-
-        return await process.gather(reads(), process.step("b", slowly, 2), process.step("c", slowly, 3, 200))
-
-    log = MemoryLog(partitions=1)
-    assert await result_of(code, log) == [1, 2, 3]
-    for crashed in cuts(log):
-        assert await result_of(code, crashed) == [1, 2, 3]
-        assert await result_of(code, crashed) == [1, 2, 3]
-
-
 async def test_a_race_is_a_branch_as_it_stands() -> None:
     """``gather(race(...), ...)`` starts the race in the branch that awaits it, in every run."""
 

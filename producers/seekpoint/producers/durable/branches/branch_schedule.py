@@ -80,8 +80,6 @@ class BranchSchedule:
         """Calls that the history has an answer for."""
         self._to_begin: deque[_Waiter] = deque()
         """Calls that begin once the recorded answers are handed out."""
-        self._may_fail: deque[_Waiter] = deque()
-        """Those of them whose failure would not be recorded: samples."""
         self._under_way: dict[int, tuple[str, Call | None, BranchTask]] = {}
         """Calls that are carried out, with what was remembered of them before. Two branches may await one child."""
         self._ended: list[_Waiter] = []
@@ -117,13 +115,12 @@ class BranchSchedule:
     # --- calls
     async def answer(
         self, task: BranchTask, key: str, record: Call | None, begin: Callable[[], None],
-        answer: Callable[..., Coroutine[Any, Any, T]], given: tuple[Any, ...], is_failure_recorded: bool = True,
+        answer: Callable[..., Coroutine[Any, Any, T]], given: tuple[Any, ...],
     ) -> T:  # fmt: skip
         """Return ``answer(*given)``, of the call ``key``, when it is its turn.
 
-        ``begin`` is called before a call is carried out, and may refuse that. Where a failure is not recorded, a replay
-        lets the call fail again if the next recorded answer shows that the code went on. Raises ``Refused`` in a task
-        that is not ``task``'s.
+        ``begin`` is called before a call is carried out, and may refuse that. Raises ``Refused`` in a task that is not
+        ``task``'s.
         """
         current = asyncio.current_task()
         if current is None or current is not task.task:
@@ -136,7 +133,7 @@ class BranchSchedule:
                 await self._turn(task, record.seq, partial(heappush, self._recorded))
             return await answer(*given)
         if self._answers:
-            await self._turn(task, 0, self._to_begin.append if is_failure_recorded else self._may_fail.append)
+            await self._turn(task, 0, self._to_begin.append)
         begin()
         return await self._carry_out(task, current, key, record, answer(*given))
 
@@ -177,8 +174,7 @@ class BranchSchedule:
             for waiter in waiters:
                 self.start(waiter.task)
                 waiter.turn.set_result(None)
-        is_waiting = bool(self._recorded or self._to_begin or self._may_fail or self._ended)
-        if self._running and self._watch is None and is_waiting:
+        if self._running and self._watch is None and (self._recorded or self._to_begin or self._ended):
             self._watch = asyncio.get_running_loop().call_later(PATIENCE_S / 2, self._look, self._progress, 1)
 
     def _next(self) -> list[_Waiter]:
@@ -191,19 +187,15 @@ class BranchSchedule:
             if self._recorded and self._recorded[0].seq <= seq:
                 return [heappop(self._recorded)]
             if key not in self._asked:
-                waiter = _first(self._may_fail) or (_first(self._to_begin) if self._may_refuse() else None)
-                if waiter is not None:
-                    return [waiter]  # its refusal or failure is not recorded, and the code went on from there
-                if self._under_way:
-                    return []  # such a call is failing again
+                if self._may_refuse() and (waiter := self._first_to_begin()) is not None:
+                    return [waiter]  # its refusal is not recorded, and the code went on from there
                 return self._fail(partial(self._diverge, key))
             self._answers.popleft()  # nobody waits for it: the call was cancelled, or its result is asked for later
         if self._recorded:
             return [heappop(self._recorded)]
-        if self._to_begin or self._may_fail:
-            waiters = sorted(one for one in (*self._to_begin, *self._may_fail) if not one.turn.done())
+        if self._to_begin:
+            waiters = [one for one in self._to_begin if not one.turn.done()]
             self._to_begin.clear()
-            self._may_fail.clear()
             return waiters or self._next()
         return [heappop(self._ended)] if self._ended and not self._is_earlier_one_to_come(self._ended[0].seq) else []
 
@@ -212,13 +204,18 @@ class BranchSchedule:
         calls = self._calls()
         return any(0 < _ended_at(calls, key, before) < seq for key, before, _ in self._under_way.values())
 
+    def _first_to_begin(self) -> _Waiter | None:
+        while self._to_begin:
+            waiter = self._to_begin.popleft()
+            if not waiter.turn.done():
+                return waiter
+        return None
+
     def _fail(self, error: Callable[[], Exception]) -> list[_Waiter]:
         """Raise ``error`` in every call that waits."""
-        waiting = (*self._recorded, *self._to_begin, *self._may_fail, *self._ended)
-        waiters = [one for one in waiting if not one.turn.done()]
+        waiters = [one for one in (*self._recorded, *self._to_begin, *self._ended) if not one.turn.done()]
         self._recorded, self._ended = [], []
         self._to_begin.clear()
-        self._may_fail.clear()
         for waiter in waiters:
             self.start(waiter.task)
             waiter.turn.set_exception(error())
@@ -239,15 +236,6 @@ class BranchSchedule:
                     hint="in a branch, wait for calls of the process and for branches only; limit= bounds how many run",
                 )
             )
-
-
-def _first(waiters: deque[_Waiter]) -> _Waiter | None:
-    """Return the first waiter that was not cancelled, and take it out."""
-    while waiters:
-        waiter = waiters.popleft()
-        if not waiter.turn.done():
-            return waiter
-    return None
 
 
 def _drop_cancelled(waiters: list[_Waiter]) -> None:

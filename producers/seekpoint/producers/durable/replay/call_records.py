@@ -190,14 +190,17 @@ class _Table:
         body: Any = entry.body
         number = getattr(body, "attempt", 1)
         one = self._open.get(body.key)
+        if isinstance(body, b.Sampled) and one is not None and one.status == "started":  # it failed and was set aside
+            number = len(one.attempts) + 1
         if one is None or number <= one.last.number:
             one = self._open[body.key] = CallRecord(body.key, kind, body.name, entry.seq or 0, given, facts=facts)
             self.found.append(one)
         one.facts |= facts
         one.attempts.append(Attempt(number, entry.id, getattr(body, "started_at_us", entry.ts)))
         if isinstance(body, b.Sampled):
-            one.input, one.output, one.status = None, orjson.loads(body.value), "succeeded"
-            one.last.ended_at_us, one.last.duration_us, one.last.outcome = entry.ts, 0, "succeeded"
+            one.status = "succeeded" if body.error is None else "failed"
+            one.input, one.output, one.last.error = None, orjson.loads(body.value), body.error
+            one.last.ended_at_us, one.last.duration_us, one.last.outcome = entry.ts, 0, one.status
         elif isinstance(body, b.EffectIntended):
             one.status = "pending"
         return one

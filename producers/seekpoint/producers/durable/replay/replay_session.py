@@ -117,12 +117,12 @@ class ReplayProcess(DurableProcess):
 
     def _ordered(
         self, place: CallPlace, check: Callable[[CallPlace], None], answer: Callable[..., Coroutine[Any, Any, T]],
-        given: tuple[Any, ...], *, is_failure_recorded: bool = True,
+        given: tuple[Any, ...],
     ) -> Coroutine[Any, Any, T]:  # fmt: skip
         """Return the recorded answer of the call at ``place``; without one, a coroutine that never ends."""
         kind = self.matcher.unanswered.get(place.key)
         if kind is None:
-            return super()._ordered(place, check, answer, given, is_failure_recorded=is_failure_recorded)
+            return super()._ordered(place, check, answer, given)
         parked = self.session.parked(HistoryExhausted(place.key, kind))
         return self.session.closing(super()._ordered(place, check, _itself, (parked,)))
 
