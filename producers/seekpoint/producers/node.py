@@ -86,7 +86,7 @@ class Node:
 
     @property
     def liveness(self) -> Liveness:
-        """What this node has seen of the other nodes' heartbeats."""
+        """The heartbeats of other nodes, as this node has observed them."""
         return self._runtime.heartbeater.liveness
 
     @property
@@ -377,8 +377,10 @@ class Node:
         return await self._runtime.append_external(process_id, body, actor=actor)
 
     def shared(self, name: str) -> Shared:
-        """A value that the journal's processes have in common: ``get``, ``set``, ``watch``. In an agent's code use
-        ``process.shared``, which remembers what it saw."""
+        """Return a value that all processes of the journal share: ``get``, ``set``, ``watch``.
+
+        In an agent's code use ``process.shared``, whose calls are recorded.
+        """
         return self._runtime.shared(name)
 
     def _scrubbed(self, reason: str | None) -> str | None:

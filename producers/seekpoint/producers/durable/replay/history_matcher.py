@@ -215,7 +215,7 @@ class HistoryMatcher(ScopeTracker):
             self._take(key)
 
     def _index(self) -> dict[str, dict[int, str]]:
-        """Scope -> position -> key."""
+        """Return the keys of the records by scope and position."""
         if self._by_scope is None:
             self._by_scope = {}
             for key, call in self.records.items():
