@@ -108,11 +108,11 @@ _LATER = {
     "check_replay": "replay_checking",
     "testing": "testing",
 }
-"""What a node of a fleet never loads, and where it is: loaded when first asked for."""
+"""Names that most programs do not use, with their modules, which are loaded on first use."""
 
 
 def __getattr__(name: str) -> Any:
-    """What is ``_LATER``."""
+    """Load a name of ``_LATER`` on first use."""
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(f"{__name__}.{_LATER[name]}")
@@ -120,5 +120,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Also what is not loaded yet: completion and ``help`` show the whole door."""
+    """Return all public names, also those that are not loaded yet."""
     return sorted({*globals(), *__all__})

@@ -298,7 +298,7 @@ class State(Draft):
         return encoded(FIELDS.content_of(self)).decode()
 
     def to_bytes(self) -> bytes:
-        """The whole state, for a checkpoint; ``from_bytes`` gives it back equal."""
+        """Encode the whole state, for a checkpoint; ``from_bytes`` decodes it."""
         whole = {
             "fold_version": FOLD_VERSION,
             "content": FIELDS.content_of(self),
@@ -310,7 +310,7 @@ class State(Draft):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> State:
-        """The state in ``data``; one that an older fold wrote is converted.
+        """Decode the state in ``data``. The state of an older fold is converted.
 
         ``NewerFormat`` if a newer fold wrote it, ``JournalMismatch`` if it is none, or cannot be converted.
         """
