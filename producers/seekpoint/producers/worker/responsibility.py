@@ -256,10 +256,11 @@ class Responsibility:
 
         A client may stop delivering without an error. A caller that waits makes the tailer read the partition directly.
         """
-        await asyncio.gather(*(self._look_at_tail(watch) for watch in list(self._watches.values())))
+        watched = [(watch, self._tails[partition]) for partition, watch in self._watches.items()]
+        await asyncio.gather(*(self._look_at_tail(watch, health) for watch, health in watched))
 
-    async def _look_at_tail(self, watch: PartitionWatch) -> None:
-        runtime, tail, health = self._runtime, watch.tail, self._tails[watch.partition]
+    async def _look_at_tail(self, watch: PartitionWatch, health: ProgressHealth) -> None:
+        runtime, tail = self._runtime, watch.tail
         if tail is None:  # it is not loaded yet, which waits for Kafka
             health.progress()
             return

@@ -26,11 +26,11 @@ from seekpoint.producers.worker.responsibility import Responsibility
 from seekpoint.producers.worker.run_queue import RunQueue
 from seekpoint.producers.worker.submission_intake import SubmissionIntake
 from seekpoint.producers.worker.submitted_children import SubmittedChildren
+from seekpoint.producers.worker.worker_progress import WorkerProgress
 from seekpoint.producers.writer.outbox import Outbox
 from seekpoint.schemas.config.error_texts import traceback_of
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import InvalidSetting, SeekpointError
-from seekpoint.schemas.frozen_struct import FrozenStruct
 
 if TYPE_CHECKING:
     from seekpoint.consumers.recovery.tiers import Tier
@@ -40,32 +40,13 @@ if TYPE_CHECKING:
     from seekpoint.schemas.log.log_ports import LogWriter
     from seekpoint.schemas.log.memory_log import MemoryLog
 
-__all__ = ["Worker", "WorkerProgress"]
+__all__ = ["Worker"]
 
 logger = logging.getLogger("seekpoint.producers")
 
 _LOOK_S = 0.5
 """How often a worker looks at due moments, at runs that wait, and at the owners of processes that others run."""
 _LOOK_AT_TAILS_S = 5.0
-
-
-class WorkerProgress(FrozenStruct, frozen=True, kw_only=True):
-    """What shows whether a worker makes progress. Two of them, some seconds apart, tell whether it stands still."""
-
-    inbox_rounds: int = 0
-    is_writing: bool = False
-    """Whether submissions are being written to the journal: the inbox is not read meanwhile."""
-    tail_rounds: int = 0
-    tail_is_idle: bool = True
-    tail_lag: int = 0
-    tail_stalled_s: float = 0.0
-    is_joined: bool = False
-    """Whether the group has told the worker its partitions, which may be none."""
-    is_caught_up: bool = False
-    """Whether the worker follows its partitions, and knows their unfinished processes."""
-    is_draining: bool = False
-    submissions: int = 0
-    """How many submissions this worker has written to the journal."""
 
 
 class Worker:
