@@ -174,8 +174,9 @@ class Worker:
     def status(self) -> WorkerStatus:
         """Return what the node's heartbeat says of this worker."""
         return WorkerStatus(
-            group=self.group, agents=tuple(sorted(self.agents)), partitions=tuple(sorted(self.assigned)),
-            running=len(self.running), ready=len(self.ready),
+            group=self.group, agents=tuple(sorted(self.agents)),
+            pinned={name: one.definition for name, one in sorted(self.agents.items()) if one.pinned},
+            partitions=tuple(sorted(self.assigned)), running=len(self.running), ready=len(self.ready),
             waiting=sum(len(watch.waiting) for watch in self._duty.watches), draining=self._is_draining,
         )  # fmt: skip
 

@@ -74,6 +74,10 @@ class Budget(FrozenStruct, frozen=True):
         """Return a budget without limits that has the same sums: what a gravestone keeps. None if nothing was spent."""
         return Budget(spent=self.spent) if self.spent else None
 
+    def spent_texts(self) -> dict[str, str]:
+        """Return what was spent, by dimension, as decimal texts."""
+        return _texts(self.spent)
+
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; ``from_json`` reads them."""
         return {

@@ -236,12 +236,23 @@ class State(Draft):
         return self.hold is not None and self.hold.action == "suspend"
 
     @property
+    def counts(self) -> tuple[int, int, int, int]:
+        """Return the numbers of context values, messages, calls, and items in the mailbox."""
+        calls: CallsDraft = _calls_slot.__get__(self)
+        return len(_values_slot.__get__(self)), len(self.conversation), len(calls), len(_mailbox_slot.__get__(self))
+
+    @property
+    def unsettled_calls(self) -> Mapping[str, Call]:
+        """Return the open calls, and the effects that a person has to settle, by key. Do not write on the result."""
+        if self.finished:
+            return _NO_CALLS
+        calls: CallsDraft = _calls_slot.__get__(self)
+        return calls.unsettled
+
+    @property
     def open_calls(self) -> Mapping[str, Call]:
         """Return the calls that began and have no outcome, by key: a resumed run goes on there."""
-        if self.finished:
-            return {}
-        calls: CallsDraft = _calls_slot.__get__(self)
-        return {key: call for key, call in calls.unsettled.items() if call.status != "stuck"}
+        return {key: call for key, call in self.unsettled_calls.items() if call.status != "stuck"}
 
     @property
     def in_doubt(self) -> Mapping[str, Call]:
@@ -352,6 +363,7 @@ class State(Draft):
         )
 
 
+_NO_CALLS: Mapping[str, Call] = MappingProxyType({})
 _WAITS = frozenset({"timer", "gate", "child"})
 """Kinds of calls that have no body: while one is open nothing happened that could be in doubt."""
 _values_slot: Any = Draft.values_json
