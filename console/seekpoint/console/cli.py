@@ -41,6 +41,7 @@ from seekpoint.console.commands.processes import (
     result,
     resume,
     run,
+    schedules,
     shared,
     signal,
     state,
@@ -103,6 +104,10 @@ _COMMANDS: dict[str, CommandBody | _Group] = {
     "shared": (
         "Read and set values that the processes of a journal share.",
         {"get": shared.get, "set": shared.set_, "ls": shared.ls},
+    ),
+    "schedules": (
+        "Show the schedules of agents, pause them, resume them, and trigger runs.",
+        {"ls": schedules.ls, "pause": schedules.pause, "resume": schedules.resume, "trigger": schedules.trigger},
     ),
     "suspend": suspend.suspend,
     "resume": resume.resume,

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from seekpoint.producers.client import Client, RunStatus, SubmittedRun
     from seekpoint.producers.dispatch.dispatcher import Dispatcher
     from seekpoint.producers.replay_checking import Divergence, ReplayCheck, check_replay
+    from seekpoint.producers.schedule_table import ScheduleStatus
     from seekpoint.producers.sync import SyncClient, SyncNode, SyncProcess
     from seekpoint.producers.worker.worker import Worker
 
@@ -73,6 +74,7 @@ __all__ = [
     "ReplayMode",
     "Retry",
     "RunStatus",
+    "ScheduleStatus",
     "Shared",
     "Step",
     "SubmittedRun",
@@ -100,6 +102,7 @@ _LATER = {
     "Divergence": "replay_checking",
     "ReplayCheck": "replay_checking",
     "RunStatus": "client",
+    "ScheduleStatus": "schedule_table",
     "SubmittedRun": "client",
     "SyncClient": "sync",
     "SyncNode": "sync",

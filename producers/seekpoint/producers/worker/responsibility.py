@@ -75,6 +75,10 @@ class Responsibility:
         """What is known of each partition that this worker looks after."""
         return self._watches.values()
 
+    def looks_after(self, partition: int) -> bool:
+        """Whether this worker looks after a partition: it is assigned, or adopted from a worker that died."""
+        return partition in self._watches
+
     # --- partitions
     def assign(self, partitions: frozenset[int]) -> None:
         """Look after these partitions, and those that were adopted."""

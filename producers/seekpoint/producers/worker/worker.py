@@ -21,9 +21,12 @@ from typing import TYPE_CHECKING, Any
 from seekpoint.consumers.heartbeats.liveness import WorkerStatus
 from seekpoint.producers.durable.steps.agent import Agent, check_is_agent
 from seekpoint.producers.node import Node, opener_of, runtime_of
+from seekpoint.producers.schedule_table import TABLE_NAME
+from seekpoint.producers.submission_sender import send_submission
 from seekpoint.producers.worker.process_runs import ProcessRun, ProcessRuns
 from seekpoint.producers.worker.responsibility import Responsibility
 from seekpoint.producers.worker.run_queue import RunQueue
+from seekpoint.producers.worker.scheduler import Scheduler
 from seekpoint.producers.worker.submission_intake import SubmissionIntake
 from seekpoint.producers.worker.submitted_children import SubmittedChildren
 from seekpoint.producers.worker.worker_progress import WorkerProgress
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from seekpoint.schemas.log.inbox_ports import InboxMember
     from seekpoint.schemas.log.log_ports import LogWriter
     from seekpoint.schemas.log.memory_log import MemoryLog
+    from seekpoint.schemas.log.submissions import SubmissionRecord
 
 __all__ = ["Worker"]
 
@@ -82,6 +86,9 @@ class Worker:
         self._member = member
         inbox_writer = inbox_writer or _kafka_writer(self.node.settings)
         self._inbox = Outbox.without_handles(inbox_writer, self.node.settings)
+        self._scheduler = Scheduler(
+            self.agents, self._runtime.shared(TABLE_NAME), self._send, self._runtime.clock.now_us
+        )
         self._runtime.child_runs = SubmittedChildren(self._runtime, self._inbox, self.agents.keys())
         self._grace_s, self._drain_s = grace_s, drain_s
         self._wake = asyncio.Event()
@@ -231,6 +238,7 @@ class Worker:
             asyncio.create_task(self._part(self._work), name="seekpoint-worker"),
             asyncio.create_task(self._part(self._look_at_owners), name="seekpoint-owners"),
             asyncio.create_task(self._part(self._look_at_tails), name="seekpoint-tails"),
+            asyncio.create_task(self._part(self._fire_schedules), name="seekpoint-schedules"),
         ]
         return self
 
@@ -314,6 +322,18 @@ class Worker:
         while True:
             await self._duty.look_at_tails()
             await asyncio.sleep(_LOOK_AT_TAILS_S)
+
+    async def _fire_schedules(self) -> None:
+        """Submit scheduled runs while this worker looks after the first partition: one worker of the group does."""
+        while True:
+            if self._duty.looks_after(0):
+                await self._scheduler.look()
+            else:
+                self._scheduler.forget()
+            await asyncio.sleep(_LOOK_S)
+
+    async def _send(self, submission: SubmissionRecord) -> None:
+        await send_submission(submission, self._runtime.reader, self._inbox)
 
     def _begin_ready(self) -> None:
         while (ready := self._queue.take(self._runtime.clock.monotonic())) is not None:
