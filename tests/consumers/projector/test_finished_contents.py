@@ -80,7 +80,7 @@ def test_a_trim_does_not_make_contents_old(bench: Bench) -> None:
     """The entries that would tell their age are gone: the content stays until a later entry is old enough."""
     projection = begun(bench)
     bench.log.trim(0, bench.log.watermarks(0).high)
-    bench.owner.external(b.Signal("later"))
+    Owner(bench.log.append, 1, "case-18").claim()
     bench.project(projection)
     rounds(bench, projection)
     assert not kept_in_view(bench).content_dropped
