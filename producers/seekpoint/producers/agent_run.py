@@ -66,7 +66,7 @@ class _Recorded(StrEnum):
 
 
 RECORDED: Final = _Recorded.INPUT
-"""Stands for the input that the process began with, or None if it has not begun."""
+"""The default of ``input``: the input that the process began with; None for a process that has not begun."""
 
 
 async def run_agent(
@@ -226,9 +226,11 @@ class _Run(FrozenStruct, frozen=True):
         return text
 
     async def _called(self, asked: Any) -> Any:
-        """What the code gives. It has a task of its own: where the run's is cancelled, from outside, the code is told,
-        and what it asks for on its way out is refused. Written down where it was cut off, it would be in the way of
-        the run that resumes there."""
+        """Run the code in a task of its own and return its result.
+
+        If the run is cancelled from outside, the code is cancelled too, and the calls that it makes on its way out are
+        refused. If they were recorded, the next run would diverge there.
+        """
         process, told = self.durable, None
         code = asyncio.ensure_future(run_code(self.agent, self.process, asked))
         process.set_main_task(code)
@@ -317,7 +319,7 @@ class _Run(FrozenStruct, frozen=True):
 
 
 _ENVELOPE_BYTES = 2_048
-"""More than the bytes of an entry beside its body."""
+"""An upper bound of the bytes of an entry without its body."""
 _L = Lifecycle
 _UP = (_L.STARTING, _L.RUNNING)
 _WAYS_UP: dict[Lifecycle, tuple[Lifecycle, ...]] = {

@@ -8,9 +8,9 @@ async with Client.connect() as client:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +18,17 @@ from seekpoint.consumers import Recovered, Recovery
 from seekpoint.producers.client_runtime import ClientRuntime
 from seekpoint.producers.control_calls import ControlCalls
 from seekpoint.producers.durable.steps.agent import Agent
+from seekpoint.producers.durable.steps.schedules import firing_id, moment_text
 from seekpoint.producers.durable.waits.shared_values import check_ownable
 from seekpoint.producers.durable.waits.timer_calls import microseconds
 from seekpoint.producers.run_outcomes import is_over, refuse_other_run, run_result
+from seekpoint.producers.schedule_table import (
+    TABLE_NAME,
+    ScheduleStatus,
+    ScheduleTable,
+    change_table,
+    schedule_statuses,
+)
 from seekpoint.producers.submission_sender import check_submission, send_submission
 from seekpoint.schemas.bodies.entry import new_id
 from seekpoint.schemas.config.settings import Settings
@@ -167,7 +175,7 @@ class Client(ControlCalls):
         learns of it by ``result``. Raises ``InvalidName``, ``UnserializableValue``, ``LimitExceeded``, ``Refused``,
         ``AppendTimeout``.
         """
-        name = agent.name if isinstance(agent, Agent) else agent
+        name = _name_of(agent)
         key = named_process_key(process_id)
         check_ownable(process_id)
         await self.start()
@@ -239,6 +247,31 @@ class Client(ControlCalls):
             node=state.owner_node, waits_for=tuple(state.waits_for), failure=failure,
         )  # fmt: skip
 
+    # --- schedules
+    async def schedules(self) -> list[ScheduleStatus]:
+        """Return the schedules of the journal. One is known once a worker has had it."""
+        table = ScheduleTable.of((await self._runtime.shared(TABLE_NAME).get()).value)
+        return schedule_statuses(table)
+
+    async def pause_schedule(self, agent: Agent | str, *, actor: str | None = None) -> None:
+        """Let no run be submitted by the agent's schedule before ``resume_schedule``. Raises ``Refused``."""
+        await self._change_table(lambda table: table.with_paused(_name_of(agent), actor or ""), actor)
+
+    async def resume_schedule(self, agent: Agent | str, *, actor: str | None = None) -> None:
+        """Let the agent's schedule go on from now: the firings of the pause are left out. Raises ``Refused``."""
+        now = datetime.now(UTC).replace(microsecond=0)
+        await self._change_table(lambda table: table.with_resumed(_name_of(agent), now), actor)
+
+    async def trigger_schedule(self, agent: Agent | str, *, actor: str | None = None) -> SubmittedRun:
+        """Submit a run as the agent's schedule would if it fired now, paused or not. Raises ``Refused``."""
+        name, now = _name_of(agent), datetime.now(UTC)
+        ScheduleTable.of((await self._runtime.shared(TABLE_NAME).get()).value).check(name)
+        return await self.submit(name, firing_id(name, now), moment_text(now), actor=actor)
+
+    async def _change_table(self, change: Callable[[ScheduleTable], ScheduleTable], actor: str | None) -> None:
+        await self.start()
+        await change_table(self._runtime.shared(TABLE_NAME), change, actor)
+
     async def recover(self, process_id: str, *, missing_ok: bool = False) -> Recovered:
         """Return the state of a process, read only; see ``Recovery.recover``."""
         return await self._runtime.recover(process_id, missing_ok=missing_ok)
@@ -246,6 +279,10 @@ class Client(ControlCalls):
     async def state(self, process_id: str) -> State:
         """Return the state of a process, as of now. Raises ``UnknownProcess``."""
         return (await self._runtime.recover(process_id)).state
+
+
+def _name_of(agent: Agent | str) -> str:
+    return agent.name if isinstance(agent, Agent) else agent
 
 
 def _start_us(start_at: datetime | None, delay: float | timedelta | None) -> int | None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import Any
 
 from seekpoint.consumers import Recovered, Recovery
+from seekpoint.consumers.recovery.process_history import Logged
 from seekpoint.consumers.recovery.threads import Threads
+from seekpoint.producers.shared_client import Shared
 from seekpoint.producers.tail.followed_values import ValueFollower
 from seekpoint.producers.tail.tailer import Tailer
 from seekpoint.producers.writer.closing import Closing
@@ -76,6 +78,14 @@ class ClientRuntime:
     ) -> bytes:
         """Append an external entry to a process; return its id once it is in the log."""
         return await self.externals.send(process_id, body, actor, entry_id)
+
+    def shared(self, name: str) -> Shared:
+        """Return the shared value ``name`` of the journal."""
+        return Shared(self, self.externals, self.processes, name)
+
+    def entries(self, process_id: str, *, kinds: Collection[str] | None = None) -> AsyncIterator[Logged]:
+        """Yield the entries of a process in log order."""
+        return self.recovery.entries(process_id, kinds=kinds)
 
     async def in_thread(self, call: Callable[[], Any]) -> Any:
         """Run a blocking call in a thread."""

@@ -83,7 +83,7 @@ class Node(ControlCalls):
 
     @property
     def liveness(self) -> Liveness:
-        """What this node has seen of the other nodes' heartbeats."""
+        """The heartbeats of other nodes, as this node has observed them."""
         return self._runtime.heartbeater.liveness
 
     @property
@@ -280,8 +280,10 @@ class Node(ControlCalls):
         )  # fmt: skip
 
     def shared(self, name: str) -> Shared:
-        """A value that the journal's processes have in common: ``get``, ``set``, ``watch``. In an agent's code use
-        ``process.shared``, which remembers what it saw."""
+        """Return a value that all processes of the journal share: ``get``, ``set``, ``watch``.
+
+        In an agent's code use ``process.shared``, whose calls are recorded.
+        """
         return self._runtime.shared(name)
 
 

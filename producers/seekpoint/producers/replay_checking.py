@@ -1,8 +1,8 @@
-"""The replay check: an agent's code, run again against what a process has recorded. Nothing is done, nothing written.
+"""The replay check: run an agent's code again and compare its calls with a recorded history, without executing any.
 
-Whatever the code asks is answered from the history, as in a resume, but of all turns, and to the result of a process
-that is finished. The first thing it asks or gives otherwise is the divergence. A gate for new code, before it meets
-processes that are under way.
+Every call gets its answer from the history, as in a resume. Unlike a resume, the check covers all turns, and of a
+finished process also the result. It stops at the first call or result that differs. Use it before you deploy new code
+that has to continue processes that are under way.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _LOOK_S = 0.01
 
 
 class Divergence(FrozenStruct, frozen=True):
-    """The first thing that differs. ``kind``: as of ``ReplayDivergence``, or ``result`` or ``error``."""
+    """The first difference. ``kind`` is one of ``ReplayDivergence``, or ``result`` or ``error``."""
 
     kind: str
     key: str
@@ -48,35 +48,35 @@ class Divergence(FrozenStruct, frozen=True):
     expected: str
     actual: str
     difference: str | None = None
-    """Of what a call was asked, and of results: where they first differ."""
+    """Where the requests of a call, or the results, first differ."""
 
 
 class ReplayCheck(FrozenStruct, frozen=True):
-    """What a replay check found."""
+    """The report of a replay check."""
 
     process_id: str
     agent: str
     version: str
     recorded_version: str
     calls: int
-    """How many calls were answered as recorded; content writes are calls."""
+    """How many calls got their recorded answer. Content writes are calls."""
     turns: int
     """How many turns are over in the history."""
     ended_at: str | None
-    """The call that the history has no answer for; None: the code ended."""
+    """The call that the history has no answer for; None if the code ended."""
     ended_by: str
-    """``result``, ``call``, ``cancelled`` or ``error``: how far the history goes."""
+    """What the history ends with: ``result``, ``call``, ``cancelled`` or ``error``."""
     unreached: int
-    """Calls of the history behind one that is in doubt: not compared."""
+    """Recorded calls after one that is in doubt. They were not compared."""
     divergence: Divergence | None
 
     @property
     def ok(self) -> bool:
-        """Whether the code does what the history says, as far as that goes."""
+        """Whether the code makes the recorded calls, as far as the history goes."""
         return self.divergence is None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values: what ``seekpoint replay-check --json`` prints."""
+        """Return plain values: what ``seekpoint replay-check --json`` prints."""
         return {"ok": self.ok, **asdict(self)}
 
     def __str__(self) -> str:
@@ -122,7 +122,7 @@ def _check_agent(agent: Agent, run: RecordedRun) -> None:
 
 
 class _Check:
-    """One check under way."""
+    """One replay check."""
 
     def __init__(self, agent: Agent, run: RecordedRun, detail: Detail, limits: Limits, patience_s: float) -> None:
         self._agent = agent
@@ -155,7 +155,7 @@ class _Check:
         return dump(result, self._limits)
 
     def _offered(self, process: ReplayProcess) -> Process:
-        """Return what the code gets: a process on a node that refuses everything."""
+        """Return the process for the code. Its node refuses every call."""
         end, count = process.written.offset, len(self._run.entries)
         report = Report(
             tier=Tier.SCAN, seek_point=0, log_start=0, log_end=end + 1, entries_scanned=count, entries_applied=count,
@@ -164,7 +164,7 @@ class _Check:
         return Process(process, cast(ProcessNode, _NoNode(process.process_id)), report)
 
     async def _settled(self, code: asyncio.Task[Json]) -> None:
-        """Return once the code ended, or all of it that is left is parked."""
+        """Return once the code has ended, or every task of it waits for a call without a recorded answer."""
         loop = asyncio.get_running_loop()
         asked, quiet_since, spins = -1, loop.time(), 0
         while not code.done():
@@ -181,7 +181,7 @@ class _Check:
         return None if self._process is None else self._process.matcher
 
     def _may_go_on(self, matcher: ReplayMatcher) -> bool:
-        """Whether another branch may have something to say yet."""
+        """Return whether another branch may still make a call."""
         return matcher.divergence is None and (self._run.result_json is not None or bool(matcher.unread()))
 
     async def _end(self, code: asyncio.Task[Json]) -> None:
@@ -223,7 +223,7 @@ class _Check:
         return self._found("result", Divergence("result", "", None, _shown(expected), _shown(text), where))
 
     def _raised(self, error: BaseException) -> ReplayCheck:
-        """What the code raised of itself: right if the history says so, and has nothing behind it."""
+        """Compare an exception of the code with the history: it must be recorded, and nothing may follow it."""
         told = (
             self._process is not None and self._process.cancellation.was_raised
         )  # a task group wraps what it was told
@@ -259,7 +259,7 @@ class _Check:
 
 
 class _NoNode:
-    """What an agent's code finds instead of the node it runs on."""
+    """The node that an agent's code gets in a replay check."""
 
     def __init__(self, process_id: str) -> None:
         self._process_id = process_id

@@ -122,6 +122,11 @@ class SyncClient(_SyncMain):
         suspend = blocking(_target.suspend)
         resume = blocking(_target.resume)
         redrive = blocking(_target.redrive)
+        schedules = blocking(_target.schedules)
+        pause_schedule = blocking(_target.pause_schedule)
+        resume_schedule = blocking(_target.resume_schedule)
+
+        def trigger_schedule(self, agent: Agent | str, *, actor: str | None = None) -> _SyncSubmittedRun: ...
 
         def submit(
             self, agent: Agent | str, process_id: str, input: Any = None, *, priority: int = 0,

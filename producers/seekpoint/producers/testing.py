@@ -1,11 +1,11 @@
-"""For tests of agents: a node that dies where you say and another that resumes, and a check of code against a history.
+"""Test agents: crash a node at a chosen point and resume on another one, and check code against a history.
 
     crash = crash_at(call="charge:1", when="unacknowledged")
     assert await crash.run(support_agent, "case-17", {"order": 4711}) == "done"
     await assert_replays(support_agent, crash.history())
 
-All of it in memory, by a clock that skips what is slept. No test framework is needed; the fixtures for pytest
-(``seekpoint_node``, ``seekpoint_clock``, ``seekpoint_cluster``) come with the package.
+Everything runs in memory, with a clock that skips waits. No test framework is needed. The package has fixtures for
+pytest: ``seekpoint_node``, ``seekpoint_clock``, ``seekpoint_cluster``.
 """
 
 from __future__ import annotations
@@ -35,23 +35,24 @@ __all__ = ["Crash", "When", "assert_replays", "crash_at", "history_of"]
 
 
 class When(StrEnum):
-    """How far the entry gets that a node dies at."""
+    """How far the entry has come when the node dies."""
 
     UNSENT = "unsent"
-    """It never leaves the node."""
+    """The entry is not in the log."""
     UNACKNOWLEDGED = "unacknowledged"
-    """It is in the log; the agent never hears of it."""
+    """The entry is in the log, and the agent gets no acknowledgement."""
     ACKNOWLEDGED = "acknowledged"
-    """It is in the log, and the agent has just heard of it; what it asks for next comes too late."""
+    """The entry is in the log, and the agent got the acknowledgement. Its next entry is lost."""
 
 
 def crash_at(
     *, seq: int | None = None, call: str | None = None, ended: bool = False, when: str = When.UNACKNOWLEDGED
 ) -> Crash:
-    """A crash of the process's node at its entry ``seq``, or at the first entry of the call with the key ``call``.
+    """Return a crash of the process's node at its entry ``seq``, or at the first entry of the call ``call``.
 
-    ``ended``: at the first one that says how the call ended (or an attempt), not where it began; a call that ends
-    before it waits for anything has one entry for both. ``Refused`` unless exactly one of the two places is given.
+    ``ended``: crash at the first entry that ends the call or an attempt of it, instead of the entry that begins it. A
+    call that ends before it waits for anything has one entry for both. Raises ``Refused`` unless exactly one of ``seq``
+    and ``call`` is given.
     """
     if (seq is None) == (call is None) or (seq is not None and seq < 1):
         raise Refused("a crash is at one seq, or at one call", seq=seq, call=call)
@@ -59,9 +60,9 @@ def crash_at(
 
 
 async def assert_replays(agent: Agent, history: Iterable[Logged | Entry], *, detail: str = Detail.FULL) -> ReplayCheck:
-    """Fail (``AssertionError``) where ``agent``, run against a process's ``history``, asks or gives something else.
+    """Raise ``AssertionError`` if the code of ``agent`` makes other calls than ``history``, or returns another result.
 
-    Nothing is done and nothing written; see ``check_replay``. What was found, if the code does what the history says.
+    No call is executed and nothing is written; see ``check_replay``. Return its report.
     """
     found = await check_replay(agent, history, detail=detail)
     if not found.ok:
@@ -70,7 +71,7 @@ async def assert_replays(agent: Agent, history: Iterable[Logged | Entry], *, det
 
 
 def history_of(log: MemoryLog, process_id: str) -> list[Entry]:
-    """The entries of a process on a log in memory, in the order of the log."""
+    """Return the entries of a process in a log in memory, in log order."""
     return [log.codec.decode(value) for value in _values(log, process_id)]
 
 
@@ -81,7 +82,7 @@ def _values(log: MemoryLog, process_id: str) -> Iterator[bytes]:
 
 
 class _Point(FrozenStruct, frozen=True):
-    """Where a node dies."""
+    """The point at which a node dies."""
 
     seq: int | None
     call: str | None
@@ -94,14 +95,14 @@ class _Point(FrozenStruct, frozen=True):
 
 
 class Crash:
-    """A crash that is to happen; made by ``crash_at``. ``run`` lets it, once."""
+    """A crash that ``run`` causes, once. Made by ``crash_at``."""
 
     def __init__(self, point: _Point) -> None:
         self._point = point
         self._process_id = ""
         self.happened = False
         self.log = MemoryLog(partitions=1)
-        """The journal, which outlives the crash."""
+        """The journal. It is the same before and after the crash."""
 
     async def run(
         self,
@@ -114,11 +115,12 @@ class Crash:
         settle: Callable[[Node], None] | None = None,
         **how: Any,
     ) -> Any:
-        """Run ``agent`` on a node that dies there, then (or ``resumed_by``, its new version) on another: its result.
+        """Run ``agent`` on a node that dies at the chosen point, resume it on another node, and return its result.
 
-        What the code does in ``finally`` still runs as the first node dies, but reaches nobody through Seekpoint; a
-        call in a thread runs on. ``settle`` is told of each node before it runs anything (prices, connectors); ``how``
-        goes to ``Node.run``. ``AssertionError`` if the run ended without coming there.
+        ``resumed_by`` replaces the agent on the second node, for example by a newer version. ``settle`` is called with
+        each node before it runs anything, to set prices or connectors. ``how`` goes to ``Node.run``. When the first
+        node dies, ``finally`` blocks of the code still run, but nothing that they call reaches the log; a call in a
+        thread continues. Raises ``AssertionError`` if the run ended before it came to the chosen point.
         """
         clock = clock or VirtualClock(patience_s=0.0)
         self._process_id = process_id
@@ -129,7 +131,7 @@ class Crash:
             return await node.run(resumed_by or agent, process_id, input, take_over=True, **how)
 
     def history(self) -> list[Entry]:
-        """The process's entries so far."""
+        """Return the entries of the process so far."""
         return history_of(self.log, self._process_id)
 
     async def _doomed(
@@ -166,7 +168,7 @@ _STARTS = (
 
 
 class _Mortal:
-    """A writer that reaches the log until its node dies, and then nobody."""
+    """A log writer that drops everything once its node has died."""
 
     def __init__(self, log: MemoryLog, process_id: str, point: _Point) -> None:
         self.log = log
@@ -176,11 +178,11 @@ class _Mortal:
         self._point = point
 
     def appender(self, deliver: Callable[[Sequence[DeliveryReport]], None]) -> Appender:
-        """What a node sends by."""
+        """Return the appender of a node."""
         return _MortalAppender(self, self.log.appender(deliver), deliver)
 
     def is_the_end(self, value: bytes) -> bool:
-        """Whether this is the entry to die at."""
+        """Return whether the node dies at this entry."""
         entry = self.log.codec.decode(value)
         if entry.process_id != self.process_id or entry.seq is None:
             return False
@@ -190,18 +192,13 @@ class _Mortal:
         return named == self._point.call and not (self._point.ended and isinstance(entry.body, _STARTS))
 
     def die(self) -> None:
-        """From now on nothing reaches the log; the node is told once the loop has done what it was about to do."""
+        """Drop every later record. Call ``on_death`` in the next round of the event loop."""
         self.is_dead = True
-        loop = asyncio.get_running_loop()
-        if self._point.when is not When.ACKNOWLEDGED:
-            loop.call_soon(self.on_death)
-            return
-        # The delivery is told in the loop's next turn, whoever waits for it goes on in the one after.
-        loop.call_soon(loop.call_soon, loop.call_soon, self.on_death)
+        asyncio.get_running_loop().call_soon(self.on_death)
 
 
 class _MortalAppender:
-    """Hands over one record after the other, up to the last."""
+    """An appender that passes records on until the node dies."""
 
     def __init__(self, writer: _Mortal, inner: Appender, deliver: Callable[[Sequence[DeliveryReport]], None]) -> None:
         self._writer = writer
@@ -209,7 +206,7 @@ class _MortalAppender:
         self._deliver = deliver
 
     def send(self, records: Sequence[ProducerRecord]) -> int:
-        """Take them all, wherever they get."""
+        """Pass on the records up to the point of death; report all as taken."""
         for record in records:
             if self._writer.is_dead:
                 break
@@ -224,5 +221,5 @@ class _MortalAppender:
         return len(records)
 
     def retire(self, drain_s: float) -> None:
-        """Nothing is left to arrive."""
+        """Retire the appender of the log."""
         self._inner.retire(drain_s)

@@ -1,4 +1,4 @@
-"""What an entry is and means: the vocabulary, the codec, the fold, the log's seam, the settings. Touches no network.
+"""Entries and their meaning: vocabulary, codec, fold, the ports of the log, settings. Nothing here uses the network.
 
 The words, each with one meaning everywhere:
 
@@ -95,7 +95,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """``MemoryLog``, loaded when first asked for: a node on Kafka needs none, and starts the sooner."""
+    """Load ``MemoryLog`` on first use: a node on Kafka starts faster without it."""
     if name != "MemoryLog":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from seekpoint.schemas.log.memory_log import MemoryLog
@@ -104,5 +104,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Also what is not loaded yet: completion and ``help`` show the whole door."""
+    """Return all public names, also those that are not loaded yet."""
     return sorted({*globals(), *__all__})

@@ -1,11 +1,11 @@
-"""Folds of users' own: what a pure function makes of a process's custom entries, kept wherever its state is kept.
+"""Users' folds: pure functions that reduce the custom entries of a process to a value. States contain the results.
 
     @fold("spent", initial=0)
     def spent(value, kind, payload):
         return value + payload["cents"] if kind == "paid" else value
 
-Every reader that has the function registered folds it; one that has not goes on with the rest and leaves the result as
-it was. How many custom entries a result has seen is kept beside it: a result that is behind is never taken for current.
+A reader that has registered the function computes the result. Another reader leaves the result as it was. Each result
+has the number of custom entries that it includes, so that nobody takes an old result for a current one.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ __all__ = [
 ]
 
 FOLD_BYTES_MAX = 16_384
-"""The most that the text of one result may take: a state with all of them still fits into a checkpoint."""
+"""The most bytes of one result's text. A state with all results still fits into a checkpoint."""
 FOLDS_MAX = 16
 """How many folds may be registered, and how many results one process keeps."""
 
 Function = Callable[[Any, str, Any], Any]
-"""(value, kind, payload) -> the next value. Pure: no clock, no chance, no other state."""
+"""(value, kind, payload) -> the next value. Pure: it uses no clock, no random number and no other state."""
 _F = TypeVar("_F", bound=Function)
 
 
 class Folded(StateValue, frozen=True):
-    """What one fold made of a process's custom entries so far."""
+    """The result of one fold for the custom entries of a process so far."""
 
     version: int
     customs: Count
@@ -76,7 +76,7 @@ class UserFold(FrozenStruct, frozen=True):
     function: Function
 
     def after(self, found: Folded, seq: int, kind: str, payload_json: Json) -> Folded:
-        """What comes of one custom entry more. Whatever the function raises is kept: nothing else stops for it."""
+        """Return the result after one more custom entry. If the function raises, the result records that."""
         customs = found.customs + 1
         if found.failed_seq is not None:
             return replace(found, customs=customs)
@@ -120,18 +120,18 @@ def fold(name: str, *, version: int = 1, initial: Any = None) -> Callable[[_F], 
 
 
 def _place(function: Function) -> tuple[str, str]:
-    """Where a function is written: a module that is loaded again registers it again."""
+    """Return where a function is defined: a module that is loaded again may register it again."""
     return function.__module__, getattr(function, "__qualname__", repr(function))
 
 
 def registered() -> Mapping[str, UserFold]:
-    """The folds of this interpreter, by name."""
+    """Return the registered folds by name."""
     return _registered.copy()
 
 
 @contextmanager
 def only(*folds: UserFold) -> Iterator[None]:
-    """Within it just these are registered, in all threads; afterwards what was. For tests and checks."""
+    """Register only ``folds`` inside the block, in all threads, and the former ones after it. For tests and checks."""
     kept = _registered.copy()
     _registered.clear()
     _registered.update({one.name: one for one in folds})
@@ -143,7 +143,7 @@ def only(*folds: UserFold) -> Iterator[None]:
 
 
 def import_folds(modules: tuple[str, ...]) -> None:
-    """Import what registers folds. ``InvalidSetting`` naming the module that cannot be imported, and why."""
+    """Import modules that register folds. Raise ``InvalidSetting`` with the module that cannot be imported, and why."""
     for name in modules:
         try:
             import_module(name)
@@ -152,11 +152,13 @@ def import_folds(modules: tuple[str, ...]) -> None:
         except Exception as exc:  # a stranger's module may raise anything
             why = f"{type(exc).__name__}: {exc}"[:200]
             hint = "it must be installed, or be on PYTHONPATH"
-            raise InvalidSetting(f"no folds can be had of {name}: {why}", setting="folds", hint=hint) from exc
+            raise InvalidSetting(
+                f"the module {name} cannot be imported for its folds: {why}", setting="folds", hint=hint
+            ) from exc
 
 
 def advance_folds(draft: Draft, seq: int, kind: str, payload_json: Json) -> None:
-    """One more custom entry of the process was applied. Results that are behind stay behind: they are never mixed."""
+    """Apply one more custom entry to all results of the process that are current. Others stay as they are."""
     before = draft.customs
     draft.customs = before + 1
     if not _registered:
@@ -172,7 +174,7 @@ def advance_folds(draft: Draft, seq: int, kind: str, payload_json: Json) -> None
 
 
 def fold_problem(draft: Draft, one: UserFold) -> str | None:
-    """Why the result of ``one`` that ``draft`` carries may not be used; None if it may, or if there is none to have."""
+    """Return why the result of ``one`` in ``draft`` is not current; None if it is, or if there was no custom entry."""
     if not draft.customs:  # also a finished process: nothing of it is left
         return None
     found = draft.folds.get(one.name)
@@ -186,7 +188,7 @@ def fold_problem(draft: Draft, one: UserFold) -> str | None:
 
 
 def stale_folds(draft: Draft) -> dict[str, str]:
-    """By name: the registered folds whose result here is missing, behind or of another version, and why."""
+    """Return the registered folds whose result is missing, old or of another version, with the reason, by name."""
     if not draft.customs or not _registered:
         return {}
     problems = {name: fold_problem(draft, one) for name, one in _registered.items()}
@@ -194,7 +196,7 @@ def stale_folds(draft: Draft) -> dict[str, str]:
 
 
 def folded(draft: Draft, name: str) -> Any:
-    """The value of a registered fold, a fresh copy. ``FoldUnavailable`` rather than one that is not current."""
+    """Return a fresh copy of the value of a registered fold. Raise ``FoldUnavailable`` if the result is not current."""
     one = _registered.get(name)
     if one is None:
         hint = "import its module here, or name it in the setting folds"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import Any, TextIO
 
@@ -22,7 +22,7 @@ from seekpoint.consumers import Recoverer
 from seekpoint.consumers.recovery.dead_letters import DeadLetter, DeadLetters
 from seekpoint.consumers.recovery.verification import Verification
 from seekpoint.consumers.view.process_summary import summary_of
-from seekpoint.consumers.view.view_store import Page, ViewMeta
+from seekpoint.consumers.view.view_store import Loaded, Page, ViewMeta
 from seekpoint.schemas import MemoryLog, Settings
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.folding.fold import SHARED_PREFIX
@@ -119,15 +119,19 @@ class Fleet:
     def meta(self, partition: int) -> ViewMeta:
         return ViewMeta("token", 9, self.topic_id, 0)
 
-    def page(self, partition: int, after: bytes, prefix: bytes, count: int) -> Page:
+    def page(self, partition: int, after: bytes, prefix: bytes, count: int, *, open_only: bool = False) -> Page:
         self.pages_until_gone -= 1
         if self.pages_until_gone < 0:
             return Page(None, [])
         ids = [one for one in self.ids_of(partition) if one > after.decode()][:count]
         return Page(self.meta(partition), [summary_of(partition, one.encode(), self.state) for one in ids])
 
-    def close(self) -> None:
-        pass
+    def load(self, partition: int, token: str, keys: Collection[bytes]) -> Loaded:
+        return Loaded(9, dict.fromkeys(keys, self.state))
+
+    def table(self, name: str) -> MemoryTable:
+        """Of heartbeats: there is no node."""
+        return MemoryTable()
 
     # checkpoints
     def stable_end(self, partition: int) -> int:
@@ -175,6 +179,7 @@ LISTINGS: dict[str, Callable[[Any, bool], object]] = {
     "ps": lambda target, as_json: ps.ps(target, json=as_json),
     "ps --from-log": lambda target, as_json: ps.ps(target, from_log=True, json=as_json),
     "gates ls": lambda target, as_json: gates.ls(target, json=as_json),
+    "effects ls --in-doubt": lambda target, as_json: effects.ls(target, in_doubt=True, json=as_json),
     "effects ls": lambda target, as_json: effects.ls(target, json=as_json),
     "shared ls": lambda target, as_json: shared.ls(target, json=as_json),
     "checkpoints ls": lambda target, as_json: checkpoints.ls(target, json=as_json),
@@ -186,7 +191,6 @@ LISTINGS: dict[str, Callable[[Any, bool], object]] = {
 def fleet(monkeypatch: pytest.MonkeyPatch) -> Fleet:
     found = Fleet()
     found.view = View(found)
-    monkeypatch.setattr(ps, "scan_processes", found.scan)
     monkeypatch.setattr(process_scan, "scan_processes", found.scan)
     monkeypatch.setattr(shared, "scan_processes", found.scan)
     monkeypatch.setattr("seekpoint.consumers.recovery.verification.verify_all", partial(verified, found))
@@ -232,7 +236,7 @@ def test_a_view_that_goes_away_meanwhile_is_followed_by_the_log(
     fleet: Fleet, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each process is listed once, though a page of some was written already."""
-    fleet.view.pages_until_gone = 2 * PARTITIONS
+    fleet.view.pages_until_gone = PARTITIONS + 1
     ps.ps(fleet, json=True)  # type: ignore[arg-type]
     ran = capsys.readouterr()
     listed = [one["process_id"] for one in json.loads(ran.out)["processes"]]

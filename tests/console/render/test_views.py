@@ -34,7 +34,7 @@ from seekpoint.schemas.bodies import BODIES, Custom, Signal
 from seekpoint.schemas.bodies.entry import Entry, new_id
 from seekpoint.schemas.folding.fold import Verdict, advance
 from seekpoint.schemas.folds import UserFold, only
-from seekpoint.schemas.state.process_state import Draft
+from seekpoint.schemas.state.process_state import Draft, new_state
 
 NIL = bytes(16)
 
@@ -67,10 +67,23 @@ def test_a_process_is_one_row(log: MemoryLog, owner: Owner) -> None:
     state = Recoverer(log).recover("case-17").state
     lines = aligned(PROCESS_COLUMNS, [process_row(process_facts("case-17", owner.partition, state))])
     assert lines[1].split() == [
-        *("case-17", "created", "node-a", "0", "s", "1", "context_updated"),
+        *("case-17", "created", "node-a", "0", "s", "1", "context_updated", "-", "-"),
     ]
     wide = aligned(WIDE_PROCESS_COLUMNS, [wide_process_row(process_facts("case-17", owner.partition, state))])
-    assert wide[1].split() == [*lines[1].split(), "1", "0", "1", "0"]
+    assert wide[1].split() == [*lines[1].split()[:-2], "1", "0", "1", "0", "-", "-"]
+
+
+def test_a_row_ends_with_what_a_person_has_to_know(log: MemoryLog) -> None:
+    """The missing worker, the error of a failed run, what it waits for; of a finished process nothing."""
+    facts = {
+        **process_facts("case-17", 0, new_state()), "agent": "refund", "has_worker": False, "on_hold": True,
+        "lifecycle": "failed", "error": "KeyError: 'x'", "in_doubt": 2, "waits_for": ["gate", "timer"],
+        "until": "2026-11-22T18:00:00+00:00",
+    }  # fmt: skip
+    note = "no worker; on hold; KeyError: 'x'; 2 in doubt; waits for gate, timer until 2026-11-22T18:00:00+00:00"
+    assert process_row(facts)[-2:] == wide_process_row(facts)[-2:] == ["refund", note]
+    quiet: dict[str, Any] = {"has_worker": None, "on_hold": False, "error": None, "in_doubt": 0, "waits_for": []}
+    assert process_row({**facts, **quiet})[-1] == process_row({**facts, "finished": True})[-1] == "-"
 
 
 @pytest.mark.parametrize(("ending", "condition"), [("gap", "degraded"), ("finish", "finished")])

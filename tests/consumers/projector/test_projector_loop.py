@@ -19,7 +19,7 @@ from seekpoint.consumers.projector.projection_source import ProjectionSource
 from seekpoint.consumers.projector.projector_loop import ProjectorLoop
 from seekpoint.consumers.view.memory_view import MemoryView
 from seekpoint.schemas.config.settings import Settings
-from seekpoint.schemas.errors import JournalGap
+from seekpoint.schemas.errors import JournalGap, LogDamaged
 from seekpoint.schemas.log.memory_log import MemoryLog
 
 
@@ -331,4 +331,20 @@ def test_a_partition_stops_at_a_process_of_which_nothing_whole_is_left(bench: Be
     bench.group.assign()
     bench.turns()
     assert isinstance(bench.loop.stopped.get(0), JournalGap)
+    bench.loop.close()
+
+
+def test_a_partition_stops_at_damage_before_it_projects_what_follows(bench: Bench) -> None:
+    """Damage in a fetch is final, also where the records behind it are whole and complete."""
+    bench.group.assign()
+    bench.turns()
+    applied = bench.loop.projections[0].position
+    bench.owner.update("n", "1")
+    records = [record for batch in bench.log.read(0, applied, applied + 1) for record in batch.records]
+    damage = LogDamaged("a batch fails its checksum", partition=0, offset=applied)
+    fetched = Fetched(0, records, applied + 1, 0)
+    fetched.damage = damage
+    bench.group.poll = lambda count, timeout_s: [fetched]  # type: ignore[method-assign]
+    bench.turns()
+    assert bench.loop.stopped.get(0) is damage
     bench.loop.close()

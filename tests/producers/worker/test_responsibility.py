@@ -226,6 +226,16 @@ async def test_a_silent_tail_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch)
         assert one.responsibility.tail_lag == 0
 
 
+async def test_a_partition_may_go_while_its_tail_is_looked_at() -> None:
+    """A rebalance must not stop the worker."""
+    async with duty(MemoryLog(partitions=1)) as one:
+        looking = asyncio.create_task(one.responsibility.look_at_tails())
+        await asyncio.sleep(0)
+        one.responsibility.assign(frozenset())
+        await looking
+        assert one.responsibility.tail_stalled_s == 0.0
+
+
 async def test_a_tail_that_stays_behind_makes_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unless Kafka does not answer: then nothing can be said of the tail."""
     log = MemoryLog(partitions=1)

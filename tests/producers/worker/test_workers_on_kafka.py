@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from seekpoint.producers import Client, Process, Worker, agent
+from seekpoint.producers import Client, Node, Process, Worker, agent
+from seekpoint.producers.durable.steps.schedules import firing_id, moment_text
+from seekpoint.producers.schedule_table import TABLE_NAME, ScheduleTable
 from seekpoint.schemas.config.settings import Settings
 
 pytestmark = pytest.mark.asyncio
@@ -38,6 +41,11 @@ async def clerk(process: Process, order: str) -> str:
 async def office(process: Process, orders: list[str]) -> list[str]:
     spawned = [process.spawn(clerk, f"{process.process_id}.{number}", order) for number, order in enumerate(orders)]
     return [await one.result() for one in spawned]
+
+
+@agent("report", schedule="* * * * *", missed="all")
+async def report(process: Process, moment: str) -> str:
+    return await process.step("say", f"at {moment}".format)
 
 
 async def until(condition: Any) -> None:
@@ -113,3 +121,25 @@ async def test_children_run_on_both_workers_and_bring_their_parents_back(journal
         assert [await run.result(WAIT_S) for run in runs] == [["A", "B", "approved"]] * 8
         await until(lambda: one.finished + two.finished == 32)
         assert min(one.finished, two.finished) > 4
+
+
+async def test_firings_that_were_missed_are_submitted_once_by_two_groups_of_workers(journal: Settings) -> None:
+    """Both leaders fire; the ids make it one run each. A trigger is one more run."""
+    assert report.schedule is not None
+    now = datetime.now(UTC).replace(microsecond=0)
+    table = ScheduleTable().with_last("report", report.schedule, now - timedelta(minutes=5))
+    async with Client.connect(journal) as client, Node.connect(journal) as node:
+        await node.shared(TABLE_NAME).set(table.value())
+        async with Worker([report], journal) as one, Worker([report, double], journal) as two:
+            moments = [*report.schedule.firings(now - timedelta(minutes=5), now)]
+            assert len(moments) == 5
+            for moment in moments:
+                assert await client.result(firing_id("report", moment), WAIT_S) == f"at {moment_text(moment)}"
+            run = await client.trigger_schedule(report)
+            assert await run.result(WAIT_S) == f"at {run.id.partition('@')[2]}"
+            assert one._scheduler.submitted + two._scheduler.submitted >= 5
+        for moment in moments:
+            kinds = [each.entry.body.KIND async for each in node.entries(firing_id("report", moment))]
+            assert kinds.count("finished") == kinds.count("agent_started") == 1
+        (status,) = await client.schedules()
+        assert status.last >= moments[-1]

@@ -71,6 +71,19 @@ def test_failed_calls_are_set_aside_all_or_none() -> None:
         assert not fits(state, b.CallsSetAside(keys))
 
 
+def test_a_sample_is_taken_once_unless_its_failure_was_set_aside() -> None:
+    """The failure is remembered as that of a step is."""
+    taken, lost = b.Sampled("s:1", 1, "s", value="5"), b.Sampled("s:1", 1, "s", error='{"type":"OSError"}')
+    failed = after(lost)
+    assert (failed.calls["s:1"].status, failed.calls["s:1"].error) == ("failed", '{"type":"OSError"}')
+    for state in (after(taken), failed):
+        assert not fits(state, taken)
+        assert not fits(state, lost)
+    assert not fits(after(replace(STEP, key="s:1")), taken)
+    again = after(b.CallsSetAside('["s:1"]'), taken, start=failed).calls["s:1"]
+    assert (again.status, again.output, again.error, again.attempt) == ("succeeded", "5", None, 2)
+
+
 def test_an_effect_is_not_set_aside() -> None:
     """The resolution table decides about effects."""
     assert not fits(after(EFFECT, b.EffectSettled("pay:1", outcome="failed")), b.CallsSetAside('["pay:1"]'))

@@ -213,6 +213,7 @@ _NO_DECIMALS = {
     "text + _FOLD",
     "last.ended_at_us - last.started_at_us",
     "datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=day)",
+    "len(one.attempts) + 1",
 }
 _INTEGERS = {"sum", "max", "len", "int"}
 _ONLY_CONVERTS = {"secrets"}

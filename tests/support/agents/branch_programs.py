@@ -23,11 +23,13 @@ def running(code: Callable[[Process], Awaitable[Any]]) -> Agent:
     return run
 
 
-async def result_of(code: Callable[[Process], Awaitable[Any]], log: MemoryLog | None = None) -> Any:
+async def result_of(
+    code: Callable[[Process], Awaitable[Any]], log: MemoryLog | None = None, *, retry_failed: bool = False
+) -> Any:
     """Run ``code`` as the process "p"; return its result."""
     log = MemoryLog(partitions=1) if log is None else log
     async with asyncio.timeout(20):
-        return await on_node(log, lambda node: node.run(running(code), "p", take_over=True))
+        return await on_node(log, lambda node: node.run(running(code), "p", take_over=True, retry_failed=retry_failed))
 
 
 async def slowly(value: Any, rounds: int = 20) -> Any:

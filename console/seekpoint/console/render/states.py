@@ -14,6 +14,7 @@ from seekpoint.schemas.bodies.entry import id_text
 from seekpoint.schemas.errors import FoldUnavailable
 from seekpoint.schemas.folds import registered
 from seekpoint.schemas.state.process_state import COUNTERS, State
+from seekpoint.schemas.values.clock import iso_time
 from seekpoint.schemas.values.json_values import dump
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ __all__ = [
     "wide_process_row",
 ]
 
-PROCESS_COLUMNS = (
+_COLUMNS = (
     Column("process"),
     Column("lifecycle"),
     Column("owner", cut=True),
@@ -40,30 +41,61 @@ PROCESS_COLUMNS = (
     Column("seq", right=True),
     Column("last entry", cut=True),
 )
+_LAST_COLUMNS = (Column("agent", cut=True), Column("note", cut=True))
+PROCESS_COLUMNS = (*_COLUMNS, *_LAST_COLUMNS)
 WIDE_PROCESS_COLUMNS = (
-    *PROCESS_COLUMNS,
+    *_COLUMNS,
     Column("epoch", right=True),
     Column("mailbox", right=True),
     Column("newest offset", right=True),
     Column("behind", right=True),
+    *_LAST_COLUMNS,
 )
 
 
 def process_facts(process_id: str, partition: int, state: State) -> dict[str, Any]:
-    """Return the summary of a process: an object of ``seekpoint ps --json``."""
+    """Return the facts of a process from its state, as ``summary_facts`` has them."""
+    from seekpoint.consumers.view.process_summary import summary_of
+
+    return summary_facts(summary_of(partition, process_id.encode(), state), state)
+
+
+def summary_facts(
+    summary: Summary, state: State | None = None, behind: int = 0, has_worker: bool | None = None
+) -> dict[str, Any]:
+    """Return the facts of a process: an object of ``seekpoint ps --json``.
+
+    ``state`` is its state if the log was read, ``behind`` how many offsets its view is behind. ``has_worker`` is False
+    if it needs a worker and none has its code, and None if it needs none.
+    """
+    degraded = None if summary.degraded is None else {"reason": summary.degraded}
+    if state is not None and state.degraded is not None:
+        degraded = asdict(state.degraded)
     return {
-        "process_id": process_id,
-        "lifecycle": str(state.lifecycle),
-        "owner_node": state.owner_node,
-        "owned_since": claimed_at(state.owner),
-        "epoch": state.epoch,
-        "seq": state.seq,
-        "mailbox": len(state.mailbox),
-        "last_kind": state.last_kind,
-        "degraded": None if state.degraded is None else asdict(state.degraded),
-        "finished": state.finished,
-        "partition": partition,
-        "offset": state.offset,
+        "process_id": summary.process_id,
+        "agent": summary.agent,
+        "version": summary.version,
+        "lifecycle": str(summary.lifecycle),
+        "owner_node": summary.owner_node,
+        "owned_since": claimed_at(summary.owner),
+        "on_hold": summary.on_hold,
+        "has_worker": has_worker,
+        "waits_for": list(summary.waits_for),
+        "until": None if summary.until_us is None else iso_time(summary.until_us),
+        "in_doubt": summary.in_doubt,
+        "error": summary.error,
+        "spent": None if summary.spent is None else dict(summary.spent),
+        "started": iso_time(summary.started_us),
+        "updated": iso_time(summary.updated_us),
+        "epoch": summary.epoch,
+        "seq": summary.seq,
+        "mailbox": summary.mailbox,
+        "last_kind": summary.last_kind,
+        "degraded": degraded,
+        "finished": summary.finished,
+        "partition": summary.partition,
+        "offset": summary.offset,
+        "behind": behind,
     }
 
 
@@ -77,35 +109,32 @@ def process_row(facts: Mapping[str, Any]) -> list[object]:
         "-" if facts["owned_since"] is None else _span(time.time() - facts["owned_since"]),
         facts["seq"],
         facts["last_kind"] or "-",
+        *_last_cells(facts),
     ]
+
+
+def _last_cells(facts: Mapping[str, Any]) -> list[object]:
+    """Return the agent, and what a person wants to know next: a missing worker, an error, what it waits for."""
+    return [facts["agent"] or "-", "; ".join(_notes(facts)) or "-"]
+
+
+def _notes(facts: Mapping[str, Any]) -> list[str]:
+    if facts["finished"]:
+        return []
+    notes = ["no worker"] if facts["has_worker"] is False else []
+    notes += ["on hold"] if facts["on_hold"] else []
+    notes += [facts["error"]] if facts["error"] and facts["lifecycle"] == "failed" else []
+    notes += [f"{facts['in_doubt']} in doubt"] if facts["in_doubt"] and facts["owner_node"] is None else []
+    if facts["waits_for"]:
+        until = f" until {facts['until']}" if facts["until"] else ""
+        notes.append(f"waits for {', '.join(facts['waits_for'])}{until}")
+    return notes
 
 
 def wide_process_row(facts: Mapping[str, Any]) -> list[object]:
     """Make the row of ``WIDE_PROCESS_COLUMNS`` from the facts of a process."""
-    mailbox = "-" if facts["mailbox"] is None else facts["mailbox"]
-    return [*process_row(facts), facts["epoch"], mailbox, facts["offset"], facts.get("behind", 0)]
-
-
-def summary_facts(summary: Summary, behind: int) -> dict[str, Any]:
-    """Return the facts of ``process_facts`` from the view, which is ``behind`` the partition's end by so many offsets.
-
-    The view's list has no mailboxes.
-    """
-    return {
-        "process_id": summary.process_id,
-        "lifecycle": str(summary.lifecycle),
-        "owner_node": summary.owner_node,
-        "owned_since": claimed_at(summary.owner),
-        "epoch": summary.epoch,
-        "seq": summary.seq,
-        "mailbox": None,
-        "last_kind": summary.last_kind,
-        "degraded": None if summary.degraded is None else {"reason": summary.degraded},
-        "finished": summary.finished,
-        "partition": summary.partition,
-        "offset": summary.offset,
-        "behind": behind,
-    }
+    row = process_row(facts)[: len(_COLUMNS)]
+    return [*row, facts["epoch"], facts["mailbox"], facts["offset"], facts["behind"], *_last_cells(facts)]
 
 
 def claimed_at(claim_id: bytes | None) -> float | None:

@@ -21,6 +21,7 @@ __all__ = [
     "OptionalProcessId",
     "ProcessId",
     "Reason",
+    "Since",
 ]
 
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
@@ -41,6 +42,12 @@ InAdvance: TypeAlias = Annotated[
 ]
 AgentName: TypeAlias = Annotated[
     str, typer.Option("--agent", metavar="MODULE:FUNCTION", help="The agent, as an import path.")
+]
+Since: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--since", metavar="TIME", help="Only processes with an entry since then: 2h ago, or 2026-11-22T17:00+00:00."
+    ),
 ]
 Directory: TypeAlias = Annotated[
     Path | None,

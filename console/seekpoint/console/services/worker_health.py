@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
     from seekpoint.producers import Worker
-    from seekpoint.producers.worker.worker import WorkerProgress
+    from seekpoint.producers.worker.worker_progress import WorkerProgress
     from seekpoint.producers.writer.node_metrics import Histogram
 
 __all__ = ["WorkerHealth", "worker_families"]

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import orjson
-from msgspec import ValidationError, convert, to_builtins
+from msgspec import ValidationError, convert, field, to_builtins
 
 from seekpoint.consumers.heartbeats.host import HostProcess
 from seekpoint.schemas.errors import JournalMismatch
@@ -30,6 +30,8 @@ class WorkerStatus(FrozenStruct, frozen=True, kw_only=True):
     group: str
     """The workers of one group share the partitions."""
     agents: tuple[str, ...] = ()
+    pinned: Mapping[str, str] = field(default_factory=dict)
+    """By the name of an agent that is pinned: the definition with which a process must have begun."""
     partitions: tuple[int, ...] = ()
     """The partitions that are assigned to it."""
     running: int = 0

@@ -7,7 +7,6 @@ the write that changes a state replaces its summary. A CRC-32 before it detects 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from decimal import Decimal
 from zlib import crc32
 
 import msgspec
@@ -19,12 +18,10 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.calls import Call
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.state.process_state import State
-from seekpoint.schemas.values.decimals import plain_text
 
 __all__ = ["Summary", "is_open_process", "summary_in", "summary_of", "summary_row"]
 
 _ERROR_CHARS_MAX = 200
-_COSTS = ("usd", "tokens", "model_calls")
 
 
 class Summary(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
@@ -71,7 +68,7 @@ class Summary(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
     error: str | None = None
     """Type and message of the newest exception that left the process's code, cut to 200 characters."""
     spent: Mapping[str, str] | None = None
-    """What its budget counted: ``usd``, ``tokens`` and ``model_calls`` as decimals; None: it has no budget."""
+    """What its budget counted, by dimension, as decimal texts; None: it has no budget."""
     started_us: int = 0
     updated_us: int = 0
 
@@ -84,8 +81,10 @@ class Summary(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
 def summary_of(partition: int, key: bytes, state: State) -> Summary:
     """Return the summary of ``state``. Its cost does not depend on the size of the state."""
     agent, submission, failure, budget = state.agent, state.submission, state.failure, state.budget
-    calls = () if state.finished else state.calls.unsettled.values()
-    waits_for, until_us = _waits(state, calls)
+    unsettled, (values, messages, _, mailbox) = state.unsettled_calls, state.counts
+    calls: Collection[Call] = unsettled.values() if unsettled else ()
+    may_wait = unsettled or submission is not None or state.lifecycle is _AWAITING or state.lifecycle is _FAILED
+    waits_for, until_us = _waits(state, calls) if may_wait and not state.finished else ((), None)
     return Summary(
         process_id=key.decode(),
         partition=partition,
@@ -98,9 +97,9 @@ def summary_of(partition: int, key: bytes, state: State) -> Summary:
         last_kind=state.last_kind,
         finished=state.finished,
         degraded=None if state.degraded is None else state.degraded.reason,
-        messages=len(state.conversation),
-        values=len(state.values_json),
-        mailbox=len(state.mailbox),
+        messages=messages,
+        values=values,
+        mailbox=mailbox,
         agent=agent.name if agent is not None else submission.agent if submission is not None else None,
         version=None if agent is None else agent.version,
         definition=None if agent is None else agent.definition,
@@ -111,7 +110,7 @@ def summary_of(partition: int, key: bytes, state: State) -> Summary:
         unsettled=sum([call.kind == "effect" for call in calls]) if calls else 0,
         owed=0 if state.finished else len(state.obligations),
         error=None if failure is None else f"{failure.type}: {failure.message}"[:_ERROR_CHARS_MAX],
-        spent=None if budget is None else _costs(budget.spent),
+        spent=None if budget is None else budget.spent_texts(),
         started_us=state.started_us,
         updated_us=state.updated_us,
     )
@@ -137,17 +136,13 @@ def _waits(state: State, calls: Collection[Call]) -> tuple[tuple[str, ...], int 
     if failures is not None and failures.retry_at_us is not None and state.lifecycle is _FAILED:
         found.append(("retry", failures.retry_at_us))
     if not found:
-        return (("signal",) if state.lifecycle is _AWAITING and not state.finished else ()), None
+        return (("signal",) if state.lifecycle is _AWAITING else ()), None
     moments = [moment for _, moment in found if type(moment) is int]
     return tuple(sorted({kind for kind, _ in found})), min(moments, default=None)
 
 
-def _costs(spent: Mapping[str, Decimal]) -> dict[str, str]:
-    return {name: plain_text(spent[name]) for name in _COSTS if name in spent}
-
-
 # --- in the view ------------------------------------------------------------------------------------------------------
-_encode = msgspec.json.Encoder(order="deterministic").encode
+_encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Summary).decode
 
 

@@ -268,7 +268,9 @@ def _row(change: Change) -> list[Any]:
         return _whole_row(change.key, state)
     changed, removed, former = _fields(change)
     messages = [message_row(message) for message in change.messages]
-    total = field_sum(changed) - field_sum(former) + message_sum(messages, len(state.conversation) - len(messages))
+    total = field_sum(changed) - field_sum(former)
+    if messages:
+        total += message_sum(messages, len(state.conversation) - len(messages))
     mail = mail_of(state) if change.mail else None
     return _packed_row(change.key, state, False, changed, removed, messages, mail, total)
 
@@ -285,14 +287,15 @@ def _fields(change: Change) -> tuple[list[str | bytes], list[str | bytes], list[
             former += fields(base)
     if former:
         removed += set(former[::2]).difference(changed[::2])
-    values, values_before = state.values_json, base.values_json
-    for key in change.context_keys:
-        if key in values:
-            changed += [key, values[key]]
-        else:
-            removed.append(key)
-        if key in values_before:
-            former += [key, values_before[key]]
+    if change.context_keys:
+        values, values_before = state.values_json, base.values_json
+        for key in change.context_keys:
+            if key in values:
+                changed += [key, values[key]]
+            else:
+                removed.append(key)
+            if key in values_before:
+                former += [key, values_before[key]]
     if change.call_keys:
         call_fields(state, change.call_keys, changed, removed)
         call_fields(base, change.call_keys, former, [])

@@ -52,13 +52,13 @@ _FRAMES = {_FRAME + b"start": "start_frame", _FRAME + b"turn": "turn_frame"}
 def head_of(state: State) -> bytes:
     """Return the head: JSON, a few hundred bytes."""
     head = {"v": FOLD_VERSION, "lifecycle": state.lifecycle, "offset": state.offset, **FIELDS.head_of(state)}
-    values, messages = len(state.values_json), len(state.conversation)
+    values, messages, calls, _ = state.counts
     if values:
         head["values"] = values
     if messages:
         head["messages"] = messages
-    if state.calls:
-        head["calls"] = len(state.calls)
+    if calls:
+        head["calls"] = calls
     return encoded(head)
 
 
@@ -111,6 +111,8 @@ def field_sum(fields: Sequence[str | bytes]) -> int:
     A value's CRC-32 counts as often as its field's says. Were it seeded with the field's instead, values of one length
     that two fields exchange would leave the sum as it was once in 12,000 times: a CRC is linear.
     """
+    if not fields:
+        return 0
     parts = [part.encode() if isinstance(part, str) else part for part in fields]
     return sum([crc32(value) * (2 * crc32(name) + 1) for name, value in zip(parts[::2], parts[1::2], strict=True)])
 

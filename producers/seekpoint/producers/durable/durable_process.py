@@ -193,6 +193,8 @@ class DurableProcess:
     def close_branches(self, scope: Scope) -> None:
         """End the schedule if the branches that the code in ``scope`` started were its last ones."""
         scope.groups_open -= 1
+        if not scope.groups_open:
+            scope.explicit_branches.clear()
         if scope.starts_branches and not scope.groups_open and scope.branch_task is not None:
             scope.branch_task.schedule.close()
             scope.branch_task = None

@@ -75,6 +75,10 @@ class Responsibility:
         """What is known of each partition that this worker looks after."""
         return self._watches.values()
 
+    def looks_after(self, partition: int) -> bool:
+        """Whether this worker looks after a partition: it is assigned, or adopted from a worker that died."""
+        return partition in self._watches
+
     # --- partitions
     def leave(self) -> None:
         """Note that the group assigns nothing to this worker any more. What runs here goes on, and is watched."""
@@ -275,10 +279,11 @@ class Responsibility:
 
         A client may stop delivering without an error. A caller that waits makes the tailer read the partition directly.
         """
-        await asyncio.gather(*(self._look_at_tail(watch) for watch in list(self._watches.values())))
+        watched = [(watch, self._tails[partition]) for partition, watch in self._watches.items()]
+        await asyncio.gather(*(self._look_at_tail(watch, health) for watch, health in watched))
 
-    async def _look_at_tail(self, watch: PartitionWatch) -> None:
-        runtime, tail, health = self._runtime, watch.tail, self._tails[watch.partition]
+    async def _look_at_tail(self, watch: PartitionWatch, health: ProgressHealth) -> None:
+        runtime, tail = self._runtime, watch.tail
         if tail is None:  # it is not loaded yet, which waits for Kafka
             health.progress()
             return

@@ -21,16 +21,19 @@ from typing import TYPE_CHECKING, Any
 from seekpoint.consumers.heartbeats.liveness import WorkerStatus
 from seekpoint.producers.durable.steps.agent import Agent, check_is_agent
 from seekpoint.producers.node import Node, opener_of, runtime_of
+from seekpoint.producers.schedule_table import TABLE_NAME
+from seekpoint.producers.submission_sender import send_submission
 from seekpoint.producers.worker.process_runs import ProcessRun, ProcessRuns
 from seekpoint.producers.worker.responsibility import Responsibility
 from seekpoint.producers.worker.run_queue import RunQueue
+from seekpoint.producers.worker.scheduler import Scheduler
 from seekpoint.producers.worker.submission_intake import SubmissionIntake
 from seekpoint.producers.worker.submitted_children import SubmittedChildren
+from seekpoint.producers.worker.worker_progress import WorkerProgress
 from seekpoint.producers.writer.outbox import Outbox
 from seekpoint.schemas.config.error_texts import traceback_of
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import InvalidSetting, SeekpointError
-from seekpoint.schemas.frozen_struct import FrozenStruct
 
 if TYPE_CHECKING:
     from seekpoint.consumers.recovery.tiers import Tier
@@ -39,33 +42,15 @@ if TYPE_CHECKING:
     from seekpoint.schemas.log.inbox_ports import InboxMember
     from seekpoint.schemas.log.log_ports import LogWriter
     from seekpoint.schemas.log.memory_log import MemoryLog
+    from seekpoint.schemas.log.submissions import SubmissionRecord
 
-__all__ = ["Worker", "WorkerProgress"]
+__all__ = ["Worker"]
 
 logger = logging.getLogger("seekpoint.producers")
 
 _LOOK_S = 0.5
 """How often a worker looks at due moments, at runs that wait, and at the owners of processes that others run."""
 _LOOK_AT_TAILS_S = 5.0
-
-
-class WorkerProgress(FrozenStruct, frozen=True, kw_only=True):
-    """What shows whether a worker makes progress. Two of them, some seconds apart, tell whether it stands still."""
-
-    inbox_rounds: int = 0
-    is_writing: bool = False
-    """Whether submissions are being written to the journal: the inbox is not read meanwhile."""
-    tail_rounds: int = 0
-    tail_is_idle: bool = True
-    tail_lag: int = 0
-    tail_stalled_s: float = 0.0
-    is_joined: bool = False
-    """Whether the group has told the worker its partitions, which may be none."""
-    is_caught_up: bool = False
-    """Whether the worker follows its partitions, and knows their unfinished processes."""
-    is_draining: bool = False
-    submissions: int = 0
-    """How many submissions this worker has written to the journal."""
 
 
 class Worker:
@@ -101,6 +86,9 @@ class Worker:
         self._member = member
         inbox_writer = inbox_writer or _kafka_writer(self.node.settings)
         self._inbox = Outbox.without_handles(inbox_writer, self.node.settings)
+        self._scheduler = Scheduler(
+            self.agents, self._runtime.shared(TABLE_NAME), self._send, self._runtime.clock.now_us
+        )
         self._runtime.child_runs = SubmittedChildren(self._runtime, self._inbox, self.agents.keys())
         self._grace_s, self._drain_s = grace_s, drain_s
         self._wake = asyncio.Event()
@@ -193,8 +181,9 @@ class Worker:
     def status(self) -> WorkerStatus:
         """Return what the node's heartbeat says of this worker."""
         return WorkerStatus(
-            group=self.group, agents=tuple(sorted(self.agents)), partitions=tuple(sorted(self.assigned)),
-            running=len(self.running), ready=len(self.ready),
+            group=self.group, agents=tuple(sorted(self.agents)),
+            pinned={name: one.definition for name, one in sorted(self.agents.items()) if one.pinned},
+            partitions=tuple(sorted(self.assigned)), running=len(self.running), ready=len(self.ready),
             waiting=sum(len(watch.waiting) for watch in self._duty.watches), draining=self._is_draining,
         )  # fmt: skip
 
@@ -249,6 +238,7 @@ class Worker:
             asyncio.create_task(self._part(self._work), name="seekpoint-worker"),
             asyncio.create_task(self._part(self._look_at_owners), name="seekpoint-owners"),
             asyncio.create_task(self._part(self._look_at_tails), name="seekpoint-tails"),
+            asyncio.create_task(self._part(self._fire_schedules), name="seekpoint-schedules"),
         ]
         return self
 
@@ -333,6 +323,18 @@ class Worker:
         while True:
             await self._duty.look_at_tails()
             await asyncio.sleep(_LOOK_AT_TAILS_S)
+
+    async def _fire_schedules(self) -> None:
+        """Submit scheduled runs while this worker looks after the first partition: one worker of the group does."""
+        while True:
+            if self._duty.looks_after(0):
+                await self._scheduler.look()
+            else:
+                self._scheduler.forget()
+            await asyncio.sleep(_LOOK_S)
+
+    async def _send(self, submission: SubmissionRecord) -> None:
+        await send_submission(submission, self._runtime.reader, self._inbox)
 
     def _begin_ready(self) -> None:
         while (ready := self._queue.take(self._runtime.clock.monotonic())) is not None:

@@ -26,11 +26,6 @@ class Histogram:
         self._counts[bisect_left(_BOUNDS_S, seconds)] += 1
         self.sum_s += seconds
 
-    @property
-    def count(self) -> int:
-        """How many times were observed."""
-        return sum(self._counts)
-
     def buckets(self) -> list[tuple[str, float]]:
         """Return the upper bound of each bucket, and how many times lie at or below it.
 

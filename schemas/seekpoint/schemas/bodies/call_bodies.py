@@ -147,7 +147,7 @@ class DecisionMade(Body, frozen=True):
 
 
 class Sampled(Body, frozen=True):
-    """A value that is not deterministic: a time, a random number, data that was read."""
+    """A value that is not deterministic: a time, a random number, data that was read. Or the failure to get it."""
 
     KIND = "sampled"
     key: str = ""
@@ -155,6 +155,7 @@ class Sampled(Body, frozen=True):
     name: str = ""
     digest: str = ""
     value: Json = "null"
+    error: Json | None = None
 
 
 class TimerSet(Body, frozen=True):

@@ -54,9 +54,15 @@ def _end_decision(draft: Draft, body: b.DecisionMade, limits: Limits) -> Misfit:
 
 
 def _sample(draft: Draft, body: b.Sampled, limits: Limits) -> Misfit:
-    if not body.key or body.key in draft.calls or body.position < 1:
+    old = draft.calls.get(body.key)
+    is_open = old is None or (old.kind == "sample" and old.status == "started")  # a failed one that was set aside
+    if not body.key or not is_open or body.position < 1:
         return illegal(f"{body.key[:80]} was sampled before")
-    call = Call("sample", body.position, body.digest, "succeeded", 1, draft.seq + 1, body.value)
+    attempt, seq = 1 if old is None else old.attempt + 1, draft.seq + 1
+    if body.error is None:
+        call = Call("sample", body.position, body.digest, "succeeded", attempt, seq, body.value)
+    else:
+        call = Call("sample", body.position, body.digest, "failed", attempt, seq, error=body.error)
     return put_call(draft, body.key, call, limits)
 
 
@@ -134,7 +140,7 @@ def _set_aside(draft: Draft, body: b.CallsSetAside, limits: Limits) -> Misfit:
     for key in keys:
         call = draft.calls.get(key)
         if call is None or call.status != "failed" or call.kind not in _REPEATABLE:
-            return illegal(f"{key[:80]} is no step, decision or child that failed")
+            return illegal(f"{key[:80]} is no step, decision, sample or child that failed")
         aside[key] = _reopened(call, draft.seq + 1)
     grown = draft.content_bytes + sum(
         call_width(key, call) - call_width(key, draft.calls[key]) for key, call in aside.items()
@@ -147,7 +153,7 @@ def _set_aside(draft: Draft, body: b.CallsSetAside, limits: Limits) -> Misfit:
     return misfit
 
 
-_REPEATABLE = frozenset({"step", "decision", "child"})
+_REPEATABLE = frozenset({"step", "decision", "sample", "child"})
 """The kinds of calls that may be set aside. For an effect, the resolution table decides what may be done."""
 
 

@@ -31,7 +31,7 @@ class Calls(Mapping[str, Call]):
     """Whether no other table has the same ``_unsettled``, so that it may be written on."""
 
     def __init__(self, calls: Mapping[str, Call] | None = None) -> None:
-        """``calls``, copied."""
+        """Copy ``calls``."""
         apart: dict[int, dict[str, Call]] = {}
         for key, call in {} if calls is None else calls.items():
             apart.setdefault(turn_of(key), {})[key] = call
@@ -134,7 +134,7 @@ class CallsDraft(Calls):
 
     @classmethod
     def of_rows(cls, rows: Mapping[str, Any]) -> CallsDraft:
-        """The calls in ``rows`` (see ``call_row``). Raises as ``call_of`` does."""
+        """Return the calls in ``rows`` (see ``call_row``). Raises as ``call_of`` does."""
         draft = cls()
         main = {key: call_of(row) for key, row in rows.items() if "/" not in key}
         if main:

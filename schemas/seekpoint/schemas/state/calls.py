@@ -173,7 +173,7 @@ def call_width(key: str, call: Call) -> int:
 
 
 def write_digest(body: Body) -> str:
-    """The digest of a content write: of all it says but its key, and what differs from run to run of the same code."""
+    """Return the digest of a content write: of all fields but its key and those that differ from run to run."""
     names = _NAMES.get(body.KIND)
     if names is None:
         names = _NAMES[body.KIND] = tuple(name for name in body.__struct_fields__ if name not in NOT_ASKED)

@@ -54,37 +54,37 @@ NAME_OF_LIMIT = Shape("name", ("limits",))
 
 
 def text(*names: str) -> Shape:
-    """The shape of a text that a mask finds under ``names``."""
+    """Return the shape of a text that a mask finds under ``names``."""
     return Shape("text", names)
 
 
 def json(*names: str) -> Shape:
-    """The shape of a dynamic value that a mask finds under ``names``."""
+    """Return the shape of a dynamic value that a mask finds under ``names``."""
     return Shape("json", names)
 
 
 def embedded(*of: Shape) -> Shape:
-    """The shape of JSON text that holds an object of the first shape, or else is of the second."""
+    """Return the shape of JSON text: an object of the first shape, or else a value of the second."""
     return Shape("embedded", of=of)
 
 
 def case(field: str, shapes: Mapping[object, Shape], otherwise: Shape) -> Shape:
-    """The shape that the value of ``field`` chooses."""
+    """Return a shape that depends on the value of ``field``."""
     return Shape("case", (field,), (otherwise,), shapes)
 
 
 def optional_text(*names: str) -> Shape:
-    """The shape of a text that becomes null where a mask drops it."""
+    """Return the shape of a text that becomes null where a mask drops it."""
     return Shape("optional_text", names)
 
 
 def optional_json(*names: str) -> Shape:
-    """The shape of a dynamic value that becomes null where a mask drops it."""
+    """Return the shape of a dynamic value that becomes null where a mask drops it."""
     return Shape("optional_json", names)
 
 
 def members(*names: str) -> Shape:
-    """The shape of an object of dynamic values, each under ``names`` and its own key."""
+    """Return the shape of an object of dynamic values, each under ``names`` and its own key."""
     return Shape("members", names, (optional_json(*names, "*"),))
 
 

@@ -48,7 +48,7 @@ def step(version: int) -> Callable[[Step], Step]:
 
 
 def fold_version_in(state_json: str) -> int:
-    """The fold version that the text of a state says; 0 if it says none."""
+    """Return the fold version in the text of a state; 0 if it has none."""
     try:
         version = orjson.loads(state_json)["fold_version"]
     except (ValueError, LookupError, TypeError):
@@ -57,8 +57,10 @@ def fold_version_in(state_json: str) -> int:
 
 
 def converted(whole: dict[str, Any], newest: int) -> dict[str, Any]:
-    """``whole`` as fold version ``newest`` has it. ``NewerFormat`` if it is newer, ``LookupError`` if no way leads
-    there, and what the steps raise."""
+    """Return ``whole`` in the form of fold version ``newest``.
+
+    Raises ``NewerFormat`` if it is newer, ``LookupError`` if no step converts it, and what the steps raise.
+    """
     version = whole["fold_version"]
     if type(version) is not int:
         raise TypeError("a fold version is a number")

@@ -74,6 +74,10 @@ class Budget(FrozenStruct, frozen=True):
         """Return a budget without limits that has the same sums: what a gravestone keeps. None if nothing was spent."""
         return Budget(spent=self.spent) if self.spent else None
 
+    def spent_texts(self) -> dict[str, str]:
+        """Return what was spent, by dimension, as decimal texts."""
+        return _texts(self.spent)
+
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; ``from_json`` reads them."""
         return {
@@ -107,13 +111,15 @@ class Budget(FrozenStruct, frozen=True):
 
 
 def amounts_in(text: Json | None) -> dict[str, Decimal]:
-    """The amounts by dimension in a body's JSON text. ``ValueError`` for what is no such object; {} for None."""
+    """Return the amounts by dimension in a body's JSON text; {} for None. Raise ``ValueError`` for another object."""
     return {} if text is None else _amounts(load(text))
 
 
 def amount_of(value: Any) -> Decimal:
-    """The amount that a decimal text or a whole number says. ``ValueError`` if it says none: texts that differ in no
-    reader, since they stand in states."""
+    """Return the amount in a decimal text or a whole number. Raise ``ValueError`` for another value.
+
+    The texts are the same in every reader, because states contain them.
+    """
     return _amount(value, _AMOUNT_MAX)
 
 
@@ -127,7 +133,7 @@ def _amounts(found: Any, highest: Decimal = _AMOUNT_MAX) -> dict[str, Decimal]:
 
 
 def _amount(value: Any, highest: Decimal) -> Decimal:
-    """Bounded, so that sums stay exact and short in every reader."""
+    """Return an amount within bounds, so that sums stay exact and short in every reader."""
     if type(value) not in (str, int, Decimal):
         raise ValueError(f"an amount is a decimal text or a whole number, not {type(value).__name__}")
     try:

@@ -236,12 +236,23 @@ class State(Draft):
         return self.hold is not None and self.hold.action == "suspend"
 
     @property
+    def counts(self) -> tuple[int, int, int, int]:
+        """Return the numbers of context values, messages, calls, and items in the mailbox."""
+        calls: CallsDraft = _calls_slot.__get__(self)
+        return len(_values_slot.__get__(self)), len(self.conversation), len(calls), len(_mailbox_slot.__get__(self))
+
+    @property
+    def unsettled_calls(self) -> Mapping[str, Call]:
+        """Return the open calls, and the effects that a person has to settle, by key. Do not write on the result."""
+        if self.finished:
+            return _NO_CALLS
+        calls: CallsDraft = _calls_slot.__get__(self)
+        return calls.unsettled
+
+    @property
     def open_calls(self) -> Mapping[str, Call]:
         """Return the calls that began and have no outcome, by key: a resumed run goes on there."""
-        if self.finished:
-            return {}
-        calls: CallsDraft = _calls_slot.__get__(self)
-        return {key: call for key, call in calls.unsettled.items() if call.status != "stuck"}
+        return {key: call for key, call in self.unsettled_calls.items() if call.status != "stuck"}
 
     @property
     def in_doubt(self) -> Mapping[str, Call]:
@@ -298,7 +309,7 @@ class State(Draft):
         return encoded(FIELDS.content_of(self)).decode()
 
     def to_bytes(self) -> bytes:
-        """The whole state, for a checkpoint; ``from_bytes`` gives it back equal."""
+        """Encode the whole state, for a checkpoint; ``from_bytes`` decodes it."""
         whole = {
             "fold_version": FOLD_VERSION,
             "content": FIELDS.content_of(self),
@@ -310,7 +321,7 @@ class State(Draft):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> State:
-        """The state in ``data``; one that an older fold wrote is converted.
+        """Decode the state in ``data``. The state of an older fold is converted.
 
         ``NewerFormat`` if a newer fold wrote it, ``JournalMismatch`` if it is none, or cannot be converted.
         """
@@ -352,6 +363,7 @@ class State(Draft):
         )
 
 
+_NO_CALLS: Mapping[str, Call] = MappingProxyType({})
 _WAITS = frozenset({"timer", "gate", "child"})
 """Kinds of calls that have no body: while one is open nothing happened that could be in doubt."""
 _values_slot: Any = Draft.values_json

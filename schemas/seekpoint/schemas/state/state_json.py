@@ -51,7 +51,7 @@ def _is(kind: type[_Kind], value: Any) -> _Kind:
 
 
 def _count(value: Any) -> int:
-    """A number that the fold counts up by one: one that is no count would leave 64 bits, and the state its JSON."""
+    """Check a number that the fold counts up by one: a larger one would exceed the 64 bits of JSON."""
     if type(value) is not int or value >> _COUNT_BITS:
         raise ValueError("no count")
     return value
@@ -85,12 +85,12 @@ def _id(value: Any) -> bytes:
 
 # --- forms of plain values --------------------------------------------------------------------------------------------
 def text(name: str) -> FieldForm:
-    """The form of a text, or none, that a mask finds under ``name``."""
+    """Return the form of an optional text that a mask finds under ``name``."""
     return FieldForm(_text, shape=Shape("optional_text", (name,)))
 
 
 def json_text(name: str, width: Callable[[str], int] | None = None) -> FieldForm:
-    """The form of a dynamic value, or none, that a mask finds under ``name``."""
+    """Return the form of an optional dynamic value that a mask finds under ``name``."""
     return FieldForm(_text, shape=Shape("json", (name,)), width=width, texts=lambda value: (value,))
 
 
@@ -203,7 +203,7 @@ BUDGET = FieldForm(
 
 # --- calls ------------------------------------------------------------------------------------------------------------
 def _inherited_rows(calls: Calls) -> dict[str, Any]:
-    """An effect that is not settled is inherited here: that is what a fork gets of it. ``EFFECTS`` has the rest."""
+    """Return the rows of calls for a fork: an effect that is not settled is ``inherited``. ``EFFECTS`` has the rest."""
     return {key: call_row(_inherited(call)) for key, call in calls.items()}
 
 

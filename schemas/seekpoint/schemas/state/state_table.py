@@ -292,7 +292,7 @@ def _as_json(one: StateField, value: Any) -> Any:
 
 
 def _written(one: StateField, names: dict[str, Any], value: str) -> str:
-    """The expression that writes ``value``; its writer goes into ``names``."""
+    """Return the expression that writes ``value``; put its writer into ``names``."""
     if one.form.write is None:
         return value
     names[f"_write_{one.name}"] = one.form.write
@@ -301,7 +301,7 @@ def _written(one: StateField, names: dict[str, Any], value: str) -> str:
 
 
 def _omitting(one: StateField, names: dict[str, Any]) -> list[str]:
-    """The lines that write a field which differs from its default."""
+    """Return the lines that write a field if it differs from its default."""
     default = one.new()
     if default is None:
         test = "value is not None"

@@ -47,7 +47,7 @@ def test_ps_lists_the_processes(shell: Shell) -> None:
     lines = ran.out.splitlines()
     assert lines[0].split() == [
         *("process", "lifecycle", "owner", "owned", "for", "seq", "last", "entry"),
-        *("epoch", "mailbox", "newest", "offset", "behind"),
+        *("epoch", "mailbox", "newest", "offset", "behind", "agent", "note"),
     ]
     shown = {line.split()[0]: line for line in lines[1:]}
     assert sorted(shown) == ["case-1", "case-done", "case-err", "case-gap", "case-left"]

@@ -346,3 +346,57 @@ async def test_a_result_of_a_child_that_ended_before_the_branches_is_given_as_in
         with pytest.raises(KeyError):
             await result_of(code, crashed)
         assert told == ["asks", "waits"]
+
+
+async def test_a_race_is_a_branch_as_it_stands() -> None:
+    """``gather(race(...), ...)`` starts the race in the branch that awaits it, in every run."""
+
+    async def code(process: Process) -> Any:
+        async def asks(number: int) -> Any:
+            return await process.step("ask", slowly, number, 3 * number)
+
+        return await process.gather(
+            process.race(asks(9), process.step("quick", slowly, 1)), process.gather(asks(2), asks(3)), asks(4)
+        )
+
+    log = MemoryLog(partitions=1)
+    first = await result_of(code, log)
+    assert first == [1, [2, 3], 4]
+    for crashed in cuts(log):
+        assert await result_of(code, crashed) == first
+
+
+@pytest.mark.parametrize("tidies_up", [False, True])
+async def test_a_failed_branch_is_redriven_unless_its_failure_led_to_other_calls(tidies_up: bool) -> None:
+    """A branch beside it that was cancelled has made a call because of the failure: then the failure stays."""
+    is_broken = True
+
+    def flaky() -> int:
+        if is_broken:
+            raise ValueError("broken")
+        return 1
+
+    async def code(process: Process) -> Any:
+        async def fails() -> Any:
+            await process.step("p", slowly, 1)
+            return await process.step("flaky", flaky)
+
+        async def beside() -> Any:
+            try:
+                await process.step("b1", slowly, 1)
+                return await process.step("b2", slowly, 2, 100)
+            finally:
+                if tidies_up:
+                    await process.step("tidy", str, 3)
+
+        return await process.gather(fails(), beside())
+
+    log = MemoryLog(partitions=1)
+    with pytest.raises(ValueError, match="broken"):
+        await result_of(code, log)
+    is_broken = False
+    if tidies_up:
+        with pytest.raises(ValueError, match="broken"):
+            await result_of(code, log, retry_failed=True)
+    else:
+        assert await result_of(code, log, retry_failed=True) == [1, 2]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from branch_programs import result_of, running, slowly
 from cuts import cuts, of_kind, on_node
 from seekpoint.producers import Agent, Node, Process, VirtualClock, agent
 from seekpoint.schemas import MemoryLog
@@ -111,8 +112,8 @@ async def test_what_is_asked_inside_a_sample_belongs_to_it(node: Node) -> None:
     assert results[0] == results[1]
 
 
-async def test_a_sample_that_raises_is_taken_again(node: Node, log: MemoryLog) -> None:
-    """Nothing is remembered of it; what cannot be journaled says which sample it was."""
+async def test_a_failed_sample_fails_in_every_run(node: Node, log: MemoryLog) -> None:
+    """Code that catches the failure does the same again. A value that cannot be journaled is a failure too."""
     fails = True
 
     async def fragile() -> int:
@@ -120,15 +121,70 @@ async def test_a_sample_that_raises_is_taken_again(node: Node, log: MemoryLog) -
             raise OSError("gone")
         return 7
 
-    async with node.open("p") as process:
+    for _ in range(2):
+        async with node.open("p") as process:
+            with pytest.raises(OSError, match="gone"):
+                await process.sample("file", fragile)
+            with pytest.raises(UnserializableValue, match="bad:1"):
+                await process.sample("bad", object)
+            assert await process.sample("setting", str) == ""
+        fails = False
+    assert [(one.key, one.error is None) for one in of_kind(log, b.Sampled)] == [
+        ("file:1", False), ("bad:1", False), ("setting:1", True),
+    ]  # fmt: skip
+
+
+async def test_code_that_catches_the_failure_of_a_sample_resumes_where_it_was() -> None:
+    """Cut after each entry; with and without branches."""
+
+    def broken() -> None:
+        raise OSError("gone")
+
+    async def reads(process: Process) -> Any:
+        try:
+            return await process.sample("file", broken)
+        except OSError:
+            return await process.step("fallback", slowly, "fallback")
+
+    async def alone(process: Process) -> Any:
+        return [await reads(process), await process.step("end", slowly, "end")]
+
+    async def branches(process: Process) -> Any:
+        return await process.gather(reads(process), process.step("end", slowly, "end", 100))
+
+    for code in (alone, branches):
+        whole = MemoryLog(partitions=1)
+        assert await result_of(code, whole) == ["fallback", "end"]
+        for log in cuts(whole):
+            assert await result_of(code, log) == ["fallback", "end"]
+            assert len(of_kind(log, b.Sampled)) == 1
+
+
+async def test_a_failed_sample_is_taken_again_where_a_person_asks_for_it() -> None:
+    """As a failed step is. What succeeded inside it stays, what failed inside it is made again."""
+    fails, begun = True, list[str]()
+
+    def inner(name: str) -> str:
+        begun.append(name)
+        if fails and name == "bad":
+            raise OSError("gone")
+        return name
+
+    async def code(process: Process) -> Any:
+        async def around() -> Any:
+            return [await process.step(name, inner, name) for name in ("good", "bad")]
+
+        return await process.sample("file", around)
+
+    log = MemoryLog(partitions=1)
+    for _ in range(2):
         with pytest.raises(OSError, match="gone"):
-            await process.sample("file", fragile)
-        with pytest.raises(UnserializableValue, match="bad:1"):
-            await process.sample("bad", object)
-    assert not of_kind(log, b.Sampled)
+            await result_of(code, log)
     fails = False
-    async with node.open("p") as process:
-        assert await process.sample("file", fragile) == 7
+    with pytest.raises(OSError, match="gone"):
+        await result_of(code, log)
+    again = await on_node(log, lambda node: node.run(running(code), "p", take_over=True, retry_failed=True))
+    assert (again, begun) == (["good", "bad"], ["good", "bad", "bad"])
 
 
 async def test_a_sample_is_no_step(node: Node) -> None:

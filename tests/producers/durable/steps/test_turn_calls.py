@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from branch_programs import slowly
 from cuts import of_kind, until
 from seekpoint.producers import Agent, Node, Process, agent
 from seekpoint.schemas import MemoryLog
@@ -177,6 +178,32 @@ async def test_a_turns_task_that_nobody_awaits_asks_before_the_turn_is_over() ->
             with suppress(ValueError):
                 assert await node.run(sloppy, "p") == 3
     assert not broken
+
+
+async def test_a_fork_waits_for_the_tasks_that_were_started_before_its_turns() -> None:
+    """Its main code is answered at once, so a task has had no turn of the event loop when the turns begin."""
+    log, is_broken = MemoryLog(), True
+
+    @agent("sloppy")
+    async def sloppy(process: Process, given: Any) -> Any:
+        async def beside() -> None:
+            await process.step("beside", str, 1)
+
+        task = asyncio.create_task(beside())
+        await process.step("main", slowly, 0)
+        async for _ in process.turns():
+            await task
+            if is_broken:
+                raise ValueError("broken")
+            return "done"
+        raise AssertionError
+
+    async with Node.in_memory(log) as node:
+        with pytest.raises(ValueError, match="broken"):
+            await node.run(sloppy, "p")
+        async with node.fork("p", "fork"):
+            is_broken = False
+        assert await node.run(sloppy, "fork") == "done"
 
 
 async def test_turns_belong_into_the_main_code_once(node: Node) -> None:

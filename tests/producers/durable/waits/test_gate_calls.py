@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -14,6 +16,8 @@ from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry, new_id
 from seekpoint.schemas.errors import LimitExceeded, ReplayDivergence
+from seekpoint.schemas.log.memory_log import MemoryTail
+from seekpoint.schemas.log.tail import TailBatch
 from seekpoint.schemas.wire.codec import encode
 
 START_US = 1_700_000_000_000_000
@@ -163,6 +167,29 @@ async def test_a_gate_times_out(node: Node, log: MemoryLog, clock: VirtualClock)
         assert (answer.timed_out, bool(answer), answer.outcome) == (True, False, "timed_out")
         await node.signal("p", "ok", "late")
         assert (await asyncio.wait_for(process.gate("ok", timeout=60), 60)).payload == "late"
+
+
+async def test_an_answer_in_the_log_counts_though_it_was_not_read_when_the_time_was_over(
+    node: Node, log: MemoryLog, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tail is behind when the deadline comes: the log decides, not how quickly this node reads it."""
+    stalled, poll = threading.Event(), MemoryTail.poll
+
+    def poll_or_stall(self: MemoryTail, timeout_s: float) -> list[TailBatch]:
+        if stalled.is_set():
+            time.sleep(0.005)
+            return []
+        return poll(self, timeout_s)
+
+    monkeypatch.setattr(MemoryTail, "poll", poll_or_stall)
+    async with node.open("p") as process:
+        waits = asyncio.ensure_future(process.gate("ok", timeout=60))
+        await opened(log)
+        stalled.set()
+        await node.signal("p", "ok", "in time")
+        clock.advance(60)
+        assert (await asyncio.wait_for(waits, 60)).payload == "in time"
+        stalled.clear()
 
 
 @pytest.mark.parametrize("away_hours", [0, 5, 9])

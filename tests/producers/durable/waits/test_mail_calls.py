@@ -156,6 +156,16 @@ async def test_a_request_that_came_before_the_wait_is_no_mail_either(node: Node,
     assert not of_kind(log, b.Received)
 
 
+async def test_a_verdict_about_an_effect_is_no_message(node: Node, log: MemoryLog) -> None:
+    """A call that takes any message leaves it in the mailbox: it answers an effect, whenever that asks for it."""
+    run = asyncio.create_task(node.run(reader(None), "p"))
+    await until(lambda: of_kind(log, b.LifecycleChanged))
+    await node.verdict("p", "pay:1", "failed", reason="no such payment", idempotency_key="any")
+    await node.signal("p", "go", 1)
+    assert (await asyncio.wait_for(run, 60))[0][1:3] == ["go", 1]
+    assert len(of_kind(log, b.EffectVerdict)) == 1
+
+
 async def test_it_leaves_the_state_with_its_turn(node: Node, log: MemoryLog) -> None:
     """A loop without end that lives on mail costs what one turn has."""
 

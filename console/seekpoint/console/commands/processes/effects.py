@@ -34,6 +34,7 @@ _COLUMNS = (
     Column("owed"),
 )
 _SETTLED = ("succeeded", "failed")
+_NOTHING = "no effect is in doubt"
 _KINDS = ("effect_intended", "effect_settled", "effect_verdict")
 
 EffectKey = Annotated[str, typer.Argument(metavar="KEY", help="The effect's key, as ls shows it.", show_default=False)]
@@ -43,14 +44,20 @@ def ls(
     target: CommandTarget,
     process_id: OptionalProcessId = None,
     everything: Annotated[bool, typer.Option("--all", help="List settled effects too.")] = False,
+    in_doubt: Annotated[
+        bool, typer.Option("--in-doubt", help="Only effects in doubt or given up: from the view, not the whole log.")
+    ] = False,
     json: AsJson = False,
 ) -> None:
     """List effects in doubt, and compensations that are owed."""
-    found = _every_effect(target, process_id) if everything else _unsettled(target, process_id)
+    if everything and in_doubt:
+        raise typer.BadParameter("give one of them", param_hint="--all or --in-doubt")
+    find = _every_effect if everything else _in_doubt if in_doubt else _unsettled
+    found = find(target, process_id)
     if json:
         emit_json_list({"journal": target.settings.journal}, "effects", found)
     elif not emit_table(_COLUMNS, map(_row, found)):
-        say("there are no effects" if everything else "no effect is in doubt, and nothing is owed")
+        say("there are no effects" if everything else _NOTHING if in_doubt else f"{_NOTHING}, and nothing is owed")
 
 
 def show(target: CommandTarget, process_id: ProcessId, key: EffectKey, json: AsJson = False) -> None:
@@ -183,6 +190,16 @@ def _unsettled(target: CommandTarget, process_id: str | None) -> Iterator[dict[s
     for name, state in states_of(target, process_id):
         for facts in () if state.finished else effects_of(name, state):
             if facts["status"] not in _SETTLED or facts["owed"]:
+                yield facts
+
+
+def _in_doubt(target: CommandTarget, process_id: str | None) -> Iterator[dict[str, Any]]:
+    from seekpoint.console.render.listing import open_states
+    from seekpoint.schemas.state.calls import UNSETTLED
+
+    for name, state in open_states(target, process_id, lambda one: one.unsettled > 0):
+        for facts in () if state.finished else effects_of(name, state):
+            if facts["status"] in UNSETTLED:
                 yield facts
 
 

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from seekpoint.console.render.output import emit_json_list, emit_table, say
-from seekpoint.console.services.target import CommandTarget
-
-if TYPE_CHECKING:
-    pass
 from seekpoint.console.render.gate_rows import GATE_COLUMNS, gate_row, gates_of
+from seekpoint.console.render.output import emit_json_list, emit_table, say
 from seekpoint.console.services.options import AsJson, OptionalProcessId
-from seekpoint.console.services.process_scan import states_of
+from seekpoint.console.services.target import CommandTarget
 
 __all__ = ["ls"]
 
@@ -21,8 +15,11 @@ def ls(
     process_id: OptionalProcessId = None,
     json: AsJson = False,
 ) -> None:
-    """List open gates, each with its prompt and its deadline. Without ID, read the whole log."""
-    found = (facts for name, state in states_of(target, process_id) for facts in gates_of(name, state))
+    """List open gates, each with its prompt and its deadline: from the view, or without one from the whole log."""
+    from seekpoint.console.render.listing import open_states
+
+    states = open_states(target, process_id, lambda one: "gate" in one.waits_for)
+    found = (facts for name, state in states for facts in gates_of(name, state))
     if json:
         emit_json_list({}, "gates", found)
     elif not emit_table(GATE_COLUMNS, map(gate_row, found)):

@@ -8,18 +8,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seekpoint.console.render.output import emit_json_list, emit_table, say
+from seekpoint.console.services.options import AsJson, Since
+from seekpoint.console.services.process_query import SORTS, STATUSES, ProcessQuery, moment_us
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:
-    pass
-from seekpoint.console.services.options import AsJson
-from seekpoint.console.services.process_scan import scan_processes
+    from seekpoint.console.services.worker_code import WorkerCode
 
-__all__ = ["ps"]
+__all__ = ["ps", "since_us"]
 
 
 def ps(
     target: CommandTarget,
+    agent: Annotated[str | None, typer.Option("--agent", metavar="NAME", help="Only this agent's.")] = None,
+    lifecycle: Annotated[
+        str | None, typer.Option("--lifecycle", metavar="WORD", help=f"Only these: {', '.join(STATUSES)}.")
+    ] = None,
+    failed: Annotated[bool, typer.Option("--failed", help="Only those whose run failed.")] = False,
+    waiting: Annotated[
+        bool, typer.Option("--waiting", help="Only those that wait for a timer, gate, signal, child, start or retry.")
+    ] = False,
+    since: Since = None,
+    sort: Annotated[str, typer.Option("--sort", metavar="WORD", help=f"The order: {', '.join(SORTS)}.")] = "id",
+    limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="At most so many.")] = None,
     from_log: Annotated[bool, typer.Option("--from-log", help="Read the whole log, even if there is a view.")] = False,
     wide: Annotated[
         bool, typer.Option("--wide", "-w", help="Also show epoch, mailbox, newest offset and lag.")
@@ -29,35 +40,43 @@ def ps(
     """List the journal's processes: from the view, sorted by id, or from the log, sorted by partition and id."""
     from seekpoint.console.render import states
 
+    if lifecycle not in (None, *STATUSES):
+        raise typer.BadParameter(f"one of {', '.join(STATUSES)}", param_hint="--lifecycle")
+    if sort not in SORTS:
+        raise typer.BadParameter(f"one of {', '.join(SORTS)}", param_hint="--sort")
+    query = ProcessQuery(
+        agent=agent, status=lifecycle, failed=failed, waiting=waiting, since_us=since_us(since), sort=sort, limit=limit
+    )
     target.require_kafka()
-    found = _from_log(target, "--from-log") if from_log else _from_view_or_log(target)
+    found = _facts(target, query, from_log=from_log)
     columns, row = (
         (states.WIDE_PROCESS_COLUMNS, states.wide_process_row) if wide else (states.PROCESS_COLUMNS, states.process_row)
     )
     if json:
         emit_json_list({"journal": target.settings.journal}, "processes", found)
     elif not emit_table(columns, map(row, found)):
-        say(f"the journal {target.settings.journal} has no processes yet")
+        journal = target.settings.journal
+        everything = query == ProcessQuery()
+        say(f"the journal {journal} has no processes yet" if everything else f"no process of {journal} is like that")
 
 
-def _from_view_or_log(target: CommandTarget) -> Iterator[dict[str, Any]]:
-    """Yield processes from the view. If the view becomes unusable, yield the remaining ones from the log."""
-    from seekpoint.console.render.listing import ViewGone, from_view
+def since_us(since: str | None) -> int | None:
+    """Return the moment of an option ``--since``. Raises ``BadParameter``."""
+    from seekpoint.schemas.values.clock import now_us
 
-    last = ""
     try:
-        for facts in from_view(target):
-            last = facts["process_id"]
-            yield facts
-    except ViewGone as gone:
-        yield from _from_log(target, gone.why, after=last)
+        return None if since is None else moment_us(since, now_us())
+    except ValueError as exc:
+        text = "so long ago (30s, 90m, 2h, 7d) or a date (2026-11-22, 2026-11-22T17:00+00:00)"
+        raise typer.BadParameter(text, param_hint="--since") from exc
 
 
-def _from_log(target: CommandTarget, why: str, after: str = "") -> Iterator[dict[str, Any]]:
-    """Yield processes from the log whose id sorts after ``after``."""
-    from seekpoint.console.render.states import process_facts
+def _facts(target: CommandTarget, query: ProcessQuery, *, from_log: bool) -> Iterator[dict[str, Any]]:
+    from seekpoint.console.render.listing import listed
+    from seekpoint.console.render.states import summary_facts
+    from seekpoint.console.services.worker_code import worker_code
 
-    say(f"reading from the log: {why}")
-    for process_id, partition, state in scan_processes(target):
-        if process_id > after:
-            yield process_facts(process_id, partition, state) | {"behind": 0}
+    code: WorkerCode | None = None
+    for summary, state, behind in listed(target, query, from_log=from_log):
+        code = code or worker_code(target.log)
+        yield summary_facts(summary, state, behind, code.can_run(summary))

@@ -87,11 +87,11 @@ class _Group(Generic[T]):
                     process_id=process.process_id,
                     hint=f'process.{name}(process.step("look up", look_up), my_async_function())',
                 )  # fmt: skip
-            self._scope = self._matcher.branching_scope(f"process.{name}")
+            self._matcher.branching_scope(f"process.{name}")
         except BaseException:
             _close(branches)
             raise
-        self._prefix = self._scope.next_branches()
+        self._name = name
         self._left = list(reversed(list(enumerate(branches, 1))))
         self._limit = len(branches) if limit is None else limit
         self._count = len(branches)
@@ -104,13 +104,13 @@ class _Group(Generic[T]):
 
     # --- its life
     def open(self) -> None:
-        """Start the branches, as many as may run at once."""
-        if asyncio.current_task() is not self._scope.task:
+        """Start the branches, as many as may run at once, in the scope of the code that awaits them."""
+        try:
+            self._scope = self._matcher.branching_scope(f"process.{self._name}")
+        except BaseException:
             _close(coroutine for _, coroutine in self._left)
-            raise Refused(
-                "branches are started in a task that is not a branch", process_id=self._process.process_id,
-                hint="await process.gather, process.race or process.branch where it is called",
-            )  # fmt: skip
+            raise
+        self._prefix = self._scope.next_branches()
         self._schedule = self._process.open_branches(self._scope)
         while self._left and len(self._branches) < self._limit:
             self._start_next()

@@ -35,12 +35,21 @@ def tagged(error: E, key: str, scope: Scope | None = None, *, recorded: str | No
 
 
 def _positions(scope: Scope | None) -> dict[str, int]:
-    """Return how many calls ``scope`` and the scopes around it have so far, by prefix."""
+    """Return how many calls ``scope``, the scopes around it and the branches beside it have so far, by prefix.
+
+    The failure of a branch cancels those beside it: a call that one of them makes then is a further call, too.
+    """
     found: dict[str, int] = {}
+    beside: list[Scope] = []
     while scope is not None:
         if scope.prefix is not None:
             found[scope.prefix] = scope.position
+        beside += scope.explicit_branches
         scope = scope.parent
+    while beside:
+        branch = beside.pop()
+        found[branch.prefix or ""] = branch.position
+        beside += branch.explicit_branches
     return found
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["next_action", "set_aside"]
 
-_MADE_AGAIN = frozenset({"step", "decision", "child"})
+_MADE_AGAIN = frozenset({"step", "decision", "sample", "child"})
 
 
 async def set_aside(process: DurableProcess, keys_or_all: bool | Collection[str]) -> None:
@@ -76,7 +76,7 @@ def _check(process: DurableProcess, key: str) -> None:
     call = process.written.calls.get(key)
     if not _has_failed(call):
         raise Refused(
-            "no step, decision or child of this key has failed", process_id=process.process_id, key=key,
+            "no step, decision, sample or child of this key has failed", process_id=process.process_id, key=key,
             found="nothing" if call is None else f"{call.kind}, {call.status}",
             hint=f"seekpoint steps {process.process_id} shows what has failed; an effect that failed stays so",
         )  # fmt: skip

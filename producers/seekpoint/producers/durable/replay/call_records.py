@@ -1,6 +1,6 @@
-"""What an agent's code asked of its process, call by call, from the journal: of turns that are over too. Pure.
+"""The calls of an agent's code, read from the entries of its process, also of turns that are over. Pure.
 
-``seekpoint steps``, ``trace`` and ``export --dataset`` are made of it.
+``seekpoint steps``, ``trace`` and ``export --dataset`` use it.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class Attempt:
 
     number: int
     entry_id: bytes
-    """Of the entry that began it."""
+    """The id of the entry that began the attempt."""
     started_at_us: int
     ended_at_us: int | None = None
     duration_us: int | None = None
     outcome: str | None = None
-    """``succeeded``, ``failed``, ``retry``, of an effect ``unknown`` or ``stuck``; None: not known, or under way."""
+    """``succeeded``, ``failed``, ``retry``, of an effect ``unknown`` or ``stuck``; None if unknown or under way."""
     error: Json | None = None
     usage: Json | None = None
     cost_usd: str | None = None
@@ -42,14 +42,14 @@ class Attempt:
 
 @dataclass(slots=True)
 class CallRecord:
-    """One call: what was asked, and what came of it."""
+    """One call: its request, its attempts and its outcome."""
 
     key: str
     kind: str
     name: str
     seq: int
     input: Any = None
-    """As JSON has it."""
+    """A JSON value."""
     output: Any = None
     status: str = "started"
     attempts: list[Attempt] = field(default_factory=list)
@@ -59,17 +59,17 @@ class CallRecord:
 
     @property
     def last(self) -> Attempt:
-        """Its newest attempt."""
+        """Return the newest attempt."""
         return self.attempts[-1]
 
     @property
     def cost_usd(self) -> Decimal | None:
-        """What all attempts cost; None where no cost is known."""
+        """Return the cost of all attempts; None if no cost is known."""
         costs = [cost for one in self.attempts if (cost := _cost(one.cost_usd)) is not None]
         return exact_sum(costs) if costs else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values: an object of ``seekpoint steps --json``."""
+        """Return plain values: an object of ``seekpoint steps --json``."""
         error, usage, cost = self.last.error, self.last.usage, self.cost_usd
         return {
             "key": self.key,
@@ -92,7 +92,7 @@ class CallRecord:
 
 
 def _cost(text: str | None) -> Decimal | None:
-    """None for a text that is no amount: without a budget nobody has looked at it."""
+    """Return the amount; None for a text that is none. Without a budget the text was never checked."""
     try:
         return None if text is None else amount_of(text)
     except ValueError:
@@ -112,7 +112,7 @@ def _attempt_facts(one: Attempt) -> dict[str, Any]:
 
 
 def asked(entries: Iterable[Entry]) -> list[CallRecord]:
-    """Every call in the order in which they began, from the entries of one process that count, in log order.
+    """Return every call in the order in which they began. ``entries`` are the valid ones of one process, in log order.
 
     A key that a rewind forgot and the code used again is two calls.
     """
@@ -123,19 +123,19 @@ def asked(entries: Iterable[Entry]) -> list[CallRecord]:
 
 
 def decisions(entries: Iterable[Entry]) -> Iterator[dict[str, Any]]:
-    """Every decision that has ended: request whole, response, usage, cost, policy, model, process and key."""
+    """Yield every decision that has ended: whole request, response, usage, cost, policy, model, process and key."""
     found = Decisions()
     return (row for entry in entries if (row := found.take(entry)) is not None)
 
 
 class Decisions:
-    """The decisions of one process, as its entries come."""
+    """Collects the decisions of one process from its entries."""
 
     def __init__(self) -> None:
         self._table = _Table()
 
     def take(self, entry: Entry) -> dict[str, Any] | None:
-        """The decision that ``entry`` ends; None if it ends none."""
+        """Return the decision that ``entry`` ends; None if it ends none."""
         one = self._table.take(entry)
         if one is None or not isinstance(entry.body, b.DecisionMade) or entry.body.outcome == "retry":
             return None
@@ -151,7 +151,7 @@ _OF_DECISIONS = (
 
 
 class _Table:
-    """The calls of one process, as far as its entries were taken."""
+    """Collects the calls of one process from its entries."""
 
     def __init__(self) -> None:
         self.found: list[CallRecord] = []
@@ -160,7 +160,7 @@ class _Table:
         self._mail: dict[bytes, Entry] = {}
 
     def take(self, entry: Entry) -> CallRecord | None:
-        """The call that ``entry`` is about; None if it is about none."""
+        """Return the call that ``entry`` is about; None if it is about none."""
         body = entry.body
         if isinstance(body, b.DecisionStarted):
             request = whole_request(body, self._requests, orjson.loads)
@@ -190,20 +190,23 @@ class _Table:
         body: Any = entry.body
         number = getattr(body, "attempt", 1)
         one = self._open.get(body.key)
+        if isinstance(body, b.Sampled) and one is not None and one.status == "started":  # it failed and was set aside
+            number = len(one.attempts) + 1
         if one is None or number <= one.last.number:
             one = self._open[body.key] = CallRecord(body.key, kind, body.name, entry.seq or 0, given, facts=facts)
             self.found.append(one)
         one.facts |= facts
         one.attempts.append(Attempt(number, entry.id, getattr(body, "started_at_us", entry.ts)))
         if isinstance(body, b.Sampled):
-            one.input, one.output, one.status = None, orjson.loads(body.value), "succeeded"
-            one.last.ended_at_us, one.last.duration_us, one.last.outcome = entry.ts, 0, "succeeded"
+            one.status = "succeeded" if body.error is None else "failed"
+            one.input, one.output, one.last.error = None, orjson.loads(body.value), body.error
+            one.last.ended_at_us, one.last.duration_us, one.last.outcome = entry.ts, 0, one.status
         elif isinstance(body, b.EffectIntended):
             one.status = "pending"
         return one
 
     def _receive(self, entry: Entry, key: str, mail: Entry | None) -> CallRecord:
-        """Mail that an agent's code took, or that none came in time."""
+        """Return the call of a ``receive``: with the mail that the code took, or timed out."""
         body, told = entry.body, None if mail is None else mail.body
         assert isinstance(body, b.Received)
         came = body.external_id != b.NIL_ID
@@ -247,7 +250,7 @@ _BEGIN: Mapping[type[b.Body], tuple[str, str, tuple[str, ...]]] = {
     b.GateOpened: ("gate", "prompt", ("deadline_us",)),
     b.ChildSpawned: ("child", "input", ("child_id", "agent")),
 }
-"""A call's first entry: its kind, the field with what was asked, and the fields that are told of it."""
+"""By the entry that begins a call: its kind, the field with the request, and the fields that become facts."""
 
 _END: Mapping[type[b.Body], Callable[[Any], Any]] = {
     b.StepEnded: lambda body: orjson.loads(body.output),
@@ -257,7 +260,7 @@ _END: Mapping[type[b.Body], Callable[[Any], Any]] = {
     b.GateResolved: lambda body: orjson.loads(body.payload),
     b.ChildEnded: lambda body: orjson.loads(body.result),
 }
-"""A call's last entry, and what it gave."""
+"""By the entry that ends a call: the field with the outcome."""
 
 _FACTS_AT_END: Mapping[type[b.Body], tuple[str, ...]] = {
     b.DecisionMade: ("model", "tool_calls"),

@@ -26,11 +26,11 @@ _Held: TypeAlias = "tuple[float, int, str | None, asyncio.Future[None]]"
 """A delayed answer: the seq of its end, the order of arrival, its scope, and the future that releases it."""
 
 _PATIENCE_S = 5.0
-"""Seconds in which no code makes a call, after which no answer waits any longer."""
+"""After this many seconds without a call, every answer is released."""
 QUIET_ROUNDS = 10
 """Rounds of the event loop without a call, after which every task that could make a call has made it."""
 _ROUNDS_AFTER_ITS_NEXT = 1
-"""The same after the task that was answered has made its next call: hundreds of branches have to be quick."""
+"""The rounds after the answered task has made its next call: fewer, so that hundreds of tasks are fast."""
 _OVER = frozenset({"succeeded", "failed"})
 _ASKS_AGAIN = frozenset({"step", "decision"})
 
@@ -99,7 +99,7 @@ class CompletionOrder:
             self._looks = asyncio.get_running_loop().call_soon(self._look)
 
     def _look(self) -> None:
-        """Answer the next call after quiet rounds; wait for code that has to call earlier, but not for ever."""
+        """Release the next answer after quiet rounds. Wait a limited time for code that has to make a call before."""
         loop, self._looks = asyncio.get_running_loop(), None
         self._quiet = self._quiet + 1 if self._seen == len(self._read) else 0
         self._seen = len(self._read)
@@ -134,14 +134,14 @@ class CompletionOrder:
             self.give_up()
 
     def look_again(self) -> None:
-        """Look again whether a delayed answer is due: a call was made."""
+        """Check again whether a delayed answer is due, because a call was made."""
         if isinstance(self._looks, asyncio.TimerHandle):
             self._looks.cancel()
             self._looks = None
             self._look_soon()
 
     def give_up(self) -> None:
-        """Release every answer from here on."""
+        """Release all answers, delayed and later ones."""
         self._left, self._first = {}, []
         self.look_again()
         if self._held:

@@ -72,7 +72,7 @@ class HistoryMatcher(ScopeTracker):
         self._left = len(records) - len(self._aside)
         self._is_ordered = ordered
         self.order = CompletionOrder(records if strict and ordered else {}, self._read)
-        """When what is remembered may be answered."""
+        """Decides when recorded answers are released."""
         self._answers: RecordedAnswers | None = None
         self._by_scope: dict[str, dict[int, str]] | None = None
         self._by_request: dict[tuple[str, str], list[str]] | None = None
@@ -186,11 +186,12 @@ class HistoryMatcher(ScopeTracker):
         return self.divergence
 
     def _again(self, scope: Scope, key: str, position: int, kind: str, digest: str) -> CallPlace:
-        """In a further attempt of a body: what ended well is kept; what failed before it began is tried again.
+        """Return the place of a call in a further attempt of a body, which repeats failed calls only.
 
-        Under a key of its own (``bad:1~``): the failure stays what it is. So does that of an effect, unless it is known
-        that nothing was done: a key of its own would hide from the world outside that it is asked twice. For the same
-        reason an effect that stands here is not asked something else: ``ReplayDivergence``.
+        A repeated call gets a key of its own (``bad:1~``), so the recorded failure stays. A failed effect is repeated
+        only if it is known that nothing was done: with another key, the outside system could not recognise the second
+        request. For the same reason an effect that is recorded here must not have another request:
+        ``ReplayDivergence``.
         """
         below, other = scope.lenient_below_seq or 0, None
         while (record := scope.records.get(key)) is not None:
@@ -214,7 +215,7 @@ class HistoryMatcher(ScopeTracker):
             self._take(key)
 
     def _index(self) -> dict[str, dict[int, str]]:
-        """Scope -> position -> key."""
+        """Return the keys of the records by scope and position."""
         if self._by_scope is None:
             self._by_scope = {}
             for key, call in self.records.items():
@@ -223,11 +224,11 @@ class HistoryMatcher(ScopeTracker):
         return self._by_scope
 
     def _claim_branch(self, scope: Scope, kind: str, suffix: str, digest: str) -> None:
-        """Which branch of the history a task is: by the order of first calls, which the program decides.
+        """Find which recorded task this task is, by the order of the tasks' first calls, which the program decides.
 
-        One that nothing is remembered of had not begun. If the remembered one begins otherwise, the loop may have
-        started the tasks in another order: then it is the first one left that begins alike. If none does, the
-        comparison of its first call says what differs.
+        A task without records had not begun. If the next recorded task begins with another call, the event loop may
+        have started the tasks in another order: then the first remaining task that begins with the same call is taken.
+        If there is none, the comparison of the first call reports the difference.
         """
         parent = scope.parent
         assert parent is not None
@@ -266,7 +267,7 @@ class HistoryMatcher(ScopeTracker):
         return CallPlace(key, position, None, scope)
 
     def _answer(self, key: str, kind: str, digest: str) -> str | None:
-        """The key of the next recorded call that asked the same; without a digest, the one of the same name."""
+        """Return the key of the next recorded call with the same request; without a digest, with the same name."""
         if not digest:
             record = self.records.get(key)
             return key if record is not None and record.kind == kind and key not in self._read else None
@@ -279,7 +280,7 @@ class HistoryMatcher(ScopeTracker):
         return None
 
     def _requests(self) -> dict[tuple[str, str], list[str]]:
-        """(kind, digest) -> keys, in the order of the program as far as the history tells it."""
+        """Return the keys by (kind, digest), in program order as far as the history shows it."""
         began: dict[str, int] = {}
         for key, call in self.records.items():
             scope = parent_scope(key)
@@ -293,23 +294,23 @@ class HistoryMatcher(ScopeTracker):
 
     # --- bodies
     def ended(self, place: CallPlace) -> None:
-        """The body of ``place`` ended in this run: what was remembered inside it is not asked for any more."""
+        """Record that the body of ``place`` has ended in this run: the code makes no more calls inside it."""
         if place.record is not None:
             self._ended.add(place.key)
 
     # --- what was not asked
     @property
     def asked_keys(self) -> Collection[str]:
-        """The remembered calls that were asked for."""
+        """The keys of the recorded calls that this run has made."""
         return self._read
 
     @property
     def is_replaying(self) -> bool:
-        """Whether anything remembered was not asked for yet."""
+        """Whether this run has not made all recorded calls yet."""
         return self._left > 0
 
     def unread(self, prefix: str = "") -> list[str]:
-        """Keys that are remembered, begin with ``prefix``, and were not asked for; in no order."""
+        """Return the keys under ``prefix`` of recorded calls that this run has not made, in no order."""
         if not self._left:
             return []
         return [
@@ -322,7 +323,7 @@ class HistoryMatcher(ScopeTracker):
         ]
 
     def _is_inside_an_ended_call(self, key: str) -> bool:
-        """Or inside one that nobody has to ask for: it stands aside, as a compensation does."""
+        """Return whether the call lies in one that has ended, or in a compensation, which the code need not make."""
         while key := parent_scope(key)[:-1]:
             record = self.records.get(key)
             if record is None:
@@ -332,7 +333,7 @@ class HistoryMatcher(ScopeTracker):
         return False
 
     def check_read(self, prefix: str = "") -> None:
-        """Raise ``ReplayDivergence`` (``length``) if something remembered under ``prefix`` was never asked for."""
+        """Raise ``ReplayDivergence`` (``length``) if this run has not made a recorded call under ``prefix``."""
         if self.divergence is not None:
             raise self.divergence
         left = self.unread(prefix)
@@ -343,7 +344,7 @@ class HistoryMatcher(ScopeTracker):
 
     # --- turns
     def begin_turn(self, number: int) -> None:
-        """From here on the main code's calls are those of turn ``number``."""
+        """Count the calls that the main code makes from now on as those of turn ``number``."""
         if self.turn:  # what was started before the turns may go on
             self.main.closed = True
         self.turn = number
@@ -351,11 +352,11 @@ class HistoryMatcher(ScopeTracker):
         self._patches.clear()
 
     def unread_before_turns(self) -> list[str]:
-        """What is remembered of the code before the turns, and was not asked for."""
+        """Return the keys of recorded calls before the turns that this run has not made."""
         return [key for key in self.unread() if not turn_of(key)]
 
     def check_before_turns(self) -> None:
-        """Everything remembered of the code before the turns must have been asked for."""
+        """Raise ``ReplayDivergence`` if this run has not made all recorded calls before the turns."""
         if self._left and self.strict:
             left = self.unread_before_turns()
             if left:
@@ -363,7 +364,7 @@ class HistoryMatcher(ScopeTracker):
 
     # --- patches
     def patched(self, change: str, marked: Collection[str]) -> tuple[bool, str | None]:
-        """Whether the code after ``change`` may run here, and the marker to write first, if one is due.
+        """Return whether the code after ``change`` may run here, and the marker to write first, if one is due.
 
         A turn's marker is ``N/change`` and counts for it and all later ones; the code before the turns has its own.
         """

@@ -1,7 +1,7 @@
-"""The session of a replay check: it answers from the records of a history, and can do nothing else.
+"""The session of a replay check: it answers calls from a recorded history, and executes nothing.
 
-Where the history has no answer the code is parked: nothing is run for it, and it never goes on. So concurrent branches
-each come as far as their records do. No journal, no node, no clock to wait by, no body, no child, no connector.
+A call without a recorded answer is parked: it never returns. So each concurrent branch runs as far as its records go.
+The session has no journal, node, clock, body, child or connector.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ class HistoryExhausted:
 
 
 class ReplayMatcher(HistoryMatcher):
-    """A matcher that notes which calls the history has no answer for."""
+    """A matcher that collects the calls that the history has no answer for."""
 
     def __init__(self, run: RecordedRun, task: asyncio.Task[object] | None) -> None:
         super().__init__(run.process_id, run.records, task=task, ordered=run.state.lineage.parent_id is None)
         self.answered = 0
-        """How many calls were."""
+        """How many calls were answered."""
         self.asked = 0
-        """How many were made, answered or not: as long as it grows, the code goes on."""
+        """How many calls were made, answered or not. While it grows, the code makes progress."""
         self.unanswered: dict[str, str] = {}
         """The calls that the history has no answer for, with their kinds."""
         self.is_closed = False
@@ -76,7 +76,7 @@ class ReplayMatcher(HistoryMatcher):
         return place
 
     def patched(self, change: str, marked: Any) -> tuple[bool, str | None]:
-        """What is over ran without a change that it has no marker of."""
+        """Return whether the change may run. A turn that is over ran without any change that has no marker."""
         answer, mark = super().patched(change, marked)
         if mark is not None and self._run.is_over(self.turn):
             self._patches[change] = answer = False
@@ -84,10 +84,10 @@ class ReplayMatcher(HistoryMatcher):
 
 
 class ReplayWrites(Writes):
-    """Content as it was, to the end of the history."""
+    """The content writes of a replay check. They change no journal."""
 
     def begin_turn(self, number: int) -> None:
-        """The frame of a turn is what the writes before it made."""
+        """Begin turn ``number`` with the content that the writes before it made."""
 
     def _settle(self) -> None:
         if not self._left:
@@ -95,7 +95,7 @@ class ReplayWrites(Writes):
 
 
 class ReplayProcess(DurableProcess):
-    """The durable side of a process whose calls are answered from a history, or never."""
+    """The durable side of a process in a replay check: a call gets its recorded answer, or never returns."""
 
     session: ReplaySession
     matcher: ReplayMatcher
@@ -111,7 +111,7 @@ class ReplayProcess(DurableProcess):
         return ReplayMatcher(self._run, self.task)
 
     def begin_replay(self) -> None:
-        """From here on the agent's code runs."""
+        """Prepare for the agent's code, which runs next."""
         super().begin_replay()
         self._writes = ReplayWrites(self.matcher, self.written, self.limits, self.append, self.write_in_order)
 
@@ -127,7 +127,7 @@ class ReplayProcess(DurableProcess):
         return self.session.closing(super()._ordered(place, check, _itself, (parked,)))
 
     def executes(self, place: CallPlace) -> bool:
-        """Whether the call at ``place`` is carried out: never."""
+        """Return False: no call is carried out."""
         return False
 
 
@@ -137,7 +137,7 @@ class ReplaySession:
     prices = None
     node_id = "replay check"
     settings = Settings()
-    """They hold no secret: the history's own texts are scrubbed already."""
+    """The default settings. They hold no secret to mask: the texts of the history are masked already."""
 
     def __init__(self, run: RecordedRun, limits: Limits, turn: Callable[[], int]) -> None:
         self._run = run
@@ -151,38 +151,38 @@ class ReplaySession:
         self.limits = limits
         self.clock: Clock = VirtualClock()
         self.written: State = run.starting_state()
-        """As of the end of the history, with every call of it."""
+        """The state at the end of the history, with all of its calls."""
         self.mail: list[MailItem] = []
         self.mail_changed = asyncio.Event()
 
     # --- state
     @property
     def ahead_lifecycle(self) -> Lifecycle:
-        """The history's newest."""
+        """The lifecycle at the end of the history."""
         return self.written.lifecycle
 
     @property
     def ahead_budget(self) -> Budget | None:
-        """The history's newest."""
+        """The budget at the end of the history."""
         return self.written.budget
 
     @property
     def is_open(self) -> bool:
-        """Until the replay check is over."""
+        """Return whether the replay check is under way."""
         return not self._over
 
     def check(self) -> None:
-        """Nobody fences a replay check."""
+        """Do nothing: a replay check is never fenced."""
 
     def check_open(self) -> None:
-        """Nothing closes a replay check."""
+        """Do nothing: a replay check cannot be closed from outside."""
 
     def times_forgotten(self, key: str) -> int:
-        """How often a rewind forgot the call ``key``."""
+        """Return how often a rewind removed the call ``key``."""
         return self.written.forgotten.get(key, 0)
 
     def newest(self) -> Acknowledged:
-        """Return the history's last entry."""
+        """Return the last entry of the history."""
         return Acknowledged(self.written.seq, self.written.offset)
 
     # --- what it does not write
@@ -192,7 +192,7 @@ class ReplaySession:
         raise AssertionError("a parked call never goes on")
 
     def send(self, body: b.Body) -> int:
-        """Send nothing: what the history has of it, it has."""
+        """Do nothing: nothing is appended."""
         return self.written.seq
 
     def sent(self, body: b.Body) -> asyncio.Future[int]:
@@ -206,72 +206,72 @@ class ReplaySession:
         return True
 
     def drop_held(self, key: str) -> bool:
-        """Nothing was held."""
+        """Do nothing: nothing was held back."""
         return True
 
     async def end(self, body: b.Released | b.Finished) -> None:
-        """Write no end."""
+        """Do nothing: nothing is appended."""
 
     async def confirm(self) -> None:
-        """Return: what a history has is confirmed."""
+        """Return at once: a recorded history is confirmed."""
 
     async def checkpoint(self, timeout_s: float) -> int:
-        """Ask for none."""
+        """Do nothing: no checkpoint is requested."""
         return self.written.offset
 
     async def past_content(self, to_seq: int) -> b.Json:
-        """Never asked: an agent does not rewind itself."""
+        """Raise ``Refused``: an agent does not rewind itself."""
         raise Refused("a replay check rewinds nothing", process_id=self.process_id)
 
     def abandon(self) -> None:
         """Do nothing: a replay check holds nothing."""
 
     async def before_unrecorded(self, name: str, kind: str) -> None:
-        """Park: what takes no place has no record to answer it."""
+        """Park: a call without a place has no record."""
         turn = self._turn()
         await self.park(HistoryExhausted(f"{turn}/{name}" if turn else name, kind))
 
     # --- what it does not wait for
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
-        """Park: nothing comes."""
+        """Park: no mail comes."""
         await self.before_unrecorded("wait", "mail")
         yield
 
     async def read_log(self) -> None:
-        """Return: there is no log to read."""
+        """Do nothing: there is no log to read."""
 
     async def run_child(
         self, agent: Agent, child_id: str, input: Any, *, key: str, wait_s: float, retry_failed: bool
     ) -> Any:
-        """Run no child."""
+        """Raise ``Refused``: no child runs."""
         raise self._refusal("run")
 
     def shared_value(self, name: str) -> _NoSharedValue:
-        """Return a shared value of which only the records are known."""
+        """Return a shared value that answers from the records only."""
         return _NoSharedValue(name, self)
 
     async def in_body_thread(self, call: Callable[[], Any]) -> Any:
-        """Run no body."""
+        """Raise ``Refused``: no body runs."""
         raise self._refusal("in_body_thread")
 
     async def in_thread(self, call: Callable[[], Any]) -> Any:
-        """Run no blocking call."""
+        """Raise ``Refused``: no blocking call runs."""
         raise self._refusal("in_thread")
 
     async def recover(self, process_id: str, *, missing_ok: bool = False, at_offset: int | None = None) -> Recovered:
-        """Read no other process."""
+        """Raise ``Refused``: no other process is read."""
         raise self._refusal("recover")
 
     async def entries(self, process_id: str, *, kinds: Collection[str] | None = None) -> AsyncIterator[Logged]:
-        """Yield the history itself: what a changed prompt is compared with."""
+        """Yield the entries of the history, to compare a changed prompt with."""
         for offset, entry in enumerate(self._run.entries):
             yield Logged(offset, 0, entry)
 
     async def append_external(
         self, process_id: str, body: b.Body, *, actor: str | None = None, entry_id: bytes | None = None
     ) -> bytes:
-        """Tell no process anything."""
+        """Raise ``Refused``: nothing is sent to other processes."""
         raise self._refusal("append_external")
 
     def _refusal(self, name: str) -> Refused:
@@ -287,12 +287,12 @@ class ReplaySession:
         return self.closing(self.park(end))
 
     def closing(self, call: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
-        """Return ``call``, which is closed when the replay check is over: the code may never await it."""
+        """Return ``call``, and close it when the replay check is over, because the code may never await it."""
         self._made.append(call)
         return call
 
     async def park(self, end: HistoryExhausted) -> Any:
-        """Never return: cancelled when the replay check is over, or by the code itself."""
+        """Wait until the replay check, or the code, cancels this."""
         if self._over:
             raise asyncio.CancelledError("the replay check is over")
         if not any(one is end for one in self.ends):
@@ -308,11 +308,11 @@ class ReplaySession:
 
     @property
     def is_parked(self) -> bool:
-        """Whether some of the code waits for what the history does not have."""
+        """Whether some of the code waits for a call that the history has no answer for."""
         return bool(self._tasks)
 
     async def stop(self) -> None:
-        """Cancel what is parked: nothing of the code goes on."""
+        """Cancel all parked calls."""
         self._over = True
         tasks = self._tasks - {asyncio.current_task()}
         for task in tasks:

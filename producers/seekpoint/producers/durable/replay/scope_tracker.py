@@ -106,10 +106,12 @@ class ScopeTracker:
 
     def in_branch(self, around: Scope, prefix: str, branch: BranchTask) -> Scope:
         """Return the scope of an explicit branch: ``with`` it, while its code runs in a task of its own."""
-        return Scope(
+        scope = Scope(
             self, prefix, task=branch.task, records=around.records, parent=around, outer=CURRENT.get(),
             lenient_below_seq=around.lenient_below_seq, branch_task=branch,
         )  # fmt: skip
+        around.explicit_branches.append(scope)
+        return scope
 
     # --- bodies
     def inside(

@@ -36,9 +36,9 @@ class Scope:
     """One order of calls. Its keys begin with ``prefix``, which is None until a task has made its first call."""
 
     __slots__ = (
-        "branch_task", "branches", "closed", "groups", "groups_open", "in_body", "is_of_a_task", "keys",
-        "lenient_below_seq", "ordinals", "outer", "parent", "position", "prefix", "records", "starts_branches", "task",
-        "token", "tracker",
+        "branch_task", "branches", "closed", "explicit_branches", "groups", "groups_open", "in_body", "is_of_a_task",
+        "keys", "lenient_below_seq", "ordinals", "outer", "parent", "position", "prefix", "records", "starts_branches",
+        "task", "token", "tracker",
     )  # fmt: skip
 
     token: Token[Scope | None]
@@ -80,6 +80,8 @@ class Scope:
         self.ordinals: dict[str, int] = {}
         self.keys: set[str] = set()
         self.branches: set[str] = set()
+        self.explicit_branches: list[Scope] = []
+        """The scopes of the explicit branches that were started here, while one of their groups is open."""
         self.closed = False
 
     def __enter__(self) -> Self:

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from seekpoint.producers.durable.steps.rates import Rate, rate_of
 from seekpoint.producers.durable.steps.retries import Retry
+from seekpoint.producers.durable.steps.schedules import Schedule, schedule_of
 from seekpoint.producers.durable.steps.terms import retry_of
 from seekpoint.schemas.errors import InvalidName, Refused
 
@@ -42,6 +43,8 @@ class Agent:
     """How a worker tries a failed run again; None: it stays failed."""
     rate: Rate | None = None
     """How many of its runs each worker begins in a span of time; None: as many as it has room for."""
+    schedule: Schedule | None = None
+    """When workers submit runs of it by themselves; None: never."""
 
     def __call__(self, process: Any, input: Any = None) -> Any:  # the word users know
         """Call the function itself: in a test, or from another agent of the same kind (async or plain)."""
@@ -76,13 +79,19 @@ def agent(
     retry_steps: Retry | None = None,
     retry: Retry | None = None,
     rate: Rate | None = None,
+    schedule: str | None = None,
+    timezone: str = "UTC",
+    missed: str = "once",
 ) -> Callable[[Run], Agent]:
     """Make an agent of ``async def run(process, input)``; a plain ``def`` runs in a thread, with a ``SyncProcess``.
 
     ``version`` is yours to count; claims record it, beside a digest of the code. ``pinned``: a process that began under
     another digest is not resumed. ``retry_steps``: the ``Retry`` of its steps and decisions that have none. ``retry``:
     the ``Retry`` of a failed run on a worker; its failed calls are made again, and what succeeded stays. ``rate``: how
-    many runs each worker begins in a span of time.
+    many runs each worker begins in a span of time. ``schedule``: a cron expression of five fields, by which workers
+    submit runs as ``NAME@2026-11-23T07:00:00Z``, with that text as the input; ``timezone``: the IANA name of the time
+    zone it is meant in; ``missed``: of the firings that nobody submitted within a minute, ``skip`` makes none, ``once``
+    the newest, ``all`` each.
 
     >>> @agent("greeter", version=2)
     ... async def greeter(process, input):
@@ -96,11 +105,12 @@ def agent(
     retry_of(retry_steps)
     retry_of(retry)
     rate_of(rate)
+    made_schedule = schedule_of(name, schedule, timezone, missed)
 
     def made(run: Run) -> Agent:
         if not callable(run):
             raise InvalidName("an agent is made of a function", name=name, found=type(run).__name__)
-        return Agent(name, str(version), run, pinned, retry_steps, retry, rate)
+        return Agent(name, str(version), run, pinned, retry_steps, retry, rate, made_schedule)
 
     return made
 

@@ -1,4 +1,4 @@
-"""Samples: values that code cannot compute again. Each is taken once, journaled, and the same in every replay.
+"""Samples: values that code cannot compute again. Each is taken once; the value or the failure is journaled.
 
 They are numbered in the scope of the code that takes them, as all calls are.
 """
@@ -11,9 +11,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from seekpoint.producers.durable.durable_process import DurableCalls, DurableProcess
+from seekpoint.producers.durable.failures.recorded_failures import failure_text, is_failure
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
 from seekpoint.producers.durable.steps.body_runner import run_body
-from seekpoint.producers.durable.steps.step_calls import answered, dumped
+from seekpoint.producers.durable.steps.step_calls import answered, dumped, failed, failure_of
 from seekpoint.producers.durable.steps.terms import callable_of
 from seekpoint.producers.durable.waits.timer_calls import moment_of
 from seekpoint.schemas import bodies as b
@@ -55,28 +56,46 @@ class SampleCalls(DurableCalls):
     def sample(self, name: str, call: Callable[[], Any], *, key: str | None = None) -> Coroutine[Any, Any, Any]:
         """Return ``call()``: a file, a setting, anything that may change between runs. One acknowledgement.
 
-        A plain function runs in a thread. One that raises gave no sample, and is called again by the next run: where
-        the failure itself matters, use a step. Raises ``UnserializableValue``, ``LimitExceeded``, ``ReplayDivergence``.
+        A plain function runs in a thread. It has one attempt: a failure is recorded as that of a step is, and every
+        later run raises it. Raises what ``call`` raised, or ``StepFailed`` for an exception whose class is neither
+        builtin nor registered; ``UnserializableValue``, ``LimitExceeded``, ``ReplayDivergence``.
         """
         process = self._durable
         place = process.matcher.place("sample", name, "", key)
-        if place.record is not None:
-            return process.in_order(place, answered, place.record)
-        return process.in_order(place, _from_body, process, place, name, callable_of(call, name))
+        return _recorded_outcome(process, place) or process.in_order(
+            place, _from_body, process, place, name, callable_of(call, name)
+        )
 
 
 def _sample(process: DurableProcess, name: str, take: Callable[[], Any]) -> Coroutine[Any, Any, Any]:
     """Return a sample whose value is cheap: it is taken when the call is made."""
     place = process.matcher.place("sample", name)
-    if place.record is not None:
-        return process.in_order(place, answered, place.record)
-    return process.in_order(place, recorded, process, place, name, "", take())
+    return _recorded_outcome(process, place) or process.in_order(place, recorded, process, place, name, "", take())
+
+
+def _recorded_outcome(process: DurableProcess, place: CallPlace) -> Coroutine[Any, Any, Any] | None:
+    """Return the recorded value or failure of the sample at ``place``; None if it has to be taken."""
+    record = place.record
+    if record is None or record.status == "started":  # a failed one that was set aside
+        return None
+    if record.status == "failed":
+        return process.in_order(place, failed, record, process.process_id, place)
+    return process.in_order(place, answered, record)
 
 
 async def _from_body(process: DurableProcess, place: CallPlace, name: str, call: Callable[[], Any]) -> Any:
-    with process.matcher.inside(place):
-        value = await run_body(process, call, (), {}, None, place.key)
-    return await recorded(process, place, name, "", value)
+    failed_at = None if place.record is None else place.record.seq
+    try:
+        with process.matcher.inside(place, lenient_below_seq=failed_at):
+            value = await run_body(process, call, (), {}, None, place.key)
+        return await recorded(process, place, name, "", value)
+    except Exception as exc:
+        if not is_failure(exc):
+            raise
+        failure = exc
+    text = failure_text(failure, process.settings, process.limits)
+    await process.append(b.Sampled(key=place.key, position=place.position, name=name, error=text))
+    raise failure_of(process, place, failure, text)
 
 
 async def recorded(process: DurableProcess, place: CallPlace, name: str, digest: str, value: Any) -> Any:

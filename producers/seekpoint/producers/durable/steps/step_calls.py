@@ -48,6 +48,7 @@ __all__ = [
     "default_retry",
     "dumped",
     "failed",
+    "failure_of",
     "step",
 ]
 
@@ -131,6 +132,12 @@ async def failed(record: Call, process_id: str, place: CallPlace) -> Any:
     text = record.error or "{}"
     error = recorded_failure(text, process_id=process_id, key=place.key, seq=record.seq)
     raise tagged(error, place.key, place.scope, recorded=text)
+
+
+def failure_of(process: DurableProcess, place: CallPlace, error: Exception, text: Json) -> Exception:
+    """Return the exception that the call at ``place`` raises now that ``error`` is recorded as ``text``."""
+    again = failure_to_raise(error, text, process.settings, process_id=process.process_id, key=place.key)
+    return tagged(again, place.key, place.scope)
 
 
 class Work(NamedTuple):
@@ -276,9 +283,7 @@ class Attempts(msgspec.Struct):
             text = failure_text(error, process.settings, process.limits)
             await self._end("failed", began, error=text)
             process.matcher.ended(self.place)
-            key, settings = self.place.key, process.settings
-            again = failure_to_raise(error, text, settings, process_id=process.process_id, key=key)
-            raise tagged(again, key, self.place.scope)
+            raise failure_of(process, self.place, error, text)
         wait_s = retry.wait_s(self.attempt, random.random(), retry_after_s(error))
         due_us = process.clock.now_us() + round(wait_s * 1_000_000)
         seq = await self._end(

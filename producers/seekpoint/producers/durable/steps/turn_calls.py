@@ -16,7 +16,7 @@ class TurnCalls(DurableCalls):
     """The call ``turns`` of a process."""
 
     def turns(self) -> Turns:
-        """``async for turn in process.turns()``: a round's calls are remembered until the round is over.
+        """Iterate over turns: ``async for turn in process.turns()``. A state keeps the calls of a turn until its end.
 
         So state and resume cost what one turn has, however many there were. ``break`` leaves the turn open: what
         follows the loop belongs to it. One loop a run, in the main code. Every task a turn starts must end in it.

@@ -1,0 +1,94 @@
+"""Which processes a listing wants, and in which order. Pure: it decides from summaries alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from heapq import nlargest, nsmallest
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from seekpoint.consumers.view.process_summary import Summary
+
+__all__ = ["SORTS", "STATUSES", "ProcessQuery", "moment_us"]
+
+SORTS = ("id", "updated", "started", "cost")
+STATUSES = (
+    *("created", "starting", "running", "suspended", "awaiting", "stopping", "stopped", "failed"),
+    *("finished", "degraded"),
+)
+"""What the column ``lifecycle`` shows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessQuery:
+    """The processes that a listing wants. By default all, by id."""
+
+    agent: str | None = None
+    status: str | None = None
+    failed: bool = False
+    waiting: bool = False
+    since_us: int | None = None
+    """Only processes with an entry at or after this time."""
+    sort: str = "id"
+    """``id`` sorts upwards; ``updated``, ``started`` and ``cost`` sort the newest or the greatest first."""
+    limit: int | None = None
+
+    @property
+    def open_only(self) -> bool:
+        """Return whether no finished process is wanted, so that an index can leave them out."""
+        return self.failed or self.waiting or self.status not in (None, "finished", "degraded")
+
+    @property
+    def newest_first(self) -> bool:
+        """Return whether it is best to read the processes with the newest entries first, and to stop early."""
+        return not self.open_only and (self.since_us is not None or (self.sort == "updated" and self.limit is not None))
+
+    def wants(self, one: Summary) -> bool:
+        """Return whether the listing has this process."""
+        return (
+            (self.agent is None or one.agent == self.agent)
+            and (self.status is None or one.status == self.status)
+            and not (self.failed and (one.finished or one.lifecycle != "failed"))
+            and not (self.waiting and not one.waits_for)
+            and (self.since_us is None or one.updated_us >= self.since_us)
+        )
+
+    def ordered(self, found: Iterable[Summary]) -> Iterable[Summary]:
+        """Return the wanted processes of ``found`` in the order of the listing, at most ``limit``."""
+        wanted = filter(self.wants, found)
+        key = _KEYS[self.sort]
+        if self.sort == "id":
+            return sorted(wanted, key=key) if self.limit is None else nsmallest(self.limit, wanted, key=key)
+        return sorted(wanted, key=key, reverse=True) if self.limit is None else nlargest(self.limit, wanted, key=key)
+
+
+def _usd(one: Summary) -> float:
+    return float((one.spent or {}).get("usd", 0))
+
+
+_KEYS: dict[str, Callable[[Summary], tuple[float, str]]] = {
+    "id": lambda one: (0, one.process_id),
+    "updated": lambda one: (one.updated_us, one.process_id),
+    "started": lambda one: (one.started_us, one.process_id),
+    "cost": lambda one: (_usd(one), one.process_id),
+}
+_UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+
+def moment_us(text: str, now_us: int) -> int:
+    """Return the time that ``text`` names, in microseconds since 1970: so long ago, or a date with or without a time.
+
+    Raises ``ValueError``.
+
+    >>> moment_us("90m", 6_000_000_000), moment_us("1970-01-02", 0), moment_us("1970-01-01T01:00:00+01:00", 0)
+    (600000000, 86400000000, 0)
+    """
+    ago = re.fullmatch(r"(\d{1,9})([smhd])", text)
+    if ago is not None:
+        return now_us - int(ago[1]) * _UNITS_S[ago[2]] * 1_000_000
+    from datetime import UTC, datetime
+
+    moment = datetime.fromisoformat(text)
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1_000_000)

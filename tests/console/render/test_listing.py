@@ -1,0 +1,266 @@
+"""Listings from the view: what they find, in which order, and how little of the view they read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from owners import Owner
+from seekpoint.console.commands.processes import costs, effects, gates, ps
+from seekpoint.console.services.process_query import ProcessQuery, moment_us
+from seekpoint.console.services.worker_code import WorkerCode
+from seekpoint.consumers import Recoverer
+from seekpoint.consumers.heartbeats.heartbeat import WorkerStatus
+from seekpoint.consumers.view.memory_view import MemoryView
+from seekpoint.consumers.view.process_summary import Summary
+from seekpoint.consumers.view.view_store import Page, Pointer
+from seekpoint.schemas import MemoryLog, Settings
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.state.lifecycle import Lifecycle
+
+DAY_US = 86_400_000_000
+Run = Callable[..., Any]
+
+
+class Counted(MemoryView):
+    """A view that counts the summaries that lists read, and may run something before a page."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.summaries = 0
+        self.before_page: Callable[[], object] = lambda: None
+
+    def page(self, *arguments: Any, **named: Any) -> Page:
+        return self._counted(super().page(*arguments, **named))
+
+    def newest_page(self, *arguments: Any) -> Page:
+        page = self._counted(super().newest_page(*arguments))
+        self.before_page()
+        return page
+
+    def _counted(self, page: Page) -> Page:
+        self.summaries += len(page.summaries)
+        return page
+
+
+class Target:
+    """A journal in memory, with a view or without one."""
+
+    settings = Settings(redis_url=None)
+
+    def __init__(self) -> None:
+        self.log = MemoryLog(partitions=1)
+        self.view: Counted | None = Counted()
+        self.recoverer = Recoverer(self.log)
+        self.dead_letters = self.checkpoints = None
+
+    def require_kafka(self) -> Settings:
+        return self.settings
+
+    def owner(self, process_id: str) -> Owner:
+        owner = Owner(self.log.append, 1, process_id)
+        owner.claim()
+        return owner
+
+    def project(self, **clocks: int) -> None:
+        """Put all states of the log into the view. ``clocks`` gives processes another time of their newest entry."""
+        assert self.view is not None
+        found = {name: one.state for name, one in self.recoverer.recover_partition(0).items()}
+        for name, at_us in clocks.items():
+            draft = found[name].thaw()
+            draft.updated_us = at_us
+            found[name] = draft.freeze()
+        token = self.view.install(0, self.log.topic_id)
+        self.view.put(0, token, {name.encode(): (state, Pointer(0, 0)) for name, state in found.items()})
+        self.view.ready(0, token, self.log.watermarks(0).high - 1, -1)
+
+
+@pytest.fixture
+def target() -> Target:
+    """Five processes: two gates, an effect in doubt, a failed run, one finished, and their costs."""
+    target = Target()
+    waits = target.owner("a-waits")
+    waits.own(b.AgentStarted("refund", "1", "d1", "null"))
+    waits.own(b.GateOpened("ok:1", 1, "ok", deadline_us=2 * DAY_US))
+    waits.own(b.Released())
+    pays = target.owner("b-pays")
+    pays.own(b.EffectIntended("pay:1", 1, "pay", semantics="at_most_once", idempotency_key="k"))
+    fails = target.owner("c-fails")
+    fails.own(b.AgentStarted("triage", "2", "d2", "null"))
+    fails.own(b.BudgetSet("{}"))
+    fails.own(b.DecisionStarted("ask:1", 1, "m", "d"))
+    fails.own(b.DecisionMade("ask:1", 1, "succeeded", usage='{"input_tokens":3,"output_tokens":4}', cost_usd="0.25"))
+    fails.own(b.LifecycleChanged("failed"))
+    ends = target.owner("d-ends")
+    ends.own(b.GateOpened("ok:1", 1, "ok"))
+    ends.own(b.Finished("1"))
+    target.owner("e-bare").own(b.GateOpened("late:1", 1, "late"))
+    target.project()
+    return target
+
+
+@pytest.fixture(params=["view", "log"])
+def either(request: pytest.FixtureRequest, target: Target) -> Target:
+    """The same journal with its view, and without one."""
+    if request.param == "log":
+        target.view = None
+    return target
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def call(command: Callable[..., None], target: Any, **options: Any) -> Any:
+        command(target, json=True, **options)
+        return json.loads(capsys.readouterr().out)
+
+    return call
+
+
+def ids(found: Any) -> list[str]:
+    return [one["process_id"] for one in found["processes"]]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, ["a-waits", "b-pays", "c-fails", "d-ends", "e-bare"]),
+        ({"agent": "refund"}, ["a-waits"]),
+        ({"failed": True}, ["c-fails"]),
+        ({"waiting": True}, ["a-waits", "e-bare"]),
+        ({"lifecycle": "finished"}, ["d-ends"]),
+        ({"lifecycle": "created"}, ["b-pays", "e-bare"]),
+        ({"lifecycle": "running"}, ["a-waits"]),
+        ({"limit": 2}, ["a-waits", "b-pays"]),
+        ({"sort": "updated", "limit": 2}, ["e-bare", "d-ends"]),
+        ({"sort": "started"}, ["e-bare", "d-ends", "c-fails", "b-pays", "a-waits"]),
+        ({"sort": "cost", "limit": 1}, ["c-fails"]),
+        ({"since": "1970-01-01"}, ["a-waits", "b-pays", "c-fails", "d-ends", "e-bare"]),
+        ({"since": "9999-01-01"}, []),
+    ],
+)
+def test_ps_lists_what_its_options_say(either: Target, run: Run, options: dict[str, Any], expected: list[str]) -> None:
+    """From the view as from the log."""
+    assert ids(run(ps.ps, either, **options)) == expected
+
+
+def test_ps_shows_why_a_process_does_not_go_on(either: Target, run: Run) -> None:
+    """Its agent, what it waits for until when, its costs, and that no worker has its code."""
+    by_id = {one["process_id"]: one for one in run(ps.ps, either)["processes"]}
+    waits = by_id["a-waits"]
+    assert (waits["agent"], waits["has_worker"], waits["waits_for"]) == ("refund", False, ["gate"])
+    assert waits["until"] == "1970-01-03T00:00:00+00:00"
+    assert by_id["b-pays"]["in_doubt"] == 1
+    assert by_id["c-fails"]["spent"].items() >= {"usd": "0.25", "tokens": "7", "model_calls": "1"}.items()
+    assert (by_id["d-ends"]["waits_for"], by_id["d-ends"]["has_worker"]) == ([], None)
+
+
+def test_gates_and_effects_in_doubt_are_found_without_reading_the_finished_processes(
+    either: Target, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A finished process waits for nothing. Without a view the whole log is read, and stderr says so."""
+    assert [(one["process_id"], one["key"]) for one in run(gates.ls, either)["gates"]] == [
+        ("a-waits", "ok:1"), ("e-bare", "late:1"),
+    ]  # fmt: skip
+    assert [one["process_id"] for one in run(effects.ls, either, in_doubt=True)["effects"]] == ["b-pays"]
+    effects.ls(either, in_doubt=True)  # type: ignore[arg-type]
+    assert ("reading from the log: the settings name no Redis" in capsys.readouterr().err) == (either.view is None)
+    if either.view is not None:
+        assert either.view.summaries == 3 * 4
+
+
+def test_costs_are_summed_by_agent_and_day(either: Target, run: Run) -> None:
+    """Exact sums; runs without a budget are counted, since nothing counts their cost."""
+    found = run(costs.costs, either, by="agent,day")
+    day = found["costs"][0].pop("day")
+    assert len(day) == len("2026-11-22")
+    assert found["costs"] == [{"agent": "triage", "processes": 1, "usd": "0.25", "tokens": "7", "model_calls": "1"}]
+    assert (found["by"], found["without_budget"]) == (["agent", "day"], 1)
+
+
+def test_the_newest_processes_are_listed_without_reading_the_others(target: Target, run: Run) -> None:
+    """A page of each partition is read; it is read on while processes within it are new enough."""
+    for number in range(2_000):
+        target.owner(f"f-{number:04}")
+    target.project(**{"c-fails": 5 * DAY_US})
+    assert target.view is not None
+    target.view.summaries = 0
+    assert ids(run(ps.ps, target, sort="updated", limit=3)) == ["f-1999", "f-1998", "f-1997"]
+    assert target.view.summaries <= 1_000
+    assert "c-fails" not in ids(run(ps.ps, target, since="1970-01-07"))
+
+
+def test_a_process_that_goes_on_during_the_listing_is_in_it(target: Target, run: Run) -> None:
+    """It moves past the pages that were read, so the newest are read once more."""
+    for number in range(600):
+        target.owner(f"f-{number:04}")
+    target.project()
+    view = target.view
+    assert view is not None
+
+    def go_on() -> None:
+        view.before_page = lambda: None
+        Owner(target.log.append, 1, "a-waits").external(b.Signal("go"))
+        target.project()
+
+    view.before_page = go_on
+    assert "a-waits" in ids(run(ps.ps, target, since="1970-01-01"))
+
+
+def test_a_view_that_is_damaged_or_away_is_replaced_by_the_log(
+    target: Target, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is missing from the list, and the reason is on stderr."""
+    assert target.view is not None
+    target.view.damage(0, b"e-bare")
+    assert len(run(gates.ls, target)["gates"]) == 2
+    target.view.down()
+    gates.ls(target)  # type: ignore[arg-type]
+    assert "reading from the log: the view in memory is down" in capsys.readouterr().err
+
+
+# --- pure -------------------------------------------------------------------------------------------------------------
+RUN = Summary(lifecycle=Lifecycle.AWAITING, offset=1, agent="refund", definition="d1")
+
+
+@pytest.mark.parametrize(
+    ("worker", "expected"),
+    [
+        (WorkerStatus(group="g", agents=("refund",)), True),
+        (WorkerStatus(group="g", agents=("refund",), pinned={"refund": "d1"}), True),
+        (WorkerStatus(group="g", agents=("refund",), pinned={"refund": "d2"}), False),
+        (WorkerStatus(group="g", agents=("refund",), draining=True), False),
+        (WorkerStatus(group="g", agents=("triage",)), False),
+    ],
+)
+def test_a_run_has_a_worker_if_one_has_its_code(worker: WorkerStatus, expected: bool) -> None:
+    """A pinned agent resumes only what began with its own definition, and begins anything."""
+    assert WorkerCode([worker]).can_run(RUN) is expected
+    assert WorkerCode([]).can_run(RUN) is False
+
+
+def test_a_process_that_has_an_owner_or_has_ended_needs_no_worker() -> None:
+    """Nor one on hold, degraded, stopped, without an agent, or failed without a next attempt."""
+    from dataclasses import replace
+
+    changes: list[dict[str, Any]] = [
+        {"owner": bytes(16)}, {"finished": True}, {"on_hold": True}, {"degraded": "gap"}, {"agent": None},
+        {"lifecycle": Lifecycle.STOPPED}, {"lifecycle": Lifecycle.FAILED},
+    ]  # fmt: skip
+    assert [WorkerCode([]).can_run(replace(RUN, **change)) for change in changes] == [None] * len(changes)
+    retried = replace(RUN, lifecycle=Lifecycle.FAILED, waits_for=("retry",))
+    assert WorkerCode([]).can_run(retried) is False
+
+
+@pytest.mark.parametrize("text", ["", "2", "h", "2x", "-2h", "yesterday"])
+def test_a_moment_that_is_none_is_refused(text: str) -> None:
+    """It is so long ago, or a date."""
+    with pytest.raises(ValueError, match="isoformat"):
+        moment_us(text, 0)
+
+
+def test_only_queries_of_unfinished_processes_use_their_index() -> None:
+    """A finished process may be degraded, too."""
+    assert [word for word in ("running", "finished", "degraded") if ProcessQuery(status=word).open_only] == ["running"]

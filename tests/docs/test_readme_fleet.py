@@ -1,0 +1,55 @@
+"""The main guide of the README, as a reader follows it: two workers, a submitted run, kill -9, the result."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from agents import environment
+from pages import ROOT
+from seekpoint.schemas.config.settings import Settings
+
+PROGRAM = [sys.executable, "-c", "import sys; from seekpoint.console.cli import main; sys.exit(main())"]
+_PATIENCE_S = 60.0
+
+
+def _agent() -> str:
+    """Return the agent of the guide, with a wait of three seconds."""
+    (text,) = re.findall(r"`greetings.py`:\n\n```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    return str(text).replace("process.sleep(20)", "process.sleep(3)")
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("victim", [0, 1])
+def test_another_worker_finishes_the_run(journal: Settings, tmp_path: Path, victim: int) -> None:
+    """Whichever worker is killed while the run waits, the other one ends it."""
+    (tmp_path / "greetings.py").write_text(_agent())
+    environ = environment(journal)
+    logs = [tmp_path / f"worker-{number}.log" for number in (0, 1)]
+    workers = []
+    for log in logs:
+        with log.open("w") as out:
+            workers.append(
+                subprocess.Popen([*PROGRAM, "worker", "greetings"], cwd=tmp_path, env=environ, stdout=out, stderr=out)
+            )
+    try:
+        deadline = time.monotonic() + _PATIENCE_S
+        while not all("Ctrl-C stops it" in log.read_text() for log in logs):
+            assert time.monotonic() < deadline, [log.read_text() for log in logs]
+            time.sleep(0.05)
+        submit = [*PROGRAM, "submit", "visit-1", "--agent", "greetings", "--input", '"Ada"']
+        subprocess.run(submit, cwd=tmp_path, env=environ, check=True)
+        time.sleep(1)
+        workers[victim].kill()
+        asked = [*PROGRAM, "result", "visit-1", "--timeout", str(_PATIENCE_S)]
+        ended = subprocess.run(asked, cwd=tmp_path, env=environ, check=True, capture_output=True, text=True)
+        assert ended.stdout.strip() == '"goodbye Ada"'
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
