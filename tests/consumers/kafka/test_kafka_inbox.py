@@ -17,6 +17,7 @@ from seekpoint.consumers.kafka.kafka_client import OFFSET_BEGINNING
 from seekpoint.consumers.kafka.kafka_inbox import KafkaInbox
 from seekpoint.producers import Client, agent
 from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.errors import JournalUnavailable
 
 WAIT_S = 30.0
 POLL_MS = 6_500
@@ -60,6 +61,61 @@ def test_a_member_takes_its_partitions_also_if_no_offset_can_be_read(monkeypatch
     assert given(monkeypatch, KafkaError(KafkaError._TIMED_OUT)) == [(1, TopicPartition("inbox", 1).offset)]
     failed = SimpleNamespace(partition=1, offset=-1001, error=KafkaError(KafkaError.NOT_COORDINATOR))
     assert given(monkeypatch, [failed]) == [(1, TopicPartition("inbox", 1).offset)]
+
+
+class Message:
+    """A message or an error event, as librdkafka gives it."""
+
+    def __init__(self, value: bytes, error: KafkaError | None = None) -> None:
+        self._value, self._error = value, error
+
+    def error(self) -> KafkaError | None:
+        return self._error
+
+    def partition(self) -> int:
+        return 1
+
+    def offset(self) -> int:
+        return 5
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 0
+
+    def key(self) -> bytes:
+        return b"k"
+
+    def value(self) -> bytes:
+        return self._value
+
+
+class PolledConsumer(FakeConsumer):
+    """Gives a batch with an error in the middle, once."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+        denied = Message(b"", KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+        self.batch: list[Message] = [Message(b"one"), denied, Message(b"two")]
+
+    def poll(self, timeout_s: float) -> Message | None:
+        return self.batch.pop(0) if self.batch else None
+
+    def consume(self, count: int, timeout_s: float) -> list[Message]:
+        batch, self.batch = self.batch, []
+        return batch
+
+    def assignment(self) -> list[TopicPartition]:
+        return [TopicPartition("inbox", 1)]
+
+
+def test_an_error_between_two_submissions_loses_neither(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The consumer has passed them: what is not returned now would never be read, and later commits would pass it."""
+    consumer = PolledConsumer()
+    monkeypatch.setattr(kafka_inbox, "Consumer", lambda config: consumer)
+    inbox = KafkaInbox(Settings(), "workers")
+    assert [record.value for record in inbox.poll(0.0)] == [b"one", b"two"]
+    with pytest.raises(JournalUnavailable):
+        inbox.poll(0.0)
+    assert inbox.poll(0.0) == []
 
 
 @pytest.fixture

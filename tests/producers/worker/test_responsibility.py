@@ -126,6 +126,20 @@ async def test_mail_that_comes_while_a_run_is_given_up_is_not_lost() -> None:
         assert one.ready == ["p"]
 
 
+async def test_mail_that_comes_while_a_process_is_recovered_is_not_lost() -> None:
+    """The recovered state does not have it, and must not replace the note that something came."""
+    log = MemoryLog(partitions=1)
+    await waits(log, "p")
+    async with duty(log) as one, Client.in_memory(log) as client:
+        (watch,) = one.responsibility.watches
+        recovered = (await one.node.recover("p")).state
+        await client.approve("p", "approve")
+        await until(lambda: bool(watch.stale))
+        one.responsibility._file(watch, "p", recovered)
+        await one.responsibility.assess_stale()
+        assert one.ready == ["p"]
+
+
 async def test_a_process_that_is_released_elsewhere_is_looked_at() -> None:
     """Its owner was another node; now nobody owns it."""
     log = MemoryLog(partitions=1)

@@ -15,6 +15,7 @@ from seekpoint.consumers.kafka.kafka_errors import END_OF_PARTITION, OUT_OF_RANG
 from seekpoint.consumers.kafka.kafka_settings import LOGGED
 from seekpoint.consumers.kafka.messages import record_of
 from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.log.log_ports import Record
 from seekpoint.schemas.log.safe_reading import safe_config
 
@@ -43,6 +44,8 @@ class KafkaInbox:
         self._settings = settings
         self._topic = settings.topic_name("inbox")
         self._is_closed = False
+        self._error: SeekpointError | None = None
+        """What the next poll raises."""
         self.is_joined = False
         self.assigned: frozenset[int] = frozenset()
         with self._translating_errors():
@@ -54,12 +57,18 @@ class KafkaInbox:
             self._consumer.subscribe([self._topic], on_assign=self._assign)
 
     def poll(self, timeout_s: float) -> list[Record]:
-        """Return the next records of the assigned partitions."""
+        """Return the next records of the assigned partitions. An error is raised after the records beside it."""
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
         with self._translating_errors():
             first = self._consumer.poll(timeout_s)
             messages = [] if first is None else [first, *self._consumer.consume(_BATCH, 0)]
             self.assigned = frozenset(one.partition for one in self._consumer.assignment())
-        return [self._record(message) for message in messages if self._is_record(message)]
+        records = [self._record(message) for message in messages if self._is_record(message)]
+        if self._error is not None and not records:
+            return self.poll(0.0)
+        return records
 
     def _assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Begin at the committed offset. A new group begins at the first submission that there is.
@@ -90,7 +99,7 @@ class KafkaInbox:
         elif error.name() == _LEFT:
             _logger.warning("the group went on without this member, which was busy for too long; it joins again")
         elif error.name() != END_OF_PARTITION and not passes(error.name()):
-            raise translated(error.name(), error.str(), self._settings)
+            self._error = translated(error.name(), error.str(), self._settings)
         return False
 
     def _begin_anew(self, message: Message) -> None:

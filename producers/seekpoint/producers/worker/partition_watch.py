@@ -53,8 +53,8 @@ class PartitionWatch:
         """Those of them that wait for the end of children."""
         self.changed_parents: set[str] = set()
         """The processes that began to wait for children, or ceased to, since somebody took note of it."""
-        self.stale: dict[str, None] = {}
-        """The processes to recover and to assess, because something came."""
+        self.stale: dict[str, int] = {}
+        """The processes to recover and to assess, with the offset of the entry that came; -1 for another reason."""
         self.error: SeekpointError | None = None
         self.loaded_end: int | None = None
         """The partition's end when its unfinished processes were assessed; None before that."""
@@ -96,6 +96,10 @@ class PartitionWatch:
         """Return the state of a new process as of the tail's position; None if it is not known here."""
         draft = self._fresh.get(process_id)
         return None if draft is None else draft.snapshot()
+
+    def is_outdated(self, process_id: str, state: State) -> bool:
+        """Whether something came for a process after the entry that ``state`` is as of, and is not looked at yet."""
+        return self.stale.get(process_id, -1) > state.offset
 
     def file(self, process_id: str, assessment: Assessment) -> None:
         """Note the assessment of a process that nobody owns."""
@@ -186,6 +190,6 @@ class PartitionWatch:
             self._drop(process_id)
         elif isinstance(body, b.Released):
             self.owned.pop(process_id, None)
-            self.stale[process_id] = None
+            self.stale[process_id] = offset
         elif entry.seq is None and process_id not in self.owned:
-            self.stale[process_id] = None
+            self.stale[process_id] = offset

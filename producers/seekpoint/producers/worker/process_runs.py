@@ -52,6 +52,8 @@ class ProcessRun:
         """The recovered state of a process that is not to be run now."""
         self.again_s: float | None = None
         """After how many seconds to look at the process again; None: its state tells."""
+        self.pause_s: float | None = None
+        """How many seconds to wait if its state asks for a run at once, since it ended with an error."""
         self.is_parked = False
         """Whether it is cancelled, to be released."""
         self.is_idle = False
@@ -61,6 +63,7 @@ class ProcessRun:
         """The mail that the code had looked at, and left, when the run was parked."""
         self.idle_since_s: float | None = None
         self.idle_seq = -1
+        self.idle_mail: frozenset[bytes] = frozenset()
 
     @property
     def state(self) -> State | None:
@@ -109,7 +112,7 @@ class ProcessRuns:
             await self._executed(run)
         finally:
             del self._runs[process_id]
-            if run.again_s is None or run.process is not None:
+            if run.pause_s is None and (run.again_s is None or run.process is not None):
                 self._stopped_early.pop(process_id, None)
             self._on_over(run)
 
@@ -140,11 +143,17 @@ class ProcessRuns:
         if run.process is not None and not isinstance(error, Retryable):
             logger.info("%s failed: %s", process_id, line)
             self.failed += 1
+            if run.process.written.lifecycle is not Lifecycle.FAILED:  # the state of a failed run says when it is next
+                run.pause_s = self._next_pause_s(process_id)
             return
+        run.again_s = self._next_pause_s(process_id)
+        logger.warning("%s stopped, and is looked at again in %.0f s: %s", process_id, run.again_s, line)
+
+    def _next_pause_s(self, process_id: str) -> float:
+        """Return how long to wait for the next run; each one that ends early in a row doubles it."""
         times = self._stopped_early.get(process_id, 0)
         self._stopped_early[process_id] = times + 1
-        run.again_s = min(_AGAIN_S * 2**times, _AGAIN_MAX_S)
-        logger.warning("%s stopped, and is looked at again in %.0f s: %s", process_id, run.again_s, line)
+        return min(_AGAIN_S * 2.0 ** min(times, 10), _AGAIN_MAX_S)
 
     async def _run_agent(self, run: ProcessRun) -> None:
         """Open the process, if it is to be run by now, and run its agent with the submitted or the recorded input."""
@@ -228,8 +237,9 @@ class ProcessRuns:
         if handle is None or handle.pending:  # an entry that changes what it waits for may be on its way
             run.idle_since_s = None
             return False
-        if run.idle_since_s is None or run.idle_seq != state.seq:
-            run.idle_since_s, run.idle_seq = now_s, state.seq
+        mail = frozenset(state.mailbox)  # what has just come is still on its way to the code
+        if run.idle_since_s is None or (run.idle_seq, run.idle_mail) != (state.seq, mail):
+            run.idle_since_s, run.idle_seq, run.idle_mail = now_s, state.seq, mail
         if now_s - run.idle_since_s < grace_s:
             return False
         found = assess(state, self._agents, self._runtime.clock.now_us(), state.mailbox.keys(), is_idle=True)

@@ -80,6 +80,11 @@ class Responsibility:
         return partition in self._watches
 
     # --- partitions
+    def leave(self) -> None:
+        """Note that the group assigns nothing to this worker any more. What runs here goes on, and is watched."""
+        self.assigned = frozenset()
+        self._runtime.heartbeater.publish_soon()
+
     def assign(self, partitions: frozenset[int]) -> None:
         """Look after these partitions, and those that were adopted."""
         self.assigned = partitions
@@ -159,6 +164,11 @@ class Responsibility:
                 await asyncio.sleep(_ERROR_S)
                 watch.error = exc
                 return
+            except Exception as exc:
+                await asyncio.sleep(_AGAIN_S)
+                watch.error = SeekpointError(f"loading failed: {type(exc).__name__}", partition=partition)
+                watch.error.__cause__ = exc
+                return
         watch.loaded_end = high
         for process_id, one in found.items():
             if not process_id.startswith(SHARED_PREFIX) and not watch.runs_here(process_id):
@@ -198,9 +208,9 @@ class Responsibility:
         if run.again_s is not None or state is None:
             self._assess_later(watch, process_id, run.again_s or _AGAIN_S)
         elif mail_at > state.offset:
-            watch.stale[process_id] = None
+            watch.stale[process_id] = mail_at
         else:
-            self._file(watch, process_id, state, run.seen)
+            self._file(watch, process_id, state, run.seen, run.pause_s)
 
     def _enqueue(self, process_id: str, found: Assessment, ended: frozenset[str] = frozenset()) -> None:
         now_s = self._runtime.clock.monotonic()
@@ -222,16 +232,25 @@ class Responsibility:
             self._enqueue(parent_id, waits, frozenset([child_id]))
 
     def _file(
-        self, watch: PartitionWatch, process_id: str, state: State, seen: Collection[bytes] = frozenset()
+        self,
+        watch: PartitionWatch,
+        process_id: str,
+        state: State,
+        seen: Collection[bytes] = frozenset(),
+        pause_s: float | None = None,
     ) -> None:
-        """Note what is to be done about a process, as of its recovered state."""
+        """Note what is to be done about a process, as of its recovered state. ``pause_s``: a run waits so long."""
+        if watch.is_outdated(process_id, state):
+            return  # what came is assessed next
         owner = None if state.owner is None else Owner(state.owner_node or "", state.owner_boot or "", state.owner)
         if owner is not None and not self._is_free(owner):
             watch.set_owner(process_id, owner)
             return
         found = assess(state, self._agents, self._runtime.clock.now_us(), seen)
         watch.file(process_id, found)
-        if found.next is Next.RUN:
+        if found.next is Next.RUN and pause_s is not None:
+            self._assess_later(watch, process_id, pause_s)
+        elif found.next is Next.RUN:
             self._enqueue(process_id, found)
 
     def _is_free(self, owner: Owner) -> bool:
@@ -291,7 +310,7 @@ class Responsibility:
             for process_id, owner in list(watch.owned.items()):
                 if self._is_free(owner):
                     del watch.owned[process_id]
-                    watch.stale[process_id] = None
+                    watch.stale[process_id] = -1
                     self._wake()
 
     def look_at_moments(self) -> None:
@@ -336,11 +355,11 @@ class Responsibility:
 
     def _assess_later(self, watch: PartitionWatch, process_id: str, seconds: float) -> None:
         def later() -> None:
-            watch.stale[process_id] = None
+            watch.stale[process_id] = -1
             self._wake()
 
         asyncio.get_running_loop().call_later(seconds, later)
 
 
-def _first(table: Mapping[str, None], count: int) -> Iterator[str]:
+def _first(table: Mapping[str, int], count: int) -> Iterator[str]:
     return (one for one, _ in zip(table, range(count), strict=False))

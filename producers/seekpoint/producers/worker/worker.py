@@ -267,16 +267,17 @@ class Worker:
         self._runs.end_drain()
 
     async def close(self) -> None:
-        """Drain, leave the group and close the node. Runs that are not over after ``drain_s`` are released."""
+        """Leave the group, drain and close the node. Runs that are not over after ``drain_s`` are released."""
         self._is_draining = True
         self._runtime.heartbeater.publish_soon()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         try:
-            await self._runs.drain(self._drain_s, _LOOK_S)
-            if self._intake is not None:
+            if self._intake is not None:  # first: others take the partitions over, with what is submitted meanwhile
                 await self._intake.close()
+            self._duty.leave()
+            await self._runs.drain(self._drain_s, _LOOK_S)
         finally:
             self._duty.close()
             try:
