@@ -24,7 +24,7 @@ __all__ = ["Summary", "is_open_process", "summary_in", "summary_of", "summary_ro
 _ERROR_CHARS_MAX = 200
 
 
-class Summary(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True):
+class Summary(FrozenStruct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One process in a list, as of its view, without its content."""
 
     process_id: str = ""

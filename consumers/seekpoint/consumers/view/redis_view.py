@@ -281,11 +281,11 @@ def _fields(change: Change) -> tuple[list[str | bytes], list[str | bytes], list[
     changed: list[str | bytes] = []
     removed: list[str | bytes] = []
     former: list[str | bytes] = []
-    for is_written, fields in ((change.frames, frame_fields), (change.folds, fold_fields)):
-        if is_written:
-            changed += fields(state)
-            former += fields(base)
-    if former:
+    if change.frames or change.folds:
+        for is_written, fields in ((change.frames, frame_fields), (change.folds, fold_fields)):
+            if is_written:
+                changed += fields(state)
+                former += fields(base)
         removed += set(former[::2]).difference(changed[::2])
     if change.context_keys:
         values, values_before = state.values_json, base.values_json
