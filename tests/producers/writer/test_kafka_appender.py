@@ -124,6 +124,19 @@ def test_a_record_behind_a_lost_one_is_never_sent(bench: Bench) -> None:
     assert b"second" not in bench.producer.given
 
 
+def test_a_record_that_comes_after_a_lost_one_is_not_sent_either(bench: Bench) -> None:
+    """It waits until the appender is retired: the owner first has to learn which records were lost."""
+    bench.send("lost")
+    bench.producer.answer(KafkaError(KafkaError._TRANSPORT))
+    bench.answered(1)
+    bench.send("behind")
+    time.sleep(0.02)
+    assert bench.producer.given == [b"lost"]
+    bench.appender.retire(0.0)
+    assert [report.token for report in bench.answered(2)] == ["lost", "behind"]
+    assert bench.reports[-1].error is not None
+
+
 def test_a_retired_appender_answers_the_records_that_wait(bench: Bench) -> None:
     """Else their callers would wait for ever."""
     bench.send(*FULL)

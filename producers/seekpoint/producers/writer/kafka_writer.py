@@ -89,6 +89,8 @@ class KafkaAppender:
         self._waiting: dict[int, list[dict[str, Any]]] = {}
         """The records that librdkafka does not have yet, by partition."""
         self._sending = threading.Lock()
+        self._sends_no_more = False
+        """After a lost record: a record behind it would leave a gap in its process."""
         self._open_records = self._open_bytes = 0
         self._lock = threading.Lock()
         self._retired = False
@@ -118,6 +120,8 @@ class KafkaAppender:
 
     def _send_waiting(self, partition: int) -> None:
         """Give the waiting records of a partition to librdkafka, if it would send them. Needs ``_sending``."""
+        if self._sends_no_more:
+            return
         if self._unanswered[partition] < UNANSWERED_MAX and partition in self._waiting:
             messages = self._waiting.pop(partition)
             self._unanswered[partition] += len(messages)
@@ -197,16 +201,17 @@ class KafkaAppender:
             with self._sending:
                 for _, _, partition in answered:
                     self._unanswered[partition] -= 1
-                if failure is None:
-                    for partition in {partition for _, _, partition in answered}:
-                        self._send_waiting(partition)
+                self._sends_no_more = self._sends_no_more or failure is not None
+                for partition in {partition for _, _, partition in answered}:
+                    self._send_waiting(partition)
             self._deliver([report for report, _, _ in answered])
             if failure is not None:
                 self._give_up_waiting(failure)
 
     def _give_up_waiting(self, failure: SeekpointError) -> None:
-        """Answer the records that librdkafka does not have: behind a lost record they would leave a gap."""
+        """Answer the records that librdkafka does not have, and send none from now on."""
         with self._sending:
+            self._sends_no_more = True
             waiting, self._waiting = self._waiting, {}
         lost = [message["callback"].args for messages in waiting.values() for message in messages]
         if lost:
