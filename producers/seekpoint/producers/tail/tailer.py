@@ -319,7 +319,7 @@ class Tailer:
             self._check_broken(tail)
         elif tail.watchers or tail.target:
             self._follower.wake()
-        if not (tail.all_listeners or tail.target or tail.observer) and now - tail.moved_at > _FORGET_S:
+        if not (tail.listeners or tail.followers or tail.target or tail.observer) and now - tail.moved_at > _FORGET_S:
             del self._tails[tail.partition]
             self._follower.end(tail.partition)
 

@@ -12,9 +12,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from itertools import islice
-from zoneinfo import ZoneInfo
+from typing import TYPE_CHECKING
 
 from seekpoint.schemas.errors import InvalidSetting
+
+if TYPE_CHECKING:
+    from zoneinfo import ZoneInfo
 
 __all__ = ["MISSED", "PLANNED_MAX", "Schedule", "firing_id", "moment_text", "schedule_of"]
 
@@ -62,6 +65,8 @@ class Schedule:
 
     @cached_property
     def _zone(self) -> ZoneInfo:
+        from zoneinfo import ZoneInfo  # programs without schedules start without
+
         return ZoneInfo(self.timezone)
 
     @property
