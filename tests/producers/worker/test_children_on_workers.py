@@ -14,6 +14,8 @@ import pytest
 from cuts import of_kind
 from lost_workers import vanish
 from seekpoint.producers import Client, Process, Retry, Worker, agent
+from seekpoint.producers.submission_sender import send_submission
+from seekpoint.producers.worker import submitted_children
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import process_key
@@ -182,18 +184,27 @@ async def test_a_child_whose_submission_was_lost_with_a_worker_is_submitted_agai
     assert len(of_kind(made.log, b.Submitted, "p.0")) == 1
 
 
-async def test_a_parent_that_left_memory_before_its_child_was_submitted_returns() -> None:
+async def test_a_parent_that_left_memory_before_its_child_was_submitted_returns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A child that does not exist needs its parent, which submits it."""
-    made = Fleet()
-    async with Client.in_memory(made.log) as client, made.worker() as worker:
+    sends = 0
+
+    async def slow_at_first(*given: Any) -> None:
+        nonlocal sends
+        sends += 1
+        if sends == 1:
+            await asyncio.get_running_loop().create_future()
+        await send_submission(*given)
+
+    monkeypatch.setattr(submitted_children, "send_submission", slow_at_first)
+    async with fleet() as (made, client, worker):
         run = await client.submit(parent, "p", ["a"])
-        inbox = made.log.topic("inbox")
-        inbox.refuse_appends()
-        await until(lambda: (state := of_kind(made.log, b.Released, "p")) and len(state) >= 1)
-        inbox.heal()
         assert await run.result(ROUND_S) == ["a"]
         await until(lambda: worker.finished == 2)
+        assert (sends, (await client.state("p")).epoch > 1) == (2, True)
     assert set(DONE.values()) == {1}
+    assert len(of_kind(made.log, b.ChildSpawned, "p")) == 1
 
 
 async def test_a_child_that_was_submitted_before_is_the_same_run() -> None:

@@ -83,7 +83,8 @@ def test_new_runs_of_an_agent_begin_at_its_rate_and_the_highest_priority_first()
     assert queue.wait_s(0.0) is None
     assert begun(queue, 0.0) == ["new-4", "new-3", "goes-on", "other"]
     assert queue.wait_s(4.0) == 6.0
-    assert begun(queue, 9.9) == []
+    queue.add(ReadyRun("goes-on, too", "mail"))
+    assert begun(queue, 9.9) == ["goes-on, too"]
     assert begun(queue, 10.0) == ["new-2", "new-1"]
     queue.add(ReadyRun("urgent", "mail", 9, begins=True))
     assert begun(queue, 20.0) == ["urgent", "new-0"]

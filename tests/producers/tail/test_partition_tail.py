@@ -1,0 +1,48 @@
+"""Who gets the records of a partition's tail."""
+
+from __future__ import annotations
+
+from seekpoint.producers.tail.partition_tail import PartitionTail
+from seekpoint.schemas.errors import SeekpointError
+from seekpoint.schemas.log.log_ports import Record
+from seekpoint.schemas.log.tail import TailBatch
+
+
+class Got:
+    """A listener that keeps what it got."""
+
+    def __init__(self, process_id: str) -> None:
+        self.process_id = process_id
+        self.key = process_id.encode()
+        self.offsets: list[int] = []
+
+    def absorb(self, records: list[Record], position: int) -> None:
+        self.offsets += [record.offset for record in records]
+
+    def fail(self, error: SeekpointError) -> None:
+        raise error
+
+
+def deliver(tail: PartitionTail, *keys: str) -> None:
+    """Deliver one record for each key."""
+    start = tail.position
+    records = [Record(0, start + number, 0, key.encode(), b"") for number, key in enumerate(keys)]
+    tail.deliver(TailBatch(0, [record.key for record in records], records.__getitem__, start + len(keys)))
+
+
+def test_all_who_follow_a_process_get_its_records_beside_its_handle() -> None:
+    """In the order of the log, until they are detached."""
+    tail = PartitionTail(0, 0)
+    handle, one, two, other = Got("p"), Got("p"), Got("p"), Got("q")
+    tail.attach(handle)
+    for each in (one, two, other, one):
+        tail.attach_follower(each)
+    assert {*tail.all_listeners} == {handle, one, two, other}
+    deliver(tail, "p", "q", "p")
+    tail.detach(two)
+    tail.detach(handle)
+    deliver(tail, "p", "r")
+    assert (handle.offsets, one.offsets, two.offsets, other.offsets) == ([0, 2], [0, 2, 3], [0, 2], [1])
+    tail.detach(one)
+    tail.detach(other)
+    assert not tail.followers
