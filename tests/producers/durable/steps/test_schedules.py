@@ -43,7 +43,9 @@ def test_a_fixed_time_that_comes_twice_fires_once() -> None:
     """In Berlin 02:00 to 03:00 comes twice on 25 October 2026; the first 02:30 is 00:30 in UTC."""
     daily = Schedule("30 2 * * *", BERLIN)
     assert firings(daily, "2026-10-24 12:00", "2026-10-26 12:00") == ["25 00:30", "26 01:30"]
-    assert firings(daily, "2026-10-25 00:30", "2026-10-25 12:00") == []
+    for after in ("2026-10-25 00:30", "2026-10-25 01:10", "2026-10-25 01:30"):
+        assert firings(daily, after, "2026-10-25 12:00") == []
+    assert daily.newest(at("2026-10-24 12:00"), at("2026-10-25 01:10")) == at("2026-10-25 00:30")
 
 
 @pytest.mark.parametrize("day", ["2026-03-29", "2026-10-25"])

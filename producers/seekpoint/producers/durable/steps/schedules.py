@@ -26,8 +26,6 @@ _MISSED_AFTER = timedelta(seconds=60)
 """How late a firing may be before it counts as missed: longer than a takeover, or a rolling restart, takes."""
 PLANNED_MAX = 100
 """How many firings ``plan`` returns at once; the others come with the next plan."""
-_BEFORE = timedelta(hours=26)
-"""How far back the search for a firing at a fixed time of day begins: behind any change of the clocks."""
 _ID_BYTES_MAX = 200
 
 
@@ -69,15 +67,10 @@ class Schedule:
 
         return ZoneInfo(self.timezone)
 
-    @property
-    def _before(self) -> timedelta:
-        is_by_time_passed = any(field.startswith("*") for field in self.cron.split(" ")[:2])
-        return timedelta(0) if is_by_time_passed else _BEFORE
-
     def firings(self, after: datetime, until: datetime | None = None) -> Iterator[datetime]:
         """Yield the moments after ``after``, up to ``until`` itself, at which the schedule fires. All are in UTC."""
         newest = after
-        for found in self._ticks(after - self._before):
+        for found in self._ticks(after):
             if until is not None and found > until:
                 return
             if found > newest:
@@ -94,7 +87,7 @@ class Schedule:
         if back is None:
             return None
         found: datetime | None = None
-        for found in self.firings(max(after, back - self._before - timedelta(seconds=1)), until):  # noqa: B007  # the last one is wanted
+        for found in self.firings(max(after, back - timedelta(seconds=1)), until):  # noqa: B007  # the last one is wanted
             pass
         return found
 
