@@ -159,7 +159,8 @@ async def test_a_suspended_process_that_runs_here_is_reported() -> None:
     async with duty(log) as one, Client.in_memory(log) as client:
         one.responsibility.begin("p")
         await client.suspend("p")
-        await until(lambda: one.suspended == ["p"])
+        await until(lambda: bool(one.suspended))
+        assert one.suspended == ["p"]
 
 
 async def test_a_new_process_is_known_without_a_recovery() -> None:

@@ -32,7 +32,7 @@ async def ask(what: str, key: str, takes_s: float = 0.0) -> dict[str, Any]:
 
 async def work(number: int, *, idempotency_key: str) -> int:
     """Done outside, by key."""
-    await ask("call", idempotency_key, 0.05)
+    await ask("call", idempotency_key, float(os.environ.get("CALL_TAKES_S", "0.12")))
     return number
 
 

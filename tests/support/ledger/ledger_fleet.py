@@ -36,7 +36,7 @@ class WorkerFleet:
         """Start a worker; return the number of its life."""
         self.started += 1
         command = [sys.executable, str(_HERE / "ledger_worker.py"), str(self._port)]
-        environ = environment(self._settings) | {"AGENT_LIFE": str(self.started)}
+        environ = environment(self._settings) | {"AGENT_LIFE": str(self.started), "CALL_TAKES_S": "0.5"}
         with (self._folder / "agents.log").open("ab") as log:
             self.lives[self.started] = subprocess.Popen(command, env=environ, stdout=log, stderr=log)
         return self.started

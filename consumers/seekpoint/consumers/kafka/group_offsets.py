@@ -9,6 +9,7 @@ from seekpoint.consumers.kafka.kafka_client import Consumer, KafkaException, Top
 from seekpoint.consumers.kafka.kafka_errors import translated
 from seekpoint.consumers.kafka.kafka_settings import LOGGED
 from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.log.safe_reading import safe_config
 
 __all__ = ["begin_group_at"]
 
@@ -22,7 +23,8 @@ def begin_group_at(settings: Settings, group: str, topic: str, offsets: Mapping[
     """
     wanted = [TopicPartition(topic, partition) for partition in offsets]
     with _translating_errors(settings):
-        consumer = Consumer({**settings.consumer_config(), **LOGGED, "group.id": group, "enable.auto.commit": False})
+        mine = {"group.id": group, "enable.auto.commit": False}
+        consumer = Consumer(safe_config({**settings.consumer_config(), **mine, **LOGGED}))
     try:
         with _translating_errors(settings):
             known = consumer.committed(wanted, timeout=_ANSWER_S)

@@ -400,3 +400,39 @@ async def test_a_failed_branch_is_redriven_unless_its_failure_led_to_other_calls
             await result_of(code, log, retry_failed=True)
     else:
         assert await result_of(code, log, retry_failed=True) == [1, 2]
+
+
+async def test_the_first_run_of_a_fork_gets_inherited_answers_before_its_own() -> None:
+    """In the order of its parent, though its seqs begin again, and though the other branch is quicker now."""
+    told, is_slow = list[str](), True
+
+    async def body(name: str) -> None:
+        if is_slow and name == "slow":
+            await for_ever()
+
+    async def code(process: Process) -> Any:
+        told.clear()
+
+        async def branch(name: str, steps: int) -> Any:
+            for number in range(steps):
+                await process.step(f"{name}{number}", body, name)
+                told.append(name)
+                await slowly(None, 100)  # the work of the other branch goes on meanwhile
+            return name
+
+        return await process.race(branch("slow", 2), branch("quick", 20))
+
+    log = MemoryLog(partitions=1)
+    assert await result_of(code, log) == "quick"
+    is_slow = False
+    ended = [at for at, entry in enumerate(bodies(log), 1) if entry.KIND == "step_ended"]
+    for inherited in (19, 20):
+        crashed = cut_after(log, ended[inherited - 1])
+        await on_node(crashed, lambda node: forked(node, "p", "q"))
+        await on_node(crashed, lambda node: node.run(running(code), "q"))
+        assert told[:inherited] == ["quick"] * inherited
+
+
+async def forked(node: Node, parent: str, process_id: str) -> None:
+    async with node.fork(parent, process_id):
+        pass
