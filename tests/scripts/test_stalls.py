@@ -42,11 +42,14 @@ def test_a_stall_of_the_machine_is_detected(stalls: Stalls) -> None:
 
 
 def test_a_test_that_holds_the_interpreter_is_not_a_stall(stalls: Stalls) -> None:
-    """Its own program looks at the clock: what is slow here is slow by itself."""
-    stalls.forget()
-    assert sum(range(20_000_000))
-    stalls._times = processor_times()
-    assert not stalls.were_there()
+    """Its own program looks at the clock: what is slow here is slow by itself. After a real stall, try again."""
+    for _ in range(3):
+        stalls.forget()
+        assert sum(range(20_000_000))
+        stalls._times = processor_times()
+        if not stalls.were_there():
+            return
+    raise AssertionError("holding the interpreter looked like a stall three times")
 
 
 @pytest.mark.parametrize(
