@@ -118,7 +118,7 @@ class Calls(Mapping[str, Call]):
         return iter(self._whole())
 
     def __len__(self) -> int:
-        return sum(map(len, self._layers.values()))
+        return sum(map(len, self._layers.values())) if self._layers else 0
 
     def __bool__(self) -> bool:
         return bool(self._layers)

@@ -214,7 +214,10 @@ def _inherited(call: Call) -> Call:
 
 
 def _unsettled_rows(calls: Calls) -> dict[str, Any]:
-    return {key: call_row(call) for key, call in calls.items() if call.kind == "effect" and call.status in UNSETTLED}
+    few = calls.unsettled
+    if not few:
+        return {}
+    return {key: call_row(call) for key, call in few.items() if call.kind == "effect" and call.status in UNSETTLED}
 
 
 def _call_texts(calls: Calls) -> Iterable[str | None]:
