@@ -49,6 +49,9 @@ class Heartbeater:
         self.worker: Callable[[], WorkerStatus] | None = None
         """What the worker on this node says of itself."""
         self._claiming: set[bytes] = set()
+        self._one_look = asyncio.Lock()
+        self._looks = self._looked = 0
+        """The numbers of the last look that began, and of the last one that succeeded."""
         self._wake = asyncio.Event()
         self._next: asyncio.Future[None]
         self._beats = 0
@@ -138,8 +141,14 @@ class Heartbeater:
         self._wake.set()
 
     async def look(self) -> None:
-        """Read the other nodes' heartbeats as of now."""
-        await self._run(self.liveness.observe)
+        """Read the other nodes' heartbeats as of now. Calls during a look share the next one."""
+        asked = self._looks
+        async with self._one_look:
+            if self._looked > asked:  # it began after this call
+                return
+            number = self._looks = self._looks + 1
+            await self._run(self.liveness.observe)
+            self._looked = number
 
     async def _run(self, call: Callable[..., None], *arguments: object) -> None:
         await asyncio.get_running_loop().run_in_executor(self._executor, call, *arguments)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 
 from seekpoint.producers.agent_run import RECORDED, run_opened
 from seekpoint.producers.durable.replay.conduct import Detail, ReplayMode, conduct_of
@@ -37,6 +37,8 @@ __all__ = ["ProcessRun", "ProcessRuns"]
 logger = logging.getLogger("seekpoint.producers")
 
 _AGAIN_S, _AGAIN_MAX_S = 1.0, 60.0
+_OPENINGS_MAX = 32
+"""How many processes are opened at once. After a crash the first of many runs goes on before the last one is open."""
 
 
 class ProcessRun:
@@ -88,6 +90,7 @@ class ProcessRuns:
         self.state_of: Callable[[str, PartitionTail], State | None] = _unknown
         """Returns the state of a process as of the tail's position, if it is known."""
         self._runs: dict[str, ProcessRun] = {}
+        self._openings = asyncio.Semaphore(_OPENINGS_MAX)
         self._stopped_early: dict[str, int] = {}
         """How often in a row a process could not be run, although its state asks for it."""
         self._is_ending = False
@@ -168,7 +171,9 @@ class ProcessRuns:
             process_id=process_id, cause=Cause(), refuse=check, known=lambda tail: self.state_of(process_id, tail),
             options=conduct_of(agent, ReplayMode.STRICT, Detail.FULL),
         )  # fmt: skip
-        async with self._opener.opening(request) as process:
+        async with AsyncExitStack() as stack:
+            async with self._openings:
+                process = await stack.enter_async_context(self._opener.opening(request))
             run.process = process
             if run.is_suspended:  # while it was opened
                 return
