@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from agents import environment
 from ledger_run import Judged, judge, ledger_server
@@ -18,7 +19,7 @@ from seekpoint.producers import Client
 from seekpoint.schemas import Settings
 from seekpoint.schemas.errors import ResultTimeout
 
-__all__ = ["WorkerFleet", "conduct_fleet", "fleet_of"]
+__all__ = ["WorkerFleet", "conduct_fleet", "ended", "fleet_of", "ledger_lines"]
 
 _HERE = Path(__file__).parent
 
@@ -26,8 +27,9 @@ _HERE = Path(__file__).parent
 class WorkerFleet:
     """Worker programs. Each start is a life with a number of its own."""
 
-    def __init__(self, settings: Settings, folder: Path, port: int) -> None:
+    def __init__(self, settings: Settings, folder: Path, port: int, call_takes_s: float, runs_max: int) -> None:
         self._settings, self._folder, self._port = settings, folder, port
+        self._options = {"CALL_TAKES_S": str(call_takes_s), "RUNS_MAX": str(runs_max)}
         self.lives: dict[int, subprocess.Popen[bytes]] = {}
         """The workers that live, by the numbers of their lives."""
         self.started = 0
@@ -36,10 +38,29 @@ class WorkerFleet:
         """Start a worker; return the number of its life."""
         self.started += 1
         command = [sys.executable, str(_HERE / "ledger_worker.py"), str(self._port)]
-        environ = environment(self._settings) | {"AGENT_LIFE": str(self.started), "CALL_TAKES_S": "0.5"}
+        environ = environment(self._settings) | self._options | {"AGENT_LIFE": str(self.started)}
         with (self._folder / "agents.log").open("ab") as log:
             self.lives[self.started] = subprocess.Popen(command, env=environ, stdout=log, stderr=log)
         return self.started
+
+    def wait_assigned(self, timeout_s: float = 60.0) -> None:
+        """Return once the workers that live look after all partitions, each after some of its own."""
+        deadline = time.monotonic() + timeout_s
+        while not self._is_assigned():
+            assert time.monotonic() < deadline, f"the partitions are not assigned: {self._assigned()}"
+            time.sleep(0.05)
+
+    def _is_assigned(self) -> bool:
+        shares = self._assigned()
+        return all(shares.get(life) for life in self.lives) and sorted(
+            partition for life in self.lives for partition in shares[life]
+        ) == [*range(self._settings.partitions)]
+
+    def _assigned(self) -> dict[int, list[int]]:
+        """Return the partitions that each worker has told the ledger of."""
+        said = ledger_lines(self._folder / "ledger.jsonl")
+        told = {one["by"]: one["key"] for one in said if one["what"] == "assigned"}
+        return {life: [int(one) for one in key.split(",") if one] for life, key in told.items()}
 
     def kill(self, life: int) -> None:
         """Kill a worker with SIGKILL."""
@@ -60,10 +81,12 @@ class WorkerFleet:
 
 
 @contextmanager
-def fleet_of(settings: Settings, folder: Path, workers: int) -> Iterator[WorkerFleet]:
-    """Start a ledger and so many workers."""
+def fleet_of(
+    settings: Settings, folder: Path, workers: int, *, call_takes_s: float = 0.5, runs_max: int = 20
+) -> Iterator[WorkerFleet]:
+    """Start a ledger and so many workers, each with ``runs_max`` runs at once."""
     with ledger_server(folder / "ledger.jsonl") as port:
-        fleet = WorkerFleet(settings, folder, port)
+        fleet = WorkerFleet(settings, folder, port, call_takes_s, runs_max)
         try:
             for _ in range(workers):
                 fleet.start()
@@ -80,7 +103,7 @@ async def conduct_fleet(
     with fleet_of(settings, folder, 3) as fleet:
         async with Client.connect(settings) as client, asyncio.timeout(deadline_s):
             submitted = [await client.submit("ledger", f"run-{number}", number) for number in range(runs)]
-            waiting = [asyncio.ensure_future(_ended(client, run.id)) for run in submitted]
+            waiting = [asyncio.ensure_future(ended(client, run.id)) for run in submitted]
             await asyncio.to_thread(_until_at_work, folder / "ledger.jsonl")
             for _ in range(kills):
                 await asyncio.sleep(chance.uniform(0.2, 1.0))
@@ -93,11 +116,11 @@ async def conduct_fleet(
     return judged
 
 
-async def _ended(client: Client, process_id: str) -> None:
+async def ended(client: Client, process_id: str, patience_s: float = 2.0) -> None:
     """Wait for the result. A person decides about an effect of which nobody can tell whether it happened."""
     while True:
         try:
-            await client.result(process_id, 2.0)
+            await client.result(process_id, patience_s)
         except ResultTimeout:
             state = (await client.recover(process_id, missing_ok=True)).state
             for key, call in state.calls.items():
@@ -110,15 +133,12 @@ async def _ended(client: Client, process_id: str) -> None:
 def _until_at_work(ledger: Path) -> None:
     """Return once a worker has done anything."""
     deadline = time.monotonic() + 60
-    while '"call"' not in (ledger.read_text() if ledger.exists() else ""):
+    while all(said["what"] != "call" for said in ledger_lines(ledger)):
         assert time.monotonic() < deadline, "no worker begins to work"
         time.sleep(0.02)
 
 
-def first_call_after(ledger: Path, moment: float, process_ids: set[str]) -> float | None:
-    """Return the time of the first call for one of these processes after ``moment``; None if there is none."""
-    for line in ledger.read_text().splitlines():
-        said = json.loads(line)
-        if said["what"] == "call" and said["at"] > moment and said["key"].partition("/")[0] in process_ids:
-            return float(said["at"])
-    return None
+def ledger_lines(ledger: Path) -> list[dict[str, Any]]:
+    """Return what the ledger was told so far, in its order."""
+    text = ledger.read_text() if ledger.exists() else ""
+    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]

@@ -25,7 +25,7 @@ from agents import decode, environment, read_records
 from seekpoint.producers import Node
 from seekpoint.schemas import Settings
 
-__all__ = ["Judged", "conduct", "judge", "ledger_server"]
+__all__ = ["Judged", "Owners", "conduct", "judge", "ledger_server", "read_owners", "story"]
 
 _HERE = Path(__file__).parent
 _AT_ONCE = 20
@@ -151,7 +151,7 @@ async def _resolve(settings: Settings, first: int, count: int) -> int:
 # --- the judge --------------------------------------------------------------------------------------------------------
 def judge(settings: Settings, ledger: Path, judged: Judged) -> None:
     """I8, in the ledger's own order: nothing after its answer, once more a takeover, at most once never twice."""
-    found = _read(settings)
+    found = read_owners(settings)
     judged.finished = len(found.finished)
     judged.takeovers = sum(found.owners.values()) - len(found.owners)
     calls: Counter[str] = Counter()
@@ -180,7 +180,7 @@ def judge(settings: Settings, ledger: Path, judged: Judged) -> None:
 
 
 @dataclass
-class _Journal:
+class Owners:
     """The journal by the judge's own reading: owners a process, a life's newest epoch, the epoch of a call's end."""
 
     owners: Counter[str] = field(default_factory=Counter)
@@ -189,8 +189,9 @@ class _Journal:
     finished: set[str] = field(default_factory=set)
 
 
-def _read(settings: Settings) -> _Journal:
-    found = _Journal()
+def read_owners(settings: Settings) -> Owners:
+    """Read who owned which process, and what has ended."""
+    found = Owners()
     for partition in range(settings.partitions):
         for message in read_records(settings, partition):
             entry = decode(message.value())
