@@ -12,9 +12,9 @@ import yaml
 
 from pages import ROOT, table
 from seekpoint.console.services.projector_health import ProjectorHealth, projector_families
-from seekpoint.console.services.worker_health import WorkerHealth, worker_families
 from seekpoint.consumers.projector.projector_loop import Lag
 from seekpoint.producers import Process, Worker, agent
+from seekpoint.producers.health.worker_health import WorkerHealth, worker_families
 from seekpoint.schemas import MemoryLog
 
 FOLDER = ROOT / "compose" / "grafana"

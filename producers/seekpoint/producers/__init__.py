@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from seekpoint.producers import testing
     from seekpoint.producers.client import Client, RunStatus, SubmittedRun
     from seekpoint.producers.dispatch.dispatcher import Dispatcher
+    from seekpoint.producers.health.serve_health import HealthServer, serve_health
     from seekpoint.producers.replay_checking import Divergence, ReplayCheck, check_replay
     from seekpoint.producers.schedule_table import ScheduleStatus
     from seekpoint.producers.sync import SyncClient, SyncNode, SyncProcess
@@ -61,6 +62,7 @@ __all__ = [
     "Effect",
     "EffectStep",
     "GateAnswer",
+    "HealthServer",
     "Invocation",
     "Node",
     "NotDone",
@@ -92,6 +94,7 @@ __all__ = [
     "connectors",
     "effect",
     "register_failure",
+    "serve_health",
     "step",
     "testing",
 ]
@@ -100,6 +103,7 @@ _LATER = {
     "Client": "client",
     "Dispatcher": "dispatch.dispatcher",
     "Divergence": "replay_checking",
+    "HealthServer": "health.serve_health",
     "ReplayCheck": "replay_checking",
     "RunStatus": "client",
     "ScheduleStatus": "schedule_table",
@@ -109,6 +113,7 @@ _LATER = {
     "SyncProcess": "sync",
     "Worker": "worker.worker",
     "check_replay": "replay_checking",
+    "serve_health": "health.serve_health",
     "testing": "testing",
 }
 """Names that most programs do not use, with their modules, which are loaded on first use."""

@@ -86,7 +86,8 @@ async def run_agent(
             state = (await node.recover(process_id)).state
             refuse_mismatch(process_id, state, agent, given, node.reader.limits, new)
             return state.result
-        return await run_opened(process, agent, given, retry_failed, new)
+        with node.metrics.runs.counted(is_resumed=process.written.agent is not None):
+            return await run_opened(process, agent, given, retry_failed, new)
 
 
 async def run_opened(

@@ -88,6 +88,11 @@ class NodeRuntime:
         """The node's name."""
         return self.identity.node_id
 
+    @property
+    def is_started(self) -> bool:
+        """Whether the node works: it was started, and not closed since."""
+        return self._started
+
     # --- life
     async def start(self) -> bool:
         """Verify the journal and start all parts. Return False if they run already."""

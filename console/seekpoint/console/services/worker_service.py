@@ -12,8 +12,8 @@ import typer
 from seekpoint.console.render.output import clean, counted, say
 from seekpoint.console.services.import_path import import_module_here, import_object
 from seekpoint.console.services.termination import on_stop
-from seekpoint.console.services.worker_health import WorkerHealth, worker_families
 from seekpoint.producers import Agent, Worker
+from seekpoint.producers.health.worker_health import WorkerHealth, worker_families
 
 __all__ = ["WorkerService", "agents_in", "limits_of"]
 

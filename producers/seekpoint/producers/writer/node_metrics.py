@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import accumulate
 
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies import Body
+from seekpoint.schemas.errors import Cancelled, HandleLost, Retryable
 
-__all__ = ["Histogram", "NodeMetrics"]
+__all__ = ["Histogram", "NodeMetrics", "RunCounts"]
 
 _BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 
@@ -26,6 +29,11 @@ class Histogram:
         self._counts[bisect_left(_BOUNDS_S, seconds)] += 1
         self.sum_s += seconds
 
+    @property
+    def count(self) -> int:
+        """How many times were observed."""
+        return sum(self._counts)
+
     def buckets(self) -> list[tuple[str, float]]:
         """Return the upper bound of each bucket, and how many times lie at or below it.
 
@@ -38,6 +46,36 @@ class Histogram:
         return list(zip(bounds, accumulate(list(self._counts)), strict=True))
 
 
+class RunCounts:
+    """How many runs a node has begun by itself (not those of a worker), and how they ended."""
+
+    def __init__(self) -> None:
+        self.started = self.resumed = 0
+        """Runs that began here for the first time, and those that had begun before, here or elsewhere."""
+        self.finished = self.failed = self.cancelled = 0
+        """Runs that ended with a result, with an error of their code, and because somebody asked for it."""
+        self.running = 0
+        """Runs under way."""
+
+    @contextmanager
+    def counted(self, *, is_resumed: bool) -> Iterator[None]:
+        """Count the run inside. One that lost its process, or that can go on by itself, has no outcome."""
+        self.resumed += is_resumed
+        self.started += not is_resumed
+        self.running += 1
+        try:
+            yield
+            self.finished += 1
+        except Cancelled:
+            self.cancelled += 1
+            raise
+        except Exception as exc:
+            self.failed += not isinstance(exc, HandleLost | Retryable)
+            raise
+        finally:
+            self.running -= 1
+
+
 class NodeMetrics:
     """The times and counts of one node since its start."""
 
@@ -48,6 +86,7 @@ class NodeMetrics:
         """From the wish to confirm acknowledged entries until they were read back."""
         self.calls_s = {kind: Histogram() for kind in ("step", "decision", "effect")}
         """How long each attempt of a call took, by its kind."""
+        self.runs = RunCounts()
         self.fenced_entries = 0
         """Entries of this node that do not count, because another owner's claim came first."""
 

@@ -15,9 +15,9 @@ import pytest
 
 from agents import environment, until
 from health_pages import get
-from seekpoint.console.services.health_port import HealthPort
 from seekpoint.console.services.projector_health import ProjectorHealth, projector_families
 from seekpoint.console.services.recovery_metrics import recovery_families
+from seekpoint.consumers.heartbeats.health_port import HealthPort
 from seekpoint.consumers.heartbeats.progress_health import ProgressHealth
 from seekpoint.consumers.projector.projector_loop import Lag
 from seekpoint.consumers.recovery_service.recovery_service import RecoveryService

@@ -14,10 +14,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from health_pages import get
-from seekpoint.console.services.health_port import HealthPort
-from seekpoint.console.services.worker_health import WorkerHealth, worker_families
+from seekpoint.consumers.heartbeats.health_port import HealthPort
 from seekpoint.consumers.heartbeats.progress_health import STALL_MAX_S
 from seekpoint.producers import Client, Process, Worker, agent
+from seekpoint.producers.health.worker_health import WorkerHealth, worker_families
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.errors import JournalUnavailable
 from seekpoint.schemas.log.memory_log import MemoryTail

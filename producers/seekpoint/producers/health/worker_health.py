@@ -7,18 +7,19 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from seekpoint.consumers.heartbeats.progress_health import STALL_MAX_S, ProgressHealth
+from seekpoint.producers.health.node_metric_families import node_families, runs_family, stalled_family
+from seekpoint.producers.health.parts_health import PartsHealth
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
     from seekpoint.producers import Worker
     from seekpoint.producers.worker.worker_progress import WorkerProgress
-    from seekpoint.producers.writer.node_metrics import Histogram
 
 __all__ = ["WorkerHealth", "worker_families"]
 
 
-class WorkerHealth:
+class WorkerHealth(PartsHealth):
     """The health of a worker: healthy while its event loop, its inbox and its tails make progress.
 
     It does not matter how long runs take, and whether Kafka answers: a restart would help neither. Call ``look`` about
@@ -28,8 +29,8 @@ class WorkerHealth:
     def __init__(
         self, worker: Worker, stall_max_s: float = STALL_MAX_S, clock: Callable[[], float] = time.monotonic
     ) -> None:
+        super().__init__(stall_max_s)
         self.worker = worker
-        self.stall_max_s = stall_max_s
         self._loop, self._inbox, self._tail = (ProgressHealth(stall_max_s, clock) for _ in range(3))
         self.seen: WorkerProgress = worker.progress()
         """The progress at the last ``look``."""
@@ -63,16 +64,6 @@ class WorkerHealth:
         return self.status.ready
 
     @property
-    def stalled_s(self) -> float:
-        """The longest time in seconds that a part has made no progress."""
-        return max(self.parts.values())
-
-    @property
-    def is_well(self) -> bool:
-        """Whether every part made progress recently enough."""
-        return self.stalled_s <= self.stall_max_s
-
-    @property
     def not_ready(self) -> str | None:
         """Why the worker takes no runs yet, or any more; None while it does."""
         if self.seen.is_draining:
@@ -81,8 +72,7 @@ class WorkerHealth:
             return "its group has not assigned partitions yet"
         if not self.seen.is_caught_up:
             return "it reads the unfinished processes of its partitions"
-        stalled = [name for name, seconds in self.parts.items() if seconds > self.stall_max_s]
-        return f"no progress: {', '.join(stalled)}" if stalled else None
+        return self._stalled_parts()
 
 
 def worker_families(health: WorkerHealth) -> Iterator[Metric]:
@@ -93,11 +83,7 @@ def worker_families(health: WorkerHealth) -> Iterator[Metric]:
     yield CounterMetricFamily(f"{name}_submissions", "Submissions written to the journal.", seen.submissions)
     yield CounterMetricFamily(f"{name}_runs_started", "Runs that began here for the first time.", worker.started)
     yield CounterMetricFamily(f"{name}_runs_resumed", "Runs continued here, after a wait or a crash.", worker.resumed)
-    runs = CounterMetricFamily(f"{name}_runs", "Runs that ended here.", labels=["outcome"])
-    ended: Mapping[str, int] = {"finished": worker.finished, "failed": worker.failed, "cancelled": worker.cancelled}
-    for outcome, count in ended.items():
-        runs.add_metric([outcome], count)
-    yield runs
+    yield runs_family(name, {"finished": worker.finished, "failed": worker.failed, "cancelled": worker.cancelled})
     yield GaugeMetricFamily(f"{name}_running", "Runs in memory.", status.running)
     yield GaugeMetricFamily(f"{name}_ready", "Processes that wait for room.", status.ready)
     text = "For how long the oldest process has waited for room."
@@ -106,34 +92,5 @@ def worker_families(health: WorkerHealth) -> Iterator[Metric]:
     yield GaugeMetricFamily(f"{name}_partitions", "Partitions that are assigned here.", len(status.partitions))
     yield GaugeMetricFamily(f"{name}_draining", "1 while the worker drains.", int(status.draining))
     yield GaugeMetricFamily(f"{name}_tail_lag_entries", "Offsets that the tails are behind.", seen.tail_lag)
-    stalled = GaugeMetricFamily(f"{name}_stalled_seconds", "Seconds without progress, by part.", labels=["part"])
-    for part, seconds in health.parts.items():
-        stalled.add_metric([part], seconds)
-    yield stalled
-    yield from _node_families(worker, name)
-
-
-def _node_families(worker: Worker, name: str) -> Iterator[Metric]:
-    from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
-
-    metrics = worker.metrics
-    text = "From handing a record to the Kafka client to its acknowledgement."
-    yield _histogram(f"{name}_append_seconds", text, metrics.append_s)
-    text = "From the wish to confirm acknowledged entries until they were read back."
-    yield _histogram(f"{name}_confirm_seconds", text, metrics.confirm_s)
-    calls = HistogramMetricFamily(f"{name}_step_seconds", "Attempts of calls, by their kind.", labels=["kind"])
-    for kind, times in metrics.calls_s.items():
-        calls.add_metric([kind], buckets=times.buckets(), sum_value=times.sum_s)
-    yield calls
-    text = "Entries that do not count, because another owner's claim came first."
-    yield CounterMetricFamily(f"{name}_fenced_entries", text, metrics.fenced_entries)
-    tiers = CounterMetricFamily(f"{name}_recoveries", "States recovered, by tier.", labels=["tier"])
-    for tier, count in worker.recoveries.items():
-        tiers.add_metric([tier], count)
-    yield tiers
-
-
-def _histogram(name: str, text: str, times: Histogram) -> Metric:
-    from prometheus_client.core import HistogramMetricFamily
-
-    return HistogramMetricFamily(name, text, buckets=times.buckets(), sum_value=times.sum_s)
+    yield stalled_family(name, health)
+    yield from node_families(name, worker.metrics, worker.recoveries)

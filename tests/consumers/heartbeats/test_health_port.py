@@ -13,8 +13,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from seekpoint.console.services import health_port
-from seekpoint.console.services.health_port import HealthPort
+from seekpoint.consumers.heartbeats import health_port
+from seekpoint.consumers.heartbeats.health_port import HealthPort
 
 
 @pytest.fixture

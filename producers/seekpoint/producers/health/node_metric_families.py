@@ -1,0 +1,61 @@
+"""The metrics that nodes and workers have in common, for Prometheus. No label holds a process id: ids are private."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+    from seekpoint.consumers.recovery.tiers import Tier
+    from seekpoint.producers.health.parts_health import PartsHealth
+    from seekpoint.producers.writer.node_metrics import Histogram, NodeMetrics
+
+__all__ = ["node_families", "runs_family", "stalled_family"]
+
+
+def node_families(name: str, metrics: NodeMetrics, recoveries: Mapping[Tier, int]) -> Iterator[Metric]:
+    """Yield what a node measures; ``name`` is the beginning of each metric's name."""
+    from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+
+    text = "From handing a record to the Kafka client to its acknowledgement."
+    yield _histogram(f"{name}_append_seconds", text, metrics.append_s)
+    text = "From the wish to confirm acknowledged entries until they were read back."
+    yield _histogram(f"{name}_confirm_seconds", text, metrics.confirm_s)
+    calls = HistogramMetricFamily(f"{name}_step_seconds", "Attempts of calls, by their kind.", labels=["kind"])
+    for kind, times in metrics.calls_s.items():
+        calls.add_metric([kind], buckets=times.buckets(), sum_value=times.sum_s)
+    yield calls
+    text = "Entries that do not count, because another owner's claim came first."
+    yield CounterMetricFamily(f"{name}_fenced_entries", text, metrics.fenced_entries)
+    tiers = CounterMetricFamily(f"{name}_recoveries", "States recovered, by tier.", labels=["tier"])
+    for tier, count in recoveries.items():
+        tiers.add_metric([tier], count)
+    yield tiers
+
+
+def runs_family(name: str, ended: Mapping[str, int]) -> Metric:
+    """Return how many runs ended, by their outcome."""
+    from prometheus_client.core import CounterMetricFamily
+
+    runs = CounterMetricFamily(f"{name}_runs", "Runs that ended here.", labels=["outcome"])
+    for outcome, count in ended.items():
+        runs.add_metric([outcome], count)
+    return runs
+
+
+def stalled_family(name: str, health: PartsHealth) -> Metric:
+    """Return for how long each part has made no progress."""
+    from prometheus_client.core import GaugeMetricFamily
+
+    stalled = GaugeMetricFamily(f"{name}_stalled_seconds", "Seconds without progress, by part.", labels=["part"])
+    for part, seconds in health.parts.items():
+        stalled.add_metric([part], seconds)
+    return stalled
+
+
+def _histogram(name: str, text: str, times: Histogram) -> Metric:
+    from prometheus_client.core import HistogramMetricFamily
+
+    return HistogramMetricFamily(name, text, buckets=times.buckets(), sum_value=times.sum_s)
