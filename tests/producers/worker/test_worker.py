@@ -86,7 +86,21 @@ async def paced(process: Process, number: int) -> int:
     return number
 
 
-AGENTS = [double, ask, nap, fails, flaky, pays, paced]
+@agent("endless")
+async def endless(process: Process, _: None) -> None:
+    done = ATTEMPTS.setdefault(process.process_id, [])
+
+    async def work() -> None:
+        done.append("began")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            done.append("ended")
+
+    await process.step("work", work)
+
+
+AGENTS = [double, ask, nap, fails, flaky, pays, paced, endless]
 
 
 class Fleet:
@@ -291,6 +305,33 @@ async def test_a_second_worker_goes_on_after_a_drain() -> None:
             await until(lambda: "case-1" in second.waiting)
             await client.approve("case-1", "approve")
             assert await run.result(ROUND_S) == "approved"
+
+
+async def test_a_worker_may_be_closed_twice() -> None:
+    """A second call waits for the drain that the first one began; a later one returns at once."""
+    async with fleet() as (_, client, worker):
+        run = await client.submit(endless, "case-1")
+        await until(lambda: "case-1" in ATTEMPTS)
+        first, second = (asyncio.create_task(worker.close()) for _ in range(2))
+        await second
+        assert ATTEMPTS.pop("case-1") == ["began", "ended"]
+        assert (await client.state(run.id)).owner is None
+        await first
+        await worker.close()
+
+
+async def test_a_close_that_is_cancelled_ends_the_drain() -> None:
+    """The run is released, so another worker goes on with it at once."""
+    made = Fleet()
+    async with Client.in_memory(made.log) as client:
+        worker = await made.worker(drain_s=600).start()
+        run = await client.submit(endless, "case-1")
+        await until(lambda: "case-1" in ATTEMPTS)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(worker.close(), 0.1)
+        assert ATTEMPTS.pop("case-1") == ["began", "ended"]
+        await worker.close()
+        assert (await client.state(run.id)).owner is None
 
 
 async def test_a_run_that_had_not_waited_for_long_is_released_as_running() -> None:

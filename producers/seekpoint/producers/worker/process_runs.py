@@ -261,13 +261,15 @@ class ProcessRuns:
         clock = self._runtime.clock
         deadline = clock.monotonic() + drain_s
         self._is_ending = True
-        while self._runs and clock.monotonic() < deadline and not self._is_cut:
-            self.park_idle(0.0)
-            await asyncio.wait([run.task for run in self._runs.values()], timeout=min(look_s, drain_s))
-        tasks = [run.task for run in self._runs.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        try:
+            while self._runs and clock.monotonic() < deadline and not self._is_cut:
+                self.park_idle(0.0)
+                await asyncio.wait([run.task for run in self._runs.values()], timeout=min(look_s, drain_s))
+        finally:  # also if the drain is cancelled
+            tasks = [run.task for run in self._runs.values()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class _NotNowError(Exception):

@@ -102,6 +102,7 @@ class Worker:
         self._tasks: list[asyncio.Task[None]] = []
         self._intake: SubmissionIntake | None = None
         self._is_draining = False
+        self._closing: asyncio.Task[None] | None = None
         self.failure: Exception | None = None
         """The error that stopped the worker; None while it works."""
 
@@ -267,7 +268,18 @@ class Worker:
         self._runs.end_drain()
 
     async def close(self) -> None:
-        """Leave the group, drain and close the node. Runs that are not over after ``drain_s`` are released."""
+        """Leave the group, drain and close the node. Runs that are not over after ``drain_s`` are released.
+
+        Idempotent: a second call waits for the first one, and does nothing after it. A call that is cancelled releases
+        the runs at once.
+        """
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close(), name="seekpoint-worker-close")
+        elif self._closing.done():
+            return
+        await self._closing
+
+    async def _close(self) -> None:
         self._is_draining = True
         self._runtime.heartbeater.publish_soon()
         for task in self._tasks:
