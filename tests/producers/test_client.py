@@ -20,9 +20,11 @@ from seekpoint.schemas.errors import (
     LimitExceeded,
     Refused,
     ResultTimeout,
+    RunFailed,
     UnserializableValue,
 )
 from seekpoint.schemas.log.log_ports import Watermarks
+from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.log.submissions import SubmissionRecord, decode_submission
 
 
@@ -164,6 +166,64 @@ async def test_a_finished_process_has_its_result_however_short_the_time() -> Non
         with pytest.raises(ResultTimeout) as caught:
             await client.result("case-2", 0)
         assert caught.value.lifecycle == "unknown"
+
+
+def _without_recoveries(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refused(*arguments: object, **options: object) -> None:
+        raise AssertionError("a process was recovered")
+
+    monkeypatch.setattr(client._runtime.recovery, "recover", refused)
+
+
+async def test_a_run_is_followed_from_its_submission_on(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its result takes no recovery, however late it is asked for."""
+    async with Worker.in_memory([double], log), Client.in_memory(log) as client:
+        await (await client.submit(double, "warm", 1)).result(10)
+        _without_recoveries(client, monkeypatch)
+        partition = partition_of(b"warm", 8)
+        ids = [name for name in (f"case-{n}" for n in range(99)) if partition_of(name.encode(), 8) == partition][:5]
+        runs = [await client.submit(double, name, 21) for name in ids]
+        while not all(run._follower is not None and run._follower.finished for run in runs):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        assert [await run.result(0) for run in runs] == [42] * len(ids)
+        assert client._runtime.processes._followed == {}  # a run that is over is not followed any more
+
+
+async def test_a_run_that_nobody_holds_is_not_followed(log: MemoryLog) -> None:
+    """A program that only submits does not read the journal for it."""
+    async with Client.in_memory(log) as client:
+        run = await client.submit(double, "case-1", 21)
+        await asyncio.sleep(0.05)
+        processes, tailer = client._runtime.processes, client._runtime.tailer
+        [tail] = tailer._tails.values()
+        assert list(processes._followed) == ["case-1"]
+        assert tail.watchers == 1
+        del run
+        await asyncio.sleep(0.05)
+        assert processes._followed == {}
+        assert tail.watchers == 0
+        kept = await client.submit(double, "case-2", 21)
+    assert kept._follower is not None
+    kept._follower.release()  # nothing is left to do
+
+
+async def test_a_failed_run_that_is_redriven_has_its_new_result(log: MemoryLog) -> None:
+    """Although its first end was followed."""
+    broken = True
+
+    @agent("fragile")
+    async def fragile(process: Process, number: int) -> int:
+        if broken:
+            raise ValueError("broken")
+        return number
+
+    async with Worker.in_memory([fragile], log), Client.in_memory(log) as client:
+        run = await client.submit(fragile, "case-1", 7)
+        with pytest.raises(RunFailed):
+            await run.result(10)
+        broken = False
+        await client.redrive("case-1")
+        assert await run.result(10) == 7
 
 
 async def test_submissions_at_the_same_time_share_the_look_at_the_logs_end(log: MemoryLog) -> None:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
+from weakref import finalize
 
 from seekpoint.consumers import Recovered, Recovery
 from seekpoint.producers.client_runtime import ClientRuntime
@@ -21,6 +22,7 @@ from seekpoint.producers.durable.steps.agent import Agent
 from seekpoint.producers.durable.steps.schedules import firing_id, moment_text
 from seekpoint.producers.durable.waits.shared_values import check_ownable
 from seekpoint.producers.durable.waits.timer_calls import microseconds
+from seekpoint.producers.run_follower import RunFollower
 from seekpoint.producers.run_outcomes import is_over, refuse_other_run, run_result
 from seekpoint.producers.schedule_table import (
     TABLE_NAME,
@@ -69,21 +71,29 @@ class RunStatus(FrozenStruct, frozen=True, kw_only=True):
 
 
 class SubmittedRun:
-    """A run that was submitted: ``await run.result()``."""
+    """A run that was submitted: ``await run.result()``.
 
-    def __init__(self, client: Client, process_id: str, agent: str, digest: str) -> None:
+    While you hold it and the run is not over, the client follows the partition of the run.
+    """
+
+    def __init__(self, client: Client, process_id: str, agent: str, digest: str, follower: RunFollower | None) -> None:
         self.id = process_id
         """The id of its process."""
         self._client = client
         self._agent = agent
         self._digest = digest
+        self._follower = follower
+        if follower is not None:
+            finalize(self, follower.release).atexit = False
 
     async def result(self, timeout: float | None = None) -> Any:
         """Return the result once there is one; see ``Client.result``. ``AgentMismatch``: another submission was first.
 
         ``timeout`` is in seconds.
         """
-        state = await self._client._ended(self.id, timeout)
+        state = None if self._follower is None else self._follower.finished
+        if state is None:
+            state = await self._client._ended(self.id, timeout)
         refuse_other_run(self.id, state, self._agent, self._digest)
         return run_result(self.id, state)
 
@@ -186,9 +196,11 @@ class Client(ControlCalls):
         )  # fmt: skip
         check_submission(submission, self._runtime.reader)
         digest = input_digest(submission.input)
-        if not await self._is_submitted(process_id, key, name, digest):
-            await send_submission(submission, self._runtime.reader, self._runtime.inbox)
-        return SubmittedRun(self, process_id, name, digest)
+        if await self._is_submitted(process_id, key, name, digest):
+            return SubmittedRun(self, process_id, name, digest, None)
+        run = SubmittedRun(self, process_id, name, digest, RunFollower(self._runtime.processes, process_id))
+        await send_submission(submission, self._runtime.reader, self._runtime.inbox)
+        return run
 
     async def _is_submitted(self, process_id: str, key: bytes, agent: str, digest: str) -> bool:
         """Return whether the journal has the run already. Raises ``AgentMismatch`` if it has another one."""
