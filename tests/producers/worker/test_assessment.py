@@ -67,6 +67,7 @@ def test_nothing_is_known_of_what_is_over() -> None:
     accepted = b.CancelAccepted(None, "enough"), b.LifecycleChanged("stopping"), b.LifecycleChanged("stopped")
     assert assess(after(*accepted), AGENTS, NOW).next is Next.FORGET
     assert assess(after(*accepted[:1]), AGENTS, NOW).next is Next.RUN
+    assert assess(after(*accepted[:2]), AGENTS, NOW).next is Next.RUN
 
 
 def test_a_submitted_run_begins_at_its_moment() -> None:

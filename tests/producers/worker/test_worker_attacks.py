@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from lost_workers import vanish
 from seekpoint.consumers.recovery.open_processes import recover_open
 from seekpoint.producers import Client, Process, Worker, agent
 from seekpoint.producers.node import runtime_of
 from seekpoint.producers.tail.partition_tail import PartitionTail
 from seekpoint.producers.worker import responsibility
 from seekpoint.schemas import MemoryLog
+from seekpoint.schemas.errors import Cancelled
 from seekpoint.schemas.log.tail import TailBatch
 
 ROUND_S = 5.0
@@ -129,3 +131,35 @@ async def test_another_worker_takes_submissions_while_one_drains() -> None:
             assert (await under_way.status()).stage == "finished"
             assert (await client.state("slow")).epoch == 1
             await closing
+
+
+@agent("pays back")
+async def pays_back(process: Process, question: str) -> None:
+    async def pay() -> None:
+        RUNS.append("pay")
+
+    async def take_back() -> None:
+        RUNS.append("take back")
+        if RUNS.count("take back") == 1:
+            await asyncio.sleep(60)  # until its worker dies
+
+    await process.effect("pay", pay, compensate=take_back)
+    await process.gate("approve", prompt=question)
+
+
+async def test_a_cancelled_run_whose_worker_dies_while_it_takes_back_is_stopped_by_another_one() -> None:
+    """A process that is stopping has compensations to make."""
+    RUNS.clear()
+    log = MemoryLog()
+    async with Client.in_memory(log) as client, asyncio.timeout(30):
+        first = await Worker.in_memory([pays_back], log).start()
+        run = await client.submit(pays_back, "case-1", "refund?")
+        await until(lambda: "pay" in RUNS)
+        await run.cancel()
+        await until(lambda: "take back" in RUNS)
+        await vanish(first)
+        async with Worker.in_memory([pays_back], log):
+            with pytest.raises(Cancelled):
+                await run.result(20.0)
+        assert (await client.state("case-1")).lifecycle == "stopped"
+    assert RUNS == ["pay", "take back", "take back"]

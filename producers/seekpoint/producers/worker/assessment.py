@@ -97,8 +97,8 @@ def _begun(
     if agent.pinned and agent.definition != began.definition:
         return _left(f"pinned to the definition {began.definition[:12]} of {began.name} {began.version}")
     run = Assessment(Next.RUN, began.name)
-    if cancel or (state.cancelled is not None and lifecycle not in _ENDED):
-        return run
+    if cancel or (state.cancelled is not None and lifecycle is not Lifecycle.STOPPED):
+        return run  # a process that is stopping may have compensations to make
     if lifecycle in _ENDED:
         return _FORGET if state.cancelled is not None else _left("stopped")
     if lifecycle is Lifecycle.SUSPENDED and state.hold is None:
