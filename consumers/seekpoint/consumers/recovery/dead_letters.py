@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -19,11 +19,18 @@ from typing import Any
 import orjson
 
 from seekpoint.schemas.config.settings import Settings
-from seekpoint.schemas.errors import JournalMismatch, LimitExceeded, Retryable, SeekpointError, TooManyDeadLetters
+from seekpoint.schemas.errors import (
+    JournalMismatch,
+    LimitExceeded,
+    Retryable,
+    SeekpointError,
+    TooManyDeadLetters,
+    UndecodableRecord,
+)
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.log_ports import LogReader, Record, Table
 
-__all__ = ["DeadLetter", "DeadLetters"]
+__all__ = ["DeadLetter", "DeadLetters", "PoisonCollector"]
 
 _logger = logging.getLogger("seekpoint.consumers")
 
@@ -148,6 +155,24 @@ class DeadLetters:
                 newest=letter.error,
             )
         self._recent.append(now)
+
+
+class PoisonCollector:
+    """Writes a dead letter for each poison record of a scan. ``notes`` says which could not be written."""
+
+    def __init__(
+        self,
+        add_dead_letter: Callable[[Record, UndecodableRecord], SeekpointError | None],
+        notes: Iterable[str] = (),
+    ) -> None:
+        self._add_dead_letter = add_dead_letter
+        self.notes: dict[str, None] = dict.fromkeys(notes)
+
+    def add(self, record: Record, error: UndecodableRecord) -> None:
+        """Write a dead letter for ``record``, or a note if that fails. Raises ``TooManyDeadLetters``."""
+        failure = self._add_dead_letter(record, error)
+        if failure is not None:
+            self.notes[f"dead letters could not be written: {failure.message}"] = None
 
 
 def _to_text(data: bytes | None) -> str | None:

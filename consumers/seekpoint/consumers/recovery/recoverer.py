@@ -20,10 +20,9 @@ from seekpoint.consumers.log_reading.scan import BatchListener, scan, scan_all
 from seekpoint.consumers.log_reading.stable_end import StableEnds, hidden_end_error, hidden_note
 from seekpoint.consumers.recovery.base_finder import Base, BaseFinder, BaseLookup, Search, Unusable, checkpoint_of
 from seekpoint.consumers.recovery.bulk_bases import BulkBases
-from seekpoint.consumers.recovery.dead_letters import DeadLetters
+from seekpoint.consumers.recovery.dead_letters import DeadLetters, PoisonCollector
 from seekpoint.consumers.recovery.fold_renewal import fold_reason
 from seekpoint.consumers.recovery.points import NOW, Point, timestamp_ms
-from seekpoint.consumers.recovery.poison_collector import PoisonCollector
 from seekpoint.consumers.recovery.recovery_report import LastCheckpoint, Recovered, is_known
 from seekpoint.consumers.recovery.tiers import Tier, TierCounts
 from seekpoint.consumers.view.view_store import ViewStore

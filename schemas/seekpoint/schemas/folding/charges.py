@@ -33,7 +33,8 @@ def reserve(budget: Budget | None, body: Any) -> Budget | None:
 def charge(budget: Budget, body: Any, call: Call) -> Budget:
     """Return ``budget`` charged with the usage in ``body``, an end, and the counts that the kind of ``call`` implies.
 
-    A failed effect is not counted. Malformed usage raises ``AMOUNT_ERRORS``.
+    What an end does not tell is charged as it was estimated: unknown is not free. A failed effect is not counted.
+    Malformed usage raises ``AMOUNT_ERRORS``.
     """
     used = _used_in(body)
     if call.kind == "decision":
@@ -45,6 +46,8 @@ def charge(budget: Budget, body: Any, call: Call) -> Budget:
     ):
         used["irreversible_effects"] = Decimal(0)
     is_last = call.status not in ("started", "unknown", "stuck")
+    if is_last:
+        used = {**budget.reserved.get(body.key, {}), **used}
     return budget.charge(body.key, used, body.ended_at_us, is_last=is_last)
 
 

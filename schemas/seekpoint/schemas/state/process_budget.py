@@ -1,8 +1,7 @@
 """The budget of a process, its limits and its use: exact decimals by dimension, for the run and for the newest UTC day.
 
 A call's start reserves its estimate; its end frees that and charges what was used. Each is one entry with one seq, so
-nothing is ever charged twice, and every recovery finds the same sums. What an end does not tell is charged as it was
-estimated: unknown is not free.
+nothing is ever charged twice, and every recovery finds the same sums.
 """
 
 from __future__ import annotations
@@ -53,13 +52,8 @@ class Budget(FrozenStruct, frozen=True):
         others = {one: kept for one, kept in self.reserved.items() if one != key}
         return replace(self, reserved={**others, key: estimate} if estimate else others)
 
-    def charge(self, key: str, used: Amounts, at_us: int, *, is_last: bool = True) -> Budget:
-        """Charge ``used`` and free what was kept for ``key``; where ``used`` does not tell, what was kept is charged.
-
-        ``is_last``: no further attempt follows; else the reservation stays for it.
-        """
-        kept = self.reserved.get(key, {})
-        amounts = {**kept, **used} if is_last else used
+    def charge(self, key: str, amounts: Amounts, at_us: int, *, is_last: bool = True) -> Budget:
+        """Charge ``amounts``. Free what was kept for ``key``, unless another attempt follows that needs it."""
         charged = replace(self, spent=_sum(self.spent, amounts))
         day = at_us // _DAY_US
         if day > self.day:

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.errors import LimitExceeded, UndecodableRecord, UnserializableValue
+from seekpoint.schemas.values.dates_and_decimals import READERS, WRITERS, Unwritable
 from seekpoint.schemas.values.journaling_advice import advice
-from seekpoint.schemas.values.type_tags import READERS, WRITERS, Unwritable
 
 __all__ = ["DEPTH_MAX", "from_tagged", "to_tagged"]
 
