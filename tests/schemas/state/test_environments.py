@@ -227,7 +227,7 @@ def _modules() -> Iterator[tuple[str, ast.Module]]:
             text = path.read_text()
             if path.stem in _ONLY_CONVERTS:
                 continue
-            if "decimal import" in text or "decimals import" in text or "import decimal" in text:
+            if "decimal import" in text or "values.decimals import" in text or "import decimal" in text:
                 yield path.stem, ast.parse(text)
 
 
