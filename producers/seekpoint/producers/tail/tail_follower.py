@@ -23,6 +23,8 @@ logger = logging.getLogger("seekpoint.producers")
 
 _POLL_S = 0.005
 """How long a poll waits: a partition that is begun meanwhile waits until it ends."""
+_QUIET_POLL_S = 0.05
+"""How long a poll waits if nothing has come for ``_LINGER_S``: records end it, so only a new partition waits longer."""
 _LINGER_S = 0.5
 """The thread stops polling when nobody has waited for so long: beginning again costs some milliseconds."""
 _UNTAKEN_MAX = 2
@@ -83,16 +85,20 @@ class Follower:
     def _follow(self) -> None:
         tail = self._reader.tail()
         following: dict[int, tuple[int, int]] = {}
+        came_at = time.monotonic()
         try:
             while not self._closed:
                 if time.monotonic() - self._woken_at > _LINGER_S:
                     self._pause(tail, following)
                     continue
                 self._adjust(tail, following)
-                batches = tail.poll(_POLL_S)
+                is_quiet = time.monotonic() - came_at > _LINGER_S
+                batches = tail.poll(_QUIET_POLL_S if is_quiet else _POLL_S)
                 self.rounds += 1
-                if batches and not self._hand_over(batches, following):
-                    return
+                if batches:
+                    came_at = time.monotonic()
+                    if not self._hand_over(batches, following):
+                        return
         except Exception as exc:
             logger.error("the tailer ended: %s", traceback_of(exc, self._settings))
         finally:

@@ -1,0 +1,64 @@
+"""How long the thread that follows a tail waits for records."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import pytest
+
+from seekpoint.producers.tail.tail_follower import Follower
+from seekpoint.schemas import MemoryLog, Settings
+from seekpoint.schemas.log.log_ports import Record
+from seekpoint.schemas.log.tail import TailBatch
+
+
+class TimedTail:
+    """A tail that notes how long each poll may wait, and gives what a test puts into ``batches``."""
+
+    def __init__(self) -> None:
+        self.waits: list[float] = []
+        self.batches: list[TailBatch] = []
+
+    def poll(self, timeout_s: float) -> list[TailBatch]:
+        self.waits.append(timeout_s)
+        time.sleep(timeout_s)
+        found, self.batches = self.batches, []
+        return found
+
+    def begin(self, partition: int, position: int) -> None: ...
+
+    def end(self, partition: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+async def until(condition: Callable[[], bool], follower: Follower) -> None:
+    """Return once the condition holds; keep the thread awake as one does who waits for any record."""
+    async with asyncio.timeout(30):
+        while not condition():  # the thread gives no event
+            follower.wake()
+            await asyncio.sleep(0.02)
+
+
+async def test_it_polls_less_often_while_nothing_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker whose runs only wait uses less of the processor; once something comes, it polls as often as before."""
+    log, tail = MemoryLog(), TimedTail()
+    monkeypatch.setattr(log, "tail", lambda: tail)
+    follower = Follower(log, Settings(redis_url=None))
+    follower.begin(0, 0, 1)
+    follower.start(asyncio.get_running_loop(), lambda generation, batch: None)
+    try:
+        await until(lambda: len(tail.waits) > 3, follower)
+        busy_s = tail.waits[0]
+        await until(lambda: tail.waits[-1] > busy_s, follower)
+        assert tail.waits[-1] == 10 * busy_s
+        tail.batches = [TailBatch(0, (), _no_record, 1)]
+        await until(lambda: tail.waits[-1] == busy_s, follower)
+    finally:
+        follower.close()
+
+
+def _no_record(index: int) -> Record:
+    raise IndexError(index)
