@@ -8,7 +8,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,23 +25,35 @@ _HERE = Path(__file__).parent
 
 
 class WorkerFleet:
-    """Worker programs. Each start is a life with a number of its own."""
+    """Worker programs: ``program`` with its arguments. Each start is a life with a number of its own."""
 
-    def __init__(self, settings: Settings, folder: Path, port: int, call_takes_s: float, runs_max: int) -> None:
-        self._settings, self._folder, self._port = settings, folder, port
-        self._options = {"CALL_TAKES_S": str(call_takes_s), "RUNS_MAX": str(runs_max)}
+    def __init__(self, settings: Settings, folder: Path, program: Sequence[str], **environ: str) -> None:
+        self._settings, self._folder, self._program, self._environ = settings, folder, program, environ
         self.lives: dict[int, subprocess.Popen[bytes]] = {}
         """The workers that live, by the numbers of their lives."""
         self.started = 0
 
+    def environ(self) -> dict[str, str]:
+        """Return the environment of the workers."""
+        return environment(self._settings) | self._environ
+
     def start(self) -> int:
         """Start a worker; return the number of its life."""
         self.started += 1
-        command = [sys.executable, str(_HERE / "ledger_worker.py"), str(self._port)]
-        environ = environment(self._settings) | self._options | {"AGENT_LIFE": str(self.started)}
+        environ = self.environ() | {"AGENT_LIFE": str(self.started)}
         with (self._folder / "agents.log").open("ab") as log:
-            self.lives[self.started] = subprocess.Popen(command, env=environ, stdout=log, stderr=log)
+            self.lives[self.started] = subprocess.Popen(
+                [sys.executable, *self._program], env=environ, stdout=log, stderr=log
+            )
         return self.started
+
+    def replace_dead(self) -> int:
+        """Start a worker for each one that has ended by itself; return how many these were."""
+        dead = [life for life, worker in self.lives.items() if worker.poll() is not None]
+        for life in dead:
+            del self.lives[life]
+            self.start()
+        return len(dead)
 
     def wait_assigned(self, timeout_s: float = 60.0) -> None:
         """Return once the workers that live look after all partitions, each after some of its own."""
@@ -86,7 +98,8 @@ def fleet_of(
 ) -> Iterator[WorkerFleet]:
     """Start a ledger and so many workers, each with ``runs_max`` runs at once."""
     with ledger_server(folder / "ledger.jsonl") as port:
-        fleet = WorkerFleet(settings, folder, port, call_takes_s, runs_max)
+        program = [str(_HERE / "ledger_worker.py"), str(port)]
+        fleet = WorkerFleet(settings, folder, program, CALL_TAKES_S=str(call_takes_s), RUNS_MAX=str(runs_max))
         try:
             for _ in range(workers):
                 fleet.start()
