@@ -263,4 +263,5 @@ def test_a_moment_that_is_none_is_refused(text: str) -> None:
 
 def test_only_queries_of_unfinished_processes_use_their_index() -> None:
     """A finished process may be degraded, too."""
+    assert ProcessQuery(unfinished=True).open_only
     assert [word for word in ("running", "finished", "degraded") if ProcessQuery(status=word).open_only] == ["running"]

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from seekpoint.consumers.checkpoints.memory_checkpoints import MemoryCheckpoints
 from seekpoint.consumers.recovery.dead_letters import DeadLetters
 from seekpoint.consumers.recovery.recoverer import Recoverer
 from seekpoint.producers import Agent, Node, Process, Retry, agent
@@ -65,7 +66,9 @@ class OnMemory:
     def __init__(self, log: MemoryLog) -> None:
         self.log = log
         self.settings = Settings(redis_url=None, node_id=os.environ.get("SEEKPOINT_NODE_ID"))
-        self.recoverer = Recoverer(log, DeadLetters(log, self.settings))
+        self.dead_letters = DeadLetters(log, self.settings)
+        self.checkpoints = MemoryCheckpoints(log.partitions)
+        self.recoverer = Recoverer(log, self.dead_letters)
 
     def require_kafka(self) -> Settings:
         return self.settings

@@ -29,6 +29,7 @@ class ProcessQuery:
     status: str | None = None
     failed: bool = False
     waiting: bool = False
+    unfinished: bool = False
     since_us: int | None = None
     """Only processes with an entry at or after this time."""
     sort: str = "id"
@@ -38,7 +39,7 @@ class ProcessQuery:
     @property
     def open_only(self) -> bool:
         """Return whether no finished process is wanted, so that an index can leave them out."""
-        return self.failed or self.waiting or self.status not in (None, "finished", "degraded")
+        return self.unfinished or self.failed or self.waiting or self.status not in (None, "finished", "degraded")
 
     @property
     def newest_first(self) -> bool:
@@ -52,6 +53,7 @@ class ProcessQuery:
             and (self.status is None or one.status == self.status)
             and not (self.failed and (one.finished or one.lifecycle != "failed"))
             and not (self.waiting and not one.waits_for)
+            and not (self.unfinished and one.finished)
             and (self.since_us is None or one.updated_us >= self.since_us)
         )
 

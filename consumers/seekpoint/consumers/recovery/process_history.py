@@ -13,7 +13,7 @@ from seekpoint.schemas.errors import JournalGap, UnknownProcess
 from seekpoint.schemas.log.log_ports import Record
 from seekpoint.schemas.log.partition import partition_of
 
-__all__ = ["Logged", "history", "newest_entry"]
+__all__ = ["Logged", "histories", "history", "newest_entry"]
 
 _WINDOW = 1_000
 """How many offsets a search from the end reads first. Each further window is twice as large."""
@@ -71,6 +71,19 @@ def history(
             return
         yield []
         marks = log.watermarks(partition)
+
+
+def histories(recoverer: Recoverer, partition: int, keys: Collection[bytes]) -> dict[bytes, list[Logged]]:
+    """Return all entries of several processes of one partition, by key, from one read of the log. Blocks.
+
+    All of them are in memory. Poison is left out. Of a trimmed log the rest is returned.
+    """
+    log, found = recoverer.log, dict[bytes, list[Logged]]()
+    marks = log.watermarks(partition)
+    for batch in log.read(partition, marks.low, marks.high, set(keys)):
+        for one in _logged(recoverer, batch.records):
+            found.setdefault(process_key(one.entry.process_id), []).append(one)
+    return found
 
 
 def newest_entry(recoverer: Recoverer, process_id: str, matches: Callable[[Entry], bool]) -> Logged | None:

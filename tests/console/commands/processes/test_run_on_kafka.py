@@ -52,6 +52,10 @@ def test_a_run_is_shown_checked_exported_and_traced(
         *("budget:1", "1/answer:1", "2/answer:1", "2/count:1")
     ]
     assert shell("replay-check", "p", "--agent", "asker:asking").code == 0
+    every = shell("replay-check", "--all", "-m", "asker", "--json")
+    assert (every.code, every.json["same"], every.json["processes"][0]["process_id"]) == (0, 1, "p"), every.err
+    assert shell("replay-check", "--all", "--open", "-m", "asker", "--json").json["processes"] == []
+    assert [shell("ps", *how, "--json").json["processes"] == [] for how in ((), ("--open",))] == [False, True]
     assert shell("export", "p", "p.spk").code == 0
     assert shell("replay-check", "--history", "p.spk", "--agent", "asker:asking").code == 0
     assert shell("import", "p.spk", "--as", "q").code == 0

@@ -28,6 +28,7 @@ def ps(
     waiting: Annotated[
         bool, typer.Option("--waiting", help="Only those that wait for a timer, gate, signal, child, start or retry.")
     ] = False,
+    unfinished: Annotated[bool, typer.Option("--open", help="Only those that have not finished.")] = False,
     since: Since = None,
     sort: Annotated[str, typer.Option("--sort", metavar="WORD", help=f"The order: {', '.join(SORTS)}.")] = "id",
     limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="At most so many.")] = None,
@@ -45,8 +46,9 @@ def ps(
     if sort not in SORTS:
         raise typer.BadParameter(f"one of {', '.join(SORTS)}", param_hint="--sort")
     query = ProcessQuery(
-        agent=agent, status=lifecycle, failed=failed, waiting=waiting, since_us=since_us(since), sort=sort, limit=limit
-    )
+        agent=agent, status=lifecycle, failed=failed, waiting=waiting, unfinished=unfinished,
+        since_us=since_us(since), sort=sort, limit=limit,
+    )  # fmt: skip
     target.require_kafka()
     found = _facts(target, query, from_log=from_log)
     columns, row = (

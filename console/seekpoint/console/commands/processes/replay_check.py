@@ -1,68 +1,146 @@
-"""``seekpoint replay-check``: check an agent's code against a recorded history."""
+"""``seekpoint replay-check``: check code against the recorded histories of one process or of many."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from seekpoint.console.commands.processes.ps import since_us
 from seekpoint.console.exit_codes import EXIT_FAULT
-from seekpoint.console.render.output import clean, emit, emit_json, say
+from seekpoint.console.render.output import Column, clean, counted, emit, emit_json, emit_json_list, emit_table, say
+from seekpoint.console.services.options import AsJson, Since
+from seekpoint.console.services.process_query import ProcessQuery
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:
+    from seekpoint.console.services.replay_checks import CheckedProcess
     from seekpoint.consumers.recovery.process_history import Logged
-    from seekpoint.producers import ReplayCheck
-from seekpoint.console.services.import_path import load_agent
-from seekpoint.console.services.options import AgentName, AsJson
+    from seekpoint.producers import Agent, ReplayCheck
 
 __all__ = ["replay_check"]
+
+_COLUMNS = (Column("process"), Column("agent"), Column("outcome"), Column("at"), Column("why", wraps=True))
+_OUTCOMES = {"same": "the same", "differs": "different", "pinned": "pinned to other code", "unchecked": "not checked"}
 
 
 def replay_check(
     target: CommandTarget,
-    agent: AgentName,
     process_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="The process.", show_default=False)] = None,
     history: Annotated[
         Path | None,
-        typer.Option("--history", metavar="FILE", help="Read this exported process instead of the journal."),
+        typer.Option("--history", metavar="FILE", help="Read this export or capture instead of the journal."),
     ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Check all processes of the agents in the journal.")] = False,
+    agent: Annotated[
+        str | None,
+        typer.Option("--agent", metavar="MODULE:FUNCTION", help="The agent; with -m the name of one of its agents."),
+    ] = None,
+    modules: Annotated[
+        list[str] | None, typer.Option("--module", "-m", metavar="MODULE", help="Check the agents of this module.")
+    ] = None,
+    unfinished: Annotated[bool, typer.Option("--open", help="With --all: only unfinished processes.")] = False,
+    since: Since = None,
+    limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="At most so many.")] = None,
     detail: Annotated[
-        str, typer.Option("--detail", help="The detail the process ran with: full, checkpoint or none.")
+        str, typer.Option("--detail", help="The detail the processes ran with: full, checkpoint or none.")
     ] = "full",
     json: AsJson = False,
 ) -> int:
-    """Check code against a recorded history without executing it.
+    """Check code against recorded histories without executing it: of one process, of a file, or of all.
 
-    Exits with 1 at the first divergence.
+    Exits with 1 if the code of any process diverges.
     """
-    import asyncio
+    from seekpoint.producers import Detail
 
-    from seekpoint.producers import Detail, check_replay
-
-    if (process_id is None) is (history is None):
-        raise typer.BadParameter("name a process, or an exported one with --history", param_hint="ID")
+    if (process_id is not None) + (history is not None) + every != 1:
+        raise typer.BadParameter("name a process, a file with --history, or --all", param_hint="ID")
+    if not every and (unfinished or since is not None):
+        raise typer.BadParameter("they select processes of --all", param_hint="--open and --since")
     if detail not in list(Detail):
         raise typer.BadParameter(f"{detail} is not one of {', '.join(Detail)}", param_hint="--detail")
-    found = asyncio.run(check_replay(load_agent(agent), _entries(target, process_id, history), detail=detail))
-    if json:
+    agents = _agents(agent, modules or [])
+    if every:
+        from seekpoint.console.services.replay_checks import check_journal
+
+        query = ProcessQuery(agent=_only(agents), unfinished=unfinished, since_us=since_us(since))
+        return _report(check_journal(target, agents, query, limit, detail), as_json=json)
+    if process_id is not None:
+        return _check_one(_entries(target, process_id), process_id, agents, detail, as_json=json)
+    assert history is not None
+    return _check_file(history, agents, limit, detail, as_json=json)
+
+
+def _agents(name: str | None, modules: Sequence[str]) -> dict[str, Agent]:
+    """Return the agents to check, by name."""
+    from seekpoint.console.services.import_path import load_agent
+    from seekpoint.console.services.worker_service import agents_in
+
+    if name is not None and ":" in name and not modules:
+        found = load_agent(name)
+        return {found.name: found}
+    if not modules:
+        raise typer.BadParameter("name the code: --agent MODULE:FUNCTION, or -m MODULE", param_hint="--agent")
+    agents = {one.name: one for one in agents_in(modules)}
+    if name is None:
+        return agents
+    if name not in agents:
+        known = ", ".join(sorted(agents))
+        raise typer.BadParameter(f"{', '.join(modules)} has no agent {name!r}: {known}", param_hint="--agent")
+    return {name: agents[name]}
+
+
+def _only(agents: Mapping[str, Agent]) -> str | None:
+    return next(iter(agents)) if len(agents) == 1 else None
+
+
+def _entries(target: CommandTarget, process_id: str) -> list[Logged]:
+    from seekpoint.consumers.recovery.process_history import history
+
+    return [one for batch in history(target.recoverer, process_id) for one in batch]
+
+
+def _check_file(path: Path, agents: Mapping[str, Agent], limit: int | None, detail: str, *, as_json: bool) -> int:
+    from seekpoint.console.services.replay_checks import check_captured
+    from seekpoint.consumers.staging.capture.process_file import histories_in
+    from seekpoint.schemas.errors import ReplayRefused
+
+    captured = histories_in(path)
+    if not captured:
+        raise ReplayRefused("the file holds no process", path=str(path), hint="make it with seekpoint export ID FILE")
+    if len(captured) > 1:
+        return _report(check_captured(captured, agents, limit, detail), as_json=as_json)
+    [(process_id, entries)] = captured.items()
+    return _check_one(entries, process_id, agents, detail, as_json=as_json)
+
+
+# --- one process ------------------------------------------------------------------------------------------------------
+def _check_one(
+    entries: Iterable[Logged], process_id: str, agents: Mapping[str, Agent], detail: str, *, as_json: bool
+) -> int:
+    import asyncio
+
+    from seekpoint.producers import check_replay
+    from seekpoint.schemas.bodies import AgentStarted
+    from seekpoint.schemas.errors import Refused
+
+    history = list(entries)
+    began = next((one.entry.body.agent for one in history if isinstance(one.entry.body, AgentStarted)), None)
+    agent = next(iter(agents.values())) if len(agents) == 1 else agents.get(began or "")
+    if agent is None:
+        raise Refused(
+            "none of these agents began the process", process_id=process_id, agent=began,
+            hint="name the module of its agent with -m",
+        )  # fmt: skip
+    found = asyncio.run(check_replay(agent, history, detail=detail))
+    if as_json:
         emit_json(found.to_dict())
     else:
         _show(found)
     return 0 if found.ok else EXIT_FAULT
-
-
-def _entries(target: CommandTarget, process_id: str | None, file: Path | None) -> Iterable[Logged]:
-    if file is not None:
-        from seekpoint.consumers.staging.capture.process_file import ProcessFile
-
-        return ProcessFile(file).entries
-    from seekpoint.consumers.recovery.process_history import history
-
-    assert process_id is not None
-    return [one for batch in history(target.recoverer, process_id) for one in batch]
 
 
 def _show(found: ReplayCheck) -> None:
@@ -74,3 +152,37 @@ def _show(found: ReplayCheck) -> None:
                 emit(clean(f"{name:<12}{value}"))
     if found.version != found.recorded_version:
         say(clean(f"recorded by {found.agent} {found.recorded_version}, checked with {found.version}"))
+
+
+# --- many processes ---------------------------------------------------------------------------------------------------
+def _report(checked: Iterable[CheckedProcess], *, as_json: bool) -> int:
+    """Write all outcomes as JSON, or those that are not the same as a table, and the counts. Return the exit code."""
+    counts: Counter[str] = Counter()
+
+    def tallied() -> Iterator[CheckedProcess]:
+        for one in checked:
+            counts[one.outcome] += 1
+            yield one
+
+    if as_json:
+        tail: dict[str, int] = {}
+
+        def items() -> Iterator[dict[str, object]]:
+            for one in tallied():
+                yield one.to_dict()
+            tail.update({name: counts[name] for name in _OUTCOMES})
+
+        emit_json_list({}, "processes", items(), tail)
+    else:
+        emit_table(_COLUMNS, (_row(one) for one in tallied() if one.outcome != "same"))
+    parts = [f"{counts[name]:,} {text}" for name, text in _OUTCOMES.items() if counts[name]]
+    say(f"{counted(sum(counts.values()), 'run')}: {', '.join(parts)}" if parts else "there is no run of these agents")
+    return EXIT_FAULT if counts["differs"] else 0
+
+
+def _row(one: CheckedProcess) -> Sequence[object]:
+    found = None if one.check is None else one.check.divergence
+    why = one.why
+    if found is not None:
+        why = found.difference or f"expected {found.expected}, found {found.actual}"
+    return one.process_id, one.agent, one.outcome, "" if found is None else found.key, why

@@ -6,7 +6,6 @@ capture with one process can be read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from seekpoint.consumers.log_reading.scan import entries_of
@@ -21,7 +20,7 @@ from seekpoint.schemas.errors import JournalGap, ReplayRefused, UnknownProcess
 from seekpoint.schemas.log.log_ports import LogReader, Record
 from seekpoint.schemas.log.partition import partition_of
 
-__all__ = ["ProcessFile"]
+__all__ = ["ProcessFile", "histories_in"]
 
 
 class ProcessFile:
@@ -29,16 +28,14 @@ class ProcessFile:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._capture = CaptureFile(path)
-        self.entries = list(self._read())
-        """The entries in log order, with the offsets they had."""
-        ids = {one.entry.process_id for one in self.entries}
-        if len(ids) != 1:
+        found = histories_in(path)
+        if len(found) != 1:
             raise ReplayRefused(
-                "the file holds no process" if not ids else "the file holds more than one process",
-                path=str(path), processes=len(ids), hint="make it with seekpoint export ID FILE",
+                "the file holds no process" if not found else "the file holds more than one process",
+                path=str(path), processes=len(found), hint="make it with seekpoint export ID FILE",
             )  # fmt: skip
-        (self.process_id,) = ids
+        [(self.process_id, self.entries)] = found.items()
+        """The entries are in log order, with the offsets they had."""
 
     @classmethod
     def write(cls, log: LogReader, process_id: str, path: str | Path, *, overwrite: bool = False) -> int:
@@ -71,11 +68,15 @@ class ProcessFile:
             target.close()
         return count
 
-    def _read(self) -> Iterator[Logged]:
-        names = ("partition", "offset", "timestamp_ms", "key", "value")
-        records = (Record(*(row[name] for name in names)) for row in self._capture.rows())
-        for record, entry in entries_of(records, self._capture):
-            yield Logged(record.offset, record.timestamp_ms, entry)
+
+def histories_in(path: str | Path) -> dict[str, list[Logged]]:
+    """Return the entries of each process in a capture, by id. Raises ``ReplayRefused`` if the file is no capture."""
+    capture, found = CaptureFile(path), dict[str, list[Logged]]()
+    names = ("partition", "offset", "timestamp_ms", "key", "value")
+    records = (Record(*(row[name] for name in names)) for row in capture.rows())
+    for record, entry in entries_of(records, capture):
+        found.setdefault(entry.process_id, []).append(Logged(record.offset, record.timestamp_ms, entry))
+    return found
 
 
 def _ignore(error: object, message: object) -> None:
