@@ -21,6 +21,7 @@ __all__ = ["make_golden"]
 
 FOLDER = Path(__file__).parents[1] / "schemas" / "seekpoint" / "schemas" / "golden"
 PROCESS_ID = "case-17 ü"
+TRACE_PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 def make_golden(release: str) -> Golden:
@@ -82,7 +83,9 @@ def _external(number: int, body: b.Body) -> Entry:
 
 def _history() -> list[Entry]:
     """A process that meets every row of the admission table; every part of its state has something in it."""
-    begun = [_external(27, b.Submitted("refunder", '{"order":"4711"}', 5, 1_700_000_000_000_000, "thread"))]
+    begun = [
+        _external(27, b.Submitted("refunder", '{"order":"4711"}', 5, 1_700_000_000_000_000, "thread", TRACE_PARENT))
+    ]
     begun += [_external(1, b.Claim(0, "node-1", "boot-1")), _external(21, b.Signal("wake", '{"n":1}'))]
     begun += [_external(23, b.Signal("paid", "12")), _external(25, b.SharedSet("rate", -1, "1"))]
     own = [*_content(), *_first_turn()]
@@ -120,7 +123,7 @@ _D = "5dd3" * 8
 def _first_turn() -> list[b.Body]:
     """An agent begins, tries a step twice, and leaves an effect in doubt behind its turn."""
     return [
-        b.AgentStarted("refunder", "1", "81c0", '{"order":"4711"}'),
+        b.AgentStarted("refunder", "1", "81c0", '{"order":"4711"}', TRACE_PARENT),
         b.BudgetSet('{"usd":"10","irreversible_effects":"2"}', '{"tokens":"1000"}', "0.5", "escalate"),
         b.PatchMarked("ask-first"),
         b.StepStarted("1/look:1", 1, "look", _D, '["4711"]', 1, "case/1/look:1", 5, '{"tool_calls":"1"}'),

@@ -98,7 +98,16 @@ async def run_opened(
     new: bool | None = None,
 ) -> Any:
     """Run ``agent`` as an open process; return its result."""
-    return await _Run(process, durable_side(process), agent, new).run(given, retry_failed)
+    durable = durable_side(process)
+    run, tracer = _Run(process, durable, agent, new), durable.tracer
+    if tracer is None:
+        return await run.run(given, retry_failed)
+    began, wanted = durable.written.agent, durable.written.submission
+    with tracer.run(
+        process.process_id, agent.name, agent.version,
+        submitted=None if wanted is None else wanted.trace_parent, first=None if began is None else began.trace_parent,
+    ):  # fmt: skip
+        return await run.run(given, retry_failed)
 
 
 def refuse_mismatch(
@@ -258,7 +267,8 @@ class _Run(FrozenStruct, frozen=True):
             self._move_up()
         if written.agent is None:
             text = self._first_input(given)
-            process.send(b.AgentStarted(self.agent.name, self.agent.version, self.agent.definition, text))
+            agent, span = self.agent, None if process.tracer is None else process.tracer.current()
+            process.send(b.AgentStarted(agent.name, agent.version, agent.definition, text, span))
         else:
             text = written.agent.input_json
         process.begin_replay()

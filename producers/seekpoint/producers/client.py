@@ -199,7 +199,7 @@ class Client(ControlCalls):
         if await self._is_submitted(process_id, key, name, digest):
             return SubmittedRun(self, process_id, name, digest, None)
         run = SubmittedRun(self, process_id, name, digest, RunFollower(self._runtime.processes, process_id))
-        await send_submission(submission, self._runtime.reader, self._runtime.inbox)
+        await send_submission(submission, self._runtime.reader, self._runtime.inbox, self._runtime.tracer)
         return run
 
     async def _is_submitted(self, process_id: str, key: bytes, agent: str, digest: str) -> bool:

@@ -12,6 +12,7 @@ from seekpoint.consumers.recovery.threads import Threads
 from seekpoint.producers.shared_client import Shared
 from seekpoint.producers.tail.followed_values import ValueFollower
 from seekpoint.producers.tail.tailer import Tailer
+from seekpoint.producers.tracing.tracer import tracer_of
 from seekpoint.producers.writer.closing import Closing
 from seekpoint.producers.writer.externals import Externals
 from seekpoint.producers.writer.outbox import Outbox
@@ -35,7 +36,8 @@ class ClientRuntime:
         self.threads = Threads(max_workers=8, thread_name_prefix="seekpoint-client")
         self.outbox = Outbox.without_handles(writer, settings)
         self.inbox = Outbox.without_handles(inbox_writer, settings)
-        self.externals = Externals(reader, self.threads, self.outbox)
+        self.tracer = tracer_of(settings)
+        self.externals = Externals(reader, self.threads, self.outbox, self.tracer)
         self.tailer = Tailer(reader, recovery.blocking, self.threads, settings)
         self.processes = ValueFollower(reader, recovery, self.tailer)
         self._closing = Closing(self._closing_steps)

@@ -13,6 +13,7 @@ from seekpoint.consumers.checkpoints.cadence import CHECKPOINT_REQUEST
 from seekpoint.consumers.recovery.recovery_report import LastCheckpoint
 from seekpoint.producers.durable.effects.rewind_content import content_to_rewind_to
 from seekpoint.producers.durable.session import Acknowledged, Journal, idempotency_key
+from seekpoint.producers.tracing.tracer import Tracer
 from seekpoint.producers.writer.confirmer import Confirmer
 from seekpoint.producers.writer.handle import Handle
 from seekpoint.producers.writer.node_metrics import NodeMetrics
@@ -117,6 +118,7 @@ class NodeServices(Journal, Protocol):
     outbox: Outbox
     confirmer: Confirmer
     metrics: NodeMetrics
+    tracer: Tracer | None
 
     @property
     def node_id(self) -> str:
@@ -162,6 +164,7 @@ class LogSession:
         self.limits = handle.limits
         self.settings = services.settings
         self.clock = services.clock
+        self.tracer = services.tracer
         self.mail_changed = handle.mail_changed
         self.check_open = handle.check_open
         self.times_forgotten = handle.times_forgotten
@@ -258,6 +261,8 @@ class LogSession:
         pending = self._handle.prepare(new_id(), now_us(), body, self._cause, future)
         self._outbox.push(pending)
         self._services.metrics.note_call(body)
+        if self.tracer is not None:
+            self.tracer.note(body)
         return pending.seq
 
     def caused_by(self, entry_id: bytes | None) -> None:

@@ -17,6 +17,7 @@ from seekpoint.producers.claims.heartbeater import Heartbeater
 from seekpoint.producers.shared_client import Shared
 from seekpoint.producers.tail.followed_values import ValueFollower
 from seekpoint.producers.tail.tailer import Tailer
+from seekpoint.producers.tracing.tracer import tracer_of
 from seekpoint.producers.writer.closing import Closing
 from seekpoint.producers.writer.confirmer import Confirmer
 from seekpoint.producers.writer.externals import Externals
@@ -77,7 +78,8 @@ class NodeRuntime:
             self.metrics.confirm_s,
         )
         self.healer = Healer(self.outbox, self.confirmer, self.identity, settings)
-        self.externals = Externals(reader, self.threads, self.outbox)
+        self.tracer = tracer_of(settings)
+        self.externals = Externals(reader, self.threads, self.outbox, self.tracer)
         self.heartbeater = Heartbeater(reader, self.threads, self.open_handles, self.identity, settings)
         self.values = ValueFollower(reader, recovery, self.tailer)
         self._closing = Closing(self._closing_steps)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from seekpoint.producers.tracing.tracer import Tracer
 from seekpoint.producers.writer.outbox import Outbox
 from seekpoint.schemas.errors import LimitExceeded, Retryable
 from seekpoint.schemas.log.log_ports import LogReader
@@ -23,14 +26,37 @@ def check_submission(submission: SubmissionRecord, reader: LogReader) -> None:
         raise LimitExceeded("the submission is larger than a record may be", bytes=size, limit=limits.record_bytes)
 
 
-async def send_submission(submission: SubmissionRecord, reader: LogReader, inbox: Outbox) -> None:
-    """Append a submission to the inbox. Appended twice, it is one: both records have one id."""
+async def send_submission(
+    submission: SubmissionRecord, reader: LogReader, inbox: Outbox, tracer: Tracer | None = None
+) -> None:
+    """Append a submission to the inbox. Appended twice, it is one: both records have one id.
+
+    With a ``tracer`` it carries the span of its sending, if it has room for that.
+    """
+    if tracer is None:
+        await _send(submission, reader, inbox)
+        return
+    with tracer.sending("inbox", submission.process_id, submission.id) as span:
+        traced = replace(submission, trace_parent=span.trace_parent)
+        span.at(*await _send(traced if _fits(traced, reader) else submission, reader, inbox))
+
+
+def _fits(submission: SubmissionRecord, reader: LogReader) -> bool:
+    try:
+        check_submission(submission, reader)
+    except LimitExceeded:
+        return False
+    return True
+
+
+async def _send(submission: SubmissionRecord, reader: LogReader, inbox: Outbox) -> tuple[int, int]:
+    """Append the submission; return its partition and offset."""
     key = named_process_key(submission.process_id)
     value, partition = encode_submission(submission), partition_of(key, reader.partitions)
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            await inbox.push_external(partition, key, value)
-            return
+            return partition, await inbox.push_external(partition, key, value)
         except Retryable:
             if attempt == _ATTEMPTS:
                 raise
+    raise AssertionError("the last attempt returns or raises")

@@ -37,6 +37,7 @@ SUBMISSIONS = st.builds(
     start_at_us=st.none() | LONGS,
     actor=st.none() | TEXTS,
     correlation_id=st.none() | TEXTS,
+    trace_parent=st.none() | TEXTS,
     ts=LONGS,
 )
 ONE = SubmissionRecord(id=bytes(16), process_id="case-17", agent="refund", ts=4)

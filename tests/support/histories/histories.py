@@ -279,7 +279,9 @@ class _Writer:
         return self._external(step, b.CancelRequested("enough"))
 
     def _submit(self, step: Step, draft: Draft) -> Entry:
-        body = b.Submitted(f"agent-{step.number % 2}", str(step.number), step.number % 3, step.number, "order")
+        body = b.Submitted(
+            f"agent-{step.number % 2}", str(step.number), step.number % 3, step.number, "order", "00-span"
+        )
         return self._external(step, body)
 
     def _suspend(self, step: Step, draft: Draft) -> Entry:

@@ -14,6 +14,7 @@ from typing import Any
 from seekpoint.console.render.output import clean
 from seekpoint.producers.durable.replay.call_records import CallRecord, asked
 from seekpoint.producers.durable.replay.scopes import BRANCH, parent_scope
+from seekpoint.producers.tracing.span_attributes import call_attributes, usage_attributes
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry, id_text
 from seekpoint.schemas.errors import JournalUnavailable
@@ -168,11 +169,10 @@ class _Trace:
     def _call(self, call: CallRecord, parent: str) -> Span:
         facts = call.to_dict()
         attributes = {f"seekpoint.{name}": facts.get(name) for name in ("key", "kind", "status", "cost_usd", "policy")}
-        usage = facts["usage"] or {}
+        attributes |= call_attributes(call.kind, call.name, call.key, self._process_id, facts.get("model"))
+        if call.kind == "decision":
+            attributes |= usage_attributes(facts.get("model"), facts["usage"] or {}, facts.get("cost_usd"))
         attributes |= {
-            "gen_ai.request.model": facts.get("model"),
-            "gen_ai.usage.input_tokens": usage.get("input_tokens"),
-            "gen_ai.usage.output_tokens": usage.get("output_tokens"),
             "seekpoint.branch": next((part for part in call.key.split("/") if part.startswith(BRANCH)), None),
             "seekpoint.open": True if facts["ended_at_us"] is None else None,
         }

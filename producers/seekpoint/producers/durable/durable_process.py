@@ -52,6 +52,7 @@ class DurableProcess:
         self.limits = session.limits
         self.settings = session.settings
         self.clock = session.clock
+        self.tracer = session.tracer
         self.append = session.append
         self.send = session.send
         self.sent = session.sent

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.decisions.prices import Prices
     from seekpoint.producers.durable.steps.agent import Agent
     from seekpoint.producers.tail.followed_values import FollowedValue
+    from seekpoint.producers.tracing.tracer import Tracer
     from seekpoint.producers.writer.clocks import Clock
     from seekpoint.schemas.config.limits import Limits
     from seekpoint.schemas.config.settings import Settings
@@ -110,6 +111,11 @@ class Session(Journal, Protocol):
     @property
     def prices(self) -> Prices | None:
         """The prices of model calls; None if there are none."""
+        ...
+
+    @property
+    def tracer(self) -> Tracer | None:
+        """What emits spans of its calls; None if nothing does."""
         ...
 
     # --- state

@@ -19,7 +19,7 @@ from seekpoint.schemas.errors import LimitExceeded, Retryable, SeekpointError, U
 from seekpoint.schemas.log.inbox_ports import InboxMember
 from seekpoint.schemas.log.log_ports import Record
 from seekpoint.schemas.log.partition import partition_of
-from seekpoint.schemas.log.submissions import decode_submission, submitted_entry
+from seekpoint.schemas.log.submissions import SubmissionRecord, decode_submission, submitted_entry
 from seekpoint.schemas.wire.codec import encode_within
 
 __all__ = ["SubmissionIntake"]
@@ -40,10 +40,12 @@ class SubmissionIntake:
         runtime: NodeRuntime,
         member: InboxMember,
         on_assigned: Callable[[frozenset[int]], None],
+        group: str,
     ) -> None:
         self._runtime = runtime
         self._member = member
         self._on_assigned = on_assigned
+        self._group = group
         self._letters = DeadLetters(runtime.reader, runtime.settings, topic="inbox")
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="seekpoint-inbox")
         self._assigned: frozenset[int] = frozenset()
@@ -82,9 +84,9 @@ class SubmissionIntake:
 
     async def _take(self, records: Sequence[Record]) -> None:
         """Write the entries of ``records``, wait for all acknowledgements, then commit."""
-        entries = [(record, value) for record in records if (value := await self._entry_of(record)) is not None]
+        entries = [(record, *entry) for record in records if (entry := await self._entry_of(record)) is not None]
         self.is_writing = True
-        await asyncio.gather(*(self._write(record, value) for record, value in entries))
+        await asyncio.gather(*(self._process(*entry) for entry in entries))
         self.is_writing = False
         self.taken += len(entries)
         ends = {record.partition: record.offset + 1 for record in records}
@@ -94,8 +96,8 @@ class SubmissionIntake:
         for partition, offset in ends.items():
             self._member.commit(partition, offset)
 
-    async def _entry_of(self, record: Record) -> bytes | None:
-        """Return the encoded entry of a submission; None for another record, which becomes a dead letter."""
+    async def _entry_of(self, record: Record) -> tuple[SubmissionRecord, bytes] | None:
+        """Return a submission and its encoded entry; None for another record, which becomes a dead letter."""
         limits = self._runtime.reader.limits
         try:
             found = decode_submission(record.value, limits)
@@ -103,7 +105,7 @@ class SubmissionIntake:
                 raise UndecodableRecord("the key of a submission is not its process id")
             if record.partition != partition_of(record.key, self._runtime.reader.partitions):
                 raise UndecodableRecord("the submission is in another partition than its process")
-            return encode_within(submitted_entry(found), record.key, limits)
+            return found, encode_within(submitted_entry(found), record.key, limits)
         except (UndecodableRecord, LimitExceeded) as exc:
             poison = exc if isinstance(exc, UndecodableRecord) else UndecodableRecord(exc.message)
             try:
@@ -111,6 +113,15 @@ class SubmissionIntake:
             except SeekpointError as refusal:  # too many: only the bytes of this record are lost
                 logger.error("%d:%d: no dead letter was written: %s", record.partition, record.offset, refusal)
             return None
+
+    async def _process(self, record: Record, submission: SubmissionRecord, value: bytes) -> None:
+        """Append the entry, inside a span if the runtime has a tracer."""
+        tracer, found = self._runtime.tracer, submission
+        if tracer is None:
+            return await self._write(record, value)
+        with tracer.processing("inbox", found.process_id, found.id, self._group, found.trace_parent) as span:
+            span.at(record.partition, record.offset)
+            return await self._write(record, value)
 
     async def _write(self, record: Record, value: bytes) -> None:
         """Append the entry; try again until Kafka has acknowledged it."""

@@ -55,7 +55,7 @@ class SubmittedChildren:
                     is_known = state.run_identity is not None
                     if not is_known and not asked:
                         asked = True
-                        await send_submission(submission, self._runtime.reader, self._inbox)
+                        await send_submission(submission, self._runtime.reader, self._inbox, self._runtime.tracer)
                         continue
                     if (redrive_id := _redrive_id(request, state)) is not None and not asked:
                         asked = True

@@ -233,7 +233,7 @@ class Worker:
             await self.node.close()
             raise
         self._inbox.start()
-        self._intake = SubmissionIntake(self._runtime, member, self._duty.assign)
+        self._intake = SubmissionIntake(self._runtime, member, self._duty.assign, self.group)
         self._tasks = [
             asyncio.create_task(self._part(self._intake.run), name="seekpoint-inbox"),
             asyncio.create_task(self._part(self._work), name="seekpoint-worker"),
@@ -346,7 +346,7 @@ class Worker:
             await asyncio.sleep(_LOOK_S)
 
     async def _send(self, submission: SubmissionRecord) -> None:
-        await send_submission(submission, self._runtime.reader, self._inbox)
+        await send_submission(submission, self._runtime.reader, self._inbox, self._runtime.tracer)
 
     def _begin_ready(self) -> None:
         while (ready := self._queue.take(self._runtime.clock.monotonic())) is not None:

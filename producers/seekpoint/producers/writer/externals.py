@@ -6,6 +6,7 @@ import asyncio
 from concurrent.futures import Executor
 from typing import Any
 
+from seekpoint.producers.tracing.tracer import Tracer
 from seekpoint.producers.writer.outbox import Outbox
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry, new_id
@@ -26,10 +27,11 @@ _ATTEMPTS = 3
 class Externals:
     """Sends signals and requests for one node."""
 
-    def __init__(self, reader: LogReader, executor: Executor, outbox: Outbox) -> None:
+    def __init__(self, reader: LogReader, executor: Executor, outbox: Outbox, tracer: Tracer | None = None) -> None:
         self._reader = reader
         self._executor = executor
         self._outbox = outbox
+        self._tracer = tracer
 
     async def signal(
         self, process_id: str, name: str, payload: Any, actor: str | None, signal_id: bytes | None
@@ -64,13 +66,21 @@ class Externals:
         entry = Entry(entry_id, process_id, None, 0, None, None, now_us(), actor, None, None, body)
         value = encode_within(entry, key, self._reader.limits)
         partition = partition_of(key, self._reader.partitions)
+        if self._tracer is None:
+            return await self._append(partition, key, value, entry_id)
+        with self._tracer.sending("journal", process_id, entry_id) as span:
+            offset = await self._append(partition, key, value, entry_id)
+            span.at(partition, offset)
+            return offset
+
+    async def _append(self, partition: int, key: bytes, value: bytes, entry_id: bytes) -> int:
         began = (await self._run(self._reader.watermarks, partition)).high
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 return await self._outbox.push_external(partition, key, value)
             except Retryable:
                 # The entry may have landed: look for it before it is sent again, so that one signal is one entry.
-                landed: int | None = await self._run(self._landed, partition, key, began, entry.id)
+                landed: int | None = await self._run(self._landed, partition, key, began, entry_id)
                 if landed is not None:
                     return landed
                 if attempt == _ATTEMPTS:

@@ -50,6 +50,7 @@ class AgentStarted(Body, frozen=True):
     version: str = ""
     definition: str = ""
     input: Json = "null"
+    trace_parent: str | None = None
 
 
 class StepStarted(Body, frozen=True):

@@ -86,6 +86,7 @@ class Submitted(Body, frozen=True):
     priority: int = 0
     start_at_us: int | None = None
     correlation_id: str | None = None
+    trace_parent: str | None = None
 
 
 class SuspendRequested(Body, frozen=True):

@@ -125,6 +125,7 @@ SETTING_TYPES: Mapping[str, SettingType] = {
     "checkpoint_bytes_min": _whole(0, 1_000_000_000),
     "finished_content_s": _number("a number of seconds from 0", lambda value: 0 <= value < inf),
     "effects": SettingType("real or recorded", lambda value: value in ("real", "recorded"), str.strip),
+    "tracing": SettingType("off, on or content", lambda value: value in ("off", "on", "content"), str.strip),
     "checkpoint_after_invocation": SettingType("true or false", lambda value: type(value) is bool, parse_switch),
     "folds": SettingType(
         "names of Python modules, with commas",

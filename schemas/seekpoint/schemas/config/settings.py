@@ -65,6 +65,7 @@ class Settings:
     checkpoint_after_invocation: bool = False
     finished_content_s: float = 604_800.0
     effects: str = "real"
+    tracing: str = "off"
     folds: tuple[str, ...] = ()
     kafka: Mapping[str, str] = _options()
     kafka_producer: Mapping[str, str] = _options()

@@ -173,7 +173,12 @@ def _start_agent(draft: Draft, body: b.AgentStarted, limits: Limits) -> Misfit:
     frame = draft.start_frame or frame_of(draft)  # a fork's code runs from where its parent's began
     correlation_id = None if draft.submission is None else draft.submission.correlation_id
     agent = AgentRun(
-        body.agent[:200], body.version[:200], body.definition[:200], body.input, correlation_id=correlation_id
+        body.agent[:200],
+        body.version[:200],
+        body.definition[:200],
+        body.input,
+        correlation_id=correlation_id,
+        trace_parent=None if body.trace_parent is None else body.trace_parent[:200],
     )
     grown = draft.content_bytes + size_of(agent) + size_of(frame) - size_of(draft.start_frame)
     grown -= size_of(draft.submission)

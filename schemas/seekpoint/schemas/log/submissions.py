@@ -28,13 +28,15 @@ class SubmissionRecord(FrozenStruct, frozen=True, kw_only=True):
     start_at_us: int | None = None
     actor: str | None = None
     correlation_id: str | None = None
+    trace_parent: str | None = None
+    """The span that submitted it, as a W3C traceparent."""
     ts: int
 
 
 SUBMISSION = MessageForm(
-    "7424df389417833c",
+    "53bb1ecd6c14e3e5",
     id=ID, process_id=TEXT, agent=TEXT, input=TEXT, priority=LONG, start_at_us=OPTIONAL_LONG, actor=OPTIONAL_TEXT,
-    correlation_id=OPTIONAL_TEXT, ts=LONG,
+    correlation_id=OPTIONAL_TEXT, trace_parent=OPTIONAL_TEXT, ts=LONG,
 )  # fmt: skip
 
 
@@ -55,7 +57,9 @@ def decode_submission(data: bytes | None, limits: Limits = DEFAULT_LIMITS) -> Su
 
 def submitted_entry(record: SubmissionRecord) -> Entry:
     """Return the entry that a worker appends for a submission."""
-    body = Submitted(record.agent, record.input, record.priority, record.start_at_us, record.correlation_id)
+    body = Submitted(
+        record.agent, record.input, record.priority, record.start_at_us, record.correlation_id, record.trace_parent
+    )
     return Entry(
         record.id, record.process_id, None, 0, None, None, record.ts, record.actor, None, record.correlation_id, body
     )

@@ -107,6 +107,8 @@ class AgentRun(StateValue, frozen=True):
     """The digest of an input that is no longer kept itself; empty while it is."""
     correlation_id: Annotated[str | None, optional_text("correlation_id")] = None
     """That of its submission; the entries of every run carry it."""
+    trace_parent: Annotated[str | None, optional_text("trace_parent")] = None
+    """The span of its first run, as a W3C traceparent."""
 
     @property
     def input(self) -> Any:

@@ -86,6 +86,8 @@ class Submission(StateValue, frozen=True):
     start_at_us: int | None = None
     actor: Annotated[str | None, optional_text("actor")] = None
     correlation_id: Annotated[str | None, optional_text("correlation_id")] = None
+    trace_parent: Annotated[str | None, optional_text("trace_parent")] = None
+    """The span that submitted it, as a W3C traceparent."""
 
     @property
     def input(self) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from seekpoint.producers.durable.call_spans import spanned
 from seekpoint.producers.durable.decisions.prompts import Prompts, first_difference, requests_in
 from seekpoint.producers.durable.decisions.usage import Usage, model_in, usage_in
 from seekpoint.producers.durable.durable_process import DurableCalls, DurableProcess
@@ -102,7 +103,7 @@ class DecisionCalls(DurableCalls):
         agent = process.options.agent
         policy = policy if policy is not None or agent is None else agent.version
         attempts = _Attempts(process, place, work, prompts=self._prompts, policy=policy, usage=usage, on_chunk=on_chunk)
-        return process.in_order(place, attempts.through)
+        return process.in_order(place, spanned(process, "decision", name, place, request, attempts.through))
 
     def wrap_model(self, call: Callable[..., Any], name: str = "model", **how: Any) -> Callable[..., Any]:
         """Return a function for a framework that owns the loop: each call of it is a decision.

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from seekpoint.producers.durable.call_spans import spanned
 from seekpoint.producers.durable.effects.compensation_names import CONNECTOR, UNDO, compensation_named
 from seekpoint.producers.durable.effects.effect_facts import EffectRequest
 from seekpoint.producers.durable.effects.effect_runs import EffectRun
@@ -113,7 +114,7 @@ async def _run(process: DurableProcess, obligation: Obligation) -> None:
     )
     place = CallPlace(key, 0, process.written.calls.get(key), process.matcher.main)  # position 0: in no order
     with process.cancellation.compensating():
-        await EffectRun(process, place, request).run()
+        await spanned(process, "effect", request.name, place, row["asked"], EffectRun(process, place, request).run)()
 
 
 def _callable(process: DurableProcess, obligation: Obligation) -> Callable[..., Any]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
 from typing import Any, Generic, ParamSpec, TypeVar
 
+from seekpoint.producers.durable.call_spans import spanned
 from seekpoint.producers.durable.durable_process import DurableCalls
 from seekpoint.producers.durable.effects.compensation_names import register_compensation
 from seekpoint.producers.durable.effects.compensation_runs import compensate, mark_compensated_by_code
@@ -74,7 +75,9 @@ class EffectCalls(DurableCalls):
             place = process.matcher.place("effect", name, request.digest, key)
         except ReplayDivergence as exc:
             return changed(process.session, exc, b.EffectIntended(name=name, arguments=text))
-        return process.in_order(place, EffectRun(process, place, request).run)
+        return process.in_order(
+            place, spanned(process, "effect", name, place, text, EffectRun(process, place, request).run)
+        )
 
     async def compensate(self) -> None:
         """Compensate the effects of this process that have a ``compensate``, the newest first.

@@ -135,6 +135,7 @@ class ReplaySession:
     """A ``durable.session.Session`` over a recorded history."""
 
     prices = None
+    tracer = None
     node_id = "replay check"
     settings = Settings()
     """The default settings. They hold no secret to mask: the texts of the history are masked already."""

@@ -17,6 +17,7 @@ from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
 import msgspec
 
 from seekpoint.producers.durable.budgets.budget_calls import admit
+from seekpoint.producers.durable.call_spans import spanned
 from seekpoint.producers.durable.durable_process import DurableCalls, DurableProcess
 from seekpoint.producers.durable.failures.failed_calls import tagged
 from seekpoint.producers.durable.failures.recorded_failures import (
@@ -113,7 +114,10 @@ def counted_step(
         name, digest, text, callable_of(call, name), arguments, options,
         retry_of(retry, default_retry(process)), seconds(timeout), counts=counts,
     )  # fmt: skip
-    return process.in_order(place, Attempts(process, place, work).through)
+    run = Attempts(process, place, work).through
+    if process.tracer is not None:
+        run = spanned(process, "tool" if "tool_calls" in counts else "step", name, place, text, run)
+    return process.in_order(place, run)
 
 
 def default_retry(process: DurableProcess) -> Retry:

@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 
 from seekpoint.producers.durable.call_results import GateAnswer
+from seekpoint.producers.durable.call_spans import spanned
 from seekpoint.producers.durable.durable_process import DurableCalls, DurableProcess
 from seekpoint.producers.durable.replay.call_digest import text_digest
 from seekpoint.producers.durable.replay.differences import changed
@@ -67,12 +68,14 @@ def open_gate(
     if record is not None:
         if record.status == "succeeded":
             return process.in_order(place, _recorded, record.output or "{}")
-        return process.in_order(place, _Gate(process, place, name, record.facts.get("deadline_us")).run)
+        run = _Gate(process, place, name, record.facts.get("deadline_us")).run
+        return process.in_order(place, spanned(process, "gate", name, place, text, run))
     deadline_us = None if timeout_us is None else process.clock.now_us() + timeout_us
     opened = b.GateOpened(
         key=place.key, position=place.position, name=name, digest=digest, deadline_us=deadline_us, prompt=text
     )
-    return process.in_order(place, _Gate(process, place, name, deadline_us).run, opened)
+    run = _Gate(process, place, name, deadline_us).run
+    return process.in_order(place, spanned(process, "gate", name, place, text, run), opened)
 
 
 def verdict_payload(is_approved: bool, reason: str | None) -> dict[str, Any]:

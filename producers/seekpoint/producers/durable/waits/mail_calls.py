@@ -14,6 +14,7 @@ from typing import Any
 
 import orjson
 
+from seekpoint.producers.durable.call_spans import spanned
 from seekpoint.producers.durable.durable_process import DurableCalls, DurableProcess
 from seekpoint.producers.durable.replay.call_digest import text_digest
 from seekpoint.producers.durable.replay.differences import changed
@@ -61,7 +62,8 @@ class ReceiveCalls(DurableCalls):
             return changed(process.session, exc, b.Received(name=name))
         if place.record is not None:
             return process.in_order(place, _recorded, place.record.output or "null", name, timeout_s)
-        return process.in_order(place, _Receive(process, place, digest, name).run, timeout_us, timeout_s)
+        run = spanned(process, "receive", _CALL, place, None, _Receive(process, place, digest, name).run)
+        return process.in_order(place, run, timeout_us, timeout_s)
 
 
 # --- in an agent's code
