@@ -8,10 +8,17 @@ from collections.abc import Callable
 
 import pytest
 
+from seekpoint.consumers.kafka.kafka_settings import tail_config
+from seekpoint.producers import Node, Process, Worker, agent
 from seekpoint.producers.tail.tail_follower import Follower
 from seekpoint.schemas import MemoryLog, Settings
 from seekpoint.schemas.log.log_ports import Record
-from seekpoint.schemas.log.tail import TailBatch
+from seekpoint.schemas.log.tail import Tail, TailBatch
+
+
+@agent("double")
+async def double(process: Process, number: int) -> int:
+    return number * 2
 
 
 class TimedTail:
@@ -45,7 +52,7 @@ async def until(condition: Callable[[], bool], follower: Follower) -> None:
 async def test_it_polls_less_often_while_nothing_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker whose runs only wait uses less of the processor; once something comes, it polls as often as before."""
     log, tail = MemoryLog(), TimedTail()
-    monkeypatch.setattr(log, "tail", lambda: tail)
+    monkeypatch.setattr(log, "tail", lambda is_steady: tail)
     follower = Follower(log, Settings(redis_url=None))
     follower.begin(0, 0, 1)
     follower.start(asyncio.get_running_loop(), lambda generation, batch: None)
@@ -58,6 +65,25 @@ async def test_it_polls_less_often_while_nothing_comes(monkeypatch: pytest.Monke
         await until(lambda: tail.waits[-1] == busy_s, follower)
     finally:
         follower.close()
+
+
+async def test_the_tail_of_a_worker_is_steady(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its fetches wait longer at the broker than those of a node, which opens processes anywhere at any time."""
+    log, asked = MemoryLog(), list[bool]()
+    tail = log.tail
+
+    def noted(*, is_steady: bool) -> Tail:
+        asked.append(is_steady)
+        return tail()
+
+    monkeypatch.setattr(log, "tail", noted)
+    async with Node.in_memory(log), Worker.in_memory([double], log):
+        pass
+    assert asked == [False, True]
+    settings = Settings(redis_url=None)
+    node, worker = (tail_config(settings, is_steady=is_steady) for is_steady in asked)
+    assert node["fetch.wait.max.ms"] < worker["fetch.wait.max.ms"] < 100
+    assert {**node, "fetch.wait.max.ms": 0} == {**worker, "fetch.wait.max.ms": 0}
 
 
 def _no_record(index: int) -> Record:

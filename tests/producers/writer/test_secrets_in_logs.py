@@ -37,7 +37,7 @@ class Broken:
     def __init__(self, error: Exception) -> None:
         self.error = error
 
-    def tail(self) -> Broken:
+    def tail(self, *, is_steady: bool = False) -> Broken:
         return self
 
     def poll(self, timeout_s: float) -> None:

@@ -161,9 +161,9 @@ class KafkaReader:
         found = self._fetcher.first_message(self.settings.topic_name("journal"), partition, offset)
         return -1 if found is None or offset_of(found) != offset else landmark_of(found).leader_epoch
 
-    def tail(self) -> KafkaTail:
+    def tail(self, *, is_steady: bool = False) -> KafkaTail:
         """Return a new tail with a consumer of its own. The caller closes it."""
-        return KafkaTail(self.settings)
+        return KafkaTail(self.settings, is_steady=is_steady)
 
     def table(self, name: str) -> KafkaTable:
         """Return the compacted topic ``NAME.name``. It caches values: ``items()`` reads only newer records."""

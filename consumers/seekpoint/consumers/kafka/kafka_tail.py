@@ -24,8 +24,9 @@ _BATCH_RECORDS = 1_000
 class KafkaTail:
     """A ``Tail``. The first ``begin`` makes its consumer: one made earlier waits a second for its first assignment."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, is_steady: bool = False) -> None:
         self._settings = settings
+        self._is_steady = is_steady
         self._topic = settings.topic_name("journal")
         self._consumer: Consumer | None = None
         self._positions: dict[int, int] = {}
@@ -34,7 +35,9 @@ class KafkaTail:
         """Follow the partition from ``position`` on."""
         try:
             if self._consumer is None:
-                self._consumer = Consumer(safe_config({**tail_config(self._settings), **LOGGED}))
+                self._consumer = Consumer(
+                    safe_config({**tail_config(self._settings, is_steady=self._is_steady), **LOGGED})
+                )
             self.end(partition)
             self._consumer.incremental_assign([TopicPartition(self._topic, partition, position)])
         except KafkaException:

@@ -48,6 +48,8 @@ class Follower:
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._on_batch: OnBatch | None = None
+        self.is_steady = False
+        """Whether the partitions rarely change. Set it before ``start``."""
         self.is_idle = False
         """Whether the thread pauses, because nobody waits."""
         self.rounds = 0
@@ -83,7 +85,7 @@ class Follower:
 
     # --- in the thread
     def _follow(self) -> None:
-        tail = self._reader.tail()
+        tail = self._reader.tail(is_steady=self.is_steady)
         following: dict[int, tuple[int, int]] = {}
         came_at = time.monotonic()
         try:

@@ -60,6 +60,10 @@ class Tailer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
 
+    def expect_steady(self) -> None:
+        """Expect that the followed partitions rarely change. Call it before ``start``."""
+        self._follower.is_steady = True
+
     def start(self) -> None:
         """Start the thread. No partition is followed until its tail is asked for."""
         self._loop = asyncio.get_running_loop()

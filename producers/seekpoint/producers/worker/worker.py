@@ -83,6 +83,7 @@ class Worker:
         self.node = node or Node.connect(settings)
         """The node that owns the processes of this worker."""
         self._runtime = runtime_of(self.node)
+        self._runtime.tailer.expect_steady()  # the group rarely moves partitions
         self._member = member
         inbox_writer = inbox_writer or _kafka_writer(self.node.settings)
         self._inbox = Outbox.without_handles(inbox_writer, self.node.settings)

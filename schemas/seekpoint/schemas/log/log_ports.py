@@ -148,8 +148,11 @@ class LogReader(Protocol):
     def leader_epoch_at(self, partition: int, offset: int) -> int:
         """Return the leader epoch of the record at exactly ``offset``; -1 if there is no record or no known epoch."""
 
-    def tail(self) -> Tail:
-        """Return a new tail, which follows no partition yet. The caller closes it."""
+    def tail(self, *, is_steady: bool = False) -> Tail:
+        """Return a new tail, which follows no partition yet. The caller closes it.
+
+        ``is_steady``: its partitions rarely change, so a new one may take longer if the others cost less then.
+        """
 
     def check(self) -> None:
         """Raise ``JournalMismatch`` if the journal's topics were re-created or re-partitioned."""

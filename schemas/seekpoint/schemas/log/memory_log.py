@@ -117,7 +117,7 @@ class MemoryLog:
         """Return the landmark of the record at ``offset``."""
         return self._partitions[partition].landmark(offset)
 
-    def tail(self) -> MemoryTail:
+    def tail(self, *, is_steady: bool = False) -> MemoryTail:
         """Return a new tail."""
         return MemoryTail(self)
 
