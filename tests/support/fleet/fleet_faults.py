@@ -153,12 +153,15 @@ async def main() -> int:
     options = parser.parse_args()
     table = Table(f"fleet {options.scenario}, seed {options.seed}")
     progress("starting Kafka")
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = options.keep or Path(temporary)
-        folder.mkdir(parents=True, exist_ok=True)
-        async with LocalCluster() as cluster:
-            await SCENARIOS[options.scenario](cluster, folder, options, table)
-    return table.finish(json=options.json)
+    try:
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = options.keep or Path(temporary)
+            folder.mkdir(parents=True, exist_ok=True)
+            async with LocalCluster() as cluster:
+                await SCENARIOS[options.scenario](cluster, folder, options, table)
+    finally:
+        held = table.finish(json=options.json)  # also what is known when it is interrupted
+    return held
 
 
 async def until_terminated() -> int:
