@@ -14,7 +14,7 @@ from replay_topics import journal, prod
 from seekpoint.console.services import replay_checks
 from seekpoint.consumers.staging.capture.capture_target import CaptureTarget
 from seekpoint.consumers.staging.staging_replay import Replay
-from seekpoint.producers import Agent, Process, agent
+from seekpoint.producers import Agent, Process, agent, check_replay
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.errors import SeekpointError
 from shells import Shell
@@ -185,12 +185,11 @@ def test_a_run_that_cannot_be_checked_is_told(
     """It is neither the same nor different."""
     run_orders(log, refund())
     write_code("shop", "order")
-    check = replay_checks.check_replay
 
     async def refused(agent: Agent, history: Any, **options: Any) -> Any:
         if history[0].entry.process_id == "case-3":
             raise SeekpointError("the beginning of the history is gone")
-        return await check(agent, history, **options)
+        return await check_replay(agent, history, **options)
 
     monkeypatch.setattr(replay_checks, "check_replay", refused)
     found = seekpoint("replay-check", "--all", "-m", "shop")

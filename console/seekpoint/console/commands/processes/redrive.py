@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from seekpoint.console.commands.processes.ps import since_us
+from seekpoint.console.render.listing import open_states
 from seekpoint.console.render.output import clean, counted, emit, emit_json, say
 from seekpoint.console.services.client_calls import with_client
-from seekpoint.console.services.options import ActorName, AsJson, Reason
-from seekpoint.console.services.process_scan import states_of
+from seekpoint.console.services.options import ActorName, AsJson, Reason, Since
+from seekpoint.console.services.process_query import ProcessQuery
 from seekpoint.console.services.sender import user_name
 from seekpoint.console.services.target import CommandTarget
 
@@ -29,6 +31,7 @@ def redrive(
     agent: Annotated[
         str | None, typer.Option("--agent", metavar="NAME", help="With --failed: only this agent's.")
     ] = None,
+    since: Since = None,
     reason: Reason = None,
     by: ActorName = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list them.")] = False,
@@ -40,21 +43,25 @@ def redrive(
     """
     from seekpoint.schemas.errors import Refused
 
-    if bool(process_ids) == failed or (agent is not None and not failed):
-        raise typer.BadParameter("give process ids, or --failed with or without --agent", param_hint="ID")
+    if bool(process_ids) == failed or (not failed and (agent is not None or since is not None)):
+        raise typer.BadParameter("give process ids, or --failed with or without --agent and --since", param_hint="ID")
+    query = ProcessQuery(agent=agent, failed=True, since_us=since_us(since))
     target.require_kafka()
-    found = (
-        dict(_failed(target, agent))
-        if failed
-        else {one: target.recoverer.recover(one).state for one in process_ids or ()}
-    )
-    for process_id, state in found.items():
+    found: dict[str, dict[str, Any]] = {}
+    if failed:
+        # From the log all states come, from the view those that the query wants.
+        for process_id, state in open_states(target, None, query.wants):
+            if _is_wanted(process_id, state, query):
+                found[process_id] = _row(process_id, state)
+    for process_id in process_ids or ():
+        state = target.recoverer.recover(process_id).state
         if not _has_failed(state):
             raise Refused(
                 "the run of the process did not fail, nothing was sent",
                 process_id=process_id, lifecycle=str(state.lifecycle),
                 hint="seekpoint state ID shows what it waits for",
             )  # fmt: skip
+        found[process_id] = _row(process_id, state)
     actor = by or user_name("--by")
 
     async def send(client: Client) -> None:
@@ -64,21 +71,17 @@ def redrive(
     if found and not dry_run:
         with_client(target.settings, send)
     if json:
-        emit_json(
-            {"redriven": [] if dry_run else [*found], "failed": [_row(one, state) for one, state in found.items()]}
-        )
+        emit_json({"redriven": [] if dry_run else [*found], "failed": [*found.values()]})
         return
-    for process_id, state in found.items():
-        emit(clean(f"{process_id}  {_row(process_id, state)['failure'] or ''}".rstrip()))
+    for process_id, facts in found.items():
+        emit(clean(f"{process_id}  {facts['failure'] or ''}".rstrip()))
     say(f"{counted(len(found), 'failed run')} {'found' if dry_run else f'redriven, as {actor}'}")
 
 
-def _failed(target: CommandTarget, agent: str | None) -> list[tuple[str, State]]:
-    return [
-        (process_id, state)
-        for process_id, state in states_of(target, None)
-        if _has_failed(state) and (agent is None or (state.agent is not None and state.agent.name == agent))
-    ]
+def _is_wanted(process_id: str, state: State, query: ProcessQuery) -> bool:
+    from seekpoint.consumers.view.process_summary import summary_of
+
+    return _has_failed(state) and query.wants(summary_of(0, process_id.encode(), state))
 
 
 def _has_failed(state: State) -> bool:
