@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -380,3 +381,19 @@ def test_the_setting_is_one_of_three() -> None:
     assert Settings.load(environ={"SEEKPOINT_TRACING": "content"}).tracing == "content"
     with pytest.raises(InvalidSetting, match="off, on or content"):
         Settings(tracing="yes")
+
+
+@pytest.mark.cluster
+async def test_a_trace_crosses_kafka(journal: Settings, exporter: InMemorySpanExporter) -> None:
+    """The worker reads the span of the submission from the inbox, and the run's from the journal."""
+    settings = replace(journal, tracing="on")
+    async with Worker([greets], settings), Client.connect(settings) as client:
+        run = await client.submit("greets", "case-1", "Ann")
+        assert await run.result(30) == "hello Ann"
+        recovered = await client.recover("case-1")
+    found = spans(exporter)
+    sent, ran = found[f"send {journal.journal}.inbox"], found["invoke_agent greets"]
+    assert parent(ran) == context(sent)
+    assert recovered.state.agent is not None
+    trace_id, span_id = context(ran)
+    assert (recovered.state.agent.trace_parent or "").startswith(f"00-{trace_id:032x}-{span_id:016x}-")
