@@ -4,54 +4,76 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from lost_workers import vanish
 from seekpoint.console.demo.cases import support_cases
 from seekpoint.console.demo.checker import DemoEvidence, check
 from seekpoint.console.demo.journal_reading import Placed
 from seekpoint.console.demo.outcome import owners
 from seekpoint.console.demo.outside_ledger import BilledCall, Ended, Note, Opened, Receipt
-from seekpoint.console.demo.scripted_agent import ScriptedAgent
+from seekpoint.console.demo.scripted_agent import SUPPORT, support_agent
 from seekpoint.console.demo.scripted_model import ScriptedModel
-from seekpoint.producers import Node
+from seekpoint.console.demo.transcripts import Transcript
+from seekpoint.producers import Client, Node, Worker
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
+from seekpoint.schemas.log.memory_inbox import MemoryGroup
 
 TAKEN_OVER = "case-01"
 TURNS_BEFORE_DEATH = 2
 
 
-class _Killed(Exception):
-    """The first node ends here."""
+class _Dying(ScriptedModel):
+    """A model whose third call is on the bill and never ends. ``is_asked`` is set then."""
+
+    def __init__(self, bill: Callable[[BilledCall], None]) -> None:
+        super().__init__("worker-1", bill, (0.0, 0.0))
+        self.is_asked = asyncio.Event()
+
+    async def answer(self, transcript: Transcript, request: Mapping[str, Any]) -> dict[str, Any]:
+        answer = await super().answer(transcript, request)
+        if transcript.turn_at(len(request["messages"])) > TURNS_BEFORE_DEATH:
+            self.is_asked.set()
+            await asyncio.Event().wait()
+        return answer
 
 
 async def _history() -> DemoEvidence:
-    """Three cases; node-1 dies in the third model call of the first one, node-2 does the rest."""
+    """Three cases; worker-1 dies in the third model call of the first one, worker-2 does the rest."""
     log, cases = MemoryLog(), support_cases(3)
     calls: list[BilledCall] = []
     notes: list[Note] = []
+    dying = _Dying(calls.append)
+    living = ScriptedModel("worker-2", calls.append, (0.0, 0.0))
 
-    def bill_until_death(call: BilledCall) -> None:
-        calls.append(call)
-        if call.turn > TURNS_BEFORE_DEATH:
-            raise _Killed
+    def worker(name: str, model: ScriptedModel) -> Worker:
+        support = support_agent(cases, model, name, notes.append)
+        member, inbox = MemoryGroup.of(log, SUPPORT).join(), log.topic("inbox")
+        return Worker([support], node=Node.in_memory(log, node_id=name), member=member, inbox_writer=inbox)
 
-    async with Node.in_memory(log, node_id="node-1") as first, Node.in_memory(log, node_id="node-2") as second:
-        dying = ScriptedModel("node-1", bill_until_death, (0.0, 0.0))
-        process = await first.open(TAKEN_OVER)
-        with pytest.raises(_Killed):
-            await ScriptedAgent(process, cases[0], dying, "node-1", notes.append).work()
-        model = ScriptedModel("node-2", calls.append, (0.0, 0.0))
-        for case in cases:
-            process = await second.open(case.case, take_over=True)
-            await ScriptedAgent(process, case, model, "node-2", notes.append).work()
-            notes.append(Ended(case=case.case, node="node-2", at=0.0, how="finished"))
-        recovered = {case.case: (await second.recover(case.case)).state.hash for case in cases}
+    async with Client.in_memory(log) as client:
+        first = await worker("worker-1", dying).start()
+        runs = [await client.submit(SUPPORT, TAKEN_OVER, dict(cases[0].facts))]
+        await dying.is_asked.wait()
+        await vanish(first)
+        async with worker("worker-2", living):
+            runs += [await client.submit(SUPPORT, case.case, dict(case.facts)) for case in cases[1:]]
+            results = [await run.result(10) for run in runs]
+        assert results == [{"resolved": True, "model_calls": case.model_calls} for case in cases]
+        recovered = {case.case: (await client.state(case.case)).hash for case in cases}
     return DemoEvidence(
-        transcripts=cases, calls=calls, notes=notes, log=_placed(log), recovered=recovered, killed=frozenset({"node-1"})
+        transcripts=cases,
+        calls=calls,
+        notes=notes,
+        results=[run.id for run in runs],
+        log=_placed(log),
+        recovered=recovered,
+        killed=frozenset({"worker-1"}),
     )
 
 
@@ -101,8 +123,8 @@ def test_an_honest_history_passes(honest: DemoEvidence) -> None:
 
 def test_owners_are_read_from_the_log(honest: DemoEvidence) -> None:
     """The case changed hands once."""
-    assert owners(honest.log)[TAKEN_OVER, 1] == "node-1"
-    assert owners(honest.log)[TAKEN_OVER, 2] == "node-2"
+    assert owners(honest.log)[TAKEN_OVER, 1] == "worker-1"
+    assert owners(honest.log)[TAKEN_OVER, 2] == "worker-2"
     assert (TAKEN_OVER, 3) not in owners(honest.log)
 
 
@@ -125,7 +147,8 @@ def test_the_checker_finds_a_lost_process(honest: DemoEvidence) -> None:
     """No entry of it is left."""
     kept = [placed for placed in honest.log if placed.entry.process_id != "case-03"]
     verdict = check(replace(honest, log=kept))
-    assert verdict.acknowledged_lost == sum(isinstance(n, Receipt) and n.case == "case-03" for n in honest.notes)
+    acknowledged = [note for note in honest.notes if isinstance(note, Receipt) and note.case == "case-03"]
+    assert verdict.acknowledged_lost == len(acknowledged) + 1  # its result
 
 
 def test_an_entry_that_is_not_what_was_acknowledged_is_lost(honest: DemoEvidence) -> None:
@@ -140,13 +163,13 @@ def test_an_entry_that_is_not_what_was_acknowledged_is_lost(honest: DemoEvidence
 
 
 def _zombie(honest: DemoEvidence) -> tuple[DemoEvidence, Receipt]:
-    """node-1 wrote one more entry after the claim that took its case away, and it was acknowledged to it."""
+    """worker-1 wrote one more entry after the claim that took its case away, and it was acknowledged to it."""
     last = _of(honest, TAKEN_OVER)[-1]
     old = next(placed.entry for placed in _of(honest, TAKEN_OVER) if placed.entry.seq == 1)
     entry = old._replace(seq=99, body=b.ContextUpdated("late", "1"))
     placed = Placed(last.partition, last.offset + 1_000, entry)
     receipt = Receipt(
-        case=TAKEN_OVER, node="node-1", at=0.0, seq=99, offset=placed.offset, kind="context_updated", call_id=None
+        case=TAKEN_OVER, node="worker-1", at=0.0, seq=99, offset=placed.offset, kind="context_updated", call_id=None
     )
     log = [*honest.log, placed]
     return replace(honest, log=log, notes=[*honest.notes, receipt], killed=frozenset()), receipt
@@ -180,10 +203,18 @@ def test_an_entry_of_an_owner_without_a_fencing_note_is_lost(honest: DemoEvidenc
 
 def test_a_finished_call_made_again_is_a_duplicate(honest: DemoEvidence) -> None:
     """Its answer was acknowledged: whoever asks again pays twice."""
-    again = replace(honest.calls[0], call_id="again", node="node-2")
+    again = replace(honest.calls[0], call_id="again", node="worker-2")
     verdict = check(replace(honest, calls=[*honest.calls, again]))
     assert (verdict.duplicate_calls, verdict.in_doubt_calls) == (1, 1)
     assert not verdict.all_well
+
+
+def test_an_answer_in_the_log_is_not_asked_for_again(honest: DemoEvidence) -> None:
+    """It was recorded, whether its worker lived to note the acknowledgement or not."""
+    notes = [replace(note, call_id=None) if isinstance(note, Receipt) else note for note in honest.notes]
+    again = replace(honest.calls[0], call_id="again", node="worker-2")
+    verdict = check(replace(honest, notes=notes, calls=[*honest.calls, again]))
+    assert (verdict.duplicate_calls, verdict.in_doubt_calls) == (1, 1)
 
 
 def test_a_repeated_call_in_doubt_is_not_a_duplicate(honest: DemoEvidence) -> None:

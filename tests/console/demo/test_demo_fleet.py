@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 import redis
 
-from seekpoint.console.demo import DemoOptions, Story, run
 from seekpoint.console.demo.cases import support_cases
+from seekpoint.console.demo.conductor import DemoOptions, run
+from seekpoint.console.demo.story import Story
 from seekpoint.console.services.redis_facts import forget_everything
 from seekpoint.schemas.config.settings import Settings
 
@@ -27,7 +28,7 @@ def hasty(settings: Settings) -> Settings:
     return replace(settings, owner_timeout_s=3.0, heartbeat_interval_s=0.5)
 
 
-def test_a_killed_node_loses_nothing(hasty: Settings) -> None:
+def test_a_killed_worker_loses_nothing(hasty: Settings) -> None:
     """Nothing acknowledged is lost, no finished call is made again, every state equals a refold."""
     told = io.StringIO()
     options = DemoOptions(cases=9, nodes=3, settings=hasty, think_s=(0.05, 0.15))
@@ -67,7 +68,7 @@ def test_a_demo_deletes_only_its_own_keys_in_a_given_redis(hasty: Settings) -> N
         assert client.delete("somebody-elses", "seekpoint:{another:0}:meta") == 2
 
 
-def test_without_redis_the_demo_runs_the_nodes_only(hasty: Settings) -> None:
+def test_without_redis_the_demo_runs_the_workers_only(hasty: Settings) -> None:
     """No projector, no tiers: the fleet alone."""
     outcome = run(DemoOptions(cases=4, nodes=2, settings=replace(hasty, redis_url=None)), Story(told := io.StringIO()))
     assert (outcome.ok, outcome.aftermath, outcome.to_dict()["tiers"]) == (True, None, []), told.getvalue()
@@ -78,7 +79,7 @@ def test_a_demo_without_a_kill_fails(hasty: Settings, monkeypatch: pytest.Monkey
     monkeypatch.setattr("seekpoint.console.demo.watch.FleetWatch.victim", lambda *_: None)
     outcome = run(DemoOptions(cases=4, nodes=2, settings=hasty, long_entries=200), Story(io.StringIO()))
     assert not outcome.ok
-    assert [complaint.partition(":")[0] for complaint in outcome.verdict.complaints] == ["no node was killed"]
+    assert [complaint.partition(":")[0] for complaint in outcome.verdict.complaints] == ["no worker was killed"]
     assert outcome.to_dict()["killed_at"] is None
 
 
@@ -104,13 +105,13 @@ def test_the_demo_runs_150_real_runs(hasty: Settings) -> None:
     assert outcome.verdict.processes == 150
 
 
-def test_a_failed_node_is_reported_with_its_error(hasty: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others' work does not hide it: the demo fails and says which node said what."""
+def test_a_failed_worker_is_reported_with_its_error(hasty: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others' work does not hide it: the demo fails and says which worker said what."""
     monkeypatch.setattr("seekpoint.console.demo.worker.FleetConfig.save", _damaged_config)
     outcome = run(DemoOptions(cases=4, nodes=2, settings=hasty, long_entries=200), Story(told := io.StringIO()))
     assert not outcome.ok
     assert any(
-        complaint.startswith("node-1 failed: exit code 1: TypeError") for complaint in outcome.verdict.complaints
+        complaint.startswith("worker-1 failed: exit code 1: TypeError") for complaint in outcome.verdict.complaints
     )
     assert "The demo failed" in told.getvalue()
 

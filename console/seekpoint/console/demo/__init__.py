@@ -1,10 +1,5 @@
-"""The demo: run agent nodes on a real Kafka, kill one, let the others take over its work, and check the result.
+"""The demo: run workers on a real Kafka, kill one, let the others take over its runs, and check the result.
 
-``run(Options(), Story())`` is what ``seekpoint demo`` does.
+``conductor.run(DemoOptions(), Story())`` is what ``seekpoint demo`` does. This package imports nothing by itself, since
+every worker imports it.
 """
-
-from seekpoint.console.demo.conductor import DemoOptions, run
-from seekpoint.console.demo.outcome import Outcome
-from seekpoint.console.demo.story import Story
-
-__all__ = ["DemoOptions", "Outcome", "Story", "run"]

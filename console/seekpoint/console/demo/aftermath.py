@@ -1,4 +1,4 @@
-"""What the demo does after the nodes ended: empty Redis, and recover a long process from each of the three tiers."""
+"""What the demo does after the workers ended: empty Redis, and recover a long process from each of the three tiers."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class TierRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aftermath:
-    """The results of what the demo does after the nodes ended."""
+    """The results of what the demo does after the workers ended."""
 
     flush: Flush
     tiers: Sequence[TierRow]

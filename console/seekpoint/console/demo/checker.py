@@ -1,6 +1,6 @@
-"""Check that the demo lost nothing and repeated nothing, without trusting the nodes.
+"""Check that the demo lost nothing and repeated nothing, without trusting the workers.
 
-The checker compares three sources: the files that model and nodes wrote outside of Seekpoint, the final log, and the
+The checker compares three sources: the files that model and workers wrote outside of Seekpoint, the final log, and the
 states that recovery finds. It decides by code of its own which entries count; only the hashes of the states come from
 the fold, which it runs from the first entry. It does no I/O.
 """
@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+import orjson
 
 from seekpoint.console.demo.journal_reading import Placed
 from seekpoint.console.demo.outside_ledger import BilledCall, Ended, Note, Opened, Receipt
@@ -31,12 +33,14 @@ class DemoEvidence:
     calls: Sequence[BilledCall]
     """The calls on the model's bill, in order."""
     notes: Sequence[Note]
-    """The notes of all nodes, in order for each node."""
+    """The notes of all workers, in order for each worker."""
+    results: Collection[str]
+    """The cases of which a client has the result."""
     log: Sequence[Placed]
     recovered: Mapping[str, str]
     """The hash of the state that recovery finds, by case."""
     killed: frozenset[str] = frozenset()
-    """The killed nodes. A killed node cannot note that it was fenced."""
+    """The killed workers. A killed worker cannot note that it was fenced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +55,9 @@ class DemoVerdict:
     """Acknowledged entries of an owner that had lost the process and was notified of it."""
     model_calls: int
     in_doubt_calls: int
-    """Calls made again because the answer was unknown: the node died or lost the case before it recorded the answer."""
+    """Calls made again because the answer was unknown: the worker died or was fenced before it recorded the answer."""
     duplicate_calls: int
-    """Calls made again although the answer was acknowledged."""
+    """Calls made again although the answer was recorded."""
     hash_mismatches: int
     complaints: tuple[str, ...]
 
@@ -70,13 +74,13 @@ def check(evidence: DemoEvidence) -> DemoVerdict:
         accounts[placed.entry.process_id].take(placed)
     receipts = [note for note in evidence.notes if isinstance(note, Receipt)]
     lost, fenced = _missing(evidence, receipts, accounts)
-    answered = {receipt.call_id for receipt in receipts if receipt not in fenced} - {None}
+    answered = {receipt.call_id for receipt in receipts if receipt not in fenced} | _recorded_answers(accounts.values())
     duplicates, in_doubt = _repeated(evidence.calls, answered)
     wrong_hashes, complaints = _wrong_hashes(evidence, accounts)
     return DemoVerdict(
         entries=len(evidence.log),
         processes=len(accounts),
-        acknowledged=len(receipts),
+        acknowledged=len(receipts) + len(evidence.results),
         acknowledged_lost=lost,
         fenced=len(fenced),
         model_calls=len(evidence.calls),
@@ -117,9 +121,13 @@ class _Account:
 def _missing(
     evidence: DemoEvidence, receipts: Iterable[Receipt], accounts: Mapping[str, _Account]
 ) -> tuple[int, set[Receipt]]:
-    """Return the number of lost acknowledged entries, and the receipts of entries that a fenced owner wrote."""
+    """Return the number of lost acknowledged entries, and the receipts of entries that a fenced owner wrote.
+
+    A result that a client has is the acknowledgement of the last entry.
+    """
     notified = {(note.case, note.node) for note in evidence.notes if isinstance(note, Ended) and note.how == "fenced"}
-    lost, fenced = 0, set()
+    lost = sum(case not in accounts or not accounts[case].finished for case in evidence.results)
+    fenced = set()
     for receipt in receipts:
         account = accounts[receipt.case] if receipt.case in accounts else _Account()
         if _is(account.counted.get(receipt.offset), receipt):
@@ -138,6 +146,13 @@ def _is(entry: Entry | None, receipt: Receipt) -> bool:
 
 
 # --- a finished call is not repeated ----------------------------------------------------------------------------------
+def _recorded_answers(accounts: Iterable[_Account]) -> set[str | None]:
+    """Return the ids of the calls whose answers are in the log, and count."""
+    bodies = [entry.body for account in accounts for entry in account.counted.values()]
+    made = [body for body in bodies if isinstance(body, b.DecisionMade) and body.outcome == "succeeded"]
+    return {orjson.loads(body.response)["id"] for body in made}
+
+
 def _repeated(calls: Iterable[BilledCall], answered: Collection[str | None]) -> tuple[int, int]:
     """Return the number of calls repeated after an acknowledged answer, and the number repeated without one."""
     billed: dict[tuple[str, int], list[str]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Run the demo: start Kafka and the nodes, kill a node, check the result, and print the story."""
+"""Run the demo: start Kafka and the workers, submit cases, kill a worker, check the result, and print the story."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from seekpoint.compose import LocalCluster, create_topics_sync
 from seekpoint.console.demo.aftermath import Aftermath, BackgroundProjector, compare_tiers, lose_redis
@@ -21,12 +22,14 @@ from seekpoint.console.demo.fleet import Fleet
 from seekpoint.console.demo.journal_reading import Placed, read_journal
 from seekpoint.console.demo.outcome import Kill, Outcome, take_overs
 from seekpoint.console.demo.runs import read_runs
+from seekpoint.console.demo.scripted_agent import SUPPORT
 from seekpoint.console.demo.story import Story
 from seekpoint.console.demo.transcripts import Transcript, save_transcripts
 from seekpoint.console.demo.watch import FleetWatch
 from seekpoint.console.demo.worker import FleetConfig
 from seekpoint.console.render.command_errors import is_debug
 from seekpoint.consumers import Recovery
+from seekpoint.producers import Client
 from seekpoint.schemas.config.private_files import write_private
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import ClusterFailed
@@ -34,11 +37,18 @@ from seekpoint.schemas.errors import ClusterFailed
 __all__ = ["DemoOptions", "run"]
 
 _LOOK_S = 0.01
+_JOIN_S = 15.0
+"""How long to wait until every worker has partitions. The cases are submitted then in any case."""
 _KILL_FROM, _KILL_ANYONE_FROM = 0.35, 0.6
-"""The shares of answered model calls from which on a node with several open cases, or any working node, is killed."""
-_PASSED_ON = ("journal", "bootstrap_servers", "redis_url", "partitions", "owner_timeout_s", "heartbeat_interval_s")
-_DEMO_SETTINGS = {"owner_timeout_s": 4.0, "heartbeat_interval_s": 0.5}
-"""Shorter intervals than the defaults, so that a dead node is noticed sooner."""
+"""The shares of answered model calls from which on a worker with several open cases, or any that works, is killed."""
+_PASSED_ON = (
+    "journal", "bootstrap_servers", "redis_url", "partitions", "owner_timeout_s", "heartbeat_interval_s",
+    "kafka_consumer",
+)  # fmt: skip
+_DEMO_SETTINGS: Mapping[str, Any] = {
+    "owner_timeout_s": 4.0, "heartbeat_interval_s": 0.25, "kafka_consumer": {"heartbeat.interval.ms": 150},
+}  # fmt: skip
+"""Shorter intervals than the defaults, so that workers join sooner, and a dead one is noticed sooner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +58,7 @@ class DemoOptions:
     runs: Path | None = None
     cases: int = 24
     nodes: int = 4
-    concurrency: int = 3
+    concurrency: int = 5
     think_s: tuple[float, float] = (0.02, 0.06)
     keep: bool = False
     """Keep the cluster running in ``directory`` after the demo."""
@@ -74,9 +84,7 @@ def run(options: DemoOptions, story: Story) -> Outcome:
             create_topics_sync(settings)
         save_transcripts(folder / "cases.jsonl", cases)
         passed_on = {name: getattr(settings, name) for name in _PASSED_ON}
-        FleetConfig(
-            settings=passed_on, nodes=options.nodes, concurrency=options.concurrency, think_s=options.think_s
-        ).save(folder)
+        FleetConfig(settings=passed_on, concurrency=options.concurrency, think_s=options.think_s).save(folder)
         with _warnings_hidden("seekpoint.consumers", True):  # the demo itself empties Redis
             outcome, log = _run_steps(options, environment, cases, folder, story)
         outcome = replace(outcome, duration_s=time.monotonic() - began)
@@ -145,7 +153,7 @@ def _runs(directory: Path) -> bool:
 
 @contextlib.contextmanager
 def _folder(options: DemoOptions, settings: Settings) -> Iterator[Path]:
-    """Yield the folder for the files of the model and the nodes."""
+    """Yield the folder for the files of the model and the workers."""
     if options.keep:
         kept = options.directory / "demo" / settings.journal
         kept.mkdir(parents=True)
@@ -182,29 +190,28 @@ def _run_fleet(
     options: DemoOptions, settings: Settings, cases: Sequence[Transcript], folder: Path, story: Story
 ) -> tuple[Outcome, list[Placed], dict[str, str]]:
     watch = FleetWatch(folder, options.nodes)
-    deadline = time.monotonic() + options.time_limit_s
-    story.step(f"starting {options.nodes} nodes{'' if settings.redis_url is None else ', and a projector'}")
+    story.step(f"starting {options.nodes} workers{'' if settings.redis_url is None else ', and a projector'}")
     with Fleet(folder, options.nodes, remove=not options.keep) as fleet:
-        kill = _kill_one(watch, fleet, cases, options, deadline)
-        story.killed(kill, options.nodes)
-        _wait(watch, fleet, deadline, story)
-        unfinished = [f"{name} was still working at the time limit" for name in fleet.working]
+        kill, results = asyncio.run(_run_cases(watch, fleet, cases, options, settings, story))
+        fleet.stop()
         broken = [f"{name} failed: {why}" for name, why in fleet.broken().items()]
     watch.look()
-    story.step("comparing the model's bill, the nodes' notes and every state with the whole log")
+    story.step("comparing the model's bill, the workers' notes and every state with the whole log")
     log, recovered = read_journal(settings), _recovered(settings)
     verdict = check(
         DemoEvidence(
             transcripts=cases,
             calls=watch.calls,
             notes=watch.notes,
+            results=[case for case, found in results.items() if not isinstance(found, BaseException)],
             log=log,
             recovered=recovered,
             killed=frozenset(fleet.killed),
         )
     )
-    not_killed = [] if kill else ["no node was killed: none was in the middle of its work"]
-    verdict = replace(verdict, complaints=(*unfinished, *broken, *not_killed, *verdict.complaints))
+    not_killed = [] if kill else ["no worker was killed: none was in the middle of its work"]
+    failed = [f"{case}: {found}" for case, found in results.items() if isinstance(found, BaseException)]
+    verdict = replace(verdict, complaints=(*broken, *failed, *not_killed, *verdict.complaints))
     outcome = Outcome(
         journal=settings.journal,
         nodes=options.nodes,
@@ -217,35 +224,38 @@ def _run_fleet(
     return outcome, log, recovered
 
 
-def _kill_one(
-    watch: FleetWatch, fleet: Fleet, cases: Sequence[Transcript], options: DemoOptions, deadline: float
-) -> Kill | None:
-    """Wait for the middle of the work, and kill the node with the most open cases."""
-    answers = sum(transcript.model_calls for transcript in cases)
-    while fleet.working and time.monotonic() < deadline:
-        watch.look()
-        done = watch.answers / answers
-        if done >= _KILL_FROM:
-            victim = watch.victim(fleet.working, 1 if done >= _KILL_ANYONE_FROM else min(2, options.concurrency))
-            if victim is not None:
-                return _kill(watch, fleet, victim)
-        time.sleep(_LOOK_S)
-    return None
+async def _run_cases(
+    watch: FleetWatch, fleet: Fleet, cases: Sequence[Transcript], options: DemoOptions, settings: Settings, story: Story
+) -> tuple[Kill | None, dict[str, Any]]:
+    """Submit the cases once all workers have joined, and kill one. Return the kill, and the result or error of each."""
+    async with Client.connect(settings) as client:
+        await fleet.joined(settings, _JOIN_S)
+        story.step(f"a client submits {len(cases)} runs")
+        runs = [await client.submit(SUPPORT, case.case, dict(case.facts), actor="demo") for case in cases]
+        waiting = asyncio.gather(*(run.result(options.time_limit_s) for run in runs), return_exceptions=True)
+        kill = None
+        while fleet.working and not waiting.done():
+            story.saw(watch.look())
+            if kill is None and (kill := _kill_one(watch, fleet, cases, options)) is not None:
+                story.killed(kill, options.nodes)
+            await asyncio.sleep(_LOOK_S)
+        results = waiting.result() if waiting.done() else []
+        waiting.cancel()
+    return kill, {run.id: result for run, result in zip(runs, results, strict=False)}
 
 
-def _kill(watch: FleetWatch, fleet: Fleet, victim: str) -> Kill:
+def _kill_one(watch: FleetWatch, fleet: Fleet, cases: Sequence[Transcript], options: DemoOptions) -> Kill | None:
+    """Kill the worker with the most open cases if this is the middle of the work."""
+    done = watch.answers / sum(transcript.model_calls for transcript in cases)
+    cases_min = 1 if done >= _KILL_ANYONE_FROM else min(2, options.concurrency)
+    victim = watch.victim(fleet.working, cases_min) if done >= _KILL_FROM else None
+    if victim is None:
+        return None
     pid, at = fleet.pid(victim), time.time()
     fleet.kill(victim)
     watch.look()
     held = {case: watch.answers_in(case) for case in watch.held(victim)}
     return Kill(node=victim, pid=pid, at=at, held=held, under_way=len(watch.under_way(victim)))
-
-
-def _wait(watch: FleetWatch, fleet: Fleet, deadline: float, story: Story) -> None:
-    """Wait until all nodes have ended or the time is up. Report take-overs meanwhile."""
-    while fleet.working and time.monotonic() < deadline:
-        time.sleep(_LOOK_S)
-        story.saw(watch.look())
 
 
 def _recovered(settings: Settings) -> dict[str, str]:

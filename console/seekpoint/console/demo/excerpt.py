@@ -36,10 +36,8 @@ def _summary(body: b.Body) -> str:
         text = f"{body.key} = {body.value}"
     elif isinstance(body, b.ContextUpdatedMany):
         text = ", ".join(f"{key} = {value}" for key, value in body.values.items())
-    elif isinstance(body, b.LifecycleChanged):
-        text = body.to
-    elif isinstance(body, b.InvocationTriggered):
-        text = body.trigger
+    elif isinstance(body, b.DecisionStarted | b.DecisionMade):
+        text = body.key
     elif isinstance(body, b.Claim):
         text = f"{body.node_id} claims the process"
     else:

@@ -18,7 +18,7 @@ __all__ = ["Kill", "Outcome", "TakeOver", "owners", "take_overs"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kill:
-    """The killed node, the time (seconds since 1970), and the work that was in progress."""
+    """The killed worker, the time (seconds since 1970), and the work that was in progress."""
 
     node: str
     pid: int
@@ -31,7 +31,7 @@ class Kill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeOver:
-    """One case that another node took over."""
+    """One case that another worker took over."""
 
     case: str
     from_node: str
@@ -58,7 +58,7 @@ class Outcome:
 
     @property
     def ok(self) -> bool:
-        """Whether the demo succeeded: nothing lost or repeated, and the work of a killed node taken over."""
+        """Whether the demo succeeded: nothing lost or repeated, and the work of a killed worker taken over."""
         well = self.verdict.all_well and self.kill is not None and bool(self.take_overs)
         return well and (self.aftermath is None or self.aftermath.ok)
 

@@ -1,4 +1,4 @@
-"""Files that model and nodes write outside of Seekpoint: the model's bill, and each node's notes of acknowledgements.
+"""Files that model and workers write outside of Seekpoint: the model's bill, and each worker's notes of what it did.
 
 The files hold JSON lines and only grow. A line is on the disk before its writer continues. The checker compares the
 journal with them.
@@ -7,6 +7,7 @@ journal with them.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,18 +31,18 @@ class BilledCall:
     """The digest of the conversation that was sent."""
     node: str
     pid: int
-    at: float
+    at: float = field(default_factory=time.time)
     """Seconds since 1970, as in all classes of this module."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """A note that a node opened a case: the recovered state with its offset, and the report of the recovery."""
+    """A note that a worker opened a case: the recovered state with its offset, and the report of the recovery."""
 
     WHAT: ClassVar[str] = "opened"
     case: str
     node: str
-    at: float
+    at: float = field(default_factory=time.time)
     epoch: int
     seq: int
     offset: int
@@ -57,7 +58,7 @@ class Receipt:
     WHAT: ClassVar[str] = "acknowledged"
     case: str
     node: str
-    at: float
+    at: float = field(default_factory=time.time)
     seq: int
     offset: int
     kind: str
@@ -66,14 +67,13 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """A note that a node closed a case: ``finished``, ``fenced``, ``parked`` (an operator is needed) or ``failed``."""
+    """A note that a worker left a case: ``finished``, ``fenced``, or ``stopped`` for another reason."""
 
     WHAT: ClassVar[str] = "ended"
     case: str
     node: str
-    at: float
+    at: float = field(default_factory=time.time)
     how: str
-    detail: str = ""
 
 
 Note: TypeAlias = Opened | Receipt | Ended
@@ -136,5 +136,5 @@ def read_calls(tail: FileTail) -> list[BilledCall]:
 
 
 def read_notes(tails: Sequence[FileTail]) -> list[Note]:
-    """Return the notes of all nodes since the last read, in order for each node."""
+    """Return the notes of all workers since the last read, in order for each worker."""
     return [_NOTES[raw["what"]](**raw["note"]) for tail in tails for raw in tail.read()]

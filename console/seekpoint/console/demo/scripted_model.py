@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 import uuid
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from seekpoint.console.demo.outside_ledger import BilledCall
-from seekpoint.console.demo.transcripts import Line, Transcript, digest
+from seekpoint.console.demo.transcripts import Transcript, as_messages, digest
 
-__all__ = ["ModelAnswer", "ScriptedModel"]
-
-
-class ModelAnswer(NamedTuple):
-    """The message of the model, and the id of the call on the bill."""
-
-    line: Line
-    call_id: str
+__all__ = ["ScriptedModel"]
 
 
 class ScriptedModel:
@@ -36,21 +28,20 @@ class ScriptedModel:
         self._bill = bill
         self._think_s = think_s
 
-    async def answer(self, transcript: Transcript, conversation: Sequence[Any]) -> ModelAnswer:
-        """Return the message that follows ``conversation`` in ``transcript``. It must be a message of the model."""
-        asked = digest(conversation)
+    async def answer(self, transcript: Transcript, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the message that follows those of ``request`` in ``transcript``, in OpenAI's form, with the call's id.
+
+        It must be a message of the model.
+        """
+        messages = request["messages"]
+        turn, asked = transcript.turn_at(len(messages)), digest(messages)
         call = BilledCall(
-            call_id=uuid.uuid4().hex,
-            case=transcript.case,
-            turn=transcript.turn_at(len(conversation)),
-            digest=asked,
-            node=self._node,
-            pid=os.getpid(),
-            at=time.time(),
+            call_id=uuid.uuid4().hex, case=transcript.case, turn=turn, digest=asked, node=self._node, pid=os.getpid()
         )
         await asyncio.to_thread(self._bill, call)
         await asyncio.sleep(self.duration_s(asked))
-        return ModelAnswer(transcript.lines[len(conversation)], call.call_id)
+        [message] = as_messages([transcript.lines[len(messages)]])
+        return {"id": call.call_id, "choices": [{"message": message}]}
 
     def duration_s(self, asked: str) -> float:
         """Return the duration of a call with the conversation of this digest."""

@@ -44,13 +44,13 @@ class Story:
     def open(self, cases: Sequence[Transcript], nodes: int) -> None:
         """Print what the demo is going to do."""
         calls = sum(transcript.model_calls for transcript in cases)
-        self._say("Seekpoint demo: agent nodes on Kafka; one is killed, and the others take over its work", "bold")
+        self._say("Seekpoint demo: workers on Kafka; one is killed, and the others take over its runs", "bold")
         self._say(
-            f"{nodes} agent nodes, each a process of its own, work on {len(cases)} cases with {calls} model calls, "
-            "each of which costs money. An agent writes every message, tool call and change to a journal in Kafka, "
-            "and continues when Kafka has acknowledged it. In the middle of the work the demo kills one node "
-            "(SIGKILL). The other nodes notice that its heartbeat has stopped, claim its cases, read them from the "
-            "journal, and continue with the next step.\n"
+            f"A client submits {len(cases)} support cases. {nodes} workers, each a process of its own, run them with "
+            f"{calls} model calls, each of which costs money. A worker writes every message, tool call and change to a "
+            "journal in Kafka, and goes on when Kafka has acknowledged it. In the middle of the work the demo kills "
+            "one worker (SIGKILL). The others notice that it died, claim its cases, read them from the journal, and go "
+            "on with the next step.\n"
         )
 
     def step(self, what: str) -> None:
@@ -68,10 +68,8 @@ class Story:
             return
         self._fetched_at = now
 
-    def killed(self, kill: Kill | None, nodes: int) -> None:
-        """Print which node was killed, and what it was doing."""
-        if kill is None:
-            return
+    def killed(self, kill: Kill, nodes: int) -> None:
+        """Print which worker was killed, and what it was doing."""
         held = ", ".join(f"{case} (after {_count(done, 'model call')})" for case, done in kill.held.items())
         doubt = "no model call" if not kill.under_way else _count(kill.under_way, "model call")
         self._console.print(
@@ -81,7 +79,7 @@ class Story:
                 f" (kill -9 {kill.pid}) in the middle of {held}; {doubt} in progress",
             )
         )
-        self.step(f"the other {nodes - 1} continue, and notice that its heartbeat has stopped")
+        self.step(f"the other {nodes - 1} go on with their own cases, and notice that it died")
 
     def saw(self, notes: Iterable[Note]) -> None:
         """Print the take-overs among ``notes``."""
@@ -116,14 +114,14 @@ class Story:
             self._say(f"... and {len(rows) - _ROWS_MAX} more")
         self._say(
             "Scanned is the number of entries read from the seek point on; applied is the number of those that belong "
-            "to the case. After the kill the other nodes first finish their own cases, and wait a few seconds for a "
-            "heartbeat. Took is the duration of the recovery alone.",
+            "to the case. After the kill is the time until another worker had the case. Took is the duration of the "
+            "recovery alone.",
             "dim",
         )
 
     def _excerpt(self, case: str, log: Sequence[Placed]) -> None:
         self._say(f"\nThe take-over of {clean(case)} in the journal", "bold")
-        table = self._table("offset", "node", "epoch", "seq", "entry", "what")
+        table = self._table("offset", "worker", "epoch", "seq", "entry", "what")
         for row in excerpt(case, log):
             self._row(table, *row)
         self._console.print(table)
@@ -157,7 +155,7 @@ class Story:
 
     def _verdict(self, outcome: Outcome) -> None:
         verdict = outcome.verdict
-        self._say("\nThe verdict of a checker that reads the log itself and does not trust the nodes", "bold")
+        self._say("\nThe verdict of a checker that reads the log itself and does not trust the workers", "bold")
         rows = [
             (verdict.acknowledged_lost, f"of {verdict.acknowledged} acknowledged entries lost"),
             (
@@ -171,11 +169,11 @@ class Story:
         for count, what in (
             (
                 verdict.in_doubt_calls,
-                "model calls repeated because their node died before it recorded the answer",
+                "model calls repeated because their worker died before it recorded the answer",
             ),
             (
                 verdict.fenced,
-                "acknowledged entries that do not count: their node had lost the case, and was notified of it",
+                "acknowledged entries that do not count: their worker had lost the case, and was notified of it",
             ),
         ):
             self._console.print(Text.assemble((f"{count:6}  ", "bold"), what))

@@ -10,9 +10,10 @@ from typing import Any
 
 import orjson
 
-__all__ = ["Line", "Transcript", "digest", "load_transcripts", "save_transcripts"]
+__all__ = ["Line", "Transcript", "as_messages", "digest", "load_transcripts", "save_transcripts"]
 
 ASSISTANT = "assistant"
+_FIELDS = ("role", "content", "tool_calls", "tool_call_id", "name")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,17 +52,24 @@ class Transcript:
     def digests(self) -> dict[int, str]:
         """Return the digest of the conversation that each turn has to send to the model."""
         turns = [at for at, line in enumerate(self.lines) if line.by_model]
-        return {turn: digest(self.lines[:at]) for turn, at in enumerate(turns, start=1)}
+        return {turn: digest(as_messages(self.lines[:at])) for turn, at in enumerate(turns, start=1)}
 
 
-def digest(conversation: Iterable[Any]) -> str:
-    """Return the digest of a conversation of ``Line`` objects or of the journal's messages."""
-    said = [[one.role, one.content, one.tool_calls, one.tool_call_id, one.name] for one in conversation]
-    return blake2b(orjson.dumps(said, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()
+def as_messages(conversation: Iterable[Any]) -> list[dict[str, Any]]:
+    """Return ``Line`` objects, or the journal's messages, as the messages of a request to a model."""
+    return [
+        {name: value for name in _FIELDS if (value := getattr(one, name)) is not None or name == "content"}
+        for one in conversation
+    ]
+
+
+def digest(messages: Sequence[Mapping[str, Any]]) -> str:
+    """Return the digest of the messages of a request."""
+    return blake2b(orjson.dumps(messages, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()
 
 
 def save_transcripts(path: Path, transcripts: Sequence[Transcript]) -> None:
-    """Write the transcripts to a file that every node reads."""
+    """Write the transcripts to a file that every worker reads."""
     path.write_bytes(b"".join(orjson.dumps(transcript) + b"\n" for transcript in transcripts))
 
 

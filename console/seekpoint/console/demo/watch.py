@@ -1,4 +1,4 @@
-"""Watch the nodes while they work, by their notes and the model's bill."""
+"""Watch the workers while they work, by their notes and the model's bill."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["FleetWatch"]
 
 
 class FleetWatch:
-    """Follows the nodes' files in ``folder``. Its answers are as of the last ``look``."""
+    """Follows the workers' files in ``folder``. Its answers are as of the last ``look``."""
 
     def __init__(self, folder: Path, nodes: int) -> None:
         self._bill = FileTail(bill_path(folder))
@@ -50,7 +50,7 @@ class FleetWatch:
         return len(self._answered)
 
     def held(self, node: str) -> list[str]:
-        """Return the cases that the node works on, in the order of their opening."""
+        """Return the cases that the worker works on, in the order of their opening."""
         return list(self._held.get(node, {}))
 
     def answers_in(self, case: str) -> int:
@@ -58,7 +58,7 @@ class FleetWatch:
         return len({call.turn for call in self.calls if call.case == case and call.call_id in self._answered})
 
     def under_way(self, node: str) -> list[BilledCall]:
-        """Return the node's calls without an acknowledged answer."""
+        """Return the worker's calls without an acknowledged answer."""
         held = self._held.get(node, {})
         since = {case: opened.at for case, opened in held.items()}
         return [
@@ -71,12 +71,12 @@ class FleetWatch:
         ]
 
     def victim(self, nodes: Collection[str], cases_min: int) -> str | None:
-        """Return the node with the most open cases, at least ``cases_min``, and a model call in progress."""
+        """Return the worker with the most open cases, at least ``cases_min``, and a model call in progress."""
         open_cases = {node: sum(self.answers_in(case) > 0 for case in self.held(node)) for node in nodes}
         busy = [node for node, begun in open_cases.items() if begun >= cases_min and self.under_way(node)]
         return max(busy, key=open_cases.__getitem__, default=None)
 
     def take_overs(self) -> list[Opened]:
-        """Return the openings of cases that another node had owned, in order of time."""
+        """Return the openings of cases that another worker had owned, in order of time."""
         found = [note for note in self.notes if isinstance(note, Opened) and note.epoch > 1]
         return sorted(found, key=lambda note: note.at)

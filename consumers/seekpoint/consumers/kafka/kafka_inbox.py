@@ -33,7 +33,7 @@ _DEFAULTS: Mapping[str, Any] = {
     "fetch.error.backoff.ms": 50,
     "reconnect.backoff.max.ms": 1000,
     "session.timeout.ms": 6_000,
-    "heartbeat.interval.ms": 1_500,
+    "heartbeat.interval.ms": 500,
 }
 
 

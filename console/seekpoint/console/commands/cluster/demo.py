@@ -1,4 +1,4 @@
-"""``seekpoint demo``: run a fleet of agents, kill one of them, and watch the others take over its work."""
+"""``seekpoint demo``: run a fleet of workers, kill one of them, and watch the others take over its runs."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ def demo(
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster running, for inspection.")] = False,
 ) -> int:
-    """Kill one of a fleet of agents and watch the others take over. Then delete everything in Redis."""
+    """Kill one of a fleet of workers and watch the others take over. Then delete everything in Redis."""
     import sys
 
-    from seekpoint.console.demo import DemoOptions, Story, run
+    from seekpoint.console.demo.conductor import DemoOptions, run
+    from seekpoint.console.demo.story import Story
 
     story = Story(sys.stderr if json else sys.stdout)
     outcome = run(DemoOptions(runs=runs, keep=keep, directory=home()), story)
