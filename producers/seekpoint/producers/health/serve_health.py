@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -103,12 +102,13 @@ class HealthServer:
 
     async def _close(self) -> None:
         served, looking, self._served, self._looking = self._served, self._looking, None, None
-        if looking is not None:
-            looking.cancel()
-            with suppress(asyncio.CancelledError):
-                await looking
-        if served is not None:
-            await asyncio.to_thread(served.__exit__)
+        try:
+            if looking is not None:
+                looking.cancel()
+                await asyncio.gather(looking, return_exceptions=True)
+        finally:
+            if served is not None:
+                await asyncio.to_thread(served.__exit__)
 
 
 def _calls_of(program: Any) -> Any:
