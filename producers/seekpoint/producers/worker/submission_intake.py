@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -29,6 +30,8 @@ logger = logging.getLogger("seekpoint.producers")
 T = TypeVar("T")
 
 _POLL_S = 0.1
+_QUIET_S = 1.0
+"""How long the thread polls before it tells the event loop that nothing has come: each time costs the loop."""
 _AGAIN_S = 1.0
 
 
@@ -49,6 +52,7 @@ class SubmissionIntake:
         self._letters = DeadLetters(runtime.reader, runtime.settings, topic="inbox")
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="seekpoint-inbox")
         self._assigned: frozenset[int] = frozenset()
+        self._is_closing = False
         self.taken = 0
         """How many submissions were written to the journal."""
         self.polls = 0
@@ -80,7 +84,13 @@ class SubmissionIntake:
                 await self._take(records)
 
     def _poll(self) -> list[Record]:
-        return self._member.poll(_POLL_S)
+        """Poll until something has come or changed, or a second is over."""
+        until_s = time.monotonic() + (_QUIET_S if self.polls else 0.0)
+        while True:
+            records = self._member.poll(_POLL_S)
+            is_changed = self._member.assigned != self._assigned or self._member.is_joined != self.is_joined
+            if records or is_changed or self._is_closing or time.monotonic() >= until_s:
+                return records
 
     async def _take(self, records: Sequence[Record]) -> None:
         """Write the entries of ``records``, wait for all acknowledgements, then commit."""
@@ -136,6 +146,7 @@ class SubmissionIntake:
 
     async def close(self) -> None:
         """Leave the group: other members get the partitions at once."""
+        self._is_closing = True
         try:
             await self._in_thread(self._member.close)
         finally:

@@ -1,0 +1,60 @@
+"""How a worker reads its share of the inbox."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from seekpoint.producers import Node
+from seekpoint.producers.node import runtime_of
+from seekpoint.producers.worker import submission_intake
+from seekpoint.producers.worker.submission_intake import SubmissionIntake
+from seekpoint.schemas import MemoryLog
+from seekpoint.schemas.log.log_ports import Record
+
+
+class QuietMember:
+    """A member of a group in whose inbox nothing comes."""
+
+    def __init__(self) -> None:
+        self.assigned: frozenset[int] = frozenset()
+        self.is_joined = False
+        self.polls = 0
+        self.is_closed = False
+
+    def poll(self, timeout_s: float) -> list[Record]:
+        self.polls += 1
+        time.sleep(timeout_s / 10)
+        return []
+
+    def commit(self, partition: int, offset: int) -> None: ...
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110  # no event for it
+            await asyncio.sleep(0.005)
+
+
+async def test_a_quiet_inbox_wakes_the_event_loop_rarely() -> None:
+    """A new assignment is told at once, and the member leaves at once."""
+    member, told = QuietMember(), list[frozenset[int]]()
+    async with Node.in_memory(MemoryLog()) as node:
+        intake = SubmissionIntake(runtime_of(node), member, told.append, "workers")
+        reading = asyncio.create_task(intake.run())
+        await until(lambda: intake.polls == 2)
+        assert member.polls > 10
+        began, polls = member.polls, intake.polls
+        member.assigned, member.is_joined = frozenset({3}), True
+        await until(lambda: told == [frozenset({3})])
+        assert intake.polls == polls + 1
+        assert member.polls - began < 50, "it was told only when the second was over"
+        reading.cancel()
+        began = member.polls
+        await intake.close()
+        assert member.is_closed
+        assert member.polls - began < submission_intake._QUIET_S / 0.01 / 2
