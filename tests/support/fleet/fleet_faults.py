@@ -151,6 +151,8 @@ async def main() -> int:
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the ledger and the workers' log there")
     options = parser.parse_args()
+    if options.keep is not None and options.keep.exists() and any(options.keep.iterdir()):
+        parser.error(f"{options.keep} is not empty: the ledger of another run would be judged too")
     table = Table(f"fleet {options.scenario}, seed {options.seed}")
     progress("starting Kafka")
     try:
@@ -158,6 +160,7 @@ async def main() -> int:
             folder = options.keep or Path(temporary)
             folder.mkdir(parents=True, exist_ok=True)
             async with LocalCluster() as cluster:
+                progress(f"{options.scenario} is under way")
                 await SCENARIOS[options.scenario](cluster, folder, options, table)
     finally:
         held = table.finish(json=options.json)  # also what is known when it is interrupted
