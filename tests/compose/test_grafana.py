@@ -12,6 +12,7 @@ import yaml
 
 from pages import ROOT, table
 from seekpoint.console.services.projector_health import ProjectorHealth, projector_families
+from seekpoint.console.services.reactor_metrics import swept_family
 from seekpoint.consumers.projector.projector_loop import Lag
 from seekpoint.producers import Process, Worker, agent
 from seekpoint.producers.health.worker_health import WorkerHealth, worker_families
@@ -37,7 +38,7 @@ async def exported() -> dict[str, set[str]]:
     projector = ProjectorHealth()
     projector.look({0: Lag(entries=1, seconds=1.0, idle_s=0.0)})
     async with Worker.in_memory([nothing], MemoryLog()) as worker:
-        families = [*worker_families(WorkerHealth(worker)), *projector_families(projector)]
+        families = [*worker_families(WorkerHealth(worker)), *projector_families(projector), swept_family({})]
     return {sample.name: set(sample.labels) for family in families for sample in family.samples}
 
 

@@ -11,9 +11,9 @@ import pytest
 from owners import Owner
 from seekpoint.console.commands.processes import costs, effects, gates, ps
 from seekpoint.console.services.process_query import ProcessQuery, moment_us
-from seekpoint.console.services.worker_code import WorkerCode
 from seekpoint.consumers import Recoverer
 from seekpoint.consumers.heartbeats.heartbeat import WorkerStatus
+from seekpoint.consumers.heartbeats.worker_code import WorkerCode
 from seekpoint.consumers.view.memory_view import MemoryView
 from seekpoint.consumers.view.process_summary import Summary
 from seekpoint.consumers.view.view_store import Page, Pointer

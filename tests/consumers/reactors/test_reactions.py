@@ -10,7 +10,7 @@ import pytest
 
 from owners import Owner
 from seekpoint.consumers import Reaction, Reactor, Recovery, reactor
-from seekpoint.consumers.reactors.reactor_service import Reactions
+from seekpoint.consumers.reactors.reactor_service import Reactions, ReactorService
 from seekpoint.consumers.recovery.dead_letters import DeadLetters
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import id_text
@@ -206,7 +206,7 @@ def test_pauses_double_up_to_a_minute() -> None:
         lambda: reactor("a", kinds="finished"),
         lambda: reactor("a", kinds=["finished"], attempts=0),
         lambda: recording([], where="body.("),
-        lambda: Bench().reactions(),
+        lambda: ReactorService([], Settings()),
         lambda: Bench().reactions(recording([]), recording([])),
     ],
 )

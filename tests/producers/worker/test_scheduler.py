@@ -56,7 +56,8 @@ class Journal:
     name = "seekpoint.schedules"
 
     def scheduler(self, *agents: Agent) -> Scheduler:
-        return Scheduler({one.name: one for one in agents}, self, self.submit, lambda: us_of(self.now))  # type: ignore[arg-type]
+        schedules = {one.name: one.schedule for one in agents if one.schedule is not None}
+        return Scheduler(schedules, self, self.submit, lambda: us_of(self.now))  # type: ignore[arg-type]
 
     async def get(self) -> Versioned:
         return Versioned(self.value, self.version)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -12,9 +12,10 @@ from seekpoint.console.services.import_path import import_module_here, import_ob
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
-    from seekpoint.consumers import Reactor, ReactorService
+    from seekpoint.console.services.sweeping import SweepingService
+    from seekpoint.consumers import Reactor
 
-__all__ = ["reactor_families", "reactors_in"]
+__all__ = ["reactor_families", "reactors_in", "swept_family"]
 
 _FORM = "MODULE[:REACTOR]"
 
@@ -37,7 +38,7 @@ def reactors_in(names: Sequence[str]) -> list[Reactor]:
     return found
 
 
-def reactor_families(service: ReactorService) -> Iterator[Metric]:
+def reactor_families(service: SweepingService) -> Iterator[Metric]:
     """Yield the metrics of one member."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
@@ -51,8 +52,19 @@ def reactor_families(service: ReactorService) -> Iterator[Metric]:
     yield CounterMetricFamily(f"{name}_dead_letters", text, figures.dead_letters)
     text = "Entries of the right kind that the fold does not apply."
     yield CounterMetricFamily(f"{name}_not_applied_entries", text, figures.not_applied)
+    yield swept_family({} if service.sweep is None else service.sweep.found)
     text = "Entries that Faust did not deliver and this member read again."
     yield CounterMetricFamily(f"{name}_passed_over_entries", text, service.delivery.passed_over)
     yield GaugeMetricFamily(f"{name}_waiting_entries", "Entries not handled yet.", service.health.lag or 0)
     text = "Seconds without progress while work waited."
     yield GaugeMetricFamily(f"{name}_stalled_seconds", text, service.health.stalled_s)
+
+
+def swept_family(found: Mapping[str, int]) -> Metric:
+    """Return the metric of the sweep, from its counts by reason."""
+    from prometheus_client.core import CounterMetricFamily
+
+    swept = CounterMetricFamily("seekpoint_swept", "What the sweep found: no worker did it in time.", labels=["reason"])
+    for reason in ("moment", "mail", "run", "schedule"):
+        swept.add_metric([reason], found.get(reason, 0))
+    return swept

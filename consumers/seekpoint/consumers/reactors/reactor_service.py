@@ -14,10 +14,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from seekpoint.consumers.heartbeats.progress_health import STALL_MAX_S, ProgressHealth
-from seekpoint.consumers.kafka.faust_delivery import FaustDelivery
+from seekpoint.consumers.kafka.faust_delivery import FaustDelivery, LeaderTimer
 from seekpoint.consumers.kafka.group_offsets import begin_group_at
 from seekpoint.consumers.log_reading.scan import entry_of
 from seekpoint.consumers.reactors.entry_judge import EntryJudge, Judgement
@@ -135,7 +135,8 @@ class ReactorService:
     """One member: ``async with ReactorService([tell_finance], settings) as service: await service.run()``.
 
     ``group`` names the group that shares the journal's partitions; it has one position for all its reactors. A new
-    group begins with what is written from now on, or with the whole journal if ``from_beginning``.
+    group begins with what is written from now on, or with the whole journal if ``from_beginning``. The leader of the
+    group also makes the calls of ``timers``; a member with timers needs no reactors.
     """
 
     def __init__(
@@ -146,9 +147,13 @@ class ReactorService:
         group: str = "reactors",
         from_beginning: bool = False,
         stall_max_s: float = STALL_MAX_S,
+        timers: Iterable[LeaderTimer] = (),
     ) -> None:
         from seekpoint.consumers.kafka.kafka_reader import KafkaReader
 
+        timers, reactors = tuple(timers), tuple(reactors)
+        if not reactors and not timers:
+            raise InvalidSetting("no reactor is given", setting="reactors")
         self.settings = settings
         self.group = f"{settings.journal}.reactors.{group}"
         self.health = ProgressHealth(stall_max_s)
@@ -157,15 +162,16 @@ class ReactorService:
         self._recovery = Recovery.over(self._reader, settings)
         self.reactions = Reactions(reactors, self._recovery, DeadLetters(self._reader, settings))
         self.delivery = FaustDelivery(
-            self._reader, app_name=self.group, topic="journal", handle=self.reactions.handle, health=self.health
-        )
+            self._reader, app_name=self.group, topic="journal", handle=self.reactions.handle, health=self.health,
+            timers=timers,
+        )  # fmt: skip
 
     @property
     def figures(self) -> ReactorFigures:
         """What this member did since its start."""
         return self.reactions.figures
 
-    async def start(self) -> ReactorService:
+    async def start(self) -> Self:
         """Check the journal, place a new group and join it."""
         try:
             await asyncio.to_thread(self._place_group)
@@ -191,7 +197,7 @@ class ReactorService:
         self._recovery.close()
         await asyncio.to_thread(self._reader.close)
 
-    async def __aenter__(self) -> ReactorService:
+    async def __aenter__(self) -> Self:
         return await self.start()
 
     async def __aexit__(
@@ -205,6 +211,4 @@ def _by_name(reactors: Iterable[Reactor]) -> list[Reactor]:
     for one in reactors:
         if found.setdefault(one.name, one) is not one:
             raise InvalidSetting("two reactors have the same name", setting="name", value=one.name)
-    if not found:
-        raise InvalidSetting("no reactor is given", setting="reactors")
     return list(found.values())

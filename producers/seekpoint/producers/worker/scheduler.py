@@ -15,7 +15,6 @@ from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 
 from seekpoint.producers.durable.session import SharedValue
-from seekpoint.producers.durable.steps.agent import Agent
 from seekpoint.producers.durable.steps.schedules import PLANNED_MAX, Schedule, firing_id, moment_text
 from seekpoint.producers.schedule_table import ScheduleTable
 from seekpoint.schemas.errors import SeekpointError, VersionConflict
@@ -30,18 +29,16 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Scheduler:
-    """Fires the schedules of one worker's agents."""
+    """Fires the schedules of some agents."""
 
     def __init__(
         self,
-        agents: Mapping[str, Agent],
+        schedules: Mapping[str, Schedule],
         table: SharedValue,
         submit: Callable[[SubmissionRecord], Awaitable[None]],
         now_us: Callable[[], int],
     ) -> None:
-        self.schedules: dict[str, Schedule] = {
-            name: one.schedule for name, one in agents.items() if one.schedule is not None
-        }
+        self.schedules = schedules
         """The schedules by agent."""
         self.submitted = 0
         """How many firings were submitted here."""

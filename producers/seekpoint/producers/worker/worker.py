@@ -48,6 +48,8 @@ __all__ = ["Worker"]
 
 logger = logging.getLogger("seekpoint.producers")
 
+_GRACE_MIN_S = 0.01
+"""A run that has waited for a moment is known to wait. Without that, its next owner would run it at once."""
 _LOOK_S = 0.5
 """How often a worker looks at due moments, at runs that wait, and at the owners of processes that others run."""
 _LOOK_AT_TAILS_S = 5.0
@@ -87,11 +89,10 @@ class Worker:
         self._member = member
         inbox_writer = inbox_writer or _kafka_writer(self.node.settings)
         self._inbox = Outbox.without_handles(inbox_writer, self.node.settings)
-        self._scheduler = Scheduler(
-            self.agents, self._runtime.shared(TABLE_NAME), self._send, self._runtime.clock.now_us
-        )
+        schedules = {name: one.schedule for name, one in self.agents.items() if one.schedule is not None}
+        self._scheduler = Scheduler(schedules, self._runtime.shared(TABLE_NAME), self._send, self._runtime.clock.now_us)
         self._runtime.child_runs = SubmittedChildren(self._runtime, self._inbox, self.agents.keys())
-        self._grace_s, self._drain_s = grace_s, drain_s
+        self._grace_s, self._drain_s = max(grace_s, _GRACE_MIN_S), drain_s
         self._wake = asyncio.Event()
         rates = {name: one.rate for name, one in self.agents.items() if one.rate is not None}
         self._queue = RunQueue(runs_max, concurrency, rates)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
     from seekpoint.console.services.projector_health import ProjectorHealth
-    from seekpoint.consumers import ReactorService
+    from seekpoint.console.services.sweeping import SweepingService
     from seekpoint.consumers.projector.projector import Projector
     from seekpoint.consumers.recovery_service.recovery_service import RecoveryService
 from seekpoint.console.services.options import HealthHost, HealthPortNumber
@@ -24,7 +24,7 @@ from seekpoint.console.services.recovery_metrics import recovery_families
 
 __all__ = ["dispatcher", "projector", "reactors", "recovery"]
 
-S = TypeVar("S", "RecoveryService", "ReactorService")
+S = TypeVar("S", "RecoveryService", "SweepingService")
 
 _POLL_INTERVAL_S = 1.0
 
@@ -87,8 +87,13 @@ def recovery(
 def reactors(
     target: CommandTarget,
     modules: Annotated[
-        list[str], typer.Argument(metavar="MODULE[:REACTOR]...", help="Modules with reactors, or single reactors.")
-    ],
+        list[str] | None,
+        typer.Argument(metavar="[MODULE[:REACTOR]]...", help="Modules with reactors, or some.", show_default=False),
+    ] = None,
+    sweep_s: Annotated[
+        float,
+        typer.Option("--sweep", metavar="SECONDS", min=0, help="Wake what no worker went on with, so often; 0: never."),
+    ] = 30.0,
     group: Annotated[
         str, typer.Option("--group", metavar="NAME", help="The members of a group share the journal's partitions.")
     ] = "reactors",
@@ -98,17 +103,22 @@ def reactors(
     health_port: HealthPortNumber = None,
     health_host: HealthHost = "127.0.0.1",
 ) -> None:
-    """Call a user's reactors for the entries of the journal. Stops at SIGTERM or Ctrl-C."""
-    from seekpoint.consumers import ReactorService
+    """Call a user's reactors for the entries of the journal, and sweep. Stops at SIGTERM or Ctrl-C.
 
-    found, settings = reactors_in(modules), target.require_kafka()
+    The leader of the group sweeps: it wakes workers for what they missed, which metrics count. That needs Redis.
+    """
+    from seekpoint.console.services.sweeping import SweepingService
 
-    def make() -> ReactorService:
-        return ReactorService(found, settings, group=group, from_beginning=from_beginning)
+    found, settings = reactors_in(modules or []), target.require_kafka()
 
-    def greeting(service: ReactorService) -> str:
-        names = ", ".join(one.name for one in found)
-        return f"group {service.group} calls {names} for journal {service.settings.journal}"
+    def make() -> SweepingService:
+        return SweepingService(found, settings, group=group, from_beginning=from_beginning, sweep_s=sweep_s)
+
+    def greeting(service: SweepingService) -> str:
+        names = [one.name for one in found]
+        calls = [f"calls {', '.join(names)}"] if names else []
+        does = " and ".join([*calls, *(["sweeps"] if service.sweep is not None else [])])
+        return f"group {service.group} {does} for journal {service.settings.journal}"
 
     _serve(make, reactor_families, greeting, health_host, health_port)
 

@@ -13,7 +13,7 @@ from seekpoint.console.services.process_query import SORTS, STATUSES, ProcessQue
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:
-    from seekpoint.console.services.worker_code import WorkerCode
+    from seekpoint.consumers.heartbeats.worker_code import WorkerCode
 
 __all__ = ["ps", "since_us"]
 
@@ -76,7 +76,7 @@ def since_us(since: str | None) -> int | None:
 def _facts(target: CommandTarget, query: ProcessQuery, *, from_log: bool) -> Iterator[dict[str, Any]]:
     from seekpoint.console.render.listing import listed
     from seekpoint.console.render.states import summary_facts
-    from seekpoint.console.services.worker_code import worker_code
+    from seekpoint.consumers.heartbeats.worker_code import worker_code
 
     code: WorkerCode | None = None
     for summary, state, behind in listed(target, query, from_log=from_log):

@@ -19,6 +19,17 @@ class WorkerCode:
     def __init__(self, workers: Iterable[WorkerStatus]) -> None:
         self._workers = tuple(workers)
 
+    def has(self, agent: str) -> bool:
+        """Return whether a worker that takes new runs has the agent."""
+        return any(agent in worker.agents and not worker.draining for worker in self._workers)
+
+    def should_run(self, one: Summary) -> bool:
+        """Return whether the worker of the process's partition has the code for it, and no run waits for room there."""
+        if self.can_run(one) is None:
+            return False
+        here = (each for each in self._workers if one.partition in each.partitions)
+        return any(_has_code(each, one) and each.ready == 0 for each in here)
+
     def can_run(self, one: Summary) -> bool | None:
         """Return whether a worker has the code for the process; None: the process needs none now.
 
