@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -243,7 +244,6 @@ def test_a_run_has_a_worker_if_one_has_its_code(worker: WorkerStatus, expected: 
 
 def test_a_process_that_has_an_owner_or_has_ended_needs_no_worker() -> None:
     """Nor one on hold, degraded, stopped, without an agent, or failed without a next attempt."""
-    from dataclasses import replace
 
     changes: list[dict[str, Any]] = [
         {"owner": bytes(16)}, {"finished": True}, {"on_hold": True}, {"degraded": "gap"}, {"agent": None},
@@ -265,3 +265,9 @@ def test_only_queries_of_unfinished_processes_use_their_index() -> None:
     """A finished process may be degraded, too."""
     assert ProcessQuery(unfinished=True).open_only
     assert [word for word in ("running", "finished", "degraded") if ProcessQuery(status=word).open_only] == ["running"]
+
+
+def test_a_query_of_unfinished_processes_wants_no_finished_one() -> None:
+    """Whatever its lifecycle was."""
+    query = ProcessQuery(unfinished=True)
+    assert [query.wants(replace(RUN, finished=finished)) for finished in (False, True)] == [True, False]

@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 from histories import PROCESS_IDS, Step, Written, expected_states, steps, write_history
 from projected_log import Projected
 from seekpoint.consumers.checkpoints.checkpoint import Checkpoint
-from seekpoint.consumers.recovery.open_processes import recover_open
+from seekpoint.consumers.recovery import open_processes
+from seekpoint.consumers.recovery.open_processes import open_states, recover_open
 from seekpoint.consumers.recovery.recoverer import Recoverer
 from seekpoint.consumers.recovery.recovery_report import is_known
+from seekpoint.consumers.view.process_summary import Summary
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry, new_id
 from seekpoint.schemas.folding.fold import SHARED_PREFIX
@@ -133,3 +135,56 @@ def test_a_context_value_named_finished_ends_nothing() -> None:
     draft = expected_states([]).popitem()[1].thaw()
     draft.values_json = {"finished": "true"}
     assert not Checkpoint.of("p", 0, draft.freeze(), "topic", 0).head_at(0).is_finished
+
+
+@settings(deadline=None)
+@given(steps(), st.integers(0, 100), st.sampled_from(["view", "checkpoints", "neither"]), st.integers(1, 3))
+def test_the_wanted_ones_are_those_of_a_plain_fold(history: list[Step], view: int, tiers: str, at_once: int) -> None:
+    """By id, as of now, however far the view is behind; and it is said whether the view was read."""
+    log = MemoryLog(partitions=1)
+    projected = Projected(log, write_history(history, log.append, 1))
+    high = log.watermarks(0).high
+    projected.save(0, high * view // 100, [process_id.encode() for process_id in PROCESS_IDS])
+    projected.project(0, high * view // 100)
+    recoverer = Recoverer(
+        log,
+        view=projected.view if tiers == "view" else None,
+        checkpoints=projected.checkpoints if tiers == "checkpoints" else None,
+    )
+
+    def wants(one: Summary) -> bool:
+        return one.lifecycle == "running"
+
+    why: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(open_processes, "_STATES_MAX", at_once)
+        found = list(open_states(recoverer, 0, wants, why.append))
+    assert dict(found) == {
+        one: state
+        for one, state in expected_states(projected.written).items()
+        if is_known(state) and not state.finished and state.lifecycle == "running" and not is_shared(one)
+    }
+    assert [one for one, _ in found] == sorted(one for one, _ in found)
+    assert why == ([] if tiers == "view" else ["the settings name no Redis"])
+
+
+@pytest.mark.parametrize("with_view", [True, False])
+def test_only_wanted_ones_are_recovered_from_the_view(with_view: bool) -> None:
+    """Its summaries tell which; checkpoints tell only which are unfinished."""
+    recoverer, why = Counted(many(), with_view=with_view), list[str]()
+    wanted = f"p{FINISHED + 1}"
+    found = [name for name, _ in open_states(recoverer, 0, lambda one: one.process_id == wanted, why.append)]
+    assert found == [wanted]
+    assert recoverer.recovered == (1 if with_view else OPEN)
+    assert bool(why) is not with_view
+
+
+def test_a_view_that_cannot_be_used_is_told() -> None:
+    """With the reason: there is none, it is being rebuilt, or it is of another log."""
+    projected, why = many(), list[str]()
+    recoverer = Counted(projected, with_view=True)
+    projected.view.install(0, projected.log.topic_id)
+    assert len(list(open_states(recoverer, 0, lambda one: True, why.append))) == OPEN
+    projected.view.ready(0, projected.view.install(0, "other"), 3, -1)
+    assert len(list(open_states(recoverer, 0, lambda one: True, why.append))) == OPEN
+    assert ["being rebuilt" in why[0], "another journal topic" in why[1]] == [True, True], why

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from seekpoint.console.render.output import clean, say
 from seekpoint.console.render.progress import ReadingProgress, watched
 from seekpoint.console.services.target import CommandTarget
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from seekpoint.schemas.bodies.entry import Entry
     from seekpoint.schemas.state.process_state import State
 
-__all__ = ["entries_of", "scan_processes", "states_of"]
+__all__ = ["entries_of", "scan_processes", "states_of", "without_view"]
 
 
 def scan_processes(target: CommandTarget) -> Iterator[tuple[str, int, State]]:
@@ -56,3 +57,15 @@ def entries_of(target: CommandTarget, process_id: str) -> list[Entry]:
     if not logged:
         raise JournalGap("the log has no entries of the process", process_id=process_id)
     return list(applied(logged, target.log.limits))
+
+
+def without_view() -> Callable[[str], None]:
+    """Return a function that says on stderr why the view was not used, each reason once."""
+    told: set[str] = set()
+
+    def say_why(why: str) -> None:
+        if why not in told:
+            told.add(why)
+            say(clean(f"reading checkpoints and the log: {why}"))
+
+    return say_why

@@ -73,14 +73,18 @@ def history(
         marks = log.watermarks(partition)
 
 
-def histories(recoverer: Recoverer, partition: int, keys: Collection[bytes]) -> dict[bytes, list[Logged]]:
+def histories(
+    recoverer: Recoverer, partition: int, keys: Collection[bytes], start: int | None = None, stop: int | None = None
+) -> dict[bytes, list[Logged]]:
     """Return all entries of several processes of one partition, by key, from one read of the log. Blocks.
 
-    All of them are in memory. Poison is left out. Of a trimmed log the rest is returned.
+    It reads from ``start`` to before ``stop``, by default the whole partition. All entries are in memory. Poison is
+    left out. Of a trimmed log the rest is returned, but a ``start`` that was deleted raises ``JournalGap``.
     """
     log, found = recoverer.log, dict[bytes, list[Logged]]()
     marks = log.watermarks(partition)
-    for batch in log.read(partition, marks.low, marks.high, set(keys)):
+    start, stop = (marks.low if start is None else start), (marks.high if stop is None else stop)
+    for batch in log.read(partition, start, stop, set(keys)):
         for one in _logged(recoverer, batch.records):
             found.setdefault(process_key(one.entry.process_id), []).append(one)
     return found

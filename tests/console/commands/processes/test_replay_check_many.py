@@ -142,6 +142,8 @@ def test_runs_are_selected(seekpoint: Shell, log: MemoryLog, write_code: Write) 
     assert len(outcomes(seekpoint(*journal, "--open", "--limit", "2"))) == 2
     assert outcomes(seekpoint(*journal, "--since", "1h")).keys() == outcomes(seekpoint(*journal)).keys()
     assert outcomes(seekpoint("replay-check", "--all", "--agent", "shop:refund", "--open", "--json"))
+    opened = ("replay-check", "--open", "-m", "shop", "--json")
+    assert outcomes(seekpoint(*opened)).keys() == {"case-3", "case-4", "case-5"}
     none = seekpoint("replay-check", "--all", "--agent", "other", "-m", "shop", "--open")
     assert (none.code, none.out) == (0, "")
     assert "no run of these agents" in none.err

@@ -42,9 +42,13 @@ def replay_check(
     modules: Annotated[
         list[str] | None, typer.Option("--module", "-m", metavar="MODULE", help="Check the agents of this module.")
     ] = None,
-    unfinished: Annotated[bool, typer.Option("--open", help="With --all: only unfinished processes.")] = False,
+    unfinished: Annotated[bool, typer.Option("--open", help="Check those whose runs have not ended.")] = False,
     since: Since = None,
     limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="At most so many.")] = None,
+    timeout_s: Annotated[
+        float,
+        typer.Option("--timeout", metavar="SECONDS", min=0.1, help="Of many runs, give up on one after so long."),
+    ] = 60.0,
     detail: Annotated[
         str, typer.Option("--detail", help="The detail the processes ran with: full, checkpoint or none.")
     ] = "full",
@@ -56,10 +60,11 @@ def replay_check(
     """
     from seekpoint.producers import Detail
 
+    every = every or unfinished
     if (process_id is not None) + (history is not None) + every != 1:
-        raise typer.BadParameter("name a process, a file with --history, or --all", param_hint="ID")
-    if not every and (unfinished or since is not None):
-        raise typer.BadParameter("they select processes of --all", param_hint="--open and --since")
+        raise typer.BadParameter("name a process, a file with --history, or --open or --all", param_hint="ID")
+    if not every and since is not None:
+        raise typer.BadParameter("it selects processes of --open or --all", param_hint="--since")
     if detail not in list(Detail):
         raise typer.BadParameter(f"{detail} is not one of {', '.join(Detail)}", param_hint="--detail")
     agents = _agents(agent, modules or [])
@@ -67,11 +72,11 @@ def replay_check(
         from seekpoint.console.services.replay_checks import check_journal
 
         query = ProcessQuery(agent=_only(agents), unfinished=unfinished, since_us=since_us(since))
-        return _report(check_journal(target, agents, query, limit, detail), as_json=json)
+        return _report(check_journal(target, agents, query, limit, detail, timeout_s), as_json=json)
     if process_id is not None:
         return _check_one(_entries(target, process_id), process_id, agents, detail, as_json=json)
     assert history is not None
-    return _check_file(history, agents, limit, detail, as_json=json)
+    return _check_file(history, agents, limit, detail, timeout_s, as_json=json)
 
 
 def _agents(name: str | None, modules: Sequence[str]) -> dict[str, Agent]:
@@ -103,7 +108,9 @@ def _entries(target: CommandTarget, process_id: str) -> list[Logged]:
     return [one for batch in history(target.recoverer, process_id) for one in batch]
 
 
-def _check_file(path: Path, agents: Mapping[str, Agent], limit: int | None, detail: str, *, as_json: bool) -> int:
+def _check_file(
+    path: Path, agents: Mapping[str, Agent], limit: int | None, detail: str, timeout_s: float, *, as_json: bool
+) -> int:
     from seekpoint.console.services.replay_checks import check_captured
     from seekpoint.consumers.staging.capture.process_file import histories_in
     from seekpoint.schemas.errors import ReplayRefused
@@ -112,7 +119,7 @@ def _check_file(path: Path, agents: Mapping[str, Agent], limit: int | None, deta
     if not captured:
         raise ReplayRefused("the file holds no process", path=str(path), hint="make it with seekpoint export ID FILE")
     if len(captured) > 1:
-        return _report(check_captured(captured, agents, limit, detail), as_json=as_json)
+        return _report(check_captured(captured, agents, limit, detail, timeout_s), as_json=as_json)
     [(process_id, entries)] = captured.items()
     return _check_one(entries, process_id, agents, detail, as_json=as_json)
 
