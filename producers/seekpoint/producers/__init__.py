@@ -27,7 +27,6 @@ from seekpoint.producers.durable.failures.failure_classes import register_failur
 from seekpoint.producers.durable.replay.conduct import Detail, ReplayMode
 from seekpoint.producers.durable.session import Acknowledged
 from seekpoint.producers.durable.steps.agent import Agent, agent
-from seekpoint.producers.durable.steps.rates import Rate
 from seekpoint.producers.durable.steps.retries import Retry
 from seekpoint.producers.durable.steps.step_calls import Step, step
 from seekpoint.producers.durable.waits.child_calls import Child
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from seekpoint.producers import testing
     from seekpoint.producers.client import Client, RunStatus, SubmittedRun
     from seekpoint.producers.dispatch.dispatcher import Dispatcher
+    from seekpoint.producers.durable.steps.rates import Rate
     from seekpoint.producers.health.serve_health import HealthServer, serve_health
     from seekpoint.producers.replay_checking import Divergence, ReplayCheck, check_replay
     from seekpoint.producers.schedule_table import ScheduleStatus
@@ -104,6 +104,7 @@ _LATER = {
     "Dispatcher": "dispatch.dispatcher",
     "Divergence": "replay_checking",
     "HealthServer": "health.serve_health",
+    "Rate": "durable.steps.rates",
     "ReplayCheck": "replay_checking",
     "RunStatus": "client",
     "ScheduleStatus": "schedule_table",

@@ -13,7 +13,6 @@ from seekpoint.consumers.checkpoints.cadence import CHECKPOINT_REQUEST
 from seekpoint.consumers.recovery.recovery_report import LastCheckpoint
 from seekpoint.producers.durable.effects.rewind_content import content_to_rewind_to
 from seekpoint.producers.durable.session import Acknowledged, Journal, idempotency_key
-from seekpoint.producers.tracing.tracer import Tracer
 from seekpoint.producers.writer.confirmer import Confirmer
 from seekpoint.producers.writer.handle import Handle
 from seekpoint.producers.writer.node_metrics import NodeMetrics
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.decisions.prices import Prices
     from seekpoint.producers.durable.session import SharedValue
     from seekpoint.producers.durable.steps.agent import Agent
+    from seekpoint.producers.tracing.tracer import Tracer
     from seekpoint.producers.writer.clocks import Clock
     from seekpoint.schemas.config.settings import Settings
     from seekpoint.schemas.log.log_ports import LogReader

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Generator
+from collections.abc import AsyncIterator, Callable, Collection, Generator
+from concurrent.futures import Executor
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -11,17 +13,13 @@ from seekpoint.consumers import Recovered, Recovery, Tier
 from seekpoint.consumers.heartbeats.liveness import Liveness
 from seekpoint.consumers.projector.heap import spare_collections
 from seekpoint.consumers.recovery.process_history import Logged
-from seekpoint.consumers.recovery_service.answering import Answered
-from seekpoint.consumers.recovery_service.exchange import KafkaExchange
 from seekpoint.producers.agent_run import RECORDED, refuse_mismatch, run_agent
 from seekpoint.producers.control_calls import ControlCalls
 from seekpoint.producers.durable.decisions.prices import Prices
 from seekpoint.producers.durable.replay.conduct import Detail, ReplayMode, conduct_of
 from seekpoint.producers.durable.steps.agent import Agent, check_is_agent
-from seekpoint.producers.embedded_projector import EmbeddedProjector
 from seekpoint.producers.node_runtime import NodeRuntime
 from seekpoint.producers.opening import Opener, Opening, OpenRequest
-from seekpoint.producers.recovery_client import Requests
 from seekpoint.producers.shared_client import Shared
 from seekpoint.producers.writer.clocks import Clock, SystemClock
 from seekpoint.producers.writer.pending import Cause
@@ -30,6 +28,10 @@ from seekpoint.schemas.errors import Refused
 from seekpoint.schemas.log.log_ports import LogReader, LogWriter
 
 if TYPE_CHECKING:
+    from seekpoint.consumers.kafka.kafka_reader import KafkaReader
+    from seekpoint.consumers.recovery_service.answering import Answered
+    from seekpoint.producers.embedded_projector import EmbeddedProjector
+    from seekpoint.producers.recovery_client import Requests
     from seekpoint.schemas.log.memory_log import MemoryLog
 
 __all__ = ["Node", "opener_of", "runtime_of"]
@@ -55,6 +57,7 @@ class Node(ControlCalls):
         super().__init__(self._runtime)
         self._opener = Opener(self._runtime, self)
         self._requests: Requests | None = None
+        self._make_requests: Callable[[], Requests] | None = None
         self._spare_gc = False
 
     @property
@@ -112,7 +115,7 @@ class Node(ControlCalls):
         embedded = _embedded(settings) if projector else None
         reader = KafkaReader(settings)
         node = cls(reader, KafkaWriter(settings), settings, Recovery.over(reader, settings, is_starting=True))
-        node._requests = Requests(KafkaExchange(reader), node._runtime.threads)
+        node._make_requests = partial(_requests_over, reader, node._runtime.threads)
         node._runtime.projector = embedded
         node._spare_gc = spare_gc
         return node
@@ -272,8 +275,9 @@ class Node(ControlCalls):
         state may be an old one. Raises what the recovery raised there (``UnknownProcess``, ``UnknownPoint``, ...), and
         ``RequestTimeout``; ``Refused`` on a log in memory, which nobody else can read.
         """
-        if self._requests is None:
+        if self._make_requests is None:
             raise Refused("nobody else reads a log in memory", hint="use recover()")
+        self._requests = self._requests or self._make_requests()
         return await self._requests.recover(
             process_id, at_seq=at_seq, at_offset=at_offset, at_time=at_time, must_be_current=must_be_current,
             timeout_s=timeout_s,
@@ -299,5 +303,13 @@ def opener_of(node: Node) -> Opener:
 
 def _embedded(settings: Settings) -> EmbeddedProjector:
     from seekpoint.consumers.projector.projector import Projector  # which most nodes never load
+    from seekpoint.producers.embedded_projector import EmbeddedProjector
 
     return EmbeddedProjector(Projector(settings), settings)
+
+
+def _requests_over(reader: KafkaReader, threads: Executor) -> Requests:
+    from seekpoint.consumers.recovery_service.exchange import KafkaExchange  # which most nodes never load
+    from seekpoint.producers.recovery_client import Requests
+
+    return Requests(KafkaExchange(reader), threads)

@@ -17,7 +17,7 @@ from seekpoint.producers.claims.heartbeater import Heartbeater
 from seekpoint.producers.shared_client import Shared
 from seekpoint.producers.tail.followed_values import ValueFollower
 from seekpoint.producers.tail.tailer import Tailer
-from seekpoint.producers.tracing.tracer import tracer_of
+from seekpoint.producers.tracing.tracing_setting import tracer_of
 from seekpoint.producers.writer.closing import Closing
 from seekpoint.producers.writer.confirmer import Confirmer
 from seekpoint.producers.writer.externals import Externals

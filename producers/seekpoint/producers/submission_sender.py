@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from seekpoint.producers.tracing.tracer import Tracer
 from seekpoint.producers.writer.outbox import Outbox
 from seekpoint.schemas.errors import LimitExceeded, Retryable
 from seekpoint.schemas.log.log_ports import LogReader
@@ -12,6 +12,9 @@ from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.log.submissions import SubmissionRecord, encode_submission, submitted_entry
 from seekpoint.schemas.values.process_ids import named_process_key
 from seekpoint.schemas.wire.codec import encode_within
+
+if TYPE_CHECKING:
+    from seekpoint.producers.tracing.tracer import Tracer
 
 __all__ = ["check_submission", "send_submission"]
 

@@ -1,4 +1,4 @@
-"""Define the port through which nodes and clients emit live spans; it is None while the setting ``tracing`` is off."""
+"""Define the port through which nodes and clients emit live spans."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
 from seekpoint.schemas.bodies import Body
-from seekpoint.schemas.config.settings import Settings
 
-__all__ = ["SpanOfMessage", "Tracer", "tracer_of"]
+__all__ = ["SpanOfMessage", "Tracer"]
 
 T = TypeVar("T")
 
@@ -59,12 +58,3 @@ class Tracer(Protocol):
     ) -> AbstractContextManager[SpanOfMessage]:
         """Span the processing of a message, below the span that sent it."""
         ...
-
-
-def tracer_of(settings: Settings) -> Tracer | None:
-    """Return the tracer that the setting asks for. Raises ``InvalidSetting`` if opentelemetry is not installed."""
-    if settings.tracing == "off":
-        return None
-    from seekpoint.producers.tracing.otel_tracer import OpenTelemetryTracer
-
-    return OpenTelemetryTracer(settings)

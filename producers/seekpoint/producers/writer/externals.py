@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import Executor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from seekpoint.producers.tracing.tracer import Tracer
 from seekpoint.producers.writer.outbox import Outbox
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import Entry, new_id
@@ -18,6 +17,9 @@ from seekpoint.schemas.values.clock import now_us
 from seekpoint.schemas.values.json_values import dump
 from seekpoint.schemas.values.process_ids import named_process_key
 from seekpoint.schemas.wire.codec import encode_within, is_entry
+
+if TYPE_CHECKING:
+    from seekpoint.producers.tracing.tracer import Tracer
 
 __all__ = ["Externals"]
 

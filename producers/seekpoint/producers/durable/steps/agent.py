@@ -10,13 +10,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from textwrap import dedent
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from seekpoint.producers.durable.steps.rates import Rate, rate_of
 from seekpoint.producers.durable.steps.retries import Retry
-from seekpoint.producers.durable.steps.schedules import Schedule, schedule_of
 from seekpoint.producers.durable.steps.terms import retry_of
 from seekpoint.schemas.errors import InvalidName, Refused
+
+if TYPE_CHECKING:
+    from seekpoint.producers.durable.steps.rates import Rate
+    from seekpoint.producers.durable.steps.schedules import Schedule
 
 __all__ = ["Agent", "agent", "check_is_agent"]
 
@@ -104,8 +106,15 @@ def agent(
 
     retry_of(retry_steps)
     retry_of(retry)
-    rate_of(rate)
-    made_schedule = schedule_of(name, schedule, timezone, missed)
+    made_schedule = None
+    if rate is not None:
+        from seekpoint.producers.durable.steps.rates import rate_of  # programs without rates start without
+
+        rate_of(rate)
+    if schedule is not None:
+        from seekpoint.producers.durable.steps.schedules import schedule_of  # programs without schedules start without
+
+        made_schedule = schedule_of(name, schedule, timezone, missed)
 
     def made(run: Run) -> Agent:
         if not callable(run):
