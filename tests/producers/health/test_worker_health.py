@@ -18,6 +18,7 @@ from seekpoint.consumers.heartbeats.health_port import HealthPort
 from seekpoint.consumers.heartbeats.progress_health import STALL_MAX_S
 from seekpoint.producers import Client, Process, Worker, agent
 from seekpoint.producers.health.worker_health import WorkerHealth, worker_families
+from seekpoint.producers.worker import submission_intake
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.errors import JournalUnavailable
 from seekpoint.schemas.log.memory_log import MemoryTail
@@ -78,6 +79,12 @@ class Watched:
             await asyncio.sleep(0.15)  # longer than a poll of the inbox
             self.health.look()
         return self.health.is_well
+
+
+@pytest.fixture(autouse=True)
+def restless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An inbox that is read several times between two looks."""
+    monkeypatch.setattr(submission_intake, "_QUIET_S", 0.1)
 
 
 @asynccontextmanager

@@ -23,12 +23,13 @@ async def double(process: Process, number: int) -> int:
 
 async def test_the_first_of_many_runs_begins_before_the_last_one_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker opens some processes at a time, and runs them all."""
-    opens, under_way, numbers = Opener.open, 0, []
+    opens, under_way, numbers, opened = Opener.open, 0, [], set[str]()
 
     async def counted(self: Opener, request: OpenRequest) -> Process:
         nonlocal under_way
         under_way += 1
         numbers.append(under_way)
+        opened.add(request.process_id)
         try:
             return await opens(self, request)
         finally:
@@ -40,7 +41,7 @@ async def test_the_first_of_many_runs_begins_before_the_last_one_is_open(monkeyp
         runs = [await client.submit(double, f"case-{number}", number) for number in range(RUNS)]
         async with Worker.in_memory([double], log):
             assert [await run.result() for run in runs] == [2 * number for number in range(RUNS)]
-    assert len(numbers) == RUNS
+    assert len(opened) == RUNS  # a worker may look at one twice: what it knows of a process may be old
     assert 8 < max(numbers) <= 32
 
 

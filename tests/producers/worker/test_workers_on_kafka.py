@@ -64,7 +64,7 @@ async def test_submitted_runs_end_on_two_workers(journal: Settings) -> None:
         await until(lambda: len(one.assigned) == len(two.assigned) == 2)
         runs = [await client.submit(double, f"case-{number}", number) for number in range(30)]
         assert [await run.result(WAIT_S) for run in runs] == [2 * number for number in range(30)]
-        assert one.finished + two.finished == 30
+        await until(lambda: one.finished + two.finished == 30)
         assert one.finished
         assert two.finished
         asked = await client.submit(ask, "asked", "refund?")

@@ -48,9 +48,14 @@ def nothing_left(grace_s: float = _GRACE_S) -> Iterator[None]:
 
 
 def _left(threads: set[threading.Thread], loops: set[asyncio.AbstractEventLoop]) -> list[str]:
-    left = [each for each in threading.enumerate() if each not in threads]
+    left = [each for each in threading.enumerate() if each not in threads and not _is_runners(each)]
     opened = [each for each in list(_LOOPS) if each not in loops and not each.is_closed()]
     return [*map(_shown, left), *(f"--- an open event loop: {each!r}" for each in opened)]
+
+
+def _is_runners(thread: threading.Thread) -> bool:
+    """Whether the thread is that of pytest-xdist, which ``threading`` knows from its first log message on."""
+    return isinstance(thread, threading._DummyThread) and "/execnet/" in _shown(thread)
 
 
 def _shown(thread: threading.Thread) -> str:
