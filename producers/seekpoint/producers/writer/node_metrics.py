@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import accumulate
 
@@ -24,10 +24,10 @@ class Histogram:
         """The sum of all observed times."""
         self._counts = [0] * (len(_BOUNDS_S) + 1)
 
-    def observe(self, seconds: float) -> None:
-        """Count one time. A bound belongs to the bucket that it ends."""
-        self._counts[bisect_left(_BOUNDS_S, seconds)] += 1
-        self.sum_s += seconds
+    def observe(self, seconds: float, count: int = 1) -> None:
+        """Count a time, ``count`` times. A bound belongs to the bucket that it ends."""
+        self._counts[bisect_left(_BOUNDS_S, seconds)] += count
+        self.sum_s += seconds * count
 
     @property
     def count(self) -> int:
@@ -92,12 +92,12 @@ class NodeMetrics:
 
     def note_call(self, body: Body) -> None:
         """Observe the time of an attempt if ``body`` records its end."""
-        if isinstance(body, b.StepEnded):
-            kind = "step"
-        elif isinstance(body, b.DecisionMade):
-            kind = "decision"
-        elif isinstance(body, b.EffectSettled) and body.settled_by == "call":
-            kind = "effect"
-        else:
+        kind = _ENDS.get(type(body))
+        if kind is None:
             return
-        self.calls_s[kind].observe(body.duration_us / 1_000_000)
+        assert isinstance(body, b.StepEnded | b.DecisionMade | b.EffectSettled)
+        if not isinstance(body, b.EffectSettled) or body.settled_by == "call":
+            self.calls_s[kind].observe(body.duration_us / 1_000_000)
+
+
+_ENDS: Mapping[type[Body], str] = {b.StepEnded: "step", b.DecisionMade: "decision", b.EffectSettled: "effect"}

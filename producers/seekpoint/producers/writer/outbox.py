@@ -159,15 +159,17 @@ class Outbox:
     def _delivered(self, deliveries: Sequence[DeliveryReport]) -> None:
         assert self._loop is not None
         failure: SeekpointError | None = None
-        now = self._loop.time()
+        now, written, acknowledged = self._loop.time(), None, 0
         for item, offset, error in deliveries:
             shipment: Shipment | None = item.shipment  # type: ignore[attr-defined]
             if shipment is not None:
                 shipment.open -= 1
             if error is None:
                 self._failures = 0
-                if shipment is not None:
-                    self._append_s.observe(now - shipment.sent_at)
+                if shipment is not written:  # a batch has few shipments of many records
+                    self._observe(written, now, acknowledged)
+                    written, acknowledged = shipment, 0
+                acknowledged += 1
             failure = failure or error  # the first one tells why; later ones were only purged
             if isinstance(item, Pending):
                 if error is None:
@@ -175,6 +177,7 @@ class Outbox:
                 item.failure = error
             else:
                 self._answer(item, offset, error)
+        self._observe(written, now, acknowledged)
         while self._shipments and self._shipments[0].open <= 0:
             self._shipments.popleft()
         if self._queue:
@@ -182,11 +185,16 @@ class Outbox:
         if failure is not None:
             self.retire(failure)
 
+    def _observe(self, shipment: Shipment | None, now: float, records: int) -> None:
+        """Measure how long these records of a shipment took."""
+        if shipment is not None:
+            self._append_s.observe(now - shipment.sent_at, records)
+
     # --- the deadline
     async def _watch_deadline(self) -> None:
         assert self._loop is not None
         while True:
-            await asyncio.sleep(min(0.25, self._settings.append_timeout_s / 4))
+            await asyncio.sleep(min(1.0, self._settings.append_timeout_s / 4))
             oldest = self._shipments[0].sent_at if self._shipments else self._loop.time()
             if self._loop.time() - oldest > self._settings.append_timeout_s:
                 self.retire(
