@@ -189,7 +189,7 @@ def _disputed(seq: int) -> list[Entry]:
         _external(22, b.CancelRequested("enough")),
         _external(28, b.ResumeRequested("it is fine")),
         _external(29, b.SuspendRequested("look at it")),
-        _external(30, b.RedriveRequested("the bank is back")),
+        _external(30, b.RedriveRequested("the bank is back", True)),
         _external(22, b.CancelRequested("enough")),
         _external(24, b.EffectVerdict("2/mail:1", "failed", reason="nothing came", idempotency_key="case/2/mail:1")),
         _entry(40, seq, b.ContextCleared()),

@@ -226,6 +226,37 @@ async def test_a_failed_run_that_is_redriven_has_its_new_result(log: MemoryLog) 
         assert await run.result(10) == 7
 
 
+async def test_all_failed_runs_are_redriven(log: MemoryLog) -> None:
+    """Those of an agent, with an entry since then; a dry run only tells them."""
+    broken = True
+
+    @agent("fragile")
+    async def fragile(process: Process, number: int) -> int:
+        if broken and number:
+            raise ValueError(f"broken {number}")
+        return number
+
+    async with Worker.in_memory([fragile], log), Client.in_memory(log) as client:
+        runs = [await client.submit(fragile, f"case-{number}", number) for number in range(3)]
+        for run in runs[1:]:
+            with pytest.raises(RunFailed):
+                await run.result(10)
+        assert await runs[0].result(10) == 0
+        broken = False
+        found = await client.redrive_failed("fragile", since=timedelta(hours=1), dry_run=True)
+        assert sorted((one.process_id, one.agent, one.failure, one.runs_failed) for one in found) == [
+            ("case-1", "fragile", "ValueError: broken 1", 1), ("case-2", "fragile", "ValueError: broken 2", 1)
+        ]  # fmt: skip
+        assert await client.redrive_failed("other") == []
+        assert await client.redrive_failed(since=datetime.now(UTC) + timedelta(hours=1)) == []
+        with pytest.raises(Refused, match="time zone"):
+            await client.redrive_failed(since=datetime(2030, 1, 1))
+        assert [(await client.state(run.id)).redrive for run in runs] == [None] * 3
+        assert len(await client.redrive_failed(in_doubt=True, reason="mended", actor="ann")) == 2
+        assert [await run.result(10) for run in runs[1:]] == [1, 2]
+        assert await client.redrive_failed() == []
+
+
 async def test_submissions_at_the_same_time_share_the_look_at_the_logs_end(log: MemoryLog) -> None:
     """Each end is asked for after its caller asked: a process that began before is never taken for absent."""
     asked: list[int] = []

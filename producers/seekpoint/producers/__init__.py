@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from seekpoint.producers.client import Client, RunStatus, SubmittedRun
     from seekpoint.producers.dispatch.dispatcher import Dispatcher
     from seekpoint.producers.durable.steps.rates import Rate
+    from seekpoint.producers.failed_runs import FailedRun
     from seekpoint.producers.health.serve_health import HealthServer, serve_health
     from seekpoint.producers.replay_checking import Divergence, ReplayCheck, check_replay
     from seekpoint.producers.schedule_table import ScheduleStatus
@@ -61,6 +62,7 @@ __all__ = [
     "Divergence",
     "Effect",
     "EffectStep",
+    "FailedRun",
     "GateAnswer",
     "HealthServer",
     "Invocation",
@@ -103,6 +105,7 @@ _LATER = {
     "Client": "client",
     "Dispatcher": "dispatch.dispatcher",
     "Divergence": "replay_checking",
+    "FailedRun": "failed_runs",
     "HealthServer": "health.serve_health",
     "Rate": "durable.steps.rates",
     "ReplayCheck": "replay_checking",

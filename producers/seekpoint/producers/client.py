@@ -8,6 +8,7 @@ async with Client.connect() as client:
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Generator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -22,6 +23,7 @@ from seekpoint.producers.durable.steps.agent import Agent
 from seekpoint.producers.durable.steps.schedules import firing_id, moment_text
 from seekpoint.producers.durable.waits.shared_values import check_ownable
 from seekpoint.producers.durable.waits.timer_calls import microseconds
+from seekpoint.producers.failed_runs import FailedRun, failed_runs
 from seekpoint.producers.run_follower import RunFollower
 from seekpoint.producers.run_outcomes import is_over, refuse_other_run, run_result
 from seekpoint.producers.schedule_table import (
@@ -53,6 +55,8 @@ if TYPE_CHECKING:
     from seekpoint.schemas.log.memory_log import MemoryLog
 
 __all__ = ["Client", "RunStatus", "SubmittedRun"]
+
+logger = logging.getLogger("seekpoint.producers")
 
 
 class RunStatus(FrozenStruct, frozen=True, kw_only=True):
@@ -259,6 +263,26 @@ class Client(ControlCalls):
             node=state.owner_node, waits_for=tuple(state.waits_for), failure=failure,
         )  # fmt: skip
 
+    async def redrive_failed(
+        self, agent: Agent | str | None = None, *, since: datetime | timedelta | None = None,
+        reason: str | None = None, in_doubt: bool = False, actor: str | None = None, dry_run: bool = False,
+    ) -> list[FailedRun]:  # fmt: skip
+        """Ask for another attempt of all failed runs (of an agent, with an entry since then), as ``redrive`` does.
+
+        Returns those runs once the requests are in the log; with ``dry_run`` it only returns them. ``since`` is a
+        datetime with a time zone, or so long ago. The view tells which runs failed, without a view the log.
+        """
+        await self.start()
+        since_us = None if since is None else _since_us(since)
+        name, recoverer = None if agent is None else _name_of(agent), self._runtime.recovery.blocking
+        found: list[FailedRun] = await self._runtime.in_thread(
+            lambda: list(failed_runs(recoverer, name, since_us, _log_no_view))
+        )
+        if not dry_run:
+            for one in found:
+                await self.redrive(one.process_id, reason, in_doubt=in_doubt, actor=actor)
+        return found
+
     # --- schedules
     async def schedules(self) -> list[ScheduleStatus]:
         """Return the schedules of the journal. One is known once a worker has had it."""
@@ -291,6 +315,18 @@ class Client(ControlCalls):
     async def state(self, process_id: str) -> State:
         """Return the state of a process, as of now. Raises ``UnknownProcess``."""
         return (await self._runtime.recover(process_id)).state
+
+
+def _since_us(since: datetime | timedelta) -> int:
+    if isinstance(since, timedelta):
+        return now_us() - microseconds(since, "since=")
+    if since.utcoffset() is None:
+        raise Refused("since= needs a datetime with a time zone", hint="datetime(..., tzinfo=timezone.utc)")
+    return int(since.timestamp() * 1_000_000)
+
+
+def _log_no_view(why: str) -> None:
+    logger.info("failed runs are read from checkpoints and the log: %s", why)
 
 
 def _name_of(agent: Agent | str) -> str:

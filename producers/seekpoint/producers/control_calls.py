@@ -131,13 +131,18 @@ class ControlCalls:
         """End the hold of a process, and let a budget that suspended it be asked again; the request's id."""
         return await self._port.append_external(process_id, ResumeRequested(self._scrubbed(reason)), actor=actor)
 
-    async def redrive(self, process_id: str, reason: str | None = None, *, actor: str | None = None) -> bytes:
+    async def redrive(
+        self, process_id: str, reason: str | None = None, *, in_doubt: bool = False, actor: str | None = None
+    ) -> bytes:
         """Ask for another attempt of a failed run, whatever its retries say; the request's id, once it is in the log.
 
         A worker makes the failed calls again, with its code of that moment; what succeeded stays, and a failed effect
-        is not made again. The request of a process that did not fail has no effect before it fails.
+        is not made again. ``in_doubt``: steps and decisions in doubt begin anew as well, with all their attempts; else
+        they are made with the attempts that they have left. The request of a process that did not fail has no effect
+        before it fails.
         """
-        return await self._port.append_external(process_id, RedriveRequested(self._scrubbed(reason)), actor=actor)
+        request = RedriveRequested(self._scrubbed(reason), in_doubt)
+        return await self._port.append_external(process_id, request, actor=actor)
 
     async def verdict(
         self,

@@ -122,6 +122,7 @@ class SyncClient(_SyncMain):
         suspend = blocking(_target.suspend)
         resume = blocking(_target.resume)
         redrive = blocking(_target.redrive)
+        redrive_failed = blocking(_target.redrive_failed)
         schedules = blocking(_target.schedules)
         pause_schedule = blocking(_target.pause_schedule)
         resume_schedule = blocking(_target.resume_schedule)

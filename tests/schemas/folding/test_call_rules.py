@@ -67,8 +67,22 @@ def test_failed_calls_are_set_aside_all_or_none() -> None:
     again = after(replace(FAILED, attempt=2, outcome="succeeded", error=None), start=aside)
     assert again.calls["f:1"].status == "succeeded"
     assert fits(aside, b.ChildEnded("c:1", "succeeded", "1"))
-    for keys in ("[]", "{}", "no", "[1]", '["f:1","f:1"]', '["f:1","a:1"]', '["f:1","none"]'):
+    for keys in ("[]", "{}", "no", "[1]", '["f:1","f:1"]', '["f:1","none"]'):
         assert not fits(state, b.CallsSetAside(keys))
+
+
+def test_a_step_in_doubt_is_set_aside_and_an_effect_never() -> None:
+    """Its next attempts count anew; what waits, or may have changed the outside world, stays as it is."""
+    timer = b.TimerSet(key="t:1", position=7, fires_at_us=9)
+    state = after(STEP, EFFECT, CHILD, timer)
+    aside = after(b.CallsSetAside('["a:1"]'), start=state).calls["a:1"]
+    assert (aside.status, aside.facts) == ("started", {"attempts_before": 1})
+    for key, call in state.calls.items():
+        if key != "a:1":
+            assert not fits(state, b.CallsSetAside(f'["{key}"]')), call
+    assert len(state.calls) == 4
+    done = after(STEP, b.StepEnded(key="a:1", outcome="succeeded", output="1"))
+    assert not fits(done, b.CallsSetAside('["a:1"]'))
 
 
 def test_a_sample_is_taken_once_unless_its_failure_was_set_aside() -> None:

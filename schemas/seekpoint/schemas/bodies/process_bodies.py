@@ -106,11 +106,15 @@ class ResumeRequested(Body, frozen=True):
 
 
 class RedriveRequested(Body, frozen=True):
-    """Somebody asks for another attempt of a failed run: its failed calls are made again, what succeeded stays."""
+    """Somebody asks for another attempt of a failed run: its failed calls are made again, what succeeded stays.
+
+    With ``in_doubt``, steps and decisions in doubt are made anew too, with all their attempts.
+    """
 
     KIND = "redrive_requested"
     EXTERNAL = True
     reason: str | None = None
+    in_doubt: bool = False
 
 
 class Received(Body, frozen=True):

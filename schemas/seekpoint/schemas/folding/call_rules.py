@@ -129,7 +129,10 @@ def _end_child(draft: Draft, body: b.ChildEnded, limits: Limits) -> Misfit:
 
 # --- failed calls -----------------------------------------------------------------------------------------------------
 def _set_aside(draft: Draft, body: b.CallsSetAside, limits: Limits) -> Misfit:
-    """Let failed calls be made again, as after an attempt whose outcome was retry. All of them fit, or none changes."""
+    """Let calls that failed or are in doubt be made again, as after an attempt whose outcome was retry.
+
+    All of them fit, or none changes.
+    """
     try:
         keys = orjson.loads(body.keys)
     except orjson.JSONDecodeError as exc:
@@ -139,8 +142,8 @@ def _set_aside(draft: Draft, body: b.CallsSetAside, limits: Limits) -> Misfit:
     aside: dict[str, Call] = {}
     for key in keys:
         call = draft.calls.get(key)
-        if call is None or call.status != "failed" or call.kind not in _REPEATABLE:
-            return illegal(f"{key[:80]} is no step, decision, sample or child that failed")
+        if call is None or not _is_repeatable(call):
+            return illegal(f"{key[:80]} is no step, decision, sample or child that failed, nor a step in doubt")
         aside[key] = _reopened(call, draft.seq + 1)
     grown = draft.content_bytes + sum(
         call_width(key, call) - call_width(key, draft.calls[key]) for key, call in aside.items()
@@ -154,7 +157,14 @@ def _set_aside(draft: Draft, body: b.CallsSetAside, limits: Limits) -> Misfit:
 
 
 _REPEATABLE = frozenset({"step", "decision", "sample", "child"})
-"""The kinds of calls that may be set aside. For an effect, the resolution table decides what may be done."""
+"""The kinds of failed calls that may be set aside. For an effect, the resolution table decides what may be done."""
+_BEGUN_ANEW = frozenset({"step", "decision"})
+"""The kinds of calls in doubt that may be set aside."""
+
+
+def _is_repeatable(call: Call) -> bool:
+    kinds = _REPEATABLE if call.status == "failed" else _BEGUN_ANEW
+    return call.status in ("failed", "started") and call.kind in kinds
 
 
 def _reopened(call: Call, seq: int) -> Call:

@@ -372,7 +372,7 @@ def _control(draft: Draft, entry: Entry, limits: Limits) -> Verdict:
     _remember(draft, entry.id)
     reason = None if body.reason is None else body.reason[:TEXT_CHARS_MAX]
     if isinstance(body, b.RedriveRequested):
-        draft.redrive = RedriveRequest(entry.id, reason, entry.actor)
+        draft.redrive = RedriveRequest(entry.id, reason, entry.actor, body.in_doubt)
     else:
         action = "suspend" if isinstance(body, b.SuspendRequested) else "resume"
         draft.hold = HoldRequest(entry.id, action, reason, entry.actor)

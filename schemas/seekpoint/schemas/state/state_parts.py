@@ -111,6 +111,8 @@ class RedriveRequest(StateValue, frozen=True):
     id: EntryId
     reason: Annotated[str | None, optional_text("reason")] = None
     actor: Annotated[str | None, optional_text("actor")] = None
+    in_doubt: bool = False
+    """Whether steps and decisions in doubt are set aside too."""
 
 
 class HoldRequest(StateValue, frozen=True):

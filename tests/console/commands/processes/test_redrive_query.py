@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Callable
 
 import pytest
 
 from console_on_memory import on
-from seekpoint.producers import Node, Process, agent
+from kafka_checkpoints import project, save
+from seekpoint.consumers.kafka.kafka_reader import KafkaReader
+from seekpoint.consumers.recovery.recoverer import Recoverer
+from seekpoint.producers import Client, Node, Process, agent
 from seekpoint.schemas import MemoryLog
+from seekpoint.schemas.config.settings import Settings
 from shells import Shell
 
 
@@ -67,3 +73,57 @@ def test_a_run_that_did_not_fail_is_refused(seekpoint: Shell, failed: MemoryLog)
     """Then nothing is sent to any of the processes."""
     refused = seekpoint("redrive", "r-2", "r-1", "--dry-run")
     assert (refused.code, "did not fail, nothing was sent" in refused.err, refused.out) == (4, True, "")
+
+
+def test_what_is_asked_for_is_in_the_request(
+    seekpoint: Shell, failed: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who asks, why, and whether steps in doubt begin anew; stderr says that there is no view."""
+    monkeypatch.setattr(Client, "connect", lambda settings: Client.in_memory(failed))
+    how = ("--in-doubt", "--reason", "mended", "--by", "ann", "--json")
+    sent = seekpoint("redrive", "--failed", "--agent", "refund", *how)
+    assert (sent.code, sent.json["redriven"]) == (0, ["r-2", "r-3"]), sent.err
+    assert sent.json["failed"][0] == {
+        "process_id": "r-2", "agent": "refund", "failure": "ValueError: no order 2", "runs_failed": 1, "in_doubt": 0
+    }  # fmt: skip
+    assert "reading checkpoints and the log: the settings name no Redis" in sent.err
+    assert seekpoint("redrive", "t-1").code == 0
+    found = [Recoverer(failed).recover(process_id).state.redrive for process_id in ("r-2", "t-1")]
+    assert [one and (one.in_doubt, one.reason) for one in found] == [(True, "mended"), (False, None)]
+
+
+@pytest.mark.cluster
+def test_failed_runs_of_a_real_journal_are_found_by_the_view(
+    shell: Shell, journal: Settings, point_at: Callable[[Settings], None]
+) -> None:
+    """And by checkpoints without it. A run that failed, or went on, after the view is found as it is now."""
+
+    async def some() -> None:
+        async with Node.connect(journal) as node:
+            for number in range(2, 5):
+                with pytest.raises(ValueError, match="no order"):
+                    await node.run(refund, f"r-{number}", number)
+
+    async def later() -> None:
+        async with Node.connect(journal) as node:
+            with pytest.raises(ValueError, match="no order"):
+                await node.run(refund, "r-9", 9)
+            async with node.open("r-2") as process:
+                await process.finish(None)
+
+    asyncio.run(some())
+    point_at(journal)
+    bare = shell("redrive", "--failed", "--agent", "refund", "--since", "1h", "--dry-run", "--json")
+    assert ([one["process_id"] for one in bare.json["failed"]], bare.code) == (["r-2", "r-3", "r-4"], 0), bare.err
+    assert "reading checkpoints and the log: " in bare.err
+    save(journal)
+    project(journal)
+    asyncio.run(later())
+    by_view = shell("redrive", "--failed", "--agent", "refund", "--since", "1h", "--in-doubt", "--json")
+    assert "reading checkpoints" not in by_view.err
+    assert by_view.json["redriven"] == ["r-3", "r-4", "r-9"], by_view.err
+    reader = KafkaReader(journal)
+    request = Recoverer(reader).recover("r-9").state.redrive
+    reader.close()
+    assert request is not None
+    assert request.in_doubt

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -392,3 +393,48 @@ def test_an_exception_tells_whose_failure_it_is() -> None:
             raise RuntimeError  # noqa: B904  # beside it
     assert failed_calls(beside.value) == ["a:1"]
     assert failed_calls(EffectFailed("nothing")) == []
+
+
+class Looks:
+    """A body that is cut off at first, then fails, then answers."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self.began = asyncio.Event()
+
+    async def __call__(self) -> str:
+        self.runs += 1
+        if self.runs == 1:
+            await asyncio.sleep(0)
+            self.began.set()
+            await asyncio.Event().wait()
+        if self.runs == 2:
+            raise Declined("not yet")
+        return "seen"
+
+
+@pytest.mark.parametrize("in_doubt", [False, True])
+async def test_a_step_in_doubt_has_all_its_attempts_again_on_request(
+    node: Node, log: MemoryLog, in_doubt: bool
+) -> None:
+    """Another branch failed while it ran. Resumed as it is, it has the attempts that are left."""
+    looks, pay = Looks(), Counted(Declined("no"), "paid")
+
+    async def later() -> Any:
+        await looks.began.wait()
+        return await pay()
+
+    @agent("a", version="1")
+    async def run(process: Process, _: Any) -> Any:
+        look = process.step("look", looks, retry=Retry(attempts=2, backoff_s=0.001))
+        return await process.gather(look, process.step("pay", later))
+
+    await fails(node, run)
+    await node.redrive("p", in_doubt=in_doubt)
+    if in_doubt:
+        assert await node.run(run, "p", retry_failed=True) == ["seen", "paid"]
+    else:
+        await fails(node, run, retry_failed=True)
+    assert looks.runs == (3 if in_doubt else 2)
+    (aside,) = of_kind(log, b.CallsSetAside)
+    assert json.loads(aside.keys) == ["pay:1", *(["look:1"] if in_doubt else [])]

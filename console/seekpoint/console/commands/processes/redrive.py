@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from seekpoint.console.commands.processes.ps import since_us
-from seekpoint.console.render.listing import open_states
 from seekpoint.console.render.output import clean, counted, emit, emit_json, say
+from seekpoint.console.render.progress import ReadingProgress
 from seekpoint.console.services.client_calls import with_client
 from seekpoint.console.services.options import ActorName, AsJson, Reason, Since
-from seekpoint.console.services.process_query import ProcessQuery
+from seekpoint.console.services.process_scan import without_view
 from seekpoint.console.services.sender import user_name
 from seekpoint.console.services.target import CommandTarget
 
 if TYPE_CHECKING:
     from seekpoint.producers import Client
-    from seekpoint.schemas.state.process_state import State
+    from seekpoint.producers.failed_runs import FailedRun
 
 __all__ = ["redrive"]
 
@@ -32,6 +33,9 @@ def redrive(
         str | None, typer.Option("--agent", metavar="NAME", help="With --failed: only this agent's.")
     ] = None,
     since: Since = None,
+    in_doubt: Annotated[
+        bool, typer.Option("--in-doubt", help="Steps and decisions in doubt begin anew too, with all their attempts.")
+    ] = False,
     reason: Reason = None,
     by: ActorName = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list them.")] = False,
@@ -41,60 +45,47 @@ def redrive(
 
     Failed calls are made again, what succeeded stays, and a failed effect is not made again.
     """
-    from seekpoint.schemas.errors import Refused
-
     if bool(process_ids) == failed or (not failed and (agent is not None or since is not None)):
         raise typer.BadParameter("give process ids, or --failed with or without --agent and --since", param_hint="ID")
-    query = ProcessQuery(agent=agent, failed=True, since_us=since_us(since))
+    from_us = since_us(since)
     target.require_kafka()
-    found: dict[str, dict[str, Any]] = {}
-    if failed:
-        # From the log all states come, from the view those that the query wants.
-        for process_id, state in open_states(target, None, query.wants):
-            if _is_wanted(process_id, state, query):
-                found[process_id] = _row(process_id, state)
-    for process_id in process_ids or ():
-        state = target.recoverer.recover(process_id).state
-        if not _has_failed(state):
-            raise Refused(
-                "the run of the process did not fail, nothing was sent",
-                process_id=process_id, lifecycle=str(state.lifecycle),
-                hint="seekpoint state ID shows what it waits for",
-            )  # fmt: skip
-        found[process_id] = _row(process_id, state)
+    found = _failed(target, agent, from_us) if failed else [_failed_run(target, one) for one in process_ids or ()]
     actor = by or user_name("--by")
 
     async def send(client: Client) -> None:
-        for process_id in found:
-            await client.redrive(process_id, reason, actor=actor)
+        with ReadingProgress("redriving", len(found), "runs") as progress:
+            for one in found:
+                await client.redrive(one.process_id, reason, in_doubt=in_doubt, actor=actor)
+                progress.advance(1)
 
     if found and not dry_run:
         with_client(target.settings, send)
     if json:
-        emit_json({"redriven": [] if dry_run else [*found], "failed": [*found.values()]})
+        sent = [] if dry_run else [one.process_id for one in found]
+        emit_json({"redriven": sent, "failed": [asdict(one) for one in found]})
         return
-    for process_id, facts in found.items():
-        emit(clean(f"{process_id}  {facts['failure'] or ''}".rstrip()))
+    for one in found:
+        emit(clean(f"{one.process_id}  {one.failure or ''}".rstrip()))
     say(f"{counted(len(found), 'failed run')} {'found' if dry_run else f'redriven, as {actor}'}")
 
 
-def _is_wanted(process_id: str, state: State, query: ProcessQuery) -> bool:
-    from seekpoint.consumers.view.process_summary import summary_of
+def _failed(target: CommandTarget, agent: str | None, from_us: int | None) -> list[FailedRun]:
+    """Return the failed runs, by id: from the view, else from checkpoints and the log, and say so."""
+    from seekpoint.producers.failed_runs import failed_runs
 
-    return _has_failed(state) and query.wants(summary_of(0, process_id.encode(), state))
-
-
-def _has_failed(state: State) -> bool:
-    from seekpoint.schemas.state.lifecycle import Lifecycle
-
-    return not state.finished and state.lifecycle is Lifecycle.FAILED and state.agent is not None
+    return sorted(failed_runs(target.recoverer, agent, from_us, without_view()), key=lambda one: one.process_id)
 
 
-def _row(process_id: str, state: State) -> dict[str, Any]:
-    failure = state.failure
-    return {
-        "process_id": process_id,
-        "agent": None if state.agent is None else state.agent.name,
-        "failure": None if failure is None else f"{failure.type}: {failure.message}",
-        "runs_failed": 0 if state.run_failures is None else state.run_failures.count,
-    }
+def _failed_run(target: CommandTarget, process_id: str) -> FailedRun:
+    from seekpoint.producers.failed_runs import FailedRun
+    from seekpoint.schemas.errors import Refused
+
+    state = target.recoverer.recover(process_id).state
+    found = FailedRun.of(process_id, state)
+    if found is None:
+        raise Refused(
+            "the run of the process did not fail, nothing was sent",
+            process_id=process_id, lifecycle=str(state.lifecycle),
+            hint="seekpoint state ID shows what it waits for",
+        )  # fmt: skip
+    return found

@@ -1,9 +1,12 @@
-"""Redrive a failed process: choose the failed calls that its next run makes again.
+"""Redrive a failed process: choose the calls that its next run makes again.
 
 A recorded failure answers the code as a result does, so a repeated run fails at the same call. An entry that sets
 failed calls aside lets the next run make them again. Recorded results stay.
 
 The entry that records the exception of a run has the keys of the calls that the exception comes from.
+
+A step in doubt is made again by any run that resumes, but with the attempts that it has left. A request to redrive may
+ask to set those aside too: then they have all their attempts again, at once. Effects are never set aside.
 """
 
 from __future__ import annotations
@@ -29,11 +32,12 @@ _MADE_AGAIN = frozenset({"step", "decision", "sample", "child"})
 async def set_aside(process: DurableProcess, keys_or_all: bool | Collection[str]) -> None:
     """Set aside the failed calls that ended the last run, or those of the given keys. Raises ``Refused``.
 
-    Once a compensation has begun, no call is set aside: the calls would go on as if the effects were still in place.
+    Without keys, also set aside the steps and decisions in doubt if the request to redrive asks for it. Once a
+    compensation has begun, no call is set aside: the calls would go on as if the effects were still in place.
     """
     calls = process.written.calls
     if isinstance(keys_or_all, bool):
-        keys = [] if _is_compensated(calls) else await _last_failed(process)
+        keys = [] if _is_compensated(calls) else [*await _last_failed(process), *_in_doubt(process)]
     else:
         if _is_compensated(calls):
             raise Refused(
@@ -61,6 +65,15 @@ async def _last_failed(process: DurableProcess) -> list[str]:
     if counts and any(call.seq > ended[0] for call in written.calls.values()):
         return []
     return [key for key in load(ended[1]) if _has_failed(written.calls.get(key))]
+
+
+def _in_doubt(process: DurableProcess) -> list[str]:
+    """Return the steps and decisions in doubt if the request to redrive names them, in the order they began."""
+    request, calls = process.written.redrive, process.written.calls
+    if request is None or not request.in_doubt:
+        return []
+    found = [key for key, call in calls.items() if call.status == "started" and call.kind in ("step", "decision")]
+    return sorted(found, key=lambda key: calls[key].seq)
 
 
 def _is_compensated(calls: Mapping[str, Call]) -> bool:
