@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from itertools import islice
@@ -38,8 +38,15 @@ logger = logging.getLogger("seekpoint.producers")
 _PAGE = 500
 _FOUND_MAX = 200
 """How many processes of a partition one look recovers. The next look finds the others."""
-_WAKING = frozenset({"cancel_requested", "effect_verdict", "redrive_requested", "resume_requested", "submitted"})
-"""The kinds of external entries after which a worker acts at once. A signal may be one that the code does not want."""
+_WAKING: Mapping[str, frozenset[str]] = {
+    "cancel_requested": frozenset({"created", "starting", "running", "awaiting", "suspended", "failed"}),
+    "effect_verdict": frozenset({"awaiting"}),
+    "redrive_requested": frozenset({"failed"}),
+    "resume_requested": frozenset({"created", "suspended"}),
+    "submitted": frozenset({"created"}),
+}
+"""The external entries after which a worker acts at once, and in which lifecycles. A signal may be one that the code
+does not want. What changes nothing stays the newest entry: who resumes a process that waits, wakes nobody."""
 _RUNS = frozenset({"starting", "running"})
 
 
@@ -56,9 +63,19 @@ def overdue(one: Summary, now_us: int, margin_us: int) -> str | None:
         return "moment"
     if one.updated_us >= late_us or one.lifecycle in ("stopping", "stopped"):
         return None
-    if one.last_kind in _WAKING and (one.until_us is None or one.last_kind != "submitted"):
+    if _asks(one):
         return "mail"
     return "run" if one.lifecycle in _RUNS else None
+
+
+def _asks(one: Summary) -> bool:
+    """Return whether the newest entry of an unowned process asks a worker to act at once."""
+    kind = one.last_kind or ""
+    if one.lifecycle not in _WAKING.get(kind, ()):
+        return False
+    if kind == "effect_verdict":
+        return one.unsettled > 0
+    return "start" not in one.waits_for or kind == "cancel_requested"
 
 
 class Sweep:

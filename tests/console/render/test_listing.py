@@ -252,6 +252,8 @@ def test_a_process_that_has_an_owner_or_has_ended_needs_no_worker() -> None:
     assert [WorkerCode([]).can_run(replace(RUN, **change)) for change in changes] == [None] * len(changes)
     retried = replace(RUN, lifecycle=Lifecycle.FAILED, waits_for=("retry",))
     assert WorkerCode([]).can_run(retried) is False
+    for asked in ("redrive_requested", "cancel_requested"):
+        assert WorkerCode([]).can_run(replace(RUN, lifecycle=Lifecycle.FAILED, last_kind=asked)) is False
 
 
 @pytest.mark.parametrize("text", ["", "2", "h", "2x", "-2h", "yesterday"])

@@ -40,6 +40,11 @@ async def asker(process: Process, _: None) -> str:
     return "went"
 
 
+@agent("failer")
+async def failer(process: Process, _: None) -> str:
+    raise ValueError("no such order")
+
+
 class LogView:
     """A view that is always up to date: it reads the log."""
 
@@ -147,6 +152,50 @@ async def test_mail_that_the_worker_missed_is_found(log: MemoryLog, monkeypatch:
                 await asyncio.sleep(0.02)
 
 
+@pytest.mark.parametrize("kind", ["cancel_requested", "redrive_requested"])
+async def test_a_failed_run_that_somebody_asked_for_is_found(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """It needs no worker before, and one afterwards."""
+    note = PartitionWatch._note
+
+    def deaf(self: PartitionWatch, entry: Entry, offset: int) -> None:
+        if entry.kind != kind:
+            note(self, entry, offset)
+
+    monkeypatch.setattr(PartitionWatch, "_note", deaf)
+    async with Worker.in_memory([failer], log, grace_s=0.05) as worker, Client.in_memory(log) as client:
+        await client.submit(failer, "f-1")
+        await until(lambda: worker.failed == 1)
+        await known(log)
+        sweep = sweep_of(client, log)
+        await sweep.look()
+        assert sweep.found == {}
+        await (client.cancel if kind == "cancel_requested" else client.redrive)("f-1")
+        await sweep.look()
+        assert sweep.found == {"mail": 1}
+        await until(lambda: worker.failed == 2 or worker.cancelled == 1)
+
+
+@pytest.mark.parametrize("call", ["resume", "redrive"])
+async def test_a_request_that_changes_nothing_is_not_late(log: MemoryLog, call: str) -> None:
+    """It stays the newest entry of a process that waits, as long as that waits."""
+    async with Worker.in_memory([asker], log, grace_s=0.05) as worker, Client.in_memory(log) as client:
+        await client.submit(asker, "a-1")
+        await until(lambda: waiting(worker) == 1)
+        await known(log)
+        await client.suspend("a-1")
+        await until(lambda: waiting(worker) == 0)
+        await client.resume("a-1")
+        if call == "redrive":
+            await client.redrive("a-1")
+        await until(lambda: waiting(worker) == 1)
+        sweep = sweep_of(client, log)
+        await sweep.look()
+        assert sweep.found == {}
+        assert (await client.state("a-1")).last_kind == f"{call}_requested"
+
+
 async def test_without_a_worker_that_could_act_nothing_is_done(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """No worker, one with other code, and one whose runs wait for room: they are not late."""
     async with Client.in_memory(log) as client:
@@ -212,6 +261,7 @@ ONE = Summary(
     lifecycle=Lifecycle.AWAITING, offset=5, agent="refund", version="1", waits_for=("timer",), until_us=1_000,
     updated_us=500, last_kind="timer_set",
 )  # fmt: skip
+SUBMITTED: dict[str, Any] = {"lifecycle": Lifecycle.CREATED, "version": None, "waits_for": (), "until_us": None}
 
 
 @pytest.mark.parametrize(
@@ -227,8 +277,16 @@ ONE = Summary(
         ({"until_us": None}, 9_999, None),
         ({"until_us": None, "last_kind": "cancel_requested"}, 601, "mail"),
         ({"until_us": None, "last_kind": "cancel_requested"}, 600, None),
-        ({"until_us": 99_999, "last_kind": "effect_verdict"}, 9_999, "mail"),
-        ({"until_us": 99_999, "last_kind": "submitted", "waits_for": ("start",)}, 9_999, None),
+        ({"until_us": 99_999, "last_kind": "effect_verdict", "unsettled": 1}, 9_999, "mail"),
+        ({"until_us": 99_999, "last_kind": "effect_verdict"}, 9_999, None),
+        ({**SUBMITTED, "last_kind": "submitted"}, 9_999, "mail"),
+        ({**SUBMITTED, "last_kind": "submitted", "until_us": 99_999, "waits_for": ("start",)}, 9_999, None),
+        ({**SUBMITTED, "last_kind": "resume_requested"}, 9_999, "mail"),
+        ({**SUBMITTED, "last_kind": "resume_requested", "until_us": 99_999, "waits_for": ("start",)}, 9_999, None),
+        ({**SUBMITTED, "last_kind": "cancel_requested", "until_us": 99_999, "waits_for": ("start",)}, 9_999, "mail"),
+        ({"until_us": None, "last_kind": "resume_requested"}, 9_999, None),
+        ({"until_us": None, "last_kind": "resume_requested", "lifecycle": Lifecycle.SUSPENDED}, 9_999, "mail"),
+        ({"until_us": None, "last_kind": "redrive_requested"}, 9_999, None),
         ({"until_us": None, "last_kind": "signal"}, 9_999, None),
         ({"until_us": None, "lifecycle": Lifecycle.RUNNING}, 9_999, "run"),
         ({"until_us": None, "lifecycle": Lifecycle.RUNNING}, 600, None),

@@ -34,13 +34,19 @@ class WorkerCode:
         """Return whether a worker has the code for the process; None: the process needs none now.
 
         A process needs a worker if it runs an agent or was submitted, nobody owns it, it is not on hold and it has not
-        ended. An agent that is pinned resumes only processes that began with its own definition.
+        ended. A failed one has ended, unless it is tried again or somebody has just asked to redrive or to cancel it.
+        An agent that is pinned resumes only processes that began with its own definition.
         """
         if one.agent is None or one.owner is not None or one.finished or one.on_hold or one.degraded:
             return None
-        if one.lifecycle in ("stopping", "stopped") or (one.lifecycle == "failed" and not one.waits_for):
+        if one.lifecycle in ("stopping", "stopped"):
+            return None
+        if one.lifecycle == "failed" and not one.waits_for and one.last_kind not in _REVIVING:
             return None
         return any(_has_code(worker, one) for worker in self._workers)
+
+
+_REVIVING = ("redrive_requested", "cancel_requested")
 
 
 def _has_code(worker: WorkerStatus, one: Summary) -> bool:
