@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -331,6 +332,34 @@ async def test_a_close_that_is_cancelled_ends_the_drain() -> None:
             await asyncio.wait_for(worker.close(), 0.1)
         assert ATTEMPTS.pop("case-1") == ["began", "ended"]
         await worker.close()
+        assert (await client.state(run.id)).owner is None
+
+
+async def test_a_close_that_is_cancelled_early_releases_the_runs() -> None:
+    """While it still leaves the group, and another call waits for it: that one returns once the worker is closed."""
+    made, is_leaving, may_leave = Fleet(), threading.Event(), threading.Event()
+    async with Client.in_memory(made.log) as client:
+        worker = await made.worker(drain_s=600).start()
+        assert worker._intake is not None
+        member = worker._intake._member
+        leave = member.close
+
+        def close() -> None:
+            is_leaving.set()
+            may_leave.wait(ROUND_S)
+            leave()
+
+        member.close = close  # type: ignore[method-assign]
+        run = await client.submit(endless, "case-1")
+        await until(lambda: "case-1" in ATTEMPTS)
+        first, second = (asyncio.create_task(worker.close()) for _ in range(2))
+        await until(is_leaving.is_set)
+        second.cancel()
+        await asyncio.wait_for(first, ROUND_S)
+        may_leave.set()
+        with pytest.raises(asyncio.CancelledError):
+            await second
+        assert ATTEMPTS.pop("case-1") == ["began", "ended"]
         assert (await client.state(run.id)).owner is None
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from hashlib import blake2b
 from types import TracebackType
@@ -273,31 +273,37 @@ class Worker:
         """Leave the group, drain and close the node. Runs that are not over after ``drain_s`` are released.
 
         Idempotent: a second call waits for the first one, and does nothing after it. A call that is cancelled releases
-        the runs at once.
+        the runs at once, and ends once the worker is closed.
         """
         if self._closing is None:
             self._closing = asyncio.create_task(self._close(), name="seekpoint-worker-close")
         elif self._closing.done():
             return
-        await self._closing
+        try:
+            await self._closing
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if caller is None or caller.cancelling():
+                raise  # else another call was cancelled, and the worker is closed all the same
 
     async def _close(self) -> None:
         self._is_draining = True
         self._runtime.heartbeater.publish_soon()
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        try:
-            if self._intake is not None:  # first: others take the partitions over, with what is submitted meanwhile
-                await self._intake.close()
-            self._duty.leave()
-            await self._runs.drain(self._drain_s, _LOOK_S)
-        finally:
-            self._duty.close()
+        async with AsyncExitStack() as last_first:
+            last_first.push_async_callback(self.node.close)
+            last_first.push_async_callback(self._inbox.close)
+            last_first.callback(self._duty.close)
+            last_first.push_async_callback(lambda: self._runs.drain(self._drain_s, _LOOK_S))
+            last_first.callback(self._duty.leave)
             try:
-                await self._inbox.close()
-            finally:
-                await self.node.close()
+                await asyncio.gather(*self._tasks, return_exceptions=True)
+                if self._intake is not None:  # first: others take the partitions over, with what is submitted meanwhile
+                    await self._intake.close()
+            except asyncio.CancelledError:
+                self.end_drain()
+                raise
 
     async def _part(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run a part of the worker. An error that ends it ends the worker."""
