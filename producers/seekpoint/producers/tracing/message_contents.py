@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.values.json_values import dump
 
 __all__ = ["input_messages", "output_messages"]
+
+_NO_LIMITS = Limits(depth=1_000_000, items=1_000_000_000)
+"""The journal's own limits have admitted what is written here: a span must not refuse it."""
 
 
 def input_messages(request: Any) -> str:
@@ -18,7 +22,7 @@ def input_messages(request: Any) -> str:
     """
     found = request.get("messages") if isinstance(request, Mapping) else None
     messages = found if isinstance(found, list | tuple) else [{"role": "user", "content": request}]
-    return dump([_message(one, "user") for one in messages])
+    return dump([_message(one, "user") for one in messages], _NO_LIMITS)
 
 
 def output_messages(response: Any) -> str:
@@ -33,16 +37,17 @@ def output_messages(response: Any) -> str:
             [
                 {**_message(one.get("message"), "assistant"), "finish_reason": one.get("finish_reason") or "stop"}
                 for one in choices
-            ]
+            ],
+            _NO_LIMITS,
         )
     reason = response.get("stop_reason") if isinstance(response, Mapping) else None
-    return dump([{**_message(response, "assistant"), "finish_reason": reason or "stop"}])
+    return dump([{**_message(response, "assistant"), "finish_reason": reason or "stop"}], _NO_LIMITS)
 
 
 def _message(one: Any, role: str) -> dict[str, Any]:
     known = isinstance(one, Mapping) and "content" in one
     content = one["content"] if known else one
-    text = content if isinstance(content, str) else dump(content)
+    text = content if isinstance(content, str) else dump(content, _NO_LIMITS)
     return {
         "role": str(one.get("role") or role) if known else role,
         "parts": [{"type": "text", "content": text}],
