@@ -26,7 +26,7 @@ from seekpoint.producers.client_runtime import ClientRuntime
 from seekpoint.producers.schedule_table import TABLE_NAME, ScheduleTable
 from seekpoint.producers.submission_sender import send_submission
 from seekpoint.producers.worker.scheduler import Scheduler
-from seekpoint.schemas.errors import SeekpointError
+from seekpoint.schemas.errors import Retryable, SeekpointError
 from seekpoint.schemas.log.submissions import SubmissionRecord
 from seekpoint.schemas.state.process_state import State
 from seekpoint.schemas.values.clock import now_us
@@ -104,7 +104,7 @@ class Sweep:
             code = await asyncio.to_thread(worker_code, self._runtime.reader)
             for partition in range(self._runtime.reader.partitions):
                 for one in await asyncio.to_thread(self._suspects, partition, code):
-                    await self._wake(one, code)
+                    await self._look_at(one, code)
             await self._fire(code)
         except SeekpointError as exc:
             logger.warning("the sweep is not complete: %s", exc)
@@ -123,6 +123,15 @@ class Sweep:
             if len(page.summaries) < _PAGE:
                 return
             after = page.summaries[-1].process_id.encode()
+
+    async def _look_at(self, seen: Summary, code: WorkerCode) -> None:
+        """Wake a process. One that cannot be recovered does not keep the sweep from the others."""
+        try:
+            await self._wake(seen, code)
+        except Retryable:
+            raise
+        except SeekpointError as exc:
+            logger.warning("the sweep cannot look at %s: %s", seen.process_id, exc)
 
     async def _wake(self, seen: Summary, code: WorkerCode) -> None:
         """Send the submission of a process again if the log agrees that it is overdue: a view may be behind."""

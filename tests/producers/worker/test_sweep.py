@@ -16,12 +16,14 @@ from seekpoint.consumers.recovery.recoverer import Recoverer
 from seekpoint.consumers.view.process_summary import Summary, is_open_process, summary_of
 from seekpoint.consumers.view.view_store import Page, ViewBrowser
 from seekpoint.producers import Client, Process, Worker, agent
+from seekpoint.producers.client_runtime import ClientRuntime
 from seekpoint.producers.sweep import Sweep, overdue
 from seekpoint.producers.worker.partition_watch import PartitionWatch
 from seekpoint.producers.worker.scheduler import Scheduler
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.bodies.entry import Entry
 from seekpoint.schemas.config.settings import Settings
+from seekpoint.schemas.errors import JournalGap
 from seekpoint.schemas.state.lifecycle import Lifecycle
 from seekpoint.schemas.values.clock import now_us
 
@@ -317,6 +319,31 @@ async def test_a_view_that_is_behind_is_not_believed(log: MemoryLog) -> None:
         await sweep.look()
         assert sweep.found == {}
         assert [log.topic("inbox").watermarks(at).high for at in range(2)] == ends
+
+
+async def test_a_process_that_cannot_be_recovered_hides_no_other_one(
+    log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its history may be gone for ever."""
+    recover, ids = ClientRuntime.recover, ("a-1", "a-2", "a-3", "a-4")
+
+    async def gone(self: ClientRuntime, process_id: str, **how: Any) -> Any:
+        if process_id in ids[:2]:
+            raise JournalGap("trimmed", process_id=process_id)
+        return await recover(self, process_id, **how)
+
+    async with Worker.in_memory([asker], log, grace_s=0.05) as worker, Client.in_memory(log) as client:
+        for each in ids:
+            await client.submit(asker, each)
+        await until(lambda: waiting(worker) == 4)
+        await known(log)
+        monkeypatch.setattr(PartitionWatch, "_note", lambda *_: None)
+        for each in ids:
+            await client.cancel(each)
+        monkeypatch.setattr(ClientRuntime, "recover", gone)
+        sweep = sweep_of(client, log)
+        await sweep.look()
+        assert sweep.found == {"mail": 2}
 
 
 async def test_an_error_ends_one_look(log: MemoryLog) -> None:
