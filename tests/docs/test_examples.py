@@ -136,8 +136,11 @@ def test_the_kill_example_kills_a_run_and_another_run_resumes_it(
     """The lines of the start page in a shell: the first run dies in its wait, the second one ends with the result."""
     [agent] = [block for block in blocks(START, "python") if "async def greetings" in block.text]
     [lines] = [block for block in blocks(START, "console") if "kill -9" in block.text]
-    (tmp_path / "greetings.py").write_text(agent.text.replace("seconds=30", "seconds=6"))
-    script = "\n".join(line.removeprefix("$ ") for line in lines.text.splitlines()).replace("sleep 5", "sleep 4")
+    (tmp_path / "greetings.py").write_text(agent.text.replace("seconds=30", "seconds=8"))
+    script = "\n".join(line.removeprefix("$ ") for line in lines.text.splitlines())
+    assert "sleep 5" in script
+    waits = "until seekpoint steps visit-1 2>/dev/null | grep -q sleep:1; do sleep 0.1; done"
+    script = script.replace("sleep 5", waits)  # a slow machine has not begun the run after any fixed time
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "SEEKPOINT_BOOTSTRAP_SERVERS": cluster.bootstrap_servers,

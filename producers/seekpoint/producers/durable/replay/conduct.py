@@ -47,10 +47,10 @@ def conduct_of(agent: Agent | None, replay: str, detail: str) -> RunOptions:
     """Return the options for the given names. Raise ``InvalidSetting`` for an unknown name."""
     known: dict[str, Any] = {}
     for name, kind, given in (("replay", ReplayMode, replay), ("detail", Detail, detail)):
-        words = [*map(str, kind)]
-        if given not in words:
-            raise InvalidSetting(f"no such {name}", found=repr(given)[:80], known=words)
-        known[name] = kind(given)
+        try:
+            known[name] = kind(given)
+        except ValueError:
+            raise InvalidSetting(f"no such {name}", found=repr(given)[:80], known=[*map(str, kind)]) from None
     return RunOptions(agent=agent, **known)
 
 
