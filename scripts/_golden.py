@@ -84,7 +84,9 @@ def _external(number: int, body: b.Body) -> Entry:
 def _history() -> list[Entry]:
     """A process that meets every row of the admission table; every part of its state has something in it."""
     begun = [
-        _external(27, b.Submitted("refunder", '{"order":"4711"}', 5, 1_700_000_000_000_000, "thread", TRACE_PARENT))
+        _external(
+            27, b.Submitted("refunder", '{"order":"4711"}', 5, 1_700_000_000_000_000, "thread", TRACE_PARENT, "boss")
+        )
     ]
     begun += [_external(1, b.Claim(0, "node-1", "boot-1")), _external(21, b.Signal("wake", '{"n":1}'))]
     begun += [_external(23, b.Signal("paid", "12")), _external(25, b.SharedSet("rate", -1, "1"))]
@@ -97,7 +99,15 @@ def _history() -> list[Entry]:
 def _content() -> list[b.Body]:
     """Context, conversation, invocations: what a program writes itself."""
     return [
-        b.Forked("parent", 4, new_state().content_json()),
+        b.Forked(
+            "parent",
+            4,
+            new_state().content_json(),
+            effects="recorded",
+            permissive=True,
+            answers='["ask:1"]',
+            reason="try",
+        ),
         b.LifecycleChanged("starting"),
         b.ContextUpdatedMany({"price": '{"$decimal":"1.10"}', "gone": "1", "list": "[1,2]"}),
         b.ContextPatched('{"gone":null,"deep":{"a":{"b":1}}}'),

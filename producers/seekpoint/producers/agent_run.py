@@ -268,7 +268,9 @@ class _Run(FrozenStruct, frozen=True):
         if written.agent is None:
             text = self._first_input(given)
             agent, span = self.agent, None if process.tracer is None else process.tracer.current()
-            process.send(b.AgentStarted(agent.name, agent.version, agent.definition, text, span))
+            process.send(
+                b.AgentStarted(agent.name, agent.version, agent.definition, text, span, process.options.spawned_by)
+            )
         else:
             text = written.agent.input_json
         process.begin_replay()

@@ -75,9 +75,9 @@ class AgentNode(Protocol):
 
     async def run(
         self, agent: Agent, process_id: str, input: Any, *, wait_s: float = 0.0,
-        retry_failed: bool | Collection[str] = False,
+        retry_failed: bool | Collection[str] = False, spawned_by: str | None = None,
     ) -> Any:  # fmt: skip
-        """Run ``agent`` as the process; return its result."""
+        """Run ``agent`` as the process, a child of ``spawned_by`` if that is given; return its result."""
         ...
 
 
@@ -92,6 +92,7 @@ class ChildRequest(FrozenStruct, frozen=True):
     aside_seq: int | None = None
     """The seq of the entry that asks to run a failed child again; None if none does."""
     correlation_id: str | None = None
+    spawned_by: str | None = None
 
 
 class ChildRuns(Protocol):
@@ -350,10 +351,13 @@ class LogSession:
         if elsewhere is not None and elsewhere.takes(agent.name):
             aside_seq = self.written.calls[key].seq if retry_failed else None
             request = ChildRequest(
-                agent.name, child_id, input, idempotency_key(self, key), aside_seq, self._cause.correlation_id
-            )
+                agent.name, child_id, input, idempotency_key(self, key), aside_seq, self._cause.correlation_id,
+                self.process_id,
+            )  # fmt: skip
             return await elsewhere.run(request)
-        return await self._node.run(agent, child_id, input, wait_s=wait_s, retry_failed=retry_failed)
+        return await self._node.run(
+            agent, child_id, input, wait_s=wait_s, retry_failed=retry_failed, spawned_by=self.process_id
+        )
 
 
 def _covers(saved: LastCheckpoint | None, offset: int) -> bool:

@@ -199,6 +199,7 @@ class Node(ControlCalls):
         detail: str = Detail.FULL,
         retry_failed: bool | Collection[str] = False,
         new: bool | None = None,
+        spawned_by: str | None = None,
     ) -> Any:
         """Run ``agent`` as the process, here and now, from its beginning or from where it was; its result, confirmed.
 
@@ -208,6 +209,7 @@ class Node(ControlCalls):
         run, or those whose keys it names. What succeeded is not run again, a failed effect is not made again.
         Cancelled, the process is released as it stands. ``input`` may be left out to resume. ``new=True`` only begins a
         process, ``new=False`` only resumes one; else ``Refused`` or ``UnknownProcess``, and no agent begins.
+        ``spawned_by`` names the process whose child it is, for ``seekpoint lineage``.
 
         Raises what ``open`` raises, ``AgentMismatch`` for a process of another agent or input, ``Refused`` for a key in
         ``retry_failed`` that names no such call, ``ReplayDivergence``, and whatever the agent raises; an error of
@@ -216,7 +218,8 @@ class Node(ControlCalls):
         check_is_agent(agent)
         request = OpenRequest(
             process_id=process_id, take_over=take_over, wait_s=wait_s,
-            cause=Cause(actor=actor, correlation_id=correlation_id), options=conduct_of(agent, replay, detail),
+            cause=Cause(actor=actor, correlation_id=correlation_id),
+            options=conduct_of(agent, replay, detail, spawned_by),
             refuse=lambda state: refuse_mismatch(process_id, state, agent, input, self._runtime.reader.limits, new),
             must_exist=new is False,
         )  # fmt: skip

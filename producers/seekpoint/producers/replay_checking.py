@@ -235,7 +235,7 @@ class _Check:
         if self._run.failure == name and not unread and self._run.result_json is None:
             return self._found("error")
         key = min(unread, key=lambda one: self._run.records[one].seq) if unread else ""
-        seq = self._run.records[key].seq if key else None
+        seq = self._run.state.entry_seq(self._run.records[key]) if key else None
         expected = key or ("the result" if self._run.result_json is not None else self._run.failure or "no failure")
         message = error.message if isinstance(error, SeekpointError) else str(error)
         return self._found("error", Divergence("error", key, seq, expected, _shown(f"{name}: {message}")))

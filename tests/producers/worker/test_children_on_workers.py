@@ -122,7 +122,7 @@ async def test_children_run_on_any_worker() -> None:
         await until(lambda: len(one.assigned) == len(two.assigned) == 4)
         runs = [await client.submit(parent, f"p{number}", ["a", "b"]) for number in range(20)]
         assert [await run.result(ROUND_S) for run in runs] == [["a", "b"]] * 20
-        assert one.finished + two.finished == 60
+        await until(lambda: one.finished + two.finished == 60)
         assert min(one.finished, two.finished) > 10
     assert set(DONE.values()) == {1}
     assert sum(len(of_kind(made.log, b.ChildEnded, run.id)) for run in runs) == 40

@@ -159,6 +159,42 @@ def test_a_fork_with_an_illegal_parent_id_is_a_misfit() -> None:
         assert state.degraded is not None
 
 
+def _step(key: str) -> b.StepEnded:
+    return b.StepEnded(key=key, attempt=1, outcome="succeeded", output="1", position=int(key[-1]), digest="d", name="s")
+
+
+def test_the_calls_of_a_fork_come_after_those_that_it_inherits() -> None:
+    """Their numbers go on from the parent's, also in a fork of a fork; ``entry_seq`` gives the seq of the entry."""
+    content = after(*(b.ContextUpdated("a", "1"),) * 7, _step("s:1")).content_json()
+    forked = after(b.Forked("parent", 8, content), b.ContextUpdated("a", "2"), _step("s:2"))
+    assert [call.seq for call in forked.calls.values()] == [8, 11]
+    assert [forked.entry_seq(call) for call in forked.calls.values()] == [8, 3]
+    again = after(b.Forked("child", 3, forked.content_json()), _step("s:3"))
+    assert again.content_hash != forked.content_hash
+    assert [call.seq for call in again.calls.values()] == [8, 11, 13]
+    assert State.from_bytes(again.to_bytes()).lineage.seq_base == 11
+
+
+def test_a_rewind_of_a_fork_keeps_the_order_of_its_calls() -> None:
+    """The numbers that the fork gave its calls stay those of its content."""
+    content = after(_step("s:1"), _step("s:2")).content_json()
+    forked = after(b.Forked("parent", 2, content), _step("s:3"))
+    state = after(b.Forked("parent", 2, content), _step("s:3"), _step("s:4"), b.Rewound(2, forked.content_json()))
+    assert (state.lineage.seq_base, state.content_hash) == (2, forked.content_hash)
+
+
+def test_a_fork_keeps_what_becomes_of_effects_and_why_it_was_made() -> None:
+    """Also in its gravestone; an unknown policy is a misfit."""
+    empty = new_state().content_json()
+    state = after(b.Forked("parent", 4, empty, effects="recorded", reason="r" * 300))
+    assert (state.lineage.effects, state.lineage.reason) == ("recorded", "r" * 200)
+    assert state.without_content().lineage == state.lineage
+    assert after(b.Forked("parent", 4, empty)).lineage.effects == "refused"
+    refused = after(b.Forked("parent", 4, empty, effects="all"))
+    assert refused.degraded is not None
+    assert refused.lineage == new_state().lineage
+
+
 # --- limits -----------------------------------------------------------------------------------------------------------
 TIGHT = Limits(state_bytes=400)
 LONG = "x" * 300

@@ -38,6 +38,7 @@ SUBMISSIONS = st.builds(
     actor=st.none() | TEXTS,
     correlation_id=st.none() | TEXTS,
     trace_parent=st.none() | TEXTS,
+    spawned_by=st.none() | TEXTS,
     ts=LONGS,
 )
 ONE = SubmissionRecord(id=bytes(16), process_id="case-17", agent="refund", ts=4)

@@ -121,8 +121,7 @@ class DurableProcess:
         written = self.session.written
         return HistoryMatcher(
             self.process_id, written.calls.copy(), strict=self.options.replay is ReplayMode.STRICT,
-            ordered=written.lineage.parent_id is None,  # the seqs of a fork start again
-            task=self.task, on_difference=self._record_difference,
+            seq_base=written.lineage.seq_base, task=self.task, on_difference=self._record_difference,
         )  # fmt: skip
 
     def set_main_task(self, task: asyncio.Task[Any] | None) -> None:

@@ -71,7 +71,8 @@ class SubmittedChildren:
     def _submission(self, request: ChildRequest) -> SubmissionRecord:
         return SubmissionRecord(
             id=_request_id(request, "submit"), process_id=request.child_id, agent=request.agent,
-            input=dump(request.input, self._runtime.reader.limits), correlation_id=request.correlation_id, ts=now_us(),
+            input=dump(request.input, self._runtime.reader.limits), correlation_id=request.correlation_id,
+            spawned_by=request.spawned_by, ts=now_us(),
         )  # fmt: skip
 
 

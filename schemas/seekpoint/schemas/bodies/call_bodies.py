@@ -51,6 +51,7 @@ class AgentStarted(Body, frozen=True):
     definition: str = ""
     input: Json = "null"
     trace_parent: str | None = None
+    spawned_by: str | None = None
 
 
 class StepStarted(Body, frozen=True):

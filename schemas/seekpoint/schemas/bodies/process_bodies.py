@@ -87,6 +87,7 @@ class Submitted(Body, frozen=True):
     start_at_us: int | None = None
     correlation_id: str | None = None
     trace_parent: str | None = None
+    spawned_by: str | None = None
 
 
 class SuspendRequested(Body, frozen=True):
@@ -268,7 +269,11 @@ class Rewound(Body, frozen=True):
 
 
 class Forked(Body, frozen=True):
-    """The start of a process with the content of another one, and as a run of that process's agent."""
+    """The start of a process with the content of another one, and as a run of that process's agent.
+
+    The content may have other answers than the parent's, to the calls in ``answers``. ``permissive``: it has the
+    records of the parent's later calls too.
+    """
 
     KIND = "forked"
     RESTORES = True
@@ -279,6 +284,10 @@ class Forked(Body, frozen=True):
     version: str = ""
     definition: str = ""
     input: Json = "null"
+    effects: str = "refused"
+    permissive: bool = False
+    answers: Json | None = None  # the keys, a list
+    reason: str | None = None
 
 
 class Seeded(Body, frozen=True):

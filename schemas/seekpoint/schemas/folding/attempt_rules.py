@@ -33,7 +33,7 @@ def begin_call(draft: Draft, body: Any, limits: Limits, kind: str, status: str, 
     misfit = _may_begin(draft, kind, body.key, body.position, body.digest, attempt)
     if misfit is not None:
         return misfit
-    call = Call(kind, body.position, body.digest, status, attempt, draft.seq + 1, None, None, _facts(facts))
+    call = Call(kind, body.position, body.digest, status, attempt, draft.call_seq + 1, None, None, _facts(facts))
     try:
         budget = reserve(draft.budget, body)
     except AMOUNT_ERRORS:
@@ -76,7 +76,7 @@ def end_attempt(draft: Draft, body: Any, kind: str, output: str, limits: Limits)
         return illegal(f"{body.key[:80]} is not under way so")
     if old.error is not None:
         return illegal(f"{body.key[:80]} waits for its next attempt")
-    return charge_end(draft, body, _ended(old, body, output, draft.seq + 1), limits, draft.budget)
+    return charge_end(draft, body, _ended(old, body, output, draft.call_seq + 1), limits, draft.budget)
 
 
 def _ended(call: Call, body: Any, output: str, seq: int) -> Call | None:
@@ -102,8 +102,8 @@ def whole_attempt(draft: Draft, body: b.StepEnded, limits: Limits) -> Misfit:
         budget = reserve(draft.budget, body)
     except AMOUNT_ERRORS:
         return illegal("an estimate has amounts by dimension")
-    call = Call("step", position, digest, "started", body.attempt, draft.seq + 1)
-    ended = _ended(call, body, body.output, draft.seq + 1)
+    call = Call("step", position, digest, "started", body.attempt, draft.call_seq + 1)
+    ended = _ended(call, body, body.output, draft.call_seq + 1)
     return charge_end(draft, body, ended, limits, budget or draft.budget)
 
 
@@ -114,7 +114,7 @@ def close_call(
     old = draft.calls.get(key)
     if old is None or old.kind != kind or old.status != "started":
         return illegal(f"{key[:80]} is not under way so")
-    return put_call(draft, key, replace(old, status=status, seq=draft.seq + 1, output=output, error=error), limits)
+    return put_call(draft, key, replace(old, status=status, seq=draft.call_seq + 1, output=output, error=error), limits)
 
 
 def charge_end(draft: Draft, body: Any, call: Call | None, limits: Limits, budget: Budget | None) -> Misfit:

@@ -58,7 +58,7 @@ def _sample(draft: Draft, body: b.Sampled, limits: Limits) -> Misfit:
     is_open = old is None or (old.kind == "sample" and old.status == "started")  # a failed one that was set aside
     if not body.key or not is_open or body.position < 1:
         return illegal(f"{body.key[:80]} was sampled before")
-    attempt, seq = 1 if old is None else old.attempt + 1, draft.seq + 1
+    attempt, seq = 1 if old is None else old.attempt + 1, draft.call_seq + 1
     if body.error is None:
         call = Call("sample", body.position, body.digest, "succeeded", attempt, seq, body.value)
     else:
@@ -112,7 +112,7 @@ def _store_mail(draft: Draft, key: str, body: b.Received, limits: Limits) -> Mis
     if item is None and body.external_id != b.NIL_ID:
         return illegal(f"{key[:80]} receives what is not in the mailbox")
     text = "null" if item is None else encoded(item).decode()
-    call = Call("receive", body.position, body.digest, "succeeded", 1, draft.seq + 1, text)
+    call = Call("receive", body.position, body.digest, "succeeded", 1, draft.call_seq + 1, text)
     return put_call(draft, key, call, limits)
 
 
@@ -144,7 +144,7 @@ def _set_aside(draft: Draft, body: b.CallsSetAside, limits: Limits) -> Misfit:
         call = draft.calls.get(key)
         if call is None or not _is_repeatable(call):
             return illegal(f"{key[:80]} is no step, decision, sample or child that failed, nor a step in doubt")
-        aside[key] = _reopened(call, draft.seq + 1)
+        aside[key] = _reopened(call, draft.call_seq + 1)
     grown = draft.content_bytes + sum(
         call_width(key, call) - call_width(key, draft.calls[key]) for key, call in aside.items()
     )
@@ -181,7 +181,9 @@ def _start_agent(draft: Draft, body: b.AgentStarted, limits: Limits) -> Misfit:
     if draft.agent is not None:
         return illegal("an agent runs as the process already")
     frame = draft.start_frame or frame_of(draft)  # a fork's code runs from where its parent's began
-    correlation_id = None if draft.submission is None else draft.submission.correlation_id
+    wanted = draft.submission
+    correlation_id = None if wanted is None else wanted.correlation_id
+    spawned_by = body.spawned_by if wanted is None else wanted.spawned_by
     agent = AgentRun(
         body.agent[:200],
         body.version[:200],
@@ -196,6 +198,8 @@ def _start_agent(draft: Draft, body: b.AgentStarted, limits: Limits) -> Misfit:
     if misfit is None:
         draft.agent, draft.start_frame, draft.content_bytes = agent, frame, grown
         draft.submission = None
+        if spawned_by is not None:
+            draft.lineage = replace(draft.lineage, spawned_by=spawned_by[:200])
         if draft.lifecycle in _BEFORE_RUNNING:
             draft.lifecycle = Lifecycle.RUNNING
     return misfit
@@ -290,7 +294,7 @@ def record_write(draft: Draft, key: str, body: b.Body, limits: Limits, write: Ru
     position = write_position(key)
     if position is None or position < 1 or key in draft.calls:
         return illegal(f"{key[:80]} is no place of a write")
-    call = Call("write", position, write_digest(body), "succeeded", 1, draft.seq + 1)
+    call = Call("write", position, write_digest(body), "succeeded", 1, draft.call_seq + 1)
     width = call_width(key, call)
     misfit = too_big(draft.content_bytes + width, limits)
     if misfit is None:

@@ -24,13 +24,15 @@ from seekpoint.schemas.state.state_parts import Failure, InvocationState, Lineag
 from seekpoint.schemas.state.state_values import member_width, size_of, text_width
 from seekpoint.schemas.values.json_values import check, dump, load, merge_patch
 
-__all__ = ["CONTENT_RULES", "Misfit", "Rule", "check_texts", "deleted_keys", "too_big"]
+__all__ = ["CONTENT_RULES", "EFFECT_POLICIES", "Misfit", "Rule", "check_texts", "deleted_keys", "too_big"]
 
 Misfit: TypeAlias = tuple[str, str] | None
 Rule: TypeAlias = Callable[[Draft, Any, Limits], Misfit]
 """Applies a body to a draft and returns None, or returns why the body does not fit and leaves the draft unchanged."""
 
 
+EFFECT_POLICIES = ("refused", "recorded", "live")
+"""What may become of an effect of a fork that no record answers."""
 _NO_CONTENT: Misfit = "illegal_content", "no content of a process, or beyond the limits of one value"
 """A fixed text. The detail is part of the state, and a library's own message may differ between its versions."""
 
@@ -163,12 +165,17 @@ def _fork(draft: Draft, body: b.Forked, limits: Limits) -> Misfit:
         process_key(body.parent_id)
     except SeekpointError as exc:
         return "illegal_content", exc.message
+    if body.effects not in EFFECT_POLICIES:
+        return "illegal_content", f"no effects are {body.effects[:40]}"
     before = draft.agent
     if body.agent is not None:
         draft.agent = AgentRun(body.agent[:200], body.version[:200], body.definition[:200], body.input)
     misfit = _restore(draft, body.content, limits)
     if misfit is None:
-        draft.lineage = Lineage(parent_id=body.parent_id, parent_seq=body.parent_seq)
+        draft.lineage = Lineage(
+            body.parent_id, body.parent_seq, effects=body.effects, reason=body.reason and body.reason[:200],
+            seq_base=draft.lineage.seq_base,
+        )  # fmt: skip
     else:
         draft.agent = before
     return misfit
@@ -191,6 +198,9 @@ def _restore(
         for name in _RESTORED:
             setattr(draft, name, getattr(restored, name))
         draft.content_bytes = content_width(draft)
+        newest = max((call.seq for call in draft.calls.values()), default=0)
+        if newest > draft.call_seq:  # calls of another process: what this one does from here on comes after them
+            draft.lineage = replace(draft.lineage, seq_base=newest - draft.seq)
     return misfit
 
 
@@ -242,7 +252,7 @@ def check_texts(draft: Draft, limits: Limits) -> None:
     """
     for text in FIELDS.texts_of(draft):
         check(text, limits)
-    if any((call.position | call.attempt | call.seq) >> 63 for call in draft.calls.values()):
+    if any((call.position | call.attempt) >> 63 or call.seq >> 62 for call in draft.calls.values()):
         raise ValueError("a call has a number out of range")
 
 

@@ -39,7 +39,7 @@ def _settle(draft: Draft, body: b.EffectSettled, limits: Limits) -> Misfit:
     if body.settled_by == "call" and body.attempt != old.attempt:
         return illegal(f"attempt {body.attempt} of {body.key[:80]} is not the present one")
     call = replace(old,
-        status=body.outcome, seq=draft.seq + 1,
+        status=body.outcome, seq=draft.call_seq + 1,
         output=body.output if body.outcome == "succeeded" else None,
         error=body.error,  # also of a success whose output could not be journaled
     )  # fmt: skip

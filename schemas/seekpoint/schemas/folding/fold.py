@@ -346,7 +346,7 @@ def _submit(draft: Draft, entry: Entry, limits: Limits) -> Verdict:
         return Verdict.DUPLICATE
     wanted = Submission(
         entry.id, body.agent[:TEXT_CHARS_MAX], body.input, body.priority, body.start_at_us, entry.actor,
-        body.correlation_id, None if body.trace_parent is None else body.trace_parent[:TEXT_CHARS_MAX],
+        body.correlation_id, None if body.trace_parent is None else body.trace_parent[:TEXT_CHARS_MAX], body.spawned_by,
     )  # fmt: skip
     grown = draft.content_bytes + size_of(wanted)
     has_begun = draft.finished or draft.agent is not None or draft.submission is not None

@@ -30,13 +30,15 @@ class SubmissionRecord(FrozenStruct, frozen=True, kw_only=True):
     correlation_id: str | None = None
     trace_parent: str | None = None
     """The span that submitted it, as a W3C traceparent."""
+    spawned_by: str | None = None
+    """The process whose child it is."""
     ts: int
 
 
 SUBMISSION = MessageForm(
-    "53bb1ecd6c14e3e5",
+    "d2b0c4c672b49fc4",
     id=ID, process_id=TEXT, agent=TEXT, input=TEXT, priority=LONG, start_at_us=OPTIONAL_LONG, actor=OPTIONAL_TEXT,
-    correlation_id=OPTIONAL_TEXT, trace_parent=OPTIONAL_TEXT, ts=LONG,
+    correlation_id=OPTIONAL_TEXT, trace_parent=OPTIONAL_TEXT, spawned_by=OPTIONAL_TEXT, ts=LONG,
 )  # fmt: skip
 
 
@@ -58,8 +60,9 @@ def decode_submission(data: bytes | None, limits: Limits = DEFAULT_LIMITS) -> Su
 def submitted_entry(record: SubmissionRecord) -> Entry:
     """Return the entry that a worker appends for a submission."""
     body = Submitted(
-        record.agent, record.input, record.priority, record.start_at_us, record.correlation_id, record.trace_parent
-    )
+        record.agent, record.input, record.priority, record.start_at_us, record.correlation_id, record.trace_parent,
+        record.spawned_by,
+    )  # fmt: skip
     return Entry(
         record.id, record.process_id, None, 0, None, None, record.ts, record.actor, None, record.correlation_id, body
     )

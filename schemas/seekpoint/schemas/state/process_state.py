@@ -115,7 +115,7 @@ class Draft:
     remembered: dict[bytes, None] = field(
         dict, _OWNERSHIP, form.REMEMBERED, always=True, copied="copy", apart=True, cleared=_AT_THE_END
     )
-    lineage: Lineage = field(_NO_LINEAGE, _OWNERSHIP, form.LINEAGE, always=True, cleared=_WITH_CONTENT)
+    lineage: Lineage = field(_NO_LINEAGE, _OWNERSHIP, form.LINEAGE, always=True)
     degraded: Degraded | None = field(None, _OWNERSHIP, form.DEGRADED, always=True, cleared=_AT_THE_END)
     agent: AgentRun | None = field(None, _OWNERSHIP, form.AGENT)
     submission: Submission | None = field(None, _OWNERSHIP, form.SUBMISSION, cleared=_AT_THE_END)
@@ -150,6 +150,11 @@ class Draft:
     # --- sizes
     content_bytes: int = field(0, _COMPUTED, form.COUNT)
     mailbox_bytes: int = field(0, _COMPUTED, form.COUNT, cleared=_AT_THE_END)
+
+    @property
+    def call_seq(self) -> int:
+        """Return ``seq`` as calls have it: after those of all inherited calls."""
+        return self.seq + self.lineage.seq_base
 
     def freeze(self) -> State:
         """Turn this very object into a state. The draft is gone."""
@@ -229,6 +234,11 @@ class State(Draft):
             return self.agent.name, self.agent.input_digest
         wanted = self.submission
         return None if wanted is None else (wanted.agent, input_digest(wanted.input_json))
+
+    def entry_seq(self, call: Call) -> int:
+        """Return the seq of the newest entry about ``call``: in this process, or in a parent if it is inherited."""
+        base = self.lineage.seq_base
+        return call.seq - base if call.seq > base else call.seq
 
     @property
     def is_on_hold(self) -> bool:

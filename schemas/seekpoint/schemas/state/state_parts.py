@@ -88,6 +88,8 @@ class Submission(StateValue, frozen=True):
     correlation_id: Annotated[str | None, optional_text("correlation_id")] = None
     trace_parent: Annotated[str | None, optional_text("trace_parent")] = None
     """The span that submitted it, as a W3C traceparent."""
+    spawned_by: Annotated[str | None, PROCESS_ID] = None
+    """The process whose child it is."""
 
     @property
     def input(self) -> Any:
@@ -137,9 +139,18 @@ class Failure(StateValue, frozen=True):
 
 
 class Lineage(StateValue, frozen=True):
-    """The origin of the content: the process it was forked from, the seq of the last rewind, the number of rewinds."""
+    """The origin of the process: what it was forked from, who spawned it, the seq of its last rewind."""
 
     parent_id: Annotated[str | None, PROCESS_ID] = None
     parent_seq: int | None = None
     rewound_to_seq: int | None = None
     rewinds: Count = 0
+    effects: Annotated[str, PLAIN] = ""
+    """What becomes of an effect that no record answers: ``refused``, ``recorded`` (refused too), ``live``; "" if the
+    process is no fork: it is called."""
+    reason: Annotated[str | None, optional_text("reason")] = None
+    """Why it was forked."""
+    spawned_by: Annotated[str | None, PROCESS_ID] = None
+    """The process that spawned it as a child."""
+    seq_base: Count = 0
+    """What is added to a seq where a call has it. So the calls that a fork inherits come before its own."""

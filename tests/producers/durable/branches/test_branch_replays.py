@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
 
 from branch_programs import for_ever, result_of, running, slowly
-from cuts import bodies, cut_after, cuts, on_node, until
+from cuts import bodies, cut_after, cuts, entries_of, on_node, until
 from seekpoint.producers import Node, Process, ReplayMode, agent, check_replay
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas.errors import BudgetExceeded, Cancelled, ReplayDivergence, SeekpointError
@@ -431,6 +432,48 @@ async def test_the_first_run_of_a_fork_gets_inherited_answers_before_its_own() -
         await on_node(crashed, lambda node: forked(node, "p", "q"))
         await on_node(crashed, lambda node: node.run(running(code), "q"))
         assert told[:inherited] == ["quick"] * inherited
+
+
+async def test_a_resumed_fork_repeats_what_its_branches_decided() -> None:
+    """Inherited answers come before the fork's own, in the fork and in a fork of it, wherever its run was cut off."""
+    slow = "a"
+
+    async def body(name: str) -> None:
+        await slowly(None, 40 if name == slow else 1)
+
+    async def code(process: Process) -> Any:
+        async def branch(name: str, steps: int) -> Any:
+            for number in range(steps):
+                await process.step(f"{name}{number}", body, name)
+            return name
+
+        return await process.race(branch("a", 2), branch("b", 5))
+
+    async def run_as(process_id: str, log: MemoryLog) -> Any:
+        return await on_node(log, lambda node: node.run(running(code), process_id, take_over=True))
+
+    log = MemoryLog(partitions=1)
+    assert await run_as("p", log) == "b"
+    ended = [at for at, entry in enumerate(bodies(log), 1) if entry.KIND == "step_ended"]
+    before = cut_after(log, ended[2])
+    for parent, fork in (("p", "q"), ("q", "r")):
+        await on_node(before, partial(forked, parent=parent, process_id=fork))
+        inherited = before.watermarks(0).high
+        slow, whole = "b", cut_after(before, inherited)
+        assert await run_as(fork, whole) == "a"
+        steps = [at for at, entry in enumerate(entries_of_all(whole), 1) if entry.body.KIND == "step_ended"]
+        slow, own = "a", [at for at in steps if at > inherited]
+        for end in own:
+            crashed = cut_after(whole, end)
+            keys = [getattr(entry.body, "key", "") for entry in entries_of(crashed, fork)]
+            found = await run_as(fork, crashed)
+            assert found == "a" or not any(key.endswith("a1:1") for key in keys)
+        before = cut_after(whole, own[0])
+
+
+def entries_of_all(log: MemoryLog) -> list[Any]:
+    """Return the entries of all processes of a log with one partition, in order."""
+    return [log.codec.decode(one.value) for batch in log.read(0, 0, log.watermarks(0).high) for one in batch.records]
 
 
 async def forked(node: Node, parent: str, process_id: str) -> None:

@@ -155,7 +155,7 @@ def effect_facts(process_id: str, key: str, call: Call, state: State) -> dict[st
         "idempotency_key": facts.get("idempotency_key"),
         "compensates": facts.get("compensates"),
         "attempts": call.attempt,
-        "seq": call.seq,
+        "seq": state.entry_seq(call),
         "output": None if call.output is None else _plain(call.output),
         "error": None if call.error is None else _plain(call.error),
         "owed": owed,

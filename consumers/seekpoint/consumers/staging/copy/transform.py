@@ -150,6 +150,8 @@ def with_prefix(entry: Entry, prefix: str) -> Entry:
         body = replace(body, parent_id=prefix + body.parent_id)
     elif isinstance(body, b.ChildSpawned):
         body = replace(body, child_id=prefix + body.child_id)
+    elif isinstance(body, b.AgentStarted | b.Submitted) and body.spawned_by is not None:
+        body = replace(body, spawned_by=prefix + body.spawned_by)
     return entry._replace(process_id=_prefixed(entry.process_id, prefix), body=body)
 
 

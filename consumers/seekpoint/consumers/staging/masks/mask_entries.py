@@ -102,17 +102,24 @@ class EntryMasks:
             return {
                 "parent_id": self.process_id(body.parent_id),
                 "content": StateMasks(mask, self.process_id).content(body.content),
+                "answers": None if body.answers is None else _keys(mask, body.answers),
             }
         if isinstance(body, b.Seeded):
             return {"state": StateMasks(mask, self.process_id).state(body.state)}
         if isinstance(body, b.ContentBatch):
             return {"values": context_of(mask, body.values), **_batched(mask, body)}
         if isinstance(body, b.CallsSetAside):
-            keys = [text_of(mask, key, ("key",)) for key in json.loads(body.keys)]
-            return {"keys": dumped(keys)}
+            return {"keys": _keys(mask, body.keys)}
+        if isinstance(body, b.AgentStarted | b.Submitted):
+            return {"spawned_by": None if body.spawned_by is None else self.process_id(body.spawned_by)}
         if isinstance(body, b.ChildSpawned):
             return {"child_id": self.process_id(body.child_id)}
         return {}
+
+
+def _keys(mask: Mask, text: str) -> str:
+    """Mask a list of keys of calls."""
+    return dumped([text_of(mask, key, ("key",)) for key in json.loads(text)])
 
 
 def _batched(mask: Mask, body: b.ContentBatch) -> dict[str, str]:

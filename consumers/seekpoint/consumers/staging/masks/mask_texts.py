@@ -15,6 +15,7 @@ _ANSWERS = {"approved", "denied", "signalled", "timed_out"}
 _CONSTANTS = {
     "outcome": frozenset(_OUTCOMES | _ANSWERS),
     "semantics": frozenset({"idempotent", "at_most_once", "observe_only"}),
+    "effects": frozenset({"refused", "recorded", "live"}),
     "settled_by": frozenset({"call", "reconciler", "evidence", "person", "dispatcher"}),
 }
 """The constants of the format by field. They are never masked, because the fold needs them."""

@@ -92,7 +92,7 @@ class DecisionCalls(DurableCalls):
             if record.status == "succeeded":
                 return process.in_order(place, answered, record)
             if record.status == "failed":
-                return process.in_order(place, failed, record, process.process_id, place)
+                return process.in_order(place, failed, record, process, place)
         work = Work(
             name, digest, text, callable_of(call, name), (request,), {},
             retry_of(retry, default_retry(process)), seconds(timeout), estimate, _MODEL_CALL,

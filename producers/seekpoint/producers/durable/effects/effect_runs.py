@@ -115,7 +115,7 @@ class EffectRun:
             process.effects.compensations[self._place.key] = self._request.compensate
         if record.error is None:
             return load(record.output or "null")
-        process_id, key, seq = process.process_id, self._place.key, record.seq
+        process_id, key, seq = process.process_id, self._place.key, process.written.entry_seq(record)
         if error is None:
             again = recorded_failure(record.error, process_id=process_id, key=key, seq=seq)
             raise tagged(again, key, recorded=record.error)
@@ -237,7 +237,7 @@ class EffectRun:
         if is_first and not self._has_run and call is not self._effect.reconciler:
             self._has_run = True
             return {}
-        return {"records": process.written.calls, "lenient_below_seq": process.written.seq}
+        return {"records": process.written.calls, "lenient_below_seq": process.written.call_seq}
 
     # --- other sources of the outcome
     async def _await_dispatcher(self) -> None:

@@ -61,8 +61,8 @@ async def _last_failed(process: DurableProcess) -> list[str]:
             ended = one.entry.seq or 0, body.failed
     if ended is None or ended[1] is None:
         return []
-    counts = written.lineage.parent_id is None  # calls that a fork inherits have the seqs of its parent
-    if counts and any(call.seq > ended[0] for call in written.calls.values()):
+    ended_at = ended[0] + written.lineage.seq_base
+    if any(call.seq > ended_at for call in written.calls.values()):
         return []
     return [key for key in load(ended[1]) if _has_failed(written.calls.get(key))]
 

@@ -41,9 +41,11 @@ class RunOptions(FrozenStruct, frozen=True, kw_only=True):
     """The agent whose code runs; None if a program writes without one."""
     replay: ReplayMode = ReplayMode.STRICT
     detail: Detail = Detail.FULL
+    spawned_by: str | None = None
+    """The process whose child this one is, if it begins now."""
 
 
-def conduct_of(agent: Agent | None, replay: str, detail: str) -> RunOptions:
+def conduct_of(agent: Agent | None, replay: str, detail: str, spawned_by: str | None = None) -> RunOptions:
     """Return the options for the given names. Raise ``InvalidSetting`` for an unknown name."""
     known: dict[str, Any] = {}
     for name, kind, given in (("replay", ReplayMode, replay), ("detail", Detail, detail)):
@@ -51,7 +53,7 @@ def conduct_of(agent: Agent | None, replay: str, detail: str) -> RunOptions:
             known[name] = kind(given)
         except ValueError:
             raise InvalidSetting(f"no such {name}", found=repr(given)[:80], known=[*map(str, kind)]) from None
-    return RunOptions(agent=agent, **known)
+    return RunOptions(agent=agent, spawned_by=spawned_by, **known)
 
 
 PLAIN = RunOptions()

@@ -56,7 +56,7 @@ class HistoryMatcher(ScopeTracker):
         records: Mapping[str, Call],
         *,
         strict: bool = True,
-        ordered: bool = True,
+        seq_base: int = 0,
         task: asyncio.Task[object] | None = None,
         on_difference: Callable[[Difference], object] | None = None,
     ) -> None:
@@ -65,13 +65,13 @@ class HistoryMatcher(ScopeTracker):
         self.divergence: ReplayDivergence | None = None
         self.turn = 0
         """The turn the main code is in; 0 before the first one."""
+        self._seq_base = seq_base
         self._on_difference = on_difference
         self._read: set[str] = set()
         self._ended: set[str] = set()
         self._aside = {key for key, call in records.items() if call.position == 0}
         self._left = len(records) - len(self._aside)
-        self._is_ordered = ordered
-        self.order = CompletionOrder(records if strict and ordered else {}, self._read)
+        self.order = CompletionOrder(records if strict else {}, self._read)
         """Decides when recorded answers are released."""
         self._answers: RecordedAnswers | None = None
         self._by_scope: dict[str, dict[int, str]] | None = None
@@ -146,7 +146,7 @@ class HistoryMatcher(ScopeTracker):
     # --- explicit branches
     def recorded_answers(self, scope: Scope) -> deque[tuple[int, str]]:
         """Return (seq, key) of what the history answers to ``scope`` and to its branches, in log order."""
-        if not self.strict or not self._is_ordered or scope.lenient_below_seq is not None:
+        if not self.strict or scope.lenient_below_seq is not None:
             return deque()
         if self._answers is None:
             self._answers = RecordedAnswers(self.records)
@@ -155,7 +155,7 @@ class HistoryMatcher(ScopeTracker):
     def nobody_asks_for(self, key: str) -> ReplayDivergence:
         """Return the error for a recorded answer that no branch asks for."""
         record = self.records[key]
-        return self._diverged(Difference(key, record.position, "order", key, "nothing", record.seq))
+        return self._diverged(Difference(key, record.position, "order", key, "nothing", self.entry_seq(record)))
 
     # --- strict
     def _difference(
@@ -167,17 +167,26 @@ class HistoryMatcher(ScopeTracker):
         if record.position not in (position, 0):
             stood = self._index().get(scope.prefix or "", {}).get(position)
             return Difference(
-                key, position, "order", stood or f"nothing at {position}", f"{key} of {record.position}", record.seq
+                key,
+                position,
+                "order",
+                stood or f"nothing at {position}",
+                f"{key} of {record.position}",
+                self.entry_seq(record),
             )
         if record.kind != kind:
-            return Difference(key, position, "type", record.kind, kind, record.seq)
+            return Difference(key, position, "type", record.kind, kind, self.entry_seq(record))
         if record.digest != digest:
             reason = "prompt" if kind == "decision" else "input"
-            return Difference(key, position, reason, record.digest, digest, record.seq)
+            return Difference(key, position, reason, record.digest, digest, self.entry_seq(record))
         return None
 
     def _other(self, stood: str, position: int, key: str) -> Difference:
-        return Difference(key, position, "order", stood, key, self.records[stood].seq)
+        return Difference(key, position, "order", stood, key, self.entry_seq(self.records[stood]))
+
+    def entry_seq(self, record: Call) -> int:
+        """Return the seq of the entry; of an inherited call, the parent's."""
+        return record.seq - self._seq_base if record.seq > self._seq_base else record.seq
 
     def _diverged(self, difference: Difference) -> ReplayDivergence:
         """Return the error for ``difference``; every later call raises it too."""
@@ -201,7 +210,7 @@ class HistoryMatcher(ScopeTracker):
                 self._take_if_known(key)
                 return CallPlace(key, record.position, record, scope)
             if kind == "effect" and not alike and _may_have_been_done(record):
-                other = other or Difference(key, position, "input", record.digest, digest, record.seq)
+                other = other or Difference(key, position, "input", record.digest, digest, self.entry_seq(record))
             self._take_if_known(key)
             key += BRANCH
         if other is not None and self.strict:
@@ -340,7 +349,7 @@ class HistoryMatcher(ScopeTracker):
         if left and self.strict:
             key = min(left, key=lambda one: self.records[one].seq)
             record = self.records[key]
-            raise self._diverged(Difference(key, record.position, "length", key, "the end", record.seq))
+            raise self._diverged(Difference(key, record.position, "length", key, "the end", self.entry_seq(record)))
 
     # --- turns
     def begin_turn(self, number: int) -> None:

@@ -54,7 +54,7 @@ class ReplayMatcher(HistoryMatcher):
     """A matcher that collects the calls that the history has no answer for."""
 
     def __init__(self, run: RecordedRun, task: asyncio.Task[object] | None) -> None:
-        super().__init__(run.process_id, run.records, task=task, ordered=run.state.lineage.parent_id is None)
+        super().__init__(run.process_id, run.records, seq_base=run.state.lineage.seq_base, task=task)
         self.answered = 0
         """How many calls were answered."""
         self.asked = 0

@@ -59,15 +59,15 @@ class Writes:
 
     def _again(self, place: CallPlace, record: Call, body: b.Body) -> Coroutine[Any, Any, Acknowledged]:
         """Apply the recorded write when the code makes it: the code may read the content next."""
-        misfit = self.view and self.view.write(body)
+        misfit, seq = self.view and self.view.write(body), self._matcher.entry_seq(record)
         if misfit:
             raise ReplayDivergence(
-                f"a write no longer fits where it was made: {misfit[1]}", kind="input", key=place.key, seq=record.seq,
+                f"a write no longer fits where it was made: {misfit[1]}", kind="input", key=place.key, seq=seq,
                 process_id=self._matcher.process_id,
             )  # fmt: skip
         self._left.discard(place.key)
         self._settle()
-        return self._in_order(place, _done, Acknowledged(record.seq, -1))  # where the entry lies is not kept
+        return self._in_order(place, _done, Acknowledged(seq, -1))  # where the entry lies is not kept
 
     def begin_turn(self, number: int) -> None:
         """Begin turn ``number``: from here on the content is based on the frame of the turn."""

@@ -79,7 +79,7 @@ def _recorded_outcome(process: DurableProcess, place: CallPlace) -> Coroutine[An
     if record is None or record.status == "started":  # a failed one that was set aside
         return None
     if record.status == "failed":
-        return process.in_order(place, failed, record, process.process_id, place)
+        return process.in_order(place, failed, record, process, place)
     return process.in_order(place, answered, record)
 
 

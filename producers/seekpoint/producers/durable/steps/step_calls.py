@@ -109,7 +109,7 @@ def counted_step(
         if record.status == "succeeded":
             return process.in_order(place, answered, record)
         if record.status == "failed":
-            return process.in_order(place, failed, record, process.process_id, place)
+            return process.in_order(place, failed, record, process, place)
     work = Work(
         name, digest, text, callable_of(call, name), arguments, options,
         retry_of(retry, default_retry(process)), seconds(timeout), counts=counts,
@@ -131,10 +131,11 @@ async def answered(record: Call) -> Any:
     return load(record.output or "null")
 
 
-async def failed(record: Call, process_id: str, place: CallPlace) -> Any:
+async def failed(record: Call, process: DurableProcess, place: CallPlace) -> Any:
     """Raise the recorded failure of a call."""
     text = record.error or "{}"
-    error = recorded_failure(text, process_id=process_id, key=place.key, seq=record.seq)
+    seq = process.written.entry_seq(record)
+    error = recorded_failure(text, process_id=process.process_id, key=place.key, seq=seq)
     raise tagged(error, place.key, place.scope, recorded=text)
 
 

@@ -189,5 +189,5 @@ async def _recorded(process: DurableProcess, place: CallPlace, record: Call) -> 
     if record.status == "succeeded":
         return load(record.output or "null")
     text = record.error or "{}"
-    error = recorded_failure(text, process_id=process.process_id, key=place.key, seq=record.seq)
+    error = recorded_failure(text, process_id=process.process_id, key=place.key, seq=process.written.entry_seq(record))
     raise tagged(error, place.key, place.scope, recorded=text)

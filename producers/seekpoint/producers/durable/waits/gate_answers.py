@@ -49,8 +49,8 @@ def open_gates(state: State) -> list[OpenGate]:
         if call.kind == "gate" and call.status == "started" and key.startswith(scope):
             facts = call.facts
             prompt = orjson.loads(facts.get("prompt", "null"))
-            found.append(OpenGate(key, facts["name"], prompt, facts.get("deadline_us"), call.seq))
-    return sorted(found, key=lambda gate: gate.seq)
+            found.append(OpenGate(key, facts["name"], prompt, facts.get("deadline_us"), state.entry_seq(call)))
+    return sorted(found, key=lambda gate: state.calls[gate.key].seq)
 
 
 def gate_to_answer(recoverer: Recoverer, process_id: str, gate: str, *, may_be_mail: bool = False) -> OpenGate | None:
