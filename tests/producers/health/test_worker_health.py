@@ -131,16 +131,18 @@ async def test_a_loop_that_stands_still_is_noticed(log: MemoryLog) -> None:
 async def test_an_inbox_that_is_not_read_is_noticed(log: MemoryLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """A poll that does not return. Once it returns the worker is well again."""
     async with working(log) as watched:
-        goes_on = threading.Event()
+        is_stuck, goes_on = threading.Event(), threading.Event()
         member = watched.worker._member
         assert member is not None
         poll = member.poll
 
         def stuck(timeout_s: float) -> Any:
+            is_stuck.set()
             goes_on.wait(60)
             return poll(timeout_s)
 
         monkeypatch.setattr(member, "poll", stuck)
+        assert await asyncio.to_thread(is_stuck.wait, 10)
         await asyncio.sleep(0.2)
         watched.health.look()
         assert not await watched.after(TOO_LONG_S)
@@ -179,7 +181,9 @@ async def test_a_tail_whose_thread_ended_is_noticed(log: MemoryLog, monkeypatch:
             raise RuntimeError("a defect")
 
         monkeypatch.setattr(MemoryTail, "poll", broken)
-        await asyncio.sleep(0.2)
+        thread = watched.worker._runtime.tailer._follower._thread
+        assert thread is not None
+        await asyncio.to_thread(thread.join, 10)
         watched.health.look()
         assert not await watched.after(TOO_LONG_S)
         assert watched.health.not_ready == "no progress: tail"

@@ -14,6 +14,8 @@ from seekpoint.producers import Client, Node, Process, agent
 from seekpoint.producers.node import runtime_of
 from seekpoint.producers.tail.partition_tail import PartitionTail
 from seekpoint.producers.worker import responsibility
+from seekpoint.producers.worker.assessment import Assessment, Next
+from seekpoint.producers.worker.partition_watch import Owner, PartitionWatch
 from seekpoint.producers.worker.process_runs import ProcessRun
 from seekpoint.producers.worker.responsibility import Responsibility
 from seekpoint.producers.worker.run_queue import ReadyRun, RunQueue
@@ -210,6 +212,46 @@ async def test_the_living_workers_share_the_partitions_of_a_dead_one() -> None:
         liveness.apply(HeartbeatSnapshot({}, complete=True), 40.0)
         one.responsibility.adopt_orphans()
         assert {watch.partition for watch in one.responsibility.watches} == {0}
+
+
+async def test_heartbeats_are_read_now_and_then_and_before_an_owner_is_believed_to_be_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A worker that only waits does not ask Redis and Kafka twice a second; a claim may be newer than what was read."""
+    log, reads = MemoryLog(partitions=1), list[float]()
+    async with Node.in_memory(log, node_id="other") as other, duty(log) as one:
+        heartbeater = runtime_of(one.node).heartbeater
+        look = heartbeater.look
+
+        async def noted() -> None:
+            reads.append(0.0)
+            await look()
+
+        monkeypatch.setattr(heartbeater, "look", noted)
+        for _ in range(3):
+            await one.responsibility.look_at_owners()
+        assert len(reads) == 1
+        await other.open("owned")  # the last read knows neither the node nor its claim
+        await until(lambda: one.owned() == {"owned"})
+        await one.responsibility.look_at_owners()
+        assert len(reads) == 2
+        assert one.owned() == {"owned"}
+        monkeypatch.setattr(responsibility, "_READ_S", 0.0)
+        await one.responsibility.look_at_owners()
+        assert len(reads) == 3
+
+
+async def test_a_moment_is_due_once_it_has_come_whatever_else_waits() -> None:
+    """The earliest moment is kept, so that nothing is looked at before it."""
+    watch = PartitionWatch(0, MemoryLog(partitions=1), "boot", lambda: None, lambda process_id: None)
+    for name, due_us in (("late", 30), ("never", None), ("soon", 10), ("gone", 5)):
+        watch.file(name, Assessment(Next.WAIT, due_us=due_us))
+    watch.set_owner("gone", Owner("n", "b", b"c"))
+    assert [watch.due(now_us) for now_us in (4, 9, 10, 11)] == [[], [], ["soon"], ["soon"]]
+    watch.set_owner("soon", Owner("n", "b", b"c"))
+    assert [watch.due(now_us) for now_us in (12, 29, 30)] == [[], [], ["late"]]
+    watch.file("sooner", Assessment(Next.WAIT, due_us=1))
+    assert sorted(watch.due(30)) == ["late", "sooner"]
 
 
 async def test_a_silent_tail_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:

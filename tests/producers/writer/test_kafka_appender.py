@@ -36,6 +36,7 @@ class FakeProducer:
         self.given: list[bytes] = []
         self.answers: list[Callable[[], None]] = []
         self.lock = threading.Lock()
+        self.polls = 0
 
     def produce_batch(self, topic: str, messages: list[dict[str, Any]], partition: int) -> int:
         with self.lock:
@@ -52,6 +53,7 @@ class FakeProducer:
                     self.answers.append(lambda call=message["callback"]: call(error, Answered(0)))  # type: ignore[misc]
 
     def poll(self, timeout_s: float) -> None:
+        self.polls += 1
         with self.lock:
             answers, self.answers = self.answers, []
         for answer in answers:
@@ -80,6 +82,13 @@ class Bench:
             time.sleep(0.001)
         assert len(self.reports) == count
         return self.reports
+
+
+def settled(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
 
 
 @pytest.fixture
@@ -154,3 +163,23 @@ def test_a_retired_appender_sends_what_waits_first(bench: Bench) -> None:
     threading.Timer(0.2, bench.producer.answer).start()
     bench.appender.retire(WAIT_S)
     assert all(report.error is None for report in bench.answered(UNANSWERED_MAX + 1))
+
+
+def test_the_thread_of_an_idle_producer_rests_until_a_record_comes(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An idle node polls its producer once in two seconds; a record, or the end, wakes the thread at once."""
+    monkeypatch.setattr(kafka_writer, "_QUIET_S", 0.0)
+    monkeypatch.setattr(kafka_writer, "_REST_S", 60.0)
+    settled(lambda: not bench.appender._busy.is_set())
+    time.sleep(0.05)  # it waits
+    polls = bench.producer.polls
+    time.sleep(0.1)
+    assert bench.producer.polls == polls
+    bench.send("a")
+    bench.producer.answer()
+    assert len(bench.answered(1)) == 1
+    settled(lambda: not bench.appender._busy.is_set())
+    began = time.monotonic()
+    bench.appender.retire(0.0)
+    assert time.monotonic() - began < WAIT_S

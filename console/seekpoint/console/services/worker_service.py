@@ -17,7 +17,7 @@ from seekpoint.producers.health.worker_health import WorkerHealth, worker_famili
 
 __all__ = ["WorkerService", "agents_in", "limits_of"]
 
-_LOOK_INTERVAL_S = 0.2
+_LOOK_INTERVAL_S, _JOINING_INTERVAL_S = 1.0, 0.2
 _ASSIGNMENT_S = 10.0
 """After how long a worker without a partition says that it has joined: there may be more workers than partitions."""
 _FORM = "MODULE[:AGENT]"
@@ -127,7 +127,7 @@ class WorkerService:
             if not is_told and (worker.assigned or now_s - read_at_s > _ASSIGNMENT_S):
                 is_told = True
                 self._say_joined()
-            await asyncio.sleep(_LOOK_INTERVAL_S)
+            await asyncio.sleep(_LOOK_INTERVAL_S if is_told else _JOINING_INTERVAL_S)
 
     def _say_joined(self) -> None:
         worker, names = self._worker, clean(", ".join(sorted(self._worker.agents)))

@@ -28,7 +28,7 @@ _LEFT = "_MAX_POLL_EXCEEDED"
 """The event of a member that did not poll for ``max.poll.interval.ms``. Its next poll joins the group again."""
 _COMMITTED_S = 10.0
 _DEFAULTS: Mapping[str, Any] = {
-    "fetch.wait.max.ms": 50,
+    "fetch.wait.max.ms": 250,
     "fetch.queue.backoff.ms": 5,
     "fetch.error.backoff.ms": 50,
     "reconnect.backoff.max.ms": 1000,

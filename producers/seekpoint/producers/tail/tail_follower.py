@@ -23,7 +23,7 @@ logger = logging.getLogger("seekpoint.producers")
 
 _POLL_S = 0.005
 """How long a poll waits: a partition that is begun meanwhile waits until it ends."""
-_QUIET_POLL_S = 0.05
+_QUIET_POLL_S, _STEADY_POLL_S = 0.05, 0.25
 """How long a poll waits if nothing has come for ``_LINGER_S``: records end it, so only a new partition waits longer."""
 _LINGER_S = 0.5
 """The thread stops polling when nobody has waited for so long: beginning again costs some milliseconds."""
@@ -87,6 +87,7 @@ class Follower:
     def _follow(self) -> None:
         tail = self._reader.tail(is_steady=self.is_steady)
         following: dict[int, tuple[int, int]] = {}
+        quiet_poll_s = _STEADY_POLL_S if self.is_steady else _QUIET_POLL_S
         came_at = time.monotonic()
         try:
             while not self._closed:
@@ -95,7 +96,7 @@ class Follower:
                     continue
                 self._adjust(tail, following)
                 is_quiet = time.monotonic() - came_at > _LINGER_S
-                batches = tail.poll(_QUIET_POLL_S if is_quiet else _POLL_S)
+                batches = tail.poll(quiet_poll_s if is_quiet else _POLL_S)
                 self.rounds += 1
                 if batches:
                     came_at = time.monotonic()

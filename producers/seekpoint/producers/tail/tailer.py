@@ -311,8 +311,8 @@ class Tailer:
                 self._spawn(self._check(), "seekpoint-check")
 
     def _check_interval_s(self) -> float:
-        """Check often while a caller waits, and now and then for owners that only append."""
-        if any(tail.target or tail.watchers for tail in self._tails.values()):
+        """Check often while a caller waits for an offset, and now and then for the others."""
+        if any(tail.target for tail in self._tails.values()):
             return _CHECK_S
         return _IDLE_CHECK_S if self._tails else math.inf
 

@@ -22,6 +22,8 @@ from seekpoint.schemas.state.process_state import Draft, State
 
 __all__ = ["Owner", "PartitionWatch"]
 
+_NEVER = 1 << 63
+
 
 class Owner(NamedTuple):
     """The owner of a process, as its claim names it."""
@@ -58,6 +60,8 @@ class PartitionWatch:
         self.error: SeekpointError | None = None
         self.loaded_end: int | None = None
         """The partition's end when its unfinished processes were assessed; None before that."""
+        self._soonest_us = _NEVER
+        """No process waits for an earlier moment. Ten thousand of them are not looked at each time."""
         self._mail_at: dict[str, int] = {}
         """The offset of the newest external entry of each process that runs here."""
         self._keys_here: set[bytes] = set()
@@ -106,6 +110,8 @@ class PartitionWatch:
         self._drop(process_id)
         if assessment.next is Next.WAIT:
             self.waiting[process_id] = assessment
+            if assessment.due_us is not None:
+                self._soonest_us = min(self._soonest_us, assessment.due_us)
             if assessment.children:
                 self.parents[process_id] = assessment
                 self.changed_parents.add(process_id)
@@ -119,11 +125,11 @@ class PartitionWatch:
 
     def due(self, now_us: int) -> list[str]:
         """Return the processes whose moment has come."""
-        return [one for one, waits in self.waiting.items() if waits.due_us is not None and waits.due_us <= now_us]
-
-    def next_due_us(self) -> int | None:
-        """Return the next moment that a process waits for; None if none does."""
-        return min((waits.due_us for waits in self.waiting.values() if waits.due_us is not None), default=None)
+        if now_us < self._soonest_us:
+            return []
+        moments = {one: waits.due_us for one, waits in self.waiting.items() if waits.due_us is not None}
+        self._soonest_us = min(moments.values(), default=_NEVER)
+        return [one for one, due_us in moments.items() if due_us <= now_us]
 
     def _drop(self, process_id: str) -> None:
         for table in (self.owned, self.waiting, self.left, self.stale):

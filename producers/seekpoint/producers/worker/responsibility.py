@@ -37,6 +37,7 @@ logger = logging.getLogger("seekpoint.producers")
 
 _AGAIN_S = 1.0
 _ERROR_S = 5.0
+_READ_S = 2.0
 _ASSESS_AT_ONCE = 64
 _TAIL_S = 5.0
 """How long a tail may take to reach the end that its partition had."""
@@ -68,6 +69,8 @@ class Responsibility:
         self.assigned: frozenset[int] = frozenset()
         """The partitions that the group has assigned to this worker."""
         self._adopted: frozenset[int] = frozenset()
+        self._read_at_s = float("-inf")
+        """When the heartbeats of other nodes were last read."""
         self._child_ends = ChildEnds(runtime, self._end_of_child)
 
     @property
@@ -302,9 +305,17 @@ class Responsibility:
             health.observe(0)
 
     async def look_at_owners(self) -> None:
-        """Find owners that have died, and the partitions of workers that have. May wait for Redis or Kafka."""
-        with suppress(SeekpointError):
-            await self._runtime.heartbeater.look()
+        """Find owners that have died, and the partitions of workers that have. May wait for Redis or Kafka.
+
+        The death of a program on this host shows without them. What other hosts say is read every two seconds, and
+        before an owner is believed to be free: its claim may be newer than what was read.
+        """
+        now_s = self._runtime.clock.monotonic()
+        seems_free = any(self._is_free(owner) for watch in self._watches.values() for owner in watch.owned.values())
+        if seems_free or now_s - self._read_at_s >= _READ_S:
+            self._read_at_s = now_s
+            with suppress(SeekpointError):
+                await self._runtime.heartbeater.look()
         self.adopt_orphans()
         for watch in self._watches.values():
             for process_id, owner in list(watch.owned.items()):

@@ -29,7 +29,7 @@ logger = logging.getLogger("seekpoint.producers")
 
 T = TypeVar("T")
 
-_POLL_S = 0.1
+_POLL_S = 0.5
 _QUIET_S = 1.0
 """How long the thread polls before it tells the event loop that nothing has come: each time costs the loop."""
 _AGAIN_S = 1.0

@@ -241,8 +241,9 @@ class Worker:
             asyncio.create_task(self._part(self._work), name="seekpoint-worker"),
             asyncio.create_task(self._part(self._look_at_owners), name="seekpoint-owners"),
             asyncio.create_task(self._part(self._look_at_tails), name="seekpoint-tails"),
-            asyncio.create_task(self._part(self._fire_schedules), name="seekpoint-schedules"),
         ]
+        if self._scheduler.schedules:
+            self._tasks.append(asyncio.create_task(self._part(self._fire_schedules), name="seekpoint-schedules"))
         return self
 
     async def run(self, stop: asyncio.Event | None = None) -> None:

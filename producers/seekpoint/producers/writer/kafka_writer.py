@@ -58,6 +58,8 @@ GUARANTEED = {
 """The producer settings that the journal's guarantees need; users cannot change them."""
 
 _POLL_S = 0.1
+_QUIET_S, _REST_S = 1.0, 2.0
+"""After a second without records the thread waits for the next one, and looks for errors every two seconds."""
 _ASK_S = 2.0
 _CLOCK_SETTINGS = ("message.timestamp.after.max.ms", "message.timestamp.before.max.ms")
 
@@ -96,6 +98,8 @@ class KafkaAppender:
         self._retired = False
         self._refused: AppendRefused | None = None
         self._stop = threading.Event()
+        self._busy = threading.Event()
+        """Wakes the thread when it rests."""
         self._producer = _producer(settings)
         self._poller = threading.Thread(target=self._poll, name="seekpoint-appender", daemon=True)
         self._poller.start()
@@ -103,6 +107,8 @@ class KafkaAppender:
     def send(self, records: Sequence[ProducerRecord]) -> int:
         """Give records to librdkafka, up to the limits of what may be under way; return how many were taken."""
         taken = self._reserve(records)
+        if not self._busy.is_set():
+            self._busy.set()
         by_partition: dict[int, list[dict[str, Any]]] = {}
         for record in records[:taken]:
             size = len(record.key) + len(record.value)
@@ -185,13 +191,24 @@ class KafkaAppender:
             self._open_bytes -= size
 
     def _poll(self) -> None:
+        busy_at = time.monotonic()
         while not self._stop.is_set():
             try:
                 self._producer.poll(_POLL_S)
             except KafkaException as exc:  # a fatal error is raised here too; the deliveries carry it
                 logger.warning("the producer failed: %s", self._settings.scrub(str(exc)))
                 self._stop.wait(_POLL_S)
-            self._hand_over()
+            if self._answered or self._open_records:
+                busy_at = time.monotonic()
+                self._hand_over()
+            elif time.monotonic() - busy_at > _QUIET_S:
+                self._rest()
+
+    def _rest(self) -> None:
+        """Wait until there is something to do: each poll of an idle producer costs processor time."""
+        self._busy.clear()
+        if not self._open_records and not self._stop.is_set():  # else it was set before it was cleared
+            self._busy.wait(_REST_S)
 
     def _hand_over(self) -> None:
         if self._answered:
@@ -233,6 +250,7 @@ class KafkaAppender:
         while self._open_records > 0 and time.monotonic() < deadline:
             time.sleep(0.005)
         self._stop.set()
+        self._busy.set()
         self._poller.join(timeout=5.0)
 
 
