@@ -2,6 +2,7 @@
 
 kill: one of three workers is killed with 1,000 runs under way.
 waits: for each thing that a run may wait for, the worker is killed 50 times between noticing and acting.
+reactors: a member of the reactors' group is killed 50 times between noticing and acting, in reactions and in sweeps.
 gates: 10,000 runs wait for approvals in two workers: processor time, memory, and how soon each goes on.
 redis: Redis is flushed, frozen for a minute and absent while workers run.
 storm: a worker joins or leaves every two seconds for two minutes; every second one that leaves is killed.
@@ -22,6 +23,7 @@ from pathlib import Path
 from _table import Table, p50, p99, progress
 from killed_worker import kill_one
 from ledger_run import Judged, story
+from reactor_kills import REACTIONS, SWEEPS, disturb_reactors
 from redis_faults import disturb_redis
 from schedule_kills import SCHEDULE, disturb_schedule
 from seekpoint.compose import LocalCluster, create_topics
@@ -31,6 +33,8 @@ from waiting_kills import KINDS, disturb
 from worker_storm import storm
 
 __all__: list[str] = []
+
+REACTOR_KINDS = (REACTIONS, SWEEPS)
 
 Scenario = Callable[[LocalCluster, Path, argparse.Namespace, Table], Awaitable[None]]
 
@@ -48,14 +52,16 @@ async def kill(cluster: LocalCluster, folder: Path, options: argparse.Namespace,
 
 
 async def waits(cluster: LocalCluster, folder: Path, options: argparse.Namespace, table: Table) -> None:
-    """Kill the responsible worker between noticing and acting."""
+    """Kill the responsible worker, or a member of the reactors' group, between noticing and acting."""
     kills, calm = options.kills, max(2, options.kills // 5)
-    for kind in options.kinds or (*KINDS, SCHEDULE):
+    for kind in options.kinds or (REACTOR_KINDS if options.scenario == "reactors" else (*KINDS, SCHEDULE)):
         progress(f"{kind}: {kills} kills")
         settings = await journal_of(cluster, f"waits-{kind}")
         (here := folder / kind).mkdir()
         if kind == SCHEDULE:
             found = await disturb_schedule(settings, here, kills, calm)
+        elif kind in REACTOR_KINDS:
+            found = await disturb_reactors(settings, here, kind, kills, calm)
         else:
             found = await disturb(settings, here, kind, kills, calm)
         late, after = found.late_s, found.late_after_kill_s
@@ -63,7 +69,8 @@ async def waits(cluster: LocalCluster, folder: Path, options: argparse.Namespace
             waits_for=kind, kills=found.kills, late_p50_s=p50(late), late_max_s=max(late),
             after_kill_p50_s=p50(after), after_kill_max_s=max(after), faults=len(found.faults),
         )  # fmt: skip
-        table.at_most(f"{kind}: seconds late without a fault", bar=2.0, value=max(late))
+        # To the sweep, a moment that no worker saw is a fault.
+        table.at_most(f"{kind}: seconds late without a fault", bar=15.0 if kind == SWEEPS else 2.0, value=max(late))
         table.at_most(f"{kind}: seconds late after a kill", bar=15.0, value=max(after))
         table.at_most(f"{kind}: faults", bar=0, value=len(found.faults))
         for fault in found.faults:
@@ -130,6 +137,7 @@ def note(table: Table, settings: Settings, folder: Path, judged: Judged) -> None
 SCENARIOS: dict[str, Scenario] = {
     "kill": kill,
     "waits": waits,
+    "reactors": waits,
     "gates": gates,
     "redis": without_redis,
     "storm": comes_and_goes,
@@ -144,7 +152,9 @@ async def main() -> int:
     parser.add_argument("scenario", choices=SCENARIOS)
     parser.add_argument("--runs", type=int, help="how many runs (kill: 1,000; gates: 10,000)")
     parser.add_argument("--kills", type=int, default=50, help="waits: how many kills for each kind (50)")
-    parser.add_argument("--kinds", nargs="+", choices=(*KINDS, SCHEDULE), help="waits: only these")
+    parser.add_argument(
+        "--kinds", nargs="+", choices=(*KINDS, SCHEDULE, *REACTOR_KINDS), help="waits, reactors: only these"
+    )
     parser.add_argument("--seconds", type=float, help="storm: how long it lasts (120); redis: how long frozen (60)")
     parser.add_argument("--no-projector", dest="projector", action="store_false", help="gates: run no projector")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="the seed of the choices")

@@ -18,7 +18,18 @@ from seekpoint.producers import Client
 from seekpoint.schemas import Settings
 from seekpoint.schemas.errors import Cancelled, ResultTimeout
 
-__all__ = ["KINDS", "POINTS", "Waits", "dead_in", "disturb", "replace_dead", "told", "waiting_workers"]
+__all__ = [
+    "KINDS",
+    "POINTS",
+    "History",
+    "Waits",
+    "dead_in",
+    "disturb",
+    "read",
+    "replace_dead",
+    "told",
+    "waiting_workers",
+]
 
 KINDS = ("timer", "deadline", "signal", "cancel", "verdict", "child")
 POINTS = ("noticed", "begins", "claimed", "opened", "writes", "written")
@@ -192,18 +203,20 @@ def dead_in(folder: Path) -> set[int]:
 
 # --- the judge
 @dataclass
-class _History:
+class History:
     """What the journal has of one process, by the judge's own reading."""
 
     epoch: int = 0
     acted_at: list[float] = field(default_factory=list)
     due_at: float = 0.0
+    began_at: float = 0.0
+    """When the first claim of it was made."""
     finished_at: float = 0.0
 
 
 def _judge(settings: Settings, folder: Path, waits: Waits, asked: list[_Asked]) -> None:
     """Each process acted once in the log, its step was not repeated, and how late it was."""
-    histories = _read(settings, _ACTS[waits.kind])
+    histories = read(settings, _ACTS[waits.kind])
     by = defaultdict[tuple[str, str], list[int]](list)
     for line in told(folder / "told.jsonl"):
         by[line["what"], line["id"]].append(line["by"])
@@ -221,21 +234,23 @@ def _judge(settings: Settings, folder: Path, waits: Waits, asked: list[_Asked]) 
         (waits.late_s if one.point is None else waits.late_after_kill_s).append(late_s)
 
 
-def _read(settings: Settings, acts: str) -> dict[str, _History]:
-    found: dict[str, _History] = {}
+def read(settings: Settings, acts: str) -> dict[str, History]:
+    """Return what the journal has of each process. ``acts``: the body by which it acts."""
+    found: dict[str, History] = {}
     for partition in range(settings.partitions):
         for message in read_records(settings, partition):
             entry = decode(message.value())
             name, body = entry["body"]
-            history = found.setdefault(entry["process_id"], _History())
+            history = found.setdefault(entry["process_id"], History())
             if name == "seekpoint.Claim" and body["expected_epoch"] == history.epoch:
                 history.epoch += 1
+                history.began_at = history.began_at or entry["ts"].timestamp()
             elif entry["seq"] is not None and entry["epoch"] == history.epoch:
                 _note(history, name.partition(".")[2], body, entry["ts"].timestamp(), acts)
     return found
 
 
-def _note(history: _History, name: str, body: dict[str, Any], at: float, acts: str) -> None:
+def _note(history: History, name: str, body: dict[str, Any], at: float, acts: str) -> None:
     if name == acts and body.get("outcome") != "unknown":
         history.acted_at.append(at)
     elif name == "Finished":
