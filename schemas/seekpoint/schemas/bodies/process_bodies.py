@@ -260,12 +260,19 @@ class Custom(Body, frozen=True):
 
 
 class Rewound(Body, frozen=True):
-    """The rewind of the content to that after an earlier seq; the history stays."""
+    """The rewind of the content to that after an earlier seq; the history stays.
+
+    ``mode`` says which part of ``content`` counts: all of it, or the conversation only. The content may have other
+    answers than the calls in ``answers`` had.
+    """
 
     KIND = "rewound"
     RESTORES = True
     to_seq: int = 0
     content: str = "{}"  # JSON text that the fold decodes; no dynamic value
+    mode: str = "both"
+    answers: Json | None = None  # the keys, a list
+    reason: str | None = None
 
 
 class Forked(Body, frozen=True):

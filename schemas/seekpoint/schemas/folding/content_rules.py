@@ -16,7 +16,7 @@ from seekpoint.schemas import bodies as b
 from seekpoint.schemas.bodies.entry import process_key
 from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.errors import SeekpointError
-from seekpoint.schemas.state.calls import UNSETTLED, AgentRun, turn_of
+from seekpoint.schemas.state.calls import UNDO, UNSETTLED, AgentRun, is_compensated, turn_of
 from seekpoint.schemas.state.conversation import message_width
 from seekpoint.schemas.state.lifecycle import Lifecycle, may_follow
 from seekpoint.schemas.state.process_state import FIELDS, Draft, content_width, restore_content
@@ -24,7 +24,16 @@ from seekpoint.schemas.state.state_parts import Failure, InvocationState, Lineag
 from seekpoint.schemas.state.state_values import member_width, size_of, text_width
 from seekpoint.schemas.values.json_values import check, dump, load, merge_patch
 
-__all__ = ["CONTENT_RULES", "EFFECT_POLICIES", "Misfit", "Rule", "check_texts", "deleted_keys", "too_big"]
+__all__ = [
+    "CONTENT_RULES",
+    "EFFECT_POLICIES",
+    "REWIND_MODES",
+    "Misfit",
+    "Rule",
+    "check_texts",
+    "deleted_keys",
+    "too_big",
+]
 
 Misfit: TypeAlias = tuple[str, str] | None
 Rule: TypeAlias = Callable[[Draft, Any, Limits], Misfit]
@@ -153,8 +162,16 @@ def _end(draft: Draft, body: b.InvocationEnded, limits: Limits) -> Misfit:
     return None
 
 
+REWIND_MODES = ("both", "conversation_only", "code_only", "summarize")
+"""What a rewind restores: all content, the conversation, all but the conversation; nothing, but it adds a note."""
+_ONLY_CONVERSATION = ("conversation_only", "summarize")
+
+
 def _rewind(draft: Draft, body: b.Rewound, limits: Limits) -> Misfit:
-    misfit = _restore(draft, body.content, limits, _keep_effects)
+    if body.mode not in REWIND_MODES:
+        return "illegal_content", f"no rewind is {body.mode[:40]}"
+    adjust = _keep_all_but_conversation if body.mode in _ONLY_CONVERSATION else _keep_effects
+    misfit = _restore(draft, body.content, limits, adjust)
     if misfit is None:
         draft.lineage = replace(draft.lineage, rewound_to_seq=body.to_seq, rewinds=draft.lineage.rewinds + 1)
     return misfit
@@ -219,8 +236,9 @@ def _with_kept_fields(restored: Draft, draft: Draft) -> Draft:
 def _keep_effects(draft: Draft, restored: Draft) -> None:
     """Keep all effects in a rewind: it does not undo them in the outside world, and none may be fired twice.
 
-    Unsettled effects become inherited. Effects from after the target seq lose their position. Other forgotten
-    calls with an idempotency key are counted, so that the next call under their key gets a new one.
+    Unsettled effects become inherited. Effects from after the target seq lose their position. An effect from after it
+    that was compensated is forgotten with its compensation: nothing of it is left outside. Forgotten calls with an
+    idempotency key are counted, so that the next call under their key gets a new one.
     """
     restored.forgotten = dict(draft.forgotten)
     turns_lost = draft.turn > restored.turn
@@ -228,13 +246,30 @@ def _keep_effects(draft: Draft, restored: Draft) -> None:
         _forget(
             restored, f"{restored.turn + 1}/"
         )  # all calls of this turn and of later ones, whether or not they are known here
+    undone = {
+        key for key, call in draft.calls.items() if key not in restored.calls and is_compensated(key, draft.calls)
+    }
+    undone |= {UNDO + key for key in undone}
     for key, call in draft.calls.items():
-        if call.kind == "effect":
+        if key in undone:
+            _forget(restored, key)
+        elif call.kind == "effect":
             status = "inherited" if call.status in UNSETTLED else call.status
             position = call.position if key in restored.calls else 0
             restored.calls.put(key, replace(call, status=status, position=position))
         elif key not in restored.calls and call.kind in _KEYED and not (turns_lost and turn_of(key) > restored.turn):
             _forget(restored, key)
+
+
+def _keep_all_but_conversation(draft: Draft, restored: Draft) -> None:
+    """Keep everything but the conversation. A frame counts its messages from the beginning, as far as they are left."""
+    for name in _RESTORED:
+        if name != "conversation":
+            setattr(restored, name, getattr(draft, name))
+    for name in ("start_frame", "turn_frame"):
+        frame = getattr(draft, name)
+        if frame is not None and frame.messages > len(restored.conversation):
+            setattr(restored, name, replace(frame, messages=len(restored.conversation)))
 
 
 def _forget(restored: Draft, key: str) -> None:

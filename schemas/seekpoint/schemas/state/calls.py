@@ -24,6 +24,7 @@ from seekpoint.schemas.values.json_values import load
 __all__ = [
     "IN_DOUBT",
     "NOT_ASKED",
+    "UNDO",
     "UNSETTLED",
     "AgentRun",
     "Call",
@@ -34,6 +35,7 @@ __all__ = [
     "call_width",
     "calls_width",
     "input_digest",
+    "is_compensated",
     "times_forgotten",
     "turn_of",
     "write_digest",
@@ -45,6 +47,9 @@ IN_DOUBT = frozenset({"pending", "unknown"})
 
 UNSETTLED = frozenset({"pending", "unknown", "stuck"})
 """Statuses of an effect that something is still owed for: a look, or a person."""
+
+UNDO = "undo/"
+"""The prefix of a compensation's key, before the key of its effect."""
 
 _KINDS = ("step", "decision", "sample", "timer", "gate", "child", "effect", "write", "receive")
 _STATUSES = ("started", "succeeded", "failed", "pending", "unknown", "stuck", "inherited")
@@ -123,6 +128,12 @@ class AgentRun(StateValue, frozen=True):
     def without_input(self) -> AgentRun:
         """Return the same run with the digest of its input only: what a gravestone keeps."""
         return AgentRun(self.name, self.version, self.definition, "null", self.input_digest)
+
+
+def is_compensated(key: str, calls: Mapping[str, Call]) -> bool:
+    """Return whether the effect ``key`` was compensated: nothing of it is left outside."""
+    undo = calls.get(UNDO + key)
+    return undo is not None and undo.kind == "effect" and undo.status == "succeeded"
 
 
 def input_digest(text: Json) -> str:

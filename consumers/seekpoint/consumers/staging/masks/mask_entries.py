@@ -97,7 +97,10 @@ class EntryMasks:
         if isinstance(body, b.LifecycleChanged):
             return {"to": body.to if body.to in _LIFECYCLE else text_of(mask, body.to, ("to",))}
         if isinstance(body, b.Rewound):
-            return {"content": StateMasks(mask, self.process_id).content(body.content)}
+            return {
+                "content": StateMasks(mask, self.process_id).content(body.content),
+                "answers": None if body.answers is None else _keys(mask, body.answers),
+            }
         if isinstance(body, b.Forked):
             return {
                 "parent_id": self.process_id(body.parent_id),

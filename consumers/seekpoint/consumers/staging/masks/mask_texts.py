@@ -14,6 +14,7 @@ _OUTCOMES = {"succeeded", "failed", "retry", "unknown", "stuck", "done", "droppe
 _ANSWERS = {"approved", "denied", "signalled", "timed_out"}
 _CONSTANTS = {
     "outcome": frozenset(_OUTCOMES | _ANSWERS),
+    "mode": frozenset({"both", "conversation_only", "code_only", "summarize"}),
     "semantics": frozenset({"idempotent", "at_most_once", "observe_only"}),
     "effects": frozenset({"refused", "recorded", "live"}),
     "settled_by": frozenset({"call", "reconciler", "evidence", "person", "dispatcher"}),

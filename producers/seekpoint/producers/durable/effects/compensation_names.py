@@ -7,10 +7,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["CONNECTOR", "UNDO", "compensation_name", "compensation_named", "register_compensation"]
+from seekpoint.schemas.state.calls import UNDO
 
-UNDO = "undo/"
-"""The prefix of a compensation's key, before the key of its effect."""
+__all__ = ["CONNECTOR", "UNDO", "compensation_name", "compensation_named", "register_compensation"]
 
 CONNECTOR = "connector/"
 """The prefix of a compensation's name in the journal if a connector makes it."""

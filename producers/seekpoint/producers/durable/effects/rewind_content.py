@@ -16,7 +16,7 @@ from seekpoint.schemas.bodies.entry import process_key
 from seekpoint.schemas.errors import UndecodableRecord
 from seekpoint.schemas.folding.fold import Verdict, advance
 from seekpoint.schemas.log.partition import partition_of
-from seekpoint.schemas.state.calls import Call, call_row
+from seekpoint.schemas.state.calls import UNDO, Call, call_row, is_compensated
 
 if TYPE_CHECKING:
     from seekpoint.schemas.log.log_ports import LogReader
@@ -35,6 +35,8 @@ def content_to_rewind_to(reader: LogReader, process_id: str, past: State, now: S
         return content  # the state still has all effects, and the fold keeps them
     fields = orjson.loads(content)
     since = _effects_since(reader, process_id, past, now.offset + 1)
+    undone = {key for key in since if is_compensated(key, {**now.calls, **since})}
+    since = {key: call for key, call in since.items() if key.removeprefix(UNDO) not in undone}
     fields["calls"] = {
         **{key: call_row(call) for key, call in since.items() if key not in now.calls},
         **fields.get("calls", {}),
