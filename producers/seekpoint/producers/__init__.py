@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.steps.rates import Rate
     from seekpoint.producers.failed_runs import FailedRun
     from seekpoint.producers.health.serve_health import HealthServer, serve_health
+    from seekpoint.producers.history.history_points import HistoryPoint
+    from seekpoint.producers.history.rewinding import RewindPlan
     from seekpoint.producers.replay_checking import Divergence, ReplayCheck, check_replay
     from seekpoint.producers.schedule_table import ScheduleStatus
     from seekpoint.producers.sync import SyncClient, SyncNode, SyncProcess
@@ -65,6 +67,7 @@ __all__ = [
     "FailedRun",
     "GateAnswer",
     "HealthServer",
+    "HistoryPoint",
     "Invocation",
     "Node",
     "NotDone",
@@ -77,6 +80,7 @@ __all__ = [
     "ReplayCheck",
     "ReplayMode",
     "Retry",
+    "RewindPlan",
     "RunStatus",
     "ScheduleStatus",
     "Shared",
@@ -107,8 +111,10 @@ _LATER = {
     "Divergence": "replay_checking",
     "FailedRun": "failed_runs",
     "HealthServer": "health.serve_health",
+    "HistoryPoint": "history.history_points",
     "Rate": "durable.steps.rates",
     "ReplayCheck": "replay_checking",
+    "RewindPlan": "history.rewinding",
     "RunStatus": "client",
     "ScheduleStatus": "schedule_table",
     "SubmittedRun": "client",

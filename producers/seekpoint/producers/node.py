@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Generator
+from collections.abc import AsyncIterator, Callable, Collection, Generator, Mapping
 from concurrent.futures import Executor
 from datetime import datetime
 from functools import partial
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from seekpoint.consumers.kafka.kafka_reader import KafkaReader
     from seekpoint.consumers.recovery_service.answering import Answered
     from seekpoint.producers.embedded_projector import EmbeddedProjector
+    from seekpoint.producers.history.history_points import HistoryPoint
+    from seekpoint.producers.history.rewinding import RewindPlan
     from seekpoint.producers.recovery_client import Requests
     from seekpoint.schemas.log.memory_log import MemoryLog
 
@@ -236,6 +238,40 @@ class Node(ControlCalls):
         return self._opener.opening(
             OpenRequest(process_id=process_id, cause=Cause(), parent_id=parent_id, parent_seq=at_seq)
         )
+
+    async def rewind(
+        self,
+        process_id: str,
+        to: HistoryPoint | int | None = None,
+        *,
+        mode: str = "both",
+        answers: Mapping[str, Any] | None = None,
+        effects: str | None = None,
+        note: str | None = None,
+        reason: str | None = None,
+        actor: str | None = None,
+        take_over: bool = False,
+        dry_run: bool = False,
+    ) -> RewindPlan:
+        """Make a process's content what it was at an earlier moment, and release it: its next run goes on from there.
+
+        ``to`` is a seq or a ``HistoryPoint``. ``mode``: ``both``; ``conversation_only``; ``code_only``, all but the
+        conversation; ``summarize`` restores nothing and adds ``note`` as a system message. ``answers`` gives calls
+        other answers, by key; without ``to`` it goes back to the end of that call. Effects stay, and none is called
+        again: they answer equal requests. If effects followed an answer that is replaced, ``effects`` says whether they
+        ``keep`` standing or are to ``compensate`` first. ``dry_run`` only returns the plan. The history stays.
+
+        Raises ``UnknownProcess``, ``ProcessFinished``, ``Refused``, ``EffectsStand``, ``EffectUnknown``,
+        ``EffectFailed``, ``LimitExceeded``, ``JournalGap``, and what ``open`` raises.
+        """
+        from seekpoint.producers.history.history_points import HistoryPoint
+        from seekpoint.producers.history.rewinding import RewindRequest, plan_rewind, rewind
+
+        request = RewindRequest(
+            process_id=process_id, to=None if to is None else HistoryPoint.of(to), mode=mode, answers=answers or {},
+            effects=effects, note=note, reason=reason, actor=actor, take_over=take_over,
+        )  # fmt: skip
+        return await (plan_rewind(self._runtime, request) if dry_run else rewind(self._runtime, self._opener, request))
 
     async def recover(
         self,

@@ -83,6 +83,7 @@ class SyncNode(_SyncMain):
         _target = cast(Node, None)
         open = blocking(_target.open)
         fork = blocking(_target.fork)
+        rewind = blocking(_target.rewind)
         run = blocking(_target.run)
         recover = blocking(_target.recover)
         entries = blocking(_target.entries)

@@ -152,6 +152,28 @@ def test_invalid_content_is_a_misfit(kind: type[b.Body], content: str) -> None:
     assert (state.context, state.lineage) == ({"a": 1}, new_state().lineage)
 
 
+@pytest.mark.parametrize("mode", ["conversation_only", "summarize"])
+def test_a_rewind_of_the_conversation_restores_nothing_else(mode: str) -> None:
+    """Whatever else the content has. A frame has no more messages than the conversation."""
+    past = after(b.ContextUpdated("a", "1"), b.MessageSaid("user", "one"))
+    said = (b.MessageSaid("user", "two"), b.AgentStarted("agent"), b.ContextUpdated("a", "2"))
+    state = after(b.ContextUpdated("a", "1"), *said, b.Rewound(2, past.content_json(), mode=mode))
+    assert state.degraded is None
+    assert state.context == {"a": 2}
+    assert [one.content for one in state.conversation] == ["one"]
+    assert state.start_frame is not None
+    assert state.start_frame.messages == 1
+    emptied = after(*said, b.Rewound(1, new_state().content_json(), mode=mode))
+    assert emptied.start_frame is not None
+    assert (emptied.start_frame.messages, len(emptied.conversation)) == (0, 0)
+
+
+def test_a_rewind_of_an_unknown_mode_is_a_misfit() -> None:
+    state = after(b.ContextUpdated("a", "1"), b.Rewound(1, new_state().content_json(), mode="all"))
+    assert state.degraded is not None
+    assert state.context == {"a": 1}
+
+
 def test_a_fork_with_an_illegal_parent_id_is_a_misfit() -> None:
     """The parent's id must be a process id."""
     for parent in ("", "x" * 201, "a\x00"):

@@ -32,6 +32,7 @@
     │   ├── UnknownProcess       no such process: the whole log was read
     │   ├── UnknownPoint         the process has no such point in its past
     │   ├── TierUnavailable      the requested recovery tier is not available
+    │   ├── EffectsStand         effects followed an answer that is to be replaced
     │   ├── EffectDuplicate      the same thing was done, or is being done, by another effect
     │   ├── EffectFailed         an effect did not happen, as a reconciler, a dispatcher or a person says
     │   ├── UnknownConnector     a connector, or a compensation, that is not registered here
@@ -98,6 +99,7 @@ from seekpoint.schemas.errors.refused import (
     Cancelled,
     EffectDuplicate,
     EffectFailed,
+    EffectsStand,
     GateNotOpen,
     IllegalCall,
     IllegalTransition,
@@ -145,6 +147,7 @@ __all__ = [
     "EffectDuplicate",
     "EffectFailed",
     "EffectUnknown",
+    "EffectsStand",
     "Fenced",
     "FoldUnavailable",
     "GateNotOpen",

@@ -25,6 +25,13 @@ class Refused(SeekpointError):
     type: str | None = None
 
 
+class EffectsStand(Refused):
+    """Another answer was given to a call that effects followed, and nobody said what becomes of these."""
+
+    hint = "compensate them first, or keep them as facts"
+    keys: list[str] | None = None
+
+
 class UnserializableValue(Refused):
     """JSON cannot carry a value exactly; ``path`` says where in the input the value is."""
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from counted_steps import Counted
 from cuts import of_kind
 from history_matchers import desk, place, remembered
@@ -11,6 +13,7 @@ from seekpoint.producers import Node, Process
 from seekpoint.producers.durable.replay.history_matcher import Difference
 from seekpoint.schemas import MemoryLog
 from seekpoint.schemas import bodies as b
+from seekpoint.schemas.errors import ReplayDivergence
 
 
 async def test_permissive_serves_by_what_was_asked_wherever_it_stood() -> None:
@@ -52,10 +55,23 @@ async def test_permissive_does_not_mind_what_is_left() -> None:
 async def test_permissive_never_takes_the_key_of_something_else() -> None:
     """What is remembered stays what it is."""
     said: list[Difference] = []
-    loose = desk(remembered(("old:1", 1), ("pay:1", 2), kind="effect"), strict=False, on_difference=said.append)
+    loose = desk(remembered(("old:1", 1), ("pay:1", 2)), strict=False, on_difference=said.append)
     assert place(loose, "new", "other").key == "new:1"
     assert [(one.key, one.expected, one.actual) for one in said] == [("new:1", "old:1", "new:1")]
-    assert loose.place("effect", "pay", "another").key == "pay:1~"
+    assert loose.place("step", "pay", "another").key == "pay:1~"
+
+
+async def test_permissive_makes_no_effect_in_place_of_one_that_was_made() -> None:
+    """A call of its name with another request would pay twice. Once the record has answered, there may be more."""
+    records = remembered(("7/x/pay:1", 1, "one"), ("undo/pay:1", 0, "u"), kind="effect")
+    for key in (None, "pay"):
+        loose = desk(records, strict=False)
+        with pytest.raises(ReplayDivergence):
+            loose.place("effect", "pay", "another", key)
+    loose = desk(records, strict=False)
+    assert loose.place("effect", "refund", "another").record is None
+    assert loose.place("effect", "pay", "one").record is records["7/x/pay:1"]
+    assert loose.place("effect", "pay", "another").record is None
 
 
 async def test_what_stands_aside_answers_who_asks_the_same() -> None:

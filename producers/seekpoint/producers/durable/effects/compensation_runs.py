@@ -27,7 +27,13 @@ from seekpoint.schemas.values.json_values import load
 if TYPE_CHECKING:
     from seekpoint.producers.durable.durable_process import DurableProcess
 
-__all__ = ["COMPENSATION_RETRY", "compensate", "mark_code_failed", "mark_compensated_by_code"]
+__all__ = [
+    "COMPENSATION_RETRY",
+    "compensate",
+    "mark_code_failed",
+    "mark_compensated_by_code",
+    "settle_obligation",
+]
 
 logger = logging.getLogger("seekpoint.producers")
 
@@ -40,7 +46,7 @@ async def compensate(process: DurableProcess) -> None:
     cause: Exception | None = None
     for obligation in reversed(process.written.obligations):
         try:
-            await _settle(process, obligation)
+            await settle_obligation(process, obligation)
         except (EffectUnknown, EffectFailed, UnknownConnector) as exc:
             logger.warning(
                 "%s: the compensation of %s is still due: %s",
@@ -75,7 +81,7 @@ def _mark(process: DurableProcess, marks: list[str]) -> None:
                 process.send(b.PatchMarked(mark))
 
 
-async def _settle(process: DurableProcess, obligation: Obligation) -> None:
+async def settle_obligation(process: DurableProcess, obligation: Obligation) -> None:
     effect = process.written.calls.get(obligation.key)
     if effect is not None and effect.status == "failed":
         await process.append(b.ObligationSettled(key=obligation.key, outcome="dropped"))

@@ -33,7 +33,7 @@ from seekpoint.producers.durable.replay.scopes import (
     parent_scope,
 )
 from seekpoint.schemas.errors import Refused, ReplayDivergence
-from seekpoint.schemas.state.calls import turn_of
+from seekpoint.schemas.state.calls import UNDO, turn_of
 
 if TYPE_CHECKING:
     from seekpoint.schemas.state.calls import Call
@@ -268,12 +268,31 @@ class HistoryMatcher(ScopeTracker):
         if found is not None:
             return self._found(found, scope)
         record = self.records.get(key)
+        if kind == "effect" and (done := self._done_instead(key)) is not None:
+            was = self.records[done]
+            raise self._diverged(Difference(key, position, "input", was.digest, digest, self.entry_seq(was)))
         if (self._left or record is not None) and self._on_difference is not None:
             strict = self._difference(scope, key, position, kind, digest, record)
             self._on_difference(strict or Difference(key, position, "order", f"nothing at {position}", key))
         while key in self.records:  # it stays what it is, under its key
             key += BRANCH
         return CallPlace(key, position, None, scope)
+
+    def _done_instead(self, key: str) -> str | None:
+        """Return the key of a recorded effect of this name that may have been done and that no call has asked for yet.
+
+        A call with another request would do it a second time.
+        """
+        name = _name_in(key)
+        return next(
+            (
+                other
+                for other, call in self.records.items()
+                if call.kind == "effect" and other not in self._read and _name_in(other) == name
+                if not other.startswith(UNDO) and _may_have_been_done(call)
+            ),
+            None,
+        )
 
     def _answer(self, key: str, kind: str, digest: str) -> str | None:
         """Return the key of the next recorded call with the same request; without a digest, with the same name."""
@@ -390,6 +409,11 @@ class HistoryMatcher(ScopeTracker):
 
     def _has_unread(self, prefix: str) -> bool:
         return any(key not in self._read for key in self._index().get(prefix, {}).values())
+
+
+def _name_in(key: str) -> str:
+    """Return the name in a key, or the whole last part of a key that the code gave."""
+    return key.rpartition("/")[2].partition(":")[0].rstrip(BRANCH)
 
 
 def _may_have_been_done(record: Call) -> bool:

@@ -1,0 +1,126 @@
+"""``seekpoint rewind``: go back in a process, or give one of its calls another answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from seekpoint.console.render.output import clean, counted, emit, emit_json, say
+from seekpoint.console.services.import_path import import_module_here
+from seekpoint.console.services.options import ActorName, AsJson, ProcessId, Reason
+from seekpoint.console.services.sender import parse_json, user_name, with_node
+from seekpoint.console.services.target import CommandTarget
+
+if TYPE_CHECKING:
+    from seekpoint.producers.history.history_points import HistoryPoint
+    from seekpoint.producers.history.rewinding import RewindPlan
+
+__all__ = ["rewind"]
+
+
+def rewind(
+    target: CommandTarget,
+    process_id: ProcessId,
+    to_seq: Annotated[int | None, typer.Option("--to-seq", metavar="SEQ", min=1, help="Back to this seq.")] = None,
+    to_time: Annotated[
+        str | None, typer.Option("--to-time", metavar="TIME", help="Back to then: 2h ago, or 2026-11-22T17:00+00:00.")
+    ] = None,
+    before: Annotated[str | None, typer.Option("--before", metavar="KEY", help="Back to before this call.")] = None,
+    turn: Annotated[int | None, typer.Option("--turn", metavar="N", min=1, help="Back to a turn's end.")] = None,
+    answer: Annotated[
+        list[str] | None,
+        typer.Option("--answer", metavar="KEY=JSON", help="Give this call another answer, and go on from there."),
+    ] = None,
+    mode: Annotated[
+        str, typer.Option("--mode", metavar="MODE", help="both, conversation_only, code_only or summarize.")
+    ] = "both",
+    effects: Annotated[
+        str | None,
+        typer.Option("--effects", metavar="WAY", help="Effects that followed a replaced answer: keep, or compensate."),
+    ] = None,
+    modules: Annotated[
+        list[str] | None,
+        typer.Option("-m", "--module", metavar="MODULE", help="Import it first: it has the compensations."),
+    ] = None,
+    note: Annotated[
+        str | None, typer.Option("--note", metavar="TEXT", help="With --mode summarize: the message to add.")
+    ] = None,
+    take_over: Annotated[bool, typer.Option("--take-over", help="Even though its owner looks alive.")] = False,
+    reason: Reason = None,
+    by: ActorName = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be forgotten.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Go back in a process to an earlier moment. Its history stays, and no effect is made again.
+
+    The next run goes on from there: a worker takes the process up by itself.
+    """
+    to = _point(to_seq, to_time, before, turn)
+    answers = dict(_answer(one) for one in answer or ())
+    for module in modules or ():
+        import_module_here(module, "--module")
+    settings, actor = target.require_kafka(), by or user_name("--by")
+    plan = with_node(
+        settings,
+        lambda node: node.rewind(
+            process_id, to, mode=mode, answers=answers, effects=effects, note=note, reason=reason, actor=actor,
+            take_over=take_over, dry_run=dry_run,
+        ),
+    )  # fmt: skip
+    if json:
+        emit_json({**_facts(plan), "dry_run": dry_run})
+        return
+    for line in _lines(plan):
+        emit(clean(line))
+    say("nothing was written" if dry_run else f"rewound to seq {plan.to_seq}, as {actor}")
+
+
+def _point(to_seq: int | None, to_time: str | None, before: str | None, turn: int | None) -> HistoryPoint | None:
+    from seekpoint.console.services.time_option import parse_time
+    from seekpoint.producers.history.history_points import HistoryPoint
+
+    given = [one for one in (to_seq, to_time, before, turn) if one is not None]
+    if len(given) > 1:
+        raise typer.BadParameter("give one of --to-seq, --to-time, --before and --turn", param_hint="--to-seq")
+    if to_seq is not None:
+        return HistoryPoint.seq(to_seq)
+    if to_time is not None:
+        return HistoryPoint.time(parse_time(to_time, "--to-time"))
+    if before is not None:
+        return HistoryPoint.before(before)
+    return None if turn is None else HistoryPoint.turn(turn)
+
+
+def _answer(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not (key and equals):
+        raise typer.BadParameter("an answer is KEY=JSON, such as approve:1='\"denied\"'", param_hint="--answer")
+    return key, parse_json(value, "--answer")
+
+
+def _facts(plan: RewindPlan) -> dict[str, Any]:
+    from msgspec import to_builtins
+
+    facts: dict[str, Any] = to_builtins(plan)
+    return facts
+
+
+def _lines(plan: RewindPlan) -> list[str]:
+    """Return the plan as lines of text."""
+    lines = [f"{plan.process_id}: seq {plan.seq} back to {plan.to_seq}, {counted(plan.entries, 'entry')} since"]
+    lines += [f"  forgets {one.key} ({one.kind}, {one.status}{_cost(one.cost_usd)})" for one in plan.calls]
+    lines += [f"  answers {key} differently" for key in plan.answers]
+    lines += [f"  keeps   {key} (effect, not called again)" for key in plan.effects]
+    lines += [f"  forgets {key} (effect, compensated)" for key in plan.compensated]
+    if plan.messages > 0:
+        lines.append(f"  drops   {counted(plan.messages, 'message')}")
+    if plan.values:
+        lines.append(f"  changes {', '.join(plan.values)} in the context")
+    if plan.cost_usd is not None:
+        lines.append(f"  what is forgotten had cost ${plan.cost_usd}")
+    return lines
+
+
+def _cost(cost_usd: str | None) -> str:
+    return "" if cost_usd is None else f", ${cost_usd}"

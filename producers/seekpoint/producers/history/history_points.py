@@ -1,0 +1,111 @@
+"""Name a moment of a process's past: by a seq, a time, a call or a turn. Pure.
+
+``HistoryPoint.before("charge:1")``  ── entries of the process ──>  the seq of the last entry before the call began
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from seekpoint.consumers.recovery.points import timestamp_ms
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.errors import Refused
+from seekpoint.schemas.frozen_struct import FrozenStruct
+
+if TYPE_CHECKING:
+    from seekpoint.schemas.bodies.entry import Entry
+
+__all__ = ["HistoryPoint"]
+
+
+class HistoryPoint(FrozenStruct, frozen=True):
+    """A moment right after one entry of a process's owner. ``kind``: seq, time, before, after or turn."""
+
+    kind: str
+    at: int | str | float | datetime
+
+    @classmethod
+    def of(cls, given: HistoryPoint | int) -> HistoryPoint:
+        """Return ``given``; a number is a seq."""
+        return given if isinstance(given, HistoryPoint) else cls("seq", given)
+
+    @classmethod
+    def seq(cls, seq: int) -> HistoryPoint:
+        """Return the moment after the entry with this seq."""
+        return cls("seq", seq)
+
+    @classmethod
+    def time(cls, time: datetime | float) -> HistoryPoint:
+        """Return the moment before the first entry that is not older: an aware datetime, or seconds since 1970."""
+        timestamp_ms(time)
+        return cls("time", time)
+
+    @classmethod
+    def before(cls, key: str) -> HistoryPoint:
+        """Return the moment before the call ``key`` began: the newest call of this key, if a rewind forgot others."""
+        return cls("before", key)
+
+    @classmethod
+    def after(cls, key: str) -> HistoryPoint:
+        """Return the moment after the call ``key`` ended."""
+        return cls("after", key)
+
+    @classmethod
+    def turn(cls, number: int) -> HistoryPoint:
+        """Return the moment after turn ``number`` ended."""
+        return cls("turn", number)
+
+    def seq_in(self, entries: Iterable[Entry], process_id: str) -> int:
+        """Return the seq of this moment. ``entries`` are the applied ones of the process, in log order.
+
+        Raises ``Refused`` if the history has no such moment.
+        """
+        found: int | None = None
+        newest = 0
+        before_ms = timestamp_ms(self.at) if self.kind == "time" else 0  # type: ignore[arg-type]  # a time is given
+        for entry in entries:
+            if entry.seq is None:
+                continue
+            if self.kind == "seq":
+                found = entry.seq if entry.seq == self.at else found
+            elif self.kind == "time":
+                if entry.ts < before_ms * 1_000:
+                    found = entry.seq
+            elif self.kind == "before":
+                found = newest if _begins(entry.body, self.at) else found
+            elif self.kind == "after":
+                found = entry.seq if _ends(entry.body, self.at) else found
+            elif isinstance(entry.body, b.TurnEnded) and entry.body.number == self.at:
+                found = entry.seq
+            newest = entry.seq
+        if not found:
+            raise Refused(
+                f"the history has no such moment: {self}", process_id=process_id, seq=newest,
+                hint=f"seekpoint steps {process_id} shows the keys of calls, seekpoint log {process_id} the seqs",
+            )  # fmt: skip
+        return found
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.at}"
+
+
+_ONE_ENTRY = (b.Sampled, b.Received)
+_BEGINS = (b.StepStarted, b.DecisionStarted, b.EffectIntended, b.TimerSet, b.GateOpened, b.ChildSpawned, *_ONE_ENTRY)
+_ENDS = (*(b.StepEnded, b.DecisionMade, b.EffectSettled, b.TimerFired, b.GateResolved, b.ChildEnded, *_ONE_ENTRY),)
+
+
+def _begins(body: b.Body, key: object) -> bool:
+    """Return whether ``body`` begins the first attempt of the call, or is the content write, ``key``."""
+    if isinstance(body, b.StepEnded):
+        return body.key == key and body.implied_start is not None and body.attempt == 1
+    if isinstance(body, _BEGINS):
+        return body.key == key and getattr(body, "attempt", 1) == 1
+    return getattr(body, "call", None) == key
+
+
+def _ends(body: b.Body, key: object) -> bool:
+    if isinstance(body, _ENDS):
+        return body.key == key and getattr(body, "outcome", None) != "retry"
+    return getattr(body, "call", None) == key
