@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from seekpoint.producers.durable.steps.rates import Rate
     from seekpoint.producers.failed_runs import FailedRun
     from seekpoint.producers.health.serve_health import HealthServer, serve_health
+    from seekpoint.producers.history.comparing import ComparedCall, ProcessDiff
     from seekpoint.producers.history.history_points import HistoryPoint
     from seekpoint.producers.history.rewinding import RewindPlan
     from seekpoint.producers.replay_checking import Divergence, ReplayCheck, check_replay
@@ -57,6 +58,7 @@ __all__ = [
     "Child",
     "Client",
     "Clock",
+    "ComparedCall",
     "Connector",
     "Connectors",
     "Detail",
@@ -74,6 +76,7 @@ __all__ = [
     "Price",
     "Prices",
     "Process",
+    "ProcessDiff",
     "ProcessShared",
     "Rate",
     "Reconciled",
@@ -107,11 +110,13 @@ __all__ = [
 
 _LATER = {
     "Client": "client",
+    "ComparedCall": "history.comparing",
     "Dispatcher": "dispatch.dispatcher",
     "Divergence": "replay_checking",
     "FailedRun": "failed_runs",
     "HealthServer": "health.serve_health",
     "HistoryPoint": "history.history_points",
+    "ProcessDiff": "history.comparing",
     "Rate": "durable.steps.rates",
     "ReplayCheck": "replay_checking",
     "RewindPlan": "history.rewinding",

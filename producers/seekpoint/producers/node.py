@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from seekpoint.consumers.kafka.kafka_reader import KafkaReader
     from seekpoint.consumers.recovery_service.answering import Answered
     from seekpoint.producers.embedded_projector import EmbeddedProjector
+    from seekpoint.producers.history.comparing import ProcessDiff
     from seekpoint.producers.history.history_points import HistoryPoint
     from seekpoint.producers.history.rewinding import RewindPlan
     from seekpoint.producers.recovery_client import Requests
@@ -272,6 +273,28 @@ class Node(ControlCalls):
             effects=effects, note=note, reason=reason, actor=actor, take_over=take_over,
         )  # fmt: skip
         return await (plan_rewind(self._runtime, request) if dry_run else rewind(self._runtime, self._opener, request))
+
+    async def diff(self, left: str, right: str) -> ProcessDiff:
+        """Compare two processes, or two moments: ``"ID"`` is as of now, ``"ID@SEQ"`` after that seq. Reads histories.
+
+        Raises ``UnknownProcess``, ``Refused`` for a seq that is not there, and ``JournalGap``.
+        """
+        from seekpoint.producers.history.comparing import compare
+
+        sides = [await self._history(name) for name in (left, right)]
+        (one, one_seq), (other, other_seq) = sides
+        limits = self._runtime.reader.limits
+        found: ProcessDiff = await self._runtime.in_thread(lambda: compare(one, other, one_seq, other_seq, limits))
+        return found
+
+    async def _history(self, name: str) -> tuple[list[Logged], int | None]:
+        from seekpoint.producers.history.process_moments import named_moment
+
+        process_id, seq = await named_moment(name, self._is_known)
+        return [one async for one in self.entries(process_id)], seq
+
+    async def _is_known(self, process_id: str) -> bool:
+        return (await self.recover(process_id, missing_ok=True)).known
 
     async def recover(
         self,

@@ -84,6 +84,7 @@ class SyncNode(_SyncMain):
         open = blocking(_target.open)
         fork = blocking(_target.fork)
         rewind = blocking(_target.rewind)
+        diff = blocking(_target.diff)
         run = blocking(_target.run)
         recover = blocking(_target.recover)
         entries = blocking(_target.entries)

@@ -98,3 +98,18 @@ def test_a_moment_that_is_not_there_is_refused(
     assert shell("rewind", "p", "--answer", "choose:1").code == 2
     back = shell("rewind", "p", "--before", "choose:1", "--dry-run")
     assert (back.code, "forgets choose:1 (decision, succeeded)" in back.out) == (0, True), back.err
+
+
+def test_two_runs_are_compared(
+    shell: Shell, journal: Settings, point_at: Callable[[Settings], None], write_module: Callable[[str, str], None]
+) -> None:
+    """The exit code says whether they differ."""
+    point_at(journal)
+    write_module("shop", AGENT)
+    for process_id, order in (("p", "1"), ("q", "2")):
+        shell("run", process_id, "--agent", "shop:triage", "--input", order)
+    found = shell("diff", "p", "q")
+    assert (found.code, "decision choose:1" in found.out, "$[0].order: 1 is now 2" in found.out) == (1, True, True)
+    assert shell("diff", "p", "q", "--json").json["is_empty"] is False
+    same = shell("diff", "p", "p", "--json")
+    assert (same.code, same.json["is_empty"], same.json["same_calls"]) == (0, True, 2)

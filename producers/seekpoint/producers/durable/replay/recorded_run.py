@@ -88,12 +88,17 @@ class RecordedRun(msgspec.Struct):
     entries: list[Entry]
 
     @classmethod
-    def of(cls, history: Iterable[Logged | Entry], limits: Limits = DEFAULT_LIMITS) -> RecordedRun:
-        """Fold the history of a process. Raise ``JournalGap`` without its beginning, ``Refused`` without an agent."""
+    def of(
+        cls, history: Iterable[Logged | Entry], limits: Limits = DEFAULT_LIMITS, *, needs_agent: bool = True
+    ) -> RecordedRun:
+        """Fold the history of a process. Raise ``JournalGap`` without its beginning, ``Refused`` without an agent.
+
+        Without ``needs_agent`` it may also be the history of a process that a program wrote.
+        """
         reading = _Reading(limits)
         for offset, entry in numbered(history):
             reading.take(offset, entry)
-        return reading.run()
+        return reading.run(needs_agent)
 
     @property
     def last_turn(self) -> int:
@@ -156,14 +161,14 @@ class _Reading:
         elif not body.OWNERSHIP and not body.EXTERNAL and not isinstance(body, b.LifecycleChanged):
             self._failure = None
 
-    def run(self) -> RecordedRun:
+    def run(self, needs_agent: bool) -> RecordedRun:
         """Return the run."""
         if not self._entries:
             raise JournalGap("the history has no entries", hint="check a process whose entries are in the log")
         finished = self._draft.finished and self._before_end is not None
         state = self._before_end if finished and self._before_end is not None else self._draft.snapshot()
         process_id = self._entries[0].process_id
-        if state.agent is None:
+        if state.agent is None and needs_agent:
             raise Refused(
                 "no agent ran as the process: there is no code to hold against its history", process_id=process_id,
                 hint="a replay check is for processes that node.run(agent, ...) ran",
