@@ -13,34 +13,33 @@
 ({'status': 'checking'}, 'Where is my order?', 2)
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from seekpoint.producers.durable.call_results import GateAnswer, Turn, Versioned
-from seekpoint.producers.durable.content.invocation import Invocation
-from seekpoint.producers.durable.decisions.prices import Price, Prices
-from seekpoint.producers.durable.decisions.usage import Usage
-from seekpoint.producers.durable.effects.connectors import Connector, Connectors, NotDone, Reconciled, connectors
 from seekpoint.producers.durable.effects.effect_calls import EffectStep, effect
-from seekpoint.producers.durable.effects.effect_resolution import Answer, Effect
-from seekpoint.producers.durable.failures.failure_classes import register_failure
 from seekpoint.producers.durable.replay.conduct import Detail, ReplayMode
 from seekpoint.producers.durable.session import Acknowledged
 from seekpoint.producers.durable.steps.agent import Agent, agent
 from seekpoint.producers.durable.steps.retries import Retry
 from seekpoint.producers.durable.steps.step_calls import Step, step
-from seekpoint.producers.durable.waits.child_calls import Child
 from seekpoint.producers.durable.waits.shared_values import ProcessShared
 from seekpoint.producers.node import Node
 from seekpoint.producers.process import Process
-from seekpoint.producers.shared_client import Shared
 from seekpoint.producers.writer.clocks import Clock, SystemClock, VirtualClock
+from seekpoint.schemas.late_names import late_names
 
 if TYPE_CHECKING:
     from seekpoint.producers import testing
     from seekpoint.producers.client import Client, RunStatus, SubmittedRun
     from seekpoint.producers.dispatch.dispatcher import Dispatcher
+    from seekpoint.producers.durable.content.invocation import Invocation
+    from seekpoint.producers.durable.decisions.prices import Price, Prices
+    from seekpoint.producers.durable.decisions.usage import Usage
+    from seekpoint.producers.durable.effects.connectors import Connector, Connectors, NotDone, Reconciled, connectors
+    from seekpoint.producers.durable.effects.effect_resolution import Answer, Effect
+    from seekpoint.producers.durable.failures.failure_classes import register_failure
     from seekpoint.producers.durable.steps.rates import Rate
+    from seekpoint.producers.durable.waits.child_runs import Child
     from seekpoint.producers.failed_runs import FailedRun
     from seekpoint.producers.health.serve_health import HealthServer, serve_health
     from seekpoint.producers.history.comparing import ComparedCall, ProcessDiff
@@ -48,8 +47,50 @@ if TYPE_CHECKING:
     from seekpoint.producers.history.rewinding import RewindPlan
     from seekpoint.producers.replay_checking import Divergence, ReplayCheck, check_replay
     from seekpoint.producers.schedule_table import ScheduleStatus
+    from seekpoint.producers.shared_client import Shared
     from seekpoint.producers.sync import SyncClient, SyncNode, SyncProcess
     from seekpoint.producers.worker.worker import Worker
+else:  # loaded at first use
+    __getattr__, __dir__ = late_names(
+        __name__,
+        {
+            "Answer": "seekpoint.producers.durable.effects.effect_resolution",
+            "Child": "seekpoint.producers.durable.waits.child_runs",
+            "Client": "seekpoint.producers.client",
+            "ComparedCall": "seekpoint.producers.history.comparing",
+            "Connector": "seekpoint.producers.durable.effects.connectors",
+            "Connectors": "seekpoint.producers.durable.effects.connectors",
+            "Dispatcher": "seekpoint.producers.dispatch.dispatcher",
+            "Divergence": "seekpoint.producers.replay_checking",
+            "Effect": "seekpoint.producers.durable.effects.effect_resolution",
+            "FailedRun": "seekpoint.producers.failed_runs",
+            "HealthServer": "seekpoint.producers.health.serve_health",
+            "HistoryPoint": "seekpoint.producers.history.history_points",
+            "Invocation": "seekpoint.producers.durable.content.invocation",
+            "NotDone": "seekpoint.producers.durable.effects.connectors",
+            "Price": "seekpoint.producers.durable.decisions.prices",
+            "Prices": "seekpoint.producers.durable.decisions.prices",
+            "ProcessDiff": "seekpoint.producers.history.comparing",
+            "Rate": "seekpoint.producers.durable.steps.rates",
+            "Reconciled": "seekpoint.producers.durable.effects.connectors",
+            "ReplayCheck": "seekpoint.producers.replay_checking",
+            "RewindPlan": "seekpoint.producers.history.rewinding",
+            "RunStatus": "seekpoint.producers.client",
+            "ScheduleStatus": "seekpoint.producers.schedule_table",
+            "Shared": "seekpoint.producers.shared_client",
+            "SubmittedRun": "seekpoint.producers.client",
+            "SyncClient": "seekpoint.producers.sync",
+            "SyncNode": "seekpoint.producers.sync",
+            "SyncProcess": "seekpoint.producers.sync",
+            "Usage": "seekpoint.producers.durable.decisions.usage",
+            "Worker": "seekpoint.producers.worker.worker",
+            "check_replay": "seekpoint.producers.replay_checking",
+            "connectors": "seekpoint.producers.durable.effects.connectors",
+            "register_failure": "seekpoint.producers.durable.failures.failure_classes",
+            "serve_health": "seekpoint.producers.health.serve_health",
+            "testing": "seekpoint.producers.testing",
+        },
+    )
 
 __all__ = [
     "Acknowledged",
@@ -107,41 +148,3 @@ __all__ = [
     "step",
     "testing",
 ]
-
-_LATER = {
-    "Client": "client",
-    "ComparedCall": "history.comparing",
-    "Dispatcher": "dispatch.dispatcher",
-    "Divergence": "replay_checking",
-    "FailedRun": "failed_runs",
-    "HealthServer": "health.serve_health",
-    "HistoryPoint": "history.history_points",
-    "ProcessDiff": "history.comparing",
-    "Rate": "durable.steps.rates",
-    "ReplayCheck": "replay_checking",
-    "RewindPlan": "history.rewinding",
-    "RunStatus": "client",
-    "ScheduleStatus": "schedule_table",
-    "SubmittedRun": "client",
-    "SyncClient": "sync",
-    "SyncNode": "sync",
-    "SyncProcess": "sync",
-    "Worker": "worker.worker",
-    "check_replay": "replay_checking",
-    "serve_health": "health.serve_health",
-    "testing": "testing",
-}
-"""Names that most programs do not use, with their modules, which are loaded on first use."""
-
-
-def __getattr__(name: str) -> Any:
-    """Load a name of ``_LATER`` on first use."""
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = import_module(f"{__name__}.{_LATER[name]}")
-    return module if name == _LATER[name] else getattr(module, name)
-
-
-def __dir__() -> list[str]:
-    """Return all public names, also those that are not loaded yet."""
-    return sorted({*globals(), *__all__})

@@ -15,17 +15,11 @@ from contextlib import AsyncExitStack, suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from seekpoint.producers.durable.decisions.prompts import first_difference
 from seekpoint.producers.durable.durable_process import DurableProcess
-from seekpoint.producers.durable.effects.compensation_runs import compensate, mark_code_failed
-from seekpoint.producers.durable.failures.recorded_failures import unwrapped
-from seekpoint.producers.durable.failures.redrive import set_aside
-from seekpoint.producers.durable.replay.differences import add_difference
 from seekpoint.producers.durable.steps.agent import Agent
 from seekpoint.producers.log_session import NodeServices
 from seekpoint.producers.opening import Opening
 from seekpoint.producers.process import Process, durable_side
-from seekpoint.producers.sync_process import run_code
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import (
     AgentMismatch,
@@ -142,6 +136,8 @@ def refuse_mismatch(
         )
     if given is RECORDED or input_digest(text := dump(given, limits)) == began.input_digest:
         return
+    from seekpoint.producers.durable.decisions.prompts import first_difference
+
     difference = None if began.kept_digest else first_difference(began.input, load(text))
     raise AgentMismatch(
         "the process began with another input",
@@ -194,6 +190,8 @@ class _Run(FrozenStruct, frozen=True):
         if cancellation.accept() and (cancellation.is_complete or not cancellation.needs_replay):
             raise cancellation.error()
         if retry_failed and not cancellation.is_accepted:
+            from seekpoint.producers.durable.failures.redrive import set_aside
+
             await set_aside(self.durable, retry_failed)
         try:
             text = await self._result(self._begin(given))
@@ -204,8 +202,12 @@ class _Run(FrozenStruct, frozen=True):
                 raise cancellation.error() from None
             raise
         except Exception as exc:
+            from seekpoint.producers.durable.failures.recorded_failures import unwrapped
+
             error = unwrapped(exc)
             if isinstance(error, ReplayDivergence):
+                from seekpoint.producers.durable.replay.differences import add_difference
+
                 await add_difference(self.durable.session, error)
             if cancellation.is_accepted and not isinstance(error, Cancelled | HandleLost | Retryable):
                 raise cancellation.error() from exc
@@ -242,7 +244,7 @@ class _Run(FrozenStruct, frozen=True):
         refused. If they were recorded, the next run would diverge there.
         """
         process, told = self.durable, None
-        code = asyncio.ensure_future(run_code(self.agent, self.process, asked))
+        code = asyncio.ensure_future(self._run_code(asked))
         process.set_main_task(code)
         try:
             while not code.done():
@@ -257,6 +259,13 @@ class _Run(FrozenStruct, frozen=True):
         if told is not None:
             raise told from None if code.cancelled() else code.exception()
         return await code
+
+    async def _run_code(self, asked: Any) -> Any:
+        if not self.agent.is_plain:
+            return await self.agent.run(self.process, asked)
+        from seekpoint.producers.sync_process import run_in_thread
+
+        return await run_in_thread(self.agent, self.process, asked)
 
     # --- the beginning
     def _begin(self, given: Any) -> Any:
@@ -302,6 +311,8 @@ class _Run(FrozenStruct, frozen=True):
         failed = not isinstance(error, SeekpointError) or isinstance(error, EffectFailed | EffectDuplicate)
         if not failed or not self.durable.session.is_open:
             return
+        from seekpoint.producers.durable.effects.compensation_runs import compensate, mark_code_failed
+
         mark_code_failed(self.durable)
         with suppress(ObligationStuck):  # they stay in the state, and the agent's own error says more
             await compensate(self.durable)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from seekpoint.consumers import Recovered, Recovery
-from seekpoint.producers.durable.waits.gate_answers import gate_to_answer
-from seekpoint.producers.durable.waits.gate_calls import verdict_payload
-from seekpoint.producers.writer.externals import Externals
 from seekpoint.schemas.bodies import Body, EffectVerdict, RedriveRequested, ResumeRequested, SuspendRequested
-from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import ProcessFinished
-from seekpoint.schemas.log.log_ports import LogReader
 from seekpoint.schemas.values.json_values import dump
 from seekpoint.schemas.values.process_ids import named_process_key
+
+if TYPE_CHECKING:
+    from seekpoint.consumers.recovery.recovery import Recovery
+    from seekpoint.consumers.recovery.recovery_report import Recovered
+    from seekpoint.producers.writer.externals import Externals
+    from seekpoint.schemas.config.settings import Settings
+    from seekpoint.schemas.log.log_ports import LogReader
 
 __all__ = ["ControlCalls", "ControlPort"]
 
@@ -91,7 +92,7 @@ class ControlCalls:
         a process, that is still to come, or by somebody who may not read the journal. A mailbox full
         of signals has no room for it then, unless ``gate`` is an open gate's key; ``is_delivered`` tells.
         """
-        return await self._answer(process_id, gate, verdict_payload(True, self._scrubbed(reason)), actor, in_advance)
+        return await self._answer(process_id, gate, _verdict(True, self._scrubbed(reason)), actor, in_advance)
 
     async def deny(
         self,
@@ -103,10 +104,12 @@ class ControlCalls:
         in_advance: bool = False,
     ) -> bytes:
         """Say no to an open gate; as ``approve``."""
-        return await self._answer(process_id, gate, verdict_payload(False, self._scrubbed(reason)), actor, in_advance)
+        return await self._answer(process_id, gate, _verdict(False, self._scrubbed(reason)), actor, in_advance)
 
     async def _answer(self, process_id: str, gate: str, said: Any, actor: str | None, in_advance: bool) -> bytes:
         if not in_advance:
+            from seekpoint.producers.durable.waits.gate_answers import gate_to_answer
+
             named_process_key(process_id)
             recoverer = self._port.recovery.blocking
             open_gate = await self._port.in_thread(lambda: gate_to_answer(recoverer, process_id, gate))
@@ -168,3 +171,9 @@ class ControlCalls:
 
     def _scrubbed(self, reason: str | None) -> str | None:
         return None if reason is None else self._port.settings.scrub(reason)
+
+
+def _verdict(is_approved: bool, reason: str | None) -> dict[str, Any]:
+    from seekpoint.producers.durable.waits.gate_answers import verdict_payload
+
+    return verdict_payload(is_approved, reason)

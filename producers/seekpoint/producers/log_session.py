@@ -8,10 +8,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from seekpoint.consumers import Recovery
 from seekpoint.consumers.checkpoints.cadence import CHECKPOINT_REQUEST
 from seekpoint.consumers.recovery.recovery_report import LastCheckpoint
-from seekpoint.producers.durable.effects.rewind_content import content_to_rewind_to
 from seekpoint.producers.durable.session import Acknowledged, Journal, idempotency_key
 from seekpoint.producers.writer.confirmer import Confirmer
 from seekpoint.producers.writer.handle import Handle
@@ -27,8 +25,9 @@ from seekpoint.schemas.values.clock import now_us
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from seekpoint.consumers import Recovered
     from seekpoint.consumers.recovery.process_history import Logged
+    from seekpoint.consumers.recovery.recovery import Recovery
+    from seekpoint.consumers.recovery.recovery_report import Recovered
     from seekpoint.producers.durable.decisions.prices import Prices
     from seekpoint.producers.durable.session import SharedValue
     from seekpoint.producers.durable.steps.agent import Agent
@@ -319,6 +318,8 @@ class LogSession:
 
     async def past_content(self, to_seq: int) -> b.Json:
         """Return the content to rewind to: that after ``to_seq``, with the effects since then."""
+        from seekpoint.producers.durable.effects.rewind_content import content_to_rewind_to
+
         past = (await self._services.recovery.recover(self.process_id, at_seq=to_seq)).state
         content: b.Json = await self.in_thread(
             lambda: content_to_rewind_to(self._services.reader, self.process_id, past, self.written)

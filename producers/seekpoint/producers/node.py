@@ -9,32 +9,34 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from seekpoint.consumers import Recovered, Recovery, Tier
-from seekpoint.consumers.heartbeats.liveness import Liveness
 from seekpoint.consumers.projector.heap import spare_collections
-from seekpoint.consumers.recovery.process_history import Logged
+from seekpoint.consumers.recovery.recovery import Recovery
 from seekpoint.producers.agent_run import RECORDED, refuse_mismatch, run_agent
 from seekpoint.producers.control_calls import ControlCalls
-from seekpoint.producers.durable.decisions.prices import Prices
 from seekpoint.producers.durable.replay.conduct import Detail, ReplayMode, conduct_of
 from seekpoint.producers.durable.steps.agent import Agent, check_is_agent
 from seekpoint.producers.node_runtime import NodeRuntime
 from seekpoint.producers.opening import Opener, Opening, OpenRequest
-from seekpoint.producers.shared_client import Shared
 from seekpoint.producers.writer.clocks import Clock, SystemClock
 from seekpoint.producers.writer.pending import Cause
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import Refused
-from seekpoint.schemas.log.log_ports import LogReader, LogWriter
 
 if TYPE_CHECKING:
+    from seekpoint.consumers.heartbeats.liveness import Liveness
     from seekpoint.consumers.kafka.kafka_reader import KafkaReader
+    from seekpoint.consumers.recovery.process_history import Logged
+    from seekpoint.consumers.recovery.recovery_report import Recovered
+    from seekpoint.consumers.recovery.tiers import Tier
     from seekpoint.consumers.recovery_service.answering import Answered
+    from seekpoint.producers.durable.decisions.prices import Prices
     from seekpoint.producers.embedded_projector import EmbeddedProjector
     from seekpoint.producers.history.comparing import ProcessDiff
     from seekpoint.producers.history.history_points import HistoryPoint
     from seekpoint.producers.history.rewinding import RewindPlan
     from seekpoint.producers.recovery_client import Requests
+    from seekpoint.producers.shared_client import Shared
+    from seekpoint.schemas.log.log_ports import LogReader, LogWriter
     from seekpoint.schemas.log.memory_log import MemoryLog
 
 __all__ = ["Node", "opener_of", "runtime_of"]

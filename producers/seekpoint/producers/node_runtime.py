@@ -9,13 +9,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from concurrent.futures import CancelledError
 from contextvars import copy_context
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from seekpoint.consumers import Recovered, Recovery
 from seekpoint.consumers.recovery.threads import Threads
 from seekpoint.producers.claims.heartbeater import Heartbeater
-from seekpoint.producers.shared_client import Shared
-from seekpoint.producers.tail.followed_values import ValueFollower
 from seekpoint.producers.tail.tailer import Tailer
 from seekpoint.producers.tracing.tracing_setting import tracer_of
 from seekpoint.producers.writer.closing import Closing
@@ -30,9 +28,13 @@ from seekpoint.schemas.errors import HandleClosed, SeekpointError
 
 if TYPE_CHECKING:
     from seekpoint.consumers.recovery.process_history import Logged
+    from seekpoint.consumers.recovery.recovery import Recovery
+    from seekpoint.consumers.recovery.recovery_report import Recovered
     from seekpoint.producers.durable.decisions.prices import Prices
     from seekpoint.producers.embedded_projector import EmbeddedProjector
     from seekpoint.producers.log_session import ChildRuns
+    from seekpoint.producers.shared_client import Shared
+    from seekpoint.producers.tail.followed_values import ValueFollower
     from seekpoint.producers.writer.clocks import Clock
     from seekpoint.producers.writer.handle import Handle
     from seekpoint.schemas.bodies import Body
@@ -81,7 +83,6 @@ class NodeRuntime:
         self.tracer = tracer_of(settings)
         self.externals = Externals(reader, self.threads, self.outbox, self.tracer)
         self.heartbeater = Heartbeater(reader, self.threads, self.open_handles, self.identity, settings)
-        self.values = ValueFollower(reader, recovery, self.tailer)
         self._closing = Closing(self._closing_steps)
         self._started = False
 
@@ -184,8 +185,17 @@ class NodeRuntime:
         """Append records as they are, in this order; return the futures of their offsets. For imports."""
         return [self.outbox.push_external(partition, key, value) for value in values]
 
+    @cached_property
+    def values(self) -> ValueFollower:
+        """Follows shared values, and the processes that other nodes own."""
+        from seekpoint.producers.tail.followed_values import ValueFollower
+
+        return ValueFollower(self.reader, self.recovery, self.tailer)
+
     def shared(self, name: str) -> Shared:
         """Return the shared value ``name`` of the journal."""
+        from seekpoint.producers.shared_client import Shared
+
         return Shared(self, self.externals, self.values, name)
 
     # --- threads

@@ -11,14 +11,11 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
-from seekpoint.consumers import Recovered, Report
 from seekpoint.consumers.heartbeats.liveness import LivenessVerdict as Looks
+from seekpoint.consumers.recovery.recovery_report import Recovered, Report
 from seekpoint.producers.claims.claim_watch import ClaimWatch
 from seekpoint.producers.durable.content.content_calls import error_entry
 from seekpoint.producers.durable.durable_process import DurableProcess
-from seekpoint.producers.durable.effects.stopping import stop
-from seekpoint.producers.durable.failures.origins import failure_origin
-from seekpoint.producers.durable.failures.recorded_failures import unwrapped
 from seekpoint.producers.durable.replay.conduct import PLAIN, RunOptions
 from seekpoint.producers.durable.waits.shared_values import check_ownable
 from seekpoint.producers.log_session import LogSession
@@ -115,13 +112,21 @@ class Opening:
 
 async def _ended(process: DurableProcess, error: BaseException | None) -> ObligationStuck | None:
     """Record ``error``; stop a process that accepted its cancellation. Return the error of a stuck obligation."""
-    error = None if error is None else unwrapped(error)
+    if error is None:
+        return None
+    from seekpoint.producers.durable.failures.recorded_failures import unwrapped
+
+    error = unwrapped(error)
     if isinstance(error, Cancelled) and process.cancellation.is_accepted:
+        from seekpoint.producers.durable.effects.stopping import stop
+
         try:
             await stop(process)
         except ObligationStuck as owed:
             return owed
-    elif error is not None and not isinstance(error, HandleLost | asyncio.CancelledError):
+    elif not isinstance(error, HandleLost | asyncio.CancelledError):
+        from seekpoint.producers.durable.failures.origins import failure_origin
+
         settings = process.settings
         where = failure_origin(error, process.written.failure, settings)
         await process.write(error_entry(process, error, traceback_of(error, settings), where))

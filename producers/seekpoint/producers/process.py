@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from seekpoint.producers.durable.branches.branch_calls import BranchCalls
 from seekpoint.producers.durable.budgets.budget_calls import BudgetCalls
 from seekpoint.producers.durable.content.content_calls import ContentCalls
-from seekpoint.producers.durable.content.invocation import Invocation
 from seekpoint.producers.durable.decisions.decision_calls import DecisionCalls
 from seekpoint.producers.durable.durable_process import DurableProcess
 from seekpoint.producers.durable.effects.effect_calls import EffectCalls
@@ -29,7 +28,8 @@ from seekpoint.schemas.errors import HandleLost, Refused, Retryable
 from seekpoint.schemas.values.json_values import dump
 
 if TYPE_CHECKING:
-    from seekpoint.consumers import Report
+    from seekpoint.consumers.recovery.recovery_report import Report
+    from seekpoint.producers.durable.content.invocation import Invocation
     from seekpoint.schemas.config.limits import Limits
     from seekpoint.schemas.state.process_state import State
 
@@ -128,6 +128,8 @@ class Process(
         ``async with process.invocation("message", {...}) as work: work.result = ...``. An exception ends it as
         ``failed`` (cancellation: ``cancelled``) and goes on, whether that could be written or not.
         """
+        from seekpoint.producers.durable.content.invocation import Invocation
+
         work = Invocation(self._durable, trigger, payload)
         await work.begin()
         try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from seekpoint.consumers import Report, Tier
@@ -19,7 +20,7 @@ from seekpoint.producers.durable.replay.differences import difference_from
 from seekpoint.producers.durable.replay.recorded_run import RecordedRun
 from seekpoint.producers.durable.replay.replay_session import HistoryExhausted, ReplayMatcher, ReplayProcess
 from seekpoint.producers.process import Process, ProcessNode
-from seekpoint.producers.sync_process import run_code
+from seekpoint.producers.sync_process import run_in_thread
 from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.errors import Cancelled, Refused, ReplayDivergence, SeekpointError
 from seekpoint.schemas.frozen_struct import FrozenStruct
@@ -149,7 +150,9 @@ class _Check:
     async def _code(self, input_json: Json) -> Json:
         self._process = process = ReplayProcess(self._run, self._agent, self._limits, self._detail)
         process.begin_replay()
-        result = await run_code(self._agent, self._offered(process), load(input_json))
+        agent = self._agent
+        run = partial(run_in_thread, agent) if agent.is_plain else agent.run
+        result = await run(self._offered(process), load(input_json))
         await process.flush()
         await process.check_read()
         return dump(result, self._limits)

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     def blocking(call: Any) -> Any: ...
 
 
-__all__ = ["LEAVE_S", "LoopCalls", "SyncProcess", "SyncProxy", "closed", "run_code"]
+__all__ = ["LEAVE_S", "LoopCalls", "SyncProcess", "SyncProxy", "closed", "run_in_thread"]
 
 Calls: TypeAlias = Callable[[Callable[[], Any]], Any]
 """Calls a function in the event loop, awaits what it returns, and returns or raises the outcome."""
@@ -277,14 +277,12 @@ def _in_one_thread(calls: Calls) -> Calls:
     return called
 
 
-async def run_code(agent: Agent, process: Process, input: Any) -> Any:  # the word users know
-    """Run an agent's function as ``process``; return its result. A plain function gets a ``SyncProcess``, in a thread.
+async def run_in_thread(agent: Agent, process: Process, input: Any) -> Any:  # the word users know
+    """Run an agent's plain function in a thread, with a ``SyncProcess`` of ``process``; return its result.
 
     Cancelled, the thread's call is cancelled too, and its next one raises ``CancelledError``. A thread that makes no
     more calls runs on, and its result is lost.
     """
-    if not agent.is_plain:
-        return await agent.run(process, input)
     loop, over, outcome = asyncio.get_running_loop(), asyncio.Event(), Future[Any]()
     calls = LoopCalls(loop, threading.current_thread())
 

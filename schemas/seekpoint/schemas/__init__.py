@@ -34,7 +34,7 @@ gravestone
 (1, True, <Lifecycle.CREATED: 'created'>)
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from seekpoint.schemas import bodies, errors, folds
 from seekpoint.schemas.bodies import BODIES, KINDS, Body
@@ -43,6 +43,7 @@ from seekpoint.schemas.config.limits import DEFAULT_LIMITS, Limits
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.errors import SeekpointError
 from seekpoint.schemas.folding.fold import Verdict, advance, fold
+from seekpoint.schemas.late_names import late_names
 from seekpoint.schemas.log.log_ports import LogReader, LogWriter
 from seekpoint.schemas.log.manifest import FORMAT, MANIFEST_KEY, Manifest, schema_key
 from seekpoint.schemas.log.partition import partition_of
@@ -53,6 +54,8 @@ from seekpoint.schemas.wire.codec import SCHEMA_FINGERPRINT, Codec, encode, sche
 
 if TYPE_CHECKING:
     from seekpoint.schemas.log.memory_log import MemoryLog
+else:  # loaded at first use
+    __getattr__, __dir__ = late_names(__name__, {"MemoryLog": "seekpoint.schemas.log.memory_log"})
 
 __all__ = [
     "BODIES",
@@ -92,17 +95,3 @@ __all__ = [
     "schema_json",
     "schema_key",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """Load ``MemoryLog`` on first use: a node on Kafka starts faster without it."""
-    if name != "MemoryLog":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from seekpoint.schemas.log.memory_log import MemoryLog
-
-    return MemoryLog
-
-
-def __dir__() -> list[str]:
-    """Return all public names, also those that are not loaded yet."""
-    return sorted({*globals(), *__all__})

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -112,9 +112,9 @@ def test_a_process_that_cannot_look_itself_up_says_nothing(monkeypatch: pytest.M
     """Its heartbeat names no process, and it judges no other."""
     mine = this_process()
 
-    def fails(path: Path) -> bytes:
+    def fails(path: str, mode: str) -> NoReturn:
         raise failure
 
-    monkeypatch.setattr(Path, "read_bytes", fails)
+    monkeypatch.setattr(host, "open", fails, raising=False)
     assert this_process() is None
     assert not has_died(mine)

@@ -129,7 +129,13 @@ def test_a_text_without_a_shape_is_refused() -> None:
         text: str
 
     with pytest.raises(TypeError, match=r"Careless\.text needs a Shape"):
-        shape_of(Careless)
+        dict(shape_of(Careless).parts)
+
+
+@pytest.mark.parametrize("cls", [one for one in StateValue.__subclasses__() if one.__module__.startswith("seekpoint.")])
+def test_every_text_in_a_state_has_a_shape(cls: type[StateValue]) -> None:
+    """The shapes are read when a mask first looks at them: a text without one has to be noticed before."""
+    assert dict(shape_of(cls).parts).keys() == set(cls.__struct_encode_fields__)
 
 
 def test_a_new_state_has_every_default() -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from hashlib import blake2b
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import msgspec
 import orjson
@@ -198,7 +198,7 @@ def seek_point(checkpoint_offset: int | None, floor: int) -> int:
     return floor if checkpoint_offset is None else max(checkpoint_offset + 1, floor)
 
 
-class CheckpointHead(NamedTuple):
+class CheckpointHead(FrozenStruct, frozen=True):
     """A checkpoint without its state: what is kept in memory of it."""
 
     offset: int

@@ -10,7 +10,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import NamedTuple
 
 from seekpoint.consumers.checkpoints.checkpoint import (
     FLOOR_KEY,
@@ -20,13 +19,14 @@ from seekpoint.consumers.checkpoints.checkpoint import (
     PartitionHeads,
 )
 from seekpoint.schemas.errors import JournalMismatch, NewerFormat, SeekpointError
+from seekpoint.schemas.frozen_struct import FrozenStruct
 
 __all__ = ["CheckpointIndex", "Located", "Unfinished"]
 
 _POLL_S = 0.02
 
 
-class Located(NamedTuple):
+class Located(FrozenStruct, frozen=True):
     """What the index has of one process. Head and floor are of one position, as P7 requires."""
 
     head: CheckpointHead | None
@@ -39,7 +39,7 @@ class Located(NamedTuple):
     """Whether nothing was ever written to the partition."""
 
 
-class Unfinished(NamedTuple):
+class Unfinished(FrozenStruct, frozen=True):
     """The processes of a partition whose newest checkpoint is not of a finished process, and the floor beside them."""
 
     floor: Floor | None

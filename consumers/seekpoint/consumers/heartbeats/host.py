@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import socket
 from functools import lru_cache
-from pathlib import Path
 
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
@@ -60,7 +59,8 @@ def has_died(process: HostProcess | None) -> bool:
 def _here(pid: int) -> tuple[str, str] | None:
     """Return host and namespaces of the calling process; None where ``/proc`` does not show its namespace."""
     try:
-        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            boot_id = file.read().strip()
         if not boot_id or os.readlink("/proc/self") != str(pid):
             return None
         pids = os.readlink("/proc/self/ns/pid")
@@ -73,7 +73,8 @@ def _here(pid: int) -> tuple[str, str] | None:
 def _seen(pid: int) -> tuple[bool, int] | None:
     """Return whether the process is a zombie or dead, and its start; None if ``/proc`` does not show it."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
     threads = int(fields[17])  # the main thread may end before the others do

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -24,7 +25,6 @@ from seekpoint.consumers.checkpoints.checkpoint import (
 )
 from seekpoint.consumers.checkpoints.checkpoint_index import CheckpointIndex, Located
 from seekpoint.consumers.recovery.tiers import Tier
-from seekpoint.consumers.view.view_store import ViewLookup, ViewMeta, ViewStore
 from seekpoint.schemas.errors import (
     JournalMismatch,
     LogDamaged,
@@ -36,6 +36,9 @@ from seekpoint.schemas.errors import (
 from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.log.log_ports import Landmark, LogReader, Watermarks
 from seekpoint.schemas.state.process_state import State, new_state
+
+if TYPE_CHECKING:
+    from seekpoint.consumers.view.view_store import ViewLookup, ViewMeta, ViewStore
 
 __all__ = ["Base", "BaseFinder", "BaseLookup", "Search", "Unusable", "checkpoint_of", "view_problem"]
 

@@ -12,20 +12,18 @@ import logging
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seekpoint.consumers.checkpoints.checkpoint import CheckpointReader, seek_point
 from seekpoint.consumers.log_reading.leader_epochs import refuse_truncated
 from seekpoint.consumers.log_reading.scan import BatchListener, scan, scan_all
 from seekpoint.consumers.log_reading.stable_end import StableEnds, hidden_end_error, hidden_note
 from seekpoint.consumers.recovery.base_finder import Base, BaseFinder, BaseLookup, Search, Unusable, checkpoint_of
-from seekpoint.consumers.recovery.bulk_bases import BulkBases
 from seekpoint.consumers.recovery.dead_letters import DeadLetters, PoisonCollector
 from seekpoint.consumers.recovery.fold_renewal import fold_reason
 from seekpoint.consumers.recovery.points import NOW, Point, timestamp_ms
 from seekpoint.consumers.recovery.recovery_report import LastCheckpoint, Recovered, is_known
 from seekpoint.consumers.recovery.tiers import Tier, TierCounts
-from seekpoint.consumers.view.view_store import ViewStore
 from seekpoint.schemas.bodies.entry import process_key
 from seekpoint.schemas.errors import (
     JournalGap,
@@ -40,6 +38,10 @@ from seekpoint.schemas.errors import (
 from seekpoint.schemas.log.log_ports import Extent, LogReader, Record, Watermarks
 from seekpoint.schemas.log.partition import partition_of
 from seekpoint.schemas.state.process_state import new_state
+
+if TYPE_CHECKING:
+    from seekpoint.consumers.recovery.bulk_bases import BulkBases
+    from seekpoint.consumers.view.view_store import ViewStore
 
 __all__ = ["Recoverer"]
 
@@ -168,6 +170,8 @@ class Recoverer:
         must_be_current: bool,
         on_batch: BatchListener | None,
     ) -> dict[str, Recovered]:
+        from seekpoint.consumers.recovery.bulk_bases import BulkBases
+
         bulk = BulkBases(self.log, self.base_finder, partition, keys)
         try:
             return self._bulk(bulk, tier, must_be_current, on_batch)

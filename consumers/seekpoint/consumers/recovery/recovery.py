@@ -10,24 +10,24 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from seekpoint.consumers.checkpoints.checkpoint import CheckpointReader
 from seekpoint.consumers.recovery.dead_letters import DeadLetters
 from seekpoint.consumers.recovery.points import Point
-from seekpoint.consumers.recovery.process_history import Logged, history
 from seekpoint.consumers.recovery.recoverer import Recoverer
-from seekpoint.consumers.recovery.recovery_report import LastCheckpoint, Recovered
 from seekpoint.consumers.recovery.threads import Threads
-from seekpoint.consumers.recovery.tiers import Tier
-from seekpoint.consumers.recovery.verification import Verification, verify, verify_all
-from seekpoint.consumers.view.view_store import ViewStore
 from seekpoint.schemas.config.settings import Settings
 from seekpoint.schemas.folds import import_folds
-from seekpoint.schemas.log.log_ports import LogReader
 from seekpoint.schemas.values.process_ids import named_process_key
 
 if TYPE_CHECKING:
+    from seekpoint.consumers.checkpoints.checkpoint import CheckpointReader
     from seekpoint.consumers.kafka.kafka_reader import KafkaReader
+    from seekpoint.consumers.recovery.process_history import Logged
+    from seekpoint.consumers.recovery.recovery_report import LastCheckpoint, Recovered
+    from seekpoint.consumers.recovery.tiers import Tier
+    from seekpoint.consumers.recovery.verification import Verification
     from seekpoint.consumers.view.redis_view import RedisView
+    from seekpoint.consumers.view.view_store import ViewStore
+    from seekpoint.schemas.log.log_ports import LogReader
     from seekpoint.schemas.log.memory_log import MemoryLog
 
 __all__ = ["Recovery"]
@@ -173,11 +173,15 @@ class Recovery:
 
     async def verify(self, process_id: str) -> Verification:
         """Recover the process by every tier and compare the states. Raises as ``recover`` does."""
+        from seekpoint.consumers.recovery.verification import verify
+
         named_process_key(process_id)
         return await self._run(lambda: verify(self.blocking, process_id))
 
     async def verify_all(self) -> list[Verification]:
         """Verify every process of the journal, with one read of each partition."""
+        from seekpoint.consumers.recovery.verification import verify_all
+
         return await self._run(lambda: list(verify_all(self.blocking)))
 
     async def entries(
@@ -195,6 +199,8 @@ class Recovery:
         counts too), and at most ``limit``. ``follow`` goes on for ever with what is appended; without it a missing
         process raises ``UnknownProcess``.
         """
+        from seekpoint.consumers.recovery.process_history import history
+
         named_process_key(process_id)
         batches = history(self.blocking, process_id, from_seq=from_seq, kinds=kinds, limit=limit, follow=follow)
         try:

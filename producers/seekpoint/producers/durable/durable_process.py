@@ -7,25 +7,24 @@ from collections.abc import Callable, Collection, Coroutine
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from seekpoint.producers.durable.branches.branch_schedule import BranchSchedule, BranchTask
-from seekpoint.producers.durable.effects.effect_context import EffectContext
 from seekpoint.producers.durable.replay.completion_order import QUIET_ROUNDS
 from seekpoint.producers.durable.replay.conduct import Detail, ReplayMode, RunOptions
-from seekpoint.producers.durable.replay.differences import changed
 from seekpoint.producers.durable.replay.history_matcher import CallPlace, Difference, HistoryMatcher
-from seekpoint.producers.durable.replay.replayed_content import ReplayedContent
 from seekpoint.producers.durable.replay.scopes import Scope
-from seekpoint.producers.durable.replay.write_buffer import WriteBuffer
 from seekpoint.producers.durable.replay.writes import Writes
 from seekpoint.producers.durable.session import Acknowledged, Session, idempotency_key
 from seekpoint.producers.durable.waits.cancellation import Cancellation
-from seekpoint.producers.durable.waits.children import Children
 from seekpoint.producers.durable.waits.waiting import Waiting
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import ReplayDivergence
 from seekpoint.schemas.values.json_values import dump
 
 if TYPE_CHECKING:
+    from seekpoint.producers.durable.branches.branch_schedule import BranchSchedule
+    from seekpoint.producers.durable.effects.effect_context import EffectContext
+    from seekpoint.producers.durable.replay.write_buffer import WriteBuffer
+    from seekpoint.producers.durable.waits.children import Children
+    from seekpoint.schemas.state.calls import Frame
     from seekpoint.schemas.state.lifecycle import Lifecycle
     from seekpoint.schemas.state.process_budget import Budget
     from seekpoint.schemas.state.process_state import State
@@ -103,11 +102,15 @@ class DurableProcess:
     @cached_property
     def children(self) -> Children:
         """The children that this run has spawned."""
+        from seekpoint.producers.durable.waits.children import Children
+
         return Children(self.session, self.waiting)
 
     @cached_property
     def effects(self) -> EffectContext:
         """What the effects of this process share."""
+        from seekpoint.producers.durable.effects.effect_context import EffectContext
+
         return EffectContext(self.session)
 
     @property
@@ -174,6 +177,8 @@ class DurableProcess:
 
     def open_branches(self, scope: Scope) -> BranchSchedule:
         """Return the schedule of the branches that the code in ``scope`` starts."""
+        from seekpoint.producers.durable.branches.branch_schedule import BranchSchedule, BranchTask
+
         scope.groups_open += 1
         task = scope.branch_task
         if task is None:
@@ -246,7 +251,7 @@ class DurableProcess:
         live = self.written
         self._writes = Writes(self._matcher, live, self.limits, self.append, self.write_in_order)
         if self.options.detail is not Detail.FULL:
-            self._buffer = WriteBuffer(ReplayedContent(live, live.start_frame, self.limits), self.options.detail)
+            self._buffer = self._new_buffer(live.start_frame)
 
     def end_replay(self) -> None:
         """End the run of an agent's code: later writes are not calls. Buffered content is for a later run to write."""
@@ -268,7 +273,7 @@ class DurableProcess:
         if self._writes is not None:
             self._writes.begin_turn(number)
             if self._buffer is not None and resumed and live.turn_frame is not None:
-                self._buffer = WriteBuffer(ReplayedContent(live, live.turn_frame, self.limits), self.options.detail)
+                self._buffer = self._new_buffer(live.turn_frame)
 
     def write(self, body: Any) -> Coroutine[Any, Any, Acknowledged]:
         """Write content: in an agent's code as a call that takes its place now, else as any entry."""
@@ -276,7 +281,7 @@ class DurableProcess:
 
     def _write_buffered(self, body: Any) -> Coroutine[Any, Any, Acknowledged]:
         if self._buffer is None:
-            self._buffer = WriteBuffer(ReplayedContent(self.written, None, self.limits), self.options.detail)
+            self._buffer = self._new_buffer(None)
         if self._writes is not None:
             self.matcher.check_not_in_body()
         if self._buffer.takes(body):
@@ -286,12 +291,20 @@ class DurableProcess:
         parts = [self._journal(one) for one in (batch, body) if one is not None]
         return self._in_order(parts, body)
 
+    def _new_buffer(self, frame: Frame | None) -> WriteBuffer:
+        from seekpoint.producers.durable.replay.replayed_content import ReplayedContent
+        from seekpoint.producers.durable.replay.write_buffer import WriteBuffer
+
+        return WriteBuffer(ReplayedContent(self.written, frame, self.limits), self.options.detail)
+
     def _journal(self, body: Any) -> Coroutine[Any, Any, Acknowledged]:
         if self._writes is None:
             return self.append(body)
         try:
             return self._writes.write(body)
         except ReplayDivergence as exc:
+            from seekpoint.producers.durable.replay.differences import changed
+
             return changed(self.session, exc, body)
 
     async def _in_order(self, parts: list[Coroutine[Any, Any, Acknowledged]], body: Any) -> Acknowledged:

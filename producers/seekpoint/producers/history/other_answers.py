@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from msgspec.structs import replace
 
-from seekpoint.producers.durable.waits.gate_calls import verdict_of, verdict_payload
+from seekpoint.producers.durable.waits.gate_answers import verdict_payload
+from seekpoint.producers.durable.waits.gate_calls import verdict_of
 from seekpoint.schemas.errors import Refused
 from seekpoint.schemas.values.json_values import dump
 

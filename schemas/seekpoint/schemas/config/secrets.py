@@ -8,7 +8,6 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -42,9 +41,7 @@ _SECRET_WORDS = (
 )
 """A name that contains one of these is secret, also in future versions of librdkafka."""
 
-_PUBLIC = re.compile(
-    r"enable\..*|.*\.(location|url|file|method|algorithm|scope|type|name|id|aud|sub|iss|include|seconds|ms)",
-)
+_PUBLIC = r"enable\..*|.*\.(location|url|file|method|algorithm|scope|type|name|id|aud|sub|iss|include|seconds|ms)"
 """Names that only describe a place or a method are not secret. Error messages must not lose "oidc" or "true"."""
 
 _LIBRDKAFKA_FILES = frozenset(
@@ -56,11 +53,11 @@ _LIBRDKAFKA_FILES = frozenset(
 )
 """librdkafka's own names that end in ``.file``. They are passed through; all other such names are read from files."""
 
-_USERINFO = re.compile(r"(?<=://)([^:@/?#]*):(.*)@", re.DOTALL)
+_USERINFO = r"(?s)(?<=://)([^:@/?#]*):(.*)@"
 """Matches up to the last @, so that of a password with an unencoded @ no part is shown."""
 
-_NARROW = re.compile(r"(?<=://)[^/?#@]*:([^/?#]*)@")
-_QUERY = re.compile(r"([?&])([^=&#]+)=([^&#]*)")
+_NARROW = r"(?<=://)[^/?#@]*:([^/?#]*)@"
+_QUERY = r"([?&])([^=&#]+)=([^&#]*)"
 
 _BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
 _URL_SAFE = str.maketrans("+/", "-_")
@@ -70,7 +67,7 @@ _PLAIN = str.maketrans("-_", "+/")
 def is_secret(name: str) -> bool:
     """Return whether the value of this librdkafka or Redis setting must never be printed."""
     name = name.lower().replace("_", ".")
-    return any(word in name for word in _SECRET_WORDS) and _PUBLIC.fullmatch(name) is None
+    return any(word in name for word in _SECRET_WORDS) and re.fullmatch(_PUBLIC, name) is None
 
 
 def mask_options(options: Mapping[str, str]) -> dict[str, str]:
@@ -82,17 +79,17 @@ def mask_url(url: str) -> str:
     """Return the URL with its password, and any secret in its query, masked."""
     if "://" not in url:
         return url
-    masked = _USERINFO.sub(rf"\1:{MASK}@", url)
-    return _QUERY.sub(lambda m: f"{m[1]}{m[2]}={MASK if is_secret(m[2]) else m[3]}", masked)
+    masked = re.sub(_USERINFO, rf"\1:{MASK}@", url)
+    return re.sub(_QUERY, lambda m: f"{m[1]}{m[2]}={MASK if is_secret(m[2]) else m[3]}", masked)
 
 
 def url_secrets(url: str) -> Iterator[str]:
     """Yield the secrets in a URL, as written and percent-decoded; none for a text that is no URL."""
     if "://" not in url:
         return
-    written = [match[2] for match in _USERINFO.finditer(url)]
-    written += [match[1] for match in _NARROW.finditer(url)]
-    written += [match[3] for match in _QUERY.finditer(url) if is_secret(match[2])]
+    written = [match[2] for match in re.finditer(_USERINFO, url)]
+    written += [match[1] for match in re.finditer(_NARROW, url)]
+    written += [match[3] for match in re.finditer(_QUERY, url) if is_secret(match[2])]
     for secret in written:
         yield secret
         if "%" in secret or "+" in secret:
@@ -225,7 +222,8 @@ def read_secret_file(path: str, setting: str) -> str:
     Raises ``InvalidSetting``, which names the setting and the path.
     """
     try:
-        text = Path(path).read_bytes().decode("utf-8")
+        with open(path, "rb") as file:
+            text = file.read().decode("utf-8")
     except UnicodeDecodeError:
         # The cause is left out: a UnicodeDecodeError contains the bytes of the secret.
         raise InvalidSetting(f"the file of {setting} is not UTF-8 text", setting=setting, path=path) from None

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seekpoint.schemas.config.client_options import REFUSED, option_text
 from seekpoint.schemas.config.secrets import read_secret_file, read_secret_files
 from seekpoint.schemas.config.setting_types import SETTING_TYPES
 from seekpoint.schemas.config.settings_file import CONFIG_VARIABLE, SettingsFile, check_unnamed
 from seekpoint.schemas.errors import InvalidSetting
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = [
     "CONFIG_VARIABLE",
@@ -41,7 +43,7 @@ _GROUP_PREFIXES = (
 )
 """Prefixes of the groups, longest first. A variable that is also the name of a field sets it: SEEKPOINT_REDIS_URL."""
 
-_KUBERNETES = re.compile(r"SEEKPOINT_(?:\w+_)?(?:SERVICE_(?:HOST|PORT(?:_\w+)?)|PORT_\d+_(?:TCP|UDP|SCTP)(?:_\w+)?)")
+_KUBERNETES = r"SEEKPOINT_(?:\w+_)?(?:SERVICE_(?:HOST|PORT(?:_\w+)?)|PORT_\d+_(?:TCP|UDP|SCTP)(?:_\w+)?)"
 """Variables that Kubernetes sets in every pod beside a service named ``seekpoint…``; they are no settings."""
 
 _TOML_NAMES = (
@@ -129,7 +131,7 @@ def unknown_setting(name: str, known: Iterable[str], where: str) -> InvalidSetti
 def _set_by_kubernetes(name: str, text: str) -> bool:
     if name.endswith("_PORT") and text.startswith(("tcp://", "udp://", "sctp://")):
         return True
-    return _KUBERNETES.fullmatch(name) is not None
+    return re.fullmatch(_KUBERNETES, name) is not None
 
 
 def _read_variable(layer: Layer, name: str, text: str, environ: Mapping[str, str]) -> None:

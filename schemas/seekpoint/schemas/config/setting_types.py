@@ -60,8 +60,9 @@ def _number(expected: str, in_range: Callable[[float], bool]) -> SettingType:
 
 
 def _text(expected: str, pattern: str) -> SettingType:
-    legal = re.compile(pattern)
-    return SettingType(expected, lambda value: isinstance(value, str) and legal.fullmatch(value) is not None, str.strip)
+    return SettingType(
+        expected, lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None, str.strip
+    )
 
 
 def _or_none(inner: SettingType, show: Callable[[object], str] = _show) -> SettingType:
@@ -90,10 +91,10 @@ _SWITCH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0"
 
 
 def _is_modules(value: object) -> bool:
-    return isinstance(value, tuple | list) and all(isinstance(one, str) and _MODULE.fullmatch(one) for one in value)
+    return isinstance(value, tuple | list) and all(isinstance(one, str) and re.fullmatch(_MODULE, one) for one in value)
 
 
-_MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+_MODULE = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
 _SECONDS = _number("a number of seconds above 0", lambda value: 0 < value < inf)
 _BROKER = r"(?:[A-Za-z_]+://)?(?:\[[0-9A-Fa-f:.%]+\]|[^\s,:/@\[\]]+)(?::\d{1,5})?"
 

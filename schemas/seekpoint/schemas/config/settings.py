@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.schemas.config.client_options import REFUSED, ClientOptions, check_redis_url, typed_redis_options
@@ -18,6 +17,9 @@ from seekpoint.schemas.config.setting_sources import read_environment, read_file
 from seekpoint.schemas.config.setting_types import SETTING_TYPES
 from seekpoint.schemas.config.settings_file import check_redirection, find_settings_file
 from seekpoint.schemas.errors import InvalidName, InvalidSetting
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["TOPICS", "Settings"]
 

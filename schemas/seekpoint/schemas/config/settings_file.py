@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from seekpoint.schemas.config.secrets import is_secret, url_secrets
 from seekpoint.schemas.errors import InvalidSetting
+from seekpoint.schemas.frozen_struct import FrozenStruct
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["CONFIG_VARIABLE", "SettingsFile", "check_redirection", "check_unnamed", "find_settings_file"]
 
@@ -97,7 +100,7 @@ _SERVERS: Mapping[str, tuple[str, ...]] = {
 """The settings that locate a server, with the groups of options that hold credentials for it."""
 
 
-class SettingsFile(NamedTuple):
+class SettingsFile(FrozenStruct, frozen=True):
     """The settings file to read."""
 
     path: Path
@@ -108,9 +111,11 @@ class SettingsFile(NamedTuple):
 def find_settings_file(path: str | Path | None, environ: Mapping[str, str]) -> SettingsFile | None:
     """Return the file at ``path``, else in ``SEEKPOINT_CONFIG``, else ``seekpoint.toml`` in the working directory."""
     named = path or environ.get(CONFIG_VARIABLE)
-    if named:
-        return SettingsFile(Path(named), True)
-    return SettingsFile(Path(_UNNAMED), False) if os.path.isfile(_UNNAMED) else None
+    if not named and not os.path.isfile(_UNNAMED):
+        return None
+    from pathlib import Path
+
+    return SettingsFile(Path(named or _UNNAMED), bool(named))
 
 
 def check_unnamed(file: Path, options: Iterable[tuple[str, str, Any]]) -> None:

@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
+from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.mask_shapes import PLAIN, Shape
 from seekpoint.schemas.state.state_values import compiled
 
@@ -43,7 +46,7 @@ class Cleared(Enum):
     WITH_CONTENT = "when the content of a finished process is dropped"
 
 
-class FieldForm(NamedTuple):
+class FieldForm(FrozenStruct, frozen=True):
     """How the value of a field is written, read, masked and measured."""
 
     read: Callable[[Any], Any]
@@ -57,7 +60,7 @@ class FieldForm(NamedTuple):
     """The dynamic values in it, as JSON texts."""
 
 
-class Image(NamedTuple):
+class Image(FrozenStruct, frozen=True):
     """A second key under which part of a field is written."""
 
     section: Section
@@ -67,7 +70,7 @@ class Image(NamedTuple):
     merge: Callable[[Any, Any], None]
 
 
-class StateField(NamedTuple):
+class StateField(FrozenStruct, frozen=True):
     """One row of the table."""
 
     name: str
@@ -114,7 +117,7 @@ def field(
 def state_class(cls: type[_C]) -> type[_C]:
     """Give ``cls`` slots for its fields, a constructor without parameters, and the ``TABLE`` of its fields."""
     declared = {name: one for name, one in vars(cls).items() if isinstance(one, StateField)}
-    table = StateTable(one._replace(name=name, key=one.key or name) for name, one in declared.items())
+    table = StateTable(replace(one, name=name, key=one.key or name) for name, one in declared.items())
     body = {name: one for name, one in vars(cls).items() if name not in {*declared, "__dict__", "__weakref__"}}
     made: type[_C] = table.make_class(cls.__name__, cls.__bases__, body)
     return made

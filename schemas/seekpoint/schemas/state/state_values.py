@@ -6,8 +6,8 @@ this code's own. In JSON a value is an object without the fields at their defaul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, cached_property
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -79,18 +79,30 @@ def _field(cls: type[StateValue], name: str, key: str, hint: Any) -> _Field:
     return _Field(name, key, hint, shape)
 
 
-_shapes: dict[type[StateValue], Shape] = {}
-
-
+@cache
 def shape_of(cls: type[StateValue]) -> Shape:
     """Return the shape of ``cls``, for the masks."""
-    found = _shapes.get(cls)
-    if found is None:
-        parts: dict[object, Shape] = {}
-        is_row = cls.__struct_config__.array_like
-        found = _shapes[cls] = Shape("row" if is_row else "record", parts=parts)  # before the parts: it may hold itself
-        parts.update((one.key, one.shape) for one in _fields(cls))
-    return found
+    return Shape("row" if cls.__struct_config__.array_like else "record", parts=_Parts(cls))
+
+
+class _Parts(Mapping[object, Shape]):
+    """The shapes of the fields of ``cls`` by key, read from its annotations at the first look: only masks need them."""
+
+    def __init__(self, cls: type[StateValue]) -> None:
+        self._cls = cls
+
+    @cached_property
+    def _shapes(self) -> dict[object, Shape]:
+        return {one.key: one.shape for one in _fields(self._cls)}
+
+    def __getitem__(self, key: object) -> Shape:
+        return self._shapes[key]
+
+    def __iter__(self) -> Iterator[object]:
+        return iter(self._shapes)
+
+    def __len__(self) -> int:
+        return len(self._shapes)
 
 
 def texts_in(value: StateValue) -> Iterable[str | None]:

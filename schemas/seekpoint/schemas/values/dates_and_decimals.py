@@ -24,9 +24,9 @@ NUMBER_CHARS_MAX: Final = 4096
 """The maximum length of the text of an integer or a Decimal: the time to read one is quadratic in its length."""
 
 _INT_BITS_MAX: Final = 13_607
-_INT = re.compile(r"-?(?:0|[1-9][0-9]*)", re.ASCII)
-_DECIMAL = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:E[+-]?[0-9]{1,19})?", re.ASCII)
-_SECONDS = re.compile(r"(-?)([0-9]{1,14})\.([0-9]{6})", re.ASCII)
+_INT = r"-?(?:0|[1-9][0-9]*)"
+_DECIMAL = r"-?[0-9]+(?:\.[0-9]+)?(?:E[+-]?[0-9]{1,19})?"
+_SECONDS = r"(-?)([0-9]{1,14})\.([0-9]{6})"
 _FOLD: Final = "[fold=1]"
 """The suffix of a time in the second pass of an hour that a clock change repeats. ISO 8601 has no notation for it."""
 
@@ -134,7 +134,7 @@ def _write_timedelta(value: timedelta) -> str:
 
 
 def _read_timedelta(text: str) -> timedelta:
-    match = _SECONDS.fullmatch(text)
+    match = re.fullmatch(_SECONDS, text, re.ASCII)
     if match is None:
         raise ValueError("no seconds with six decimals")
     micros = int(match[2]) * 1_000_000 + int(match[3])
@@ -148,8 +148,8 @@ def _read_uuid(text: str) -> UUID:
     return value
 
 
-def _matched(pattern: re.Pattern[str], text: str) -> str:
-    if len(text) > NUMBER_CHARS_MAX or pattern.fullmatch(text) is None:
+def _matched(pattern: str, text: str) -> str:
+    if len(text) > NUMBER_CHARS_MAX or re.fullmatch(pattern, text, re.ASCII) is None:
         raise ValueError("no number, or too long a one")
     return text
 

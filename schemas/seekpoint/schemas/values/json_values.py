@@ -33,10 +33,10 @@ __all__ = ["check", "digest", "dump", "load", "merge_patch"]
 _CANONICAL: Final = orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER
 _SCALARS: Final = frozenset({str, int, bool, NoneType})
 _NOT_PLAIN: Final = -1
-_STRINGS = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+_STRINGS = r'(?s)"(?:[^"\\]++|\\.)*+"?'
 _ONE_BRACKET = str.maketrans("{}", "[]")
-_NO_BRACKET = re.compile(r"[^\[\]]+")
-_EMPTY = re.compile(r"\[\s*\]")
+_NO_BRACKET = r"[^\[\]]+"
+_EMPTY = r"\[\s*\]"
 
 
 def dump(value: Any, limits: Limits = DEFAULT_LIMITS) -> str:
@@ -151,12 +151,12 @@ def _check_bounds(text: str, limits: Limits) -> None:
 
 def _count_exactly(text: str, limits: Limits) -> None:
     """Check depth and items exactly, ignoring the content of strings."""
-    bare = _STRINGS.sub("s", text).translate(_ONE_BRACKET)
+    bare = re.sub(_STRINGS, "s", text).translate(_ONE_BRACKET)
     openings = bare.count("[")
     # Every value except the root is an item; an empty container has none.
-    if max(openings - 1, openings + bare.count(",") - len(_EMPTY.findall(bare))) > limits.items:
+    if max(openings - 1, openings + bare.count(",") - len(re.findall(_EMPTY, bare))) > limits.items:
         raise LimitExceeded(f"a dynamic value of more than {limits.items} items", limit=limits.items)
-    brackets = _NO_BRACKET.sub("", bare)
+    brackets = re.sub(_NO_BRACKET, "", bare)
     depth_max = min(limits.depth, DEPTH_MAX)
     for _ in range(depth_max):
         brackets = brackets.replace("[]", "")

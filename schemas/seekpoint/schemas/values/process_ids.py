@@ -8,7 +8,6 @@ not be two processes.
 from __future__ import annotations
 
 import re
-import unicodedata
 
 from seekpoint.schemas.bodies.entry import process_key
 from seekpoint.schemas.errors import InvalidName
@@ -25,7 +24,7 @@ INVISIBLE = (
 They are Unicode's format characters, line separators, default ignorable characters, and letters without a glyph.
 """
 
-_INVISIBLE_OR_BLANK = re.compile(f"[{INVISIBLE}\xa0\u2000-\u200a\u202f\u205f\u3000]")
+_INVISIBLE_OR_BLANK = f"[{INVISIBLE}\xa0\u2000-\u200a\u202f\u205f\u3000]"
 """Invisible characters, and blanks that look like a space."""
 
 
@@ -40,13 +39,15 @@ def named_process_key(process_id: str) -> bytes:
         if process_id.isspace():
             raise InvalidName("a process id must not consist of blanks only", process_id=process_id)
         return key
-    invisible = _INVISIBLE_OR_BLANK.search(process_id)
+    import unicodedata
+
+    invisible = re.search(_INVISIBLE_OR_BLANK, process_id)
     if invisible is not None:
         raise InvalidName(
             "a process id must not have invisible characters",
             process_id=ascii(process_id[:60]),
             character=f"U+{ord(invisible[0]):04X}",
-            hint=f"leave it out: {_INVISIBLE_OR_BLANK.sub('', process_id)}",
+            hint=f"leave it out: {re.sub(_INVISIBLE_OR_BLANK, '', process_id)}",
         )
     normal = unicodedata.normalize("NFC", process_id)
     if normal != process_id:

@@ -10,7 +10,7 @@ import pytest
 from open_processes import durable_side
 from outside_ledger import Ledger
 from seekpoint.producers import Node, Process, Retry, agent
-from seekpoint.producers.durable.budgets.budget_calls import raise_budget
+from seekpoint.producers.durable.budgets.budget_checks import raise_budget
 from seekpoint.schemas.errors import BudgetExceeded
 
 

@@ -11,7 +11,7 @@ import pytest
 from counting_model import REQUEST, Model, bodies
 from open_processes import durable_side
 from seekpoint.producers import Node, Process, VirtualClock, agent, check_replay
-from seekpoint.producers.durable.budgets.budget_calls import raise_budget
+from seekpoint.producers.durable.budgets.budget_checks import raise_budget
 from seekpoint.producers.durable.decisions.prices import Prices
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import BudgetExceeded

@@ -13,7 +13,7 @@ import pytest
 from counting_model import ANSWER, REQUEST, Model, bodies
 from cuts import cuts, on_node
 from seekpoint.producers import Node, Process, Retry, Usage, agent, check_replay
-from seekpoint.producers.durable.decisions.decision_calls import tool_calls_in
+from seekpoint.producers.durable.decisions.decision_runs import tool_calls_in
 from seekpoint.producers.durable.decisions.prices import Prices
 from seekpoint.producers.durable.decisions.prompts import Prompts, first_difference
 from seekpoint.schemas import bodies as b

@@ -12,7 +12,7 @@ from effect_owners import call_of, die_in_call
 from open_processes import durable_side
 from outside_ledger import Ledger
 from seekpoint.producers import Agent, Node, Process, agent
-from seekpoint.producers.durable.budgets.budget_calls import raise_budget
+from seekpoint.producers.durable.budgets.budget_checks import raise_budget
 from seekpoint.producers.durable.effects.connectors import Connector, Connectors, NotDone
 from seekpoint.producers.durable.effects.effect_calls import effect
 from seekpoint.producers.durable.effects.effect_resolution import Answer, Effect

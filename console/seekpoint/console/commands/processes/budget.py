@@ -119,7 +119,7 @@ async def raise_limit(
 
     Raises ``UnknownProcess``, and ``Refused`` if the process has no budget.
     """
-    from seekpoint.producers.durable.budgets.budget_calls import raise_budget
+    from seekpoint.producers.durable.budgets.budget_checks import raise_budget
     from seekpoint.producers.process import durable_side
     from seekpoint.schemas.errors import Refused
 

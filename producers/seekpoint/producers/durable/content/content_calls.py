@@ -9,8 +9,6 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from seekpoint.producers.durable.durable_process import DurableCalls, DurableProcess
-from seekpoint.producers.durable.failures.failed_calls import unfollowed_calls
-from seekpoint.producers.durable.failures.recorded_failures import error_name
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.error_texts import TEXT_CHARACTERS_MAX
 from seekpoint.schemas.errors import LimitExceeded, UnserializableValue
@@ -100,6 +98,9 @@ class ContentCalls(DurableCalls):
 
 def error_entry(process: DurableProcess, error: BaseException, trace: str | None, where: str | None) -> b.ErrorRecorded:
     """Return the entry that records an exception."""
+    from seekpoint.producers.durable.failures.failed_calls import unfollowed_calls
+    from seekpoint.producers.durable.failures.recorded_failures import error_name
+
     settings = process.settings
     trace_text, place = (
         None if text is None else settings.excerpt(text, TEXT_CHARACTERS_MAX) for text in (trace, where)

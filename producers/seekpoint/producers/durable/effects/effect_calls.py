@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
-from seekpoint.producers.durable.call_spans import spanned
 from seekpoint.producers.durable.durable_process import DurableCalls
-from seekpoint.producers.durable.effects.compensation_names import register_compensation
-from seekpoint.producers.durable.effects.compensation_runs import compensate, mark_compensated_by_code
-from seekpoint.producers.durable.effects.effect_facts import EffectRequest
-from seekpoint.producers.durable.effects.effect_resolution import Effect
-from seekpoint.producers.durable.effects.effect_runs import EffectRun
 from seekpoint.producers.durable.replay.call_digest import arguments_text, text_digest
-from seekpoint.producers.durable.replay.differences import changed
 from seekpoint.producers.durable.steps.retries import Retry
 from seekpoint.producers.durable.steps.terms import callable_of, name_of, retry_of, seconds
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.errors import InvalidSetting, Refused, ReplayDivergence
+
+if TYPE_CHECKING:
+    from seekpoint.producers.durable.effects.effect_resolution import Effect
 
 __all__ = ["EffectCalls", "EffectStep", "effect"]
 
@@ -31,7 +27,7 @@ class EffectCalls(DurableCalls):
 
     def effect(
         self, name: str, call: Callable[..., Any] | None = None, *arguments: Any,
-        semantics: Effect | str = Effect.IDEMPOTENT, key: str | None = None,
+        semantics: Effect | str = "idempotent", key: str | None = None,
         reconcile: Callable[..., Any] | None = None, connector: str | None = None, business_key: str | None = None,
         compensate: Callable[..., Any] | str | None = None, retry: Retry | None = None,
         timeout: float | timedelta | None = None, estimate: Mapping[str, Any] | None = None,
@@ -55,6 +51,11 @@ class EffectCalls(DurableCalls):
         and run again once the effect is settled. Raises ``EffectDuplicate``, ``EffectFailed``, ``UnknownConnector``,
         ``BudgetExceeded``, ``ReplayDivergence``.
         """
+        from seekpoint.producers.durable.call_spans import spanned
+        from seekpoint.producers.durable.effects.effect_facts import EffectRequest
+        from seekpoint.producers.durable.effects.effect_resolution import Effect
+        from seekpoint.producers.durable.effects.effect_runs import EffectRun
+
         process = self._durable
         if semantics not in [*map(str, Effect)]:  # an enum's own `in` takes no text before Python 3.12
             raise InvalidSetting("no such semantics", semantics=repr(semantics)[:80], known=[*map(str, Effect)])
@@ -74,6 +75,8 @@ class EffectCalls(DurableCalls):
         try:
             place = process.matcher.place("effect", name, request.digest, key)
         except ReplayDivergence as exc:
+            from seekpoint.producers.durable.replay.differences import changed
+
             return changed(process.session, exc, b.EffectIntended(name=name, arguments=text))
         return process.in_order(
             place, spanned(process, "effect", name, place, text, EffectRun(process, place, request).run)
@@ -85,6 +88,8 @@ class EffectCalls(DurableCalls):
         Each compensation is an effect of its own with a few attempts; one that cannot be made is stuck. Raises
         ``ObligationStuck`` if any is. Safe to call again: no effect is compensated twice.
         """
+        from seekpoint.producers.durable.effects.compensation_runs import compensate, mark_compensated_by_code
+
         process = self._durable
         if process.is_running_code:
             mark_compensated_by_code(process)
@@ -104,7 +109,13 @@ def _check_callables(
         if given is not None:
             callable_of(given, name)
     if callable(compensate):
-        register_compensation(compensate)
+        _register(compensate)
+
+
+def _register(compensate: Callable[..., Any]) -> None:
+    from seekpoint.producers.durable.effects.compensation_names import register_compensation
+
+    register_compensation(compensate)
 
 
 class EffectStep(Generic[P, T]):
@@ -130,7 +141,7 @@ def effect(name: str | None = None, **how: Any) -> Callable[[Callable[..., Any]]
     """
 
     if callable(how.get("compensate")):
-        register_compensation(how["compensate"])
+        _register(how["compensate"])
 
     def made(call: Callable[..., Any]) -> EffectStep[..., Any]:
         return EffectStep(call, name or name_of(call), how)

@@ -12,7 +12,7 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from seekpoint.producers.durable.budgets.budget_calls import admit
+from seekpoint.producers.durable.budgets.budget_checks import admit
 from seekpoint.producers.durable.effects.compensation_names import compensation_name
 from seekpoint.producers.durable.effects.connectors import NotDone, Reconciled, accepted_options
 from seekpoint.producers.durable.effects.effect_facts import EffectFacts, EffectRequest

@@ -18,8 +18,6 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
-from seekpoint.producers.durable.branches.recorded_answers import RecordedAnswers
-from seekpoint.producers.durable.failures.recorded_failures import is_undone
 from seekpoint.producers.durable.replay.call_difference import Difference
 from seekpoint.producers.durable.replay.completion_order import CompletionOrder
 from seekpoint.producers.durable.replay.scope_tracker import ScopeTracker
@@ -36,6 +34,7 @@ from seekpoint.schemas.errors import Refused, ReplayDivergence
 from seekpoint.schemas.state.calls import UNDO, turn_of
 
 if TYPE_CHECKING:
+    from seekpoint.producers.durable.branches.recorded_answers import RecordedAnswers
     from seekpoint.schemas.state.calls import Call
 
 __all__ = ["CallPlace", "Difference", "HistoryMatcher"]
@@ -149,6 +148,8 @@ class HistoryMatcher(ScopeTracker):
         if not self.strict or scope.lenient_below_seq is not None:
             return deque()
         if self._answers is None:
+            from seekpoint.producers.durable.branches.recorded_answers import RecordedAnswers
+
             self._answers = RecordedAnswers(self.records)
         return self._answers.of(scope.prefix or "")
 
@@ -206,7 +207,7 @@ class HistoryMatcher(ScopeTracker):
         while (record := scope.records.get(key)) is not None:
             alike = record.kind == kind and record.digest == digest
             is_final = record.status != "failed" or record.seq > below
-            if alike and (is_final or (record.kind == "effect" and not is_undone(record.error or "{}"))):
+            if alike and (is_final or (record.kind == "effect" and not _is_undone(record))):
                 self._take_if_known(key)
                 return CallPlace(key, record.position, record, scope)
             if kind == "effect" and not alike and _may_have_been_done(record):
@@ -418,9 +419,15 @@ def _name_in(key: str) -> str:
 
 def _may_have_been_done(record: Call) -> bool:
     """Whether ``record`` is an effect that has, or may have, changed something outside."""
-    if record.kind != "effect" or (record.status == "failed" and is_undone(record.error or "{}")):
+    if record.kind != "effect" or (record.status == "failed" and _is_undone(record)):
         return False
     return record.facts.get("semantics") != "observe_only"
+
+
+def _is_undone(record: Call) -> bool:
+    from seekpoint.producers.durable.failures.recorded_failures import is_undone
+
+    return is_undone(record.error or "{}")
 
 
 def _applies(mark: str, change: str, turn: int) -> bool:

@@ -28,8 +28,8 @@ BRANCH: Final = "~"
 WRITE: Final = "#"
 """Begins the key of a content write: ``#3``, its position."""
 _CHARACTERS_MAX = 400
-_EXPLICIT = re.compile(r"~[0-9]+\.[0-9]+/")
-_EXPLICIT_AT_END = re.compile(r"(?:(?<=/)|^)(?:~[0-9]+\.[0-9]+/)+$")
+_EXPLICIT = r"~[0-9]+\.[0-9]+/"
+_EXPLICIT_AT_END = r"(?:(?<=/)|^)(?:~[0-9]+\.[0-9]+/)+$"
 
 
 class Scope:
@@ -131,13 +131,13 @@ def parent_scope(key: str) -> str:
 
 def is_explicit(key: str) -> bool:
     """Whether the code of an explicit branch made the call ``key``, or the body of a call around it."""
-    return BRANCH in key and _EXPLICIT.search(key) is not None
+    return BRANCH in key and re.search(_EXPLICIT, key) is not None
 
 
 def root_scope(key: str) -> str:
     """Return the scope whose code started the explicit branches that ``key`` stands in; else the scope of ``key``."""
     scope = parent_scope(key)
-    return _EXPLICIT_AT_END.sub("", scope) if BRANCH in scope else scope
+    return re.sub(_EXPLICIT_AT_END, "", scope) if BRANCH in scope else scope
 
 
 def escaped_name(name: str) -> str:

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seekpoint.producers.durable.replay.history_matcher import CallPlace, HistoryMatcher
-from seekpoint.producers.durable.replay.replayed_content import ReplayedContent
 from seekpoint.producers.durable.session import Acknowledged
 from seekpoint.schemas import bodies as b
 from seekpoint.schemas.config.limits import Limits
 from seekpoint.schemas.errors import ReplayDivergence
 from seekpoint.schemas.state.calls import Call, turn_of, write_digest
 from seekpoint.schemas.state.process_state import State
+
+if TYPE_CHECKING:
+    from seekpoint.producers.durable.replay.replayed_content import ReplayedContent
+    from seekpoint.schemas.state.calls import Frame
 
 __all__ = ["Writes"]
 
@@ -42,7 +45,7 @@ class Writes:
         self._live = live
         self.view: ReplayedContent | None = None
         if self._left or self._turns or self._turn_frame is not None:
-            self.view = ReplayedContent(live, live.start_frame, limits)
+            self.view = self._content_from(live.start_frame)
 
     def write(self, body: Any) -> Coroutine[Any, Any, Acknowledged]:
         """Take a place; write ``body`` unless the history has that write."""
@@ -75,8 +78,13 @@ class Writes:
         if self.view is not None and not self._left_in(number):
             self.view = None
         elif self.view is not None and resumed is not None:
-            self.view = ReplayedContent(self._live, resumed, self._limits)
+            self.view = self._content_from(resumed)
         self._turns = 0
+
+    def _content_from(self, frame: Frame | None) -> ReplayedContent:
+        from seekpoint.producers.durable.replay.replayed_content import ReplayedContent
+
+        return ReplayedContent(self._live, frame, self._limits)
 
     def _left_in(self, turn: int) -> bool:
         return any(turn_of(key) == turn for key in self._left)

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Protocol
 
-from seekpoint.producers.durable.failures.transient import still_running
 from seekpoint.producers.writer.clocks import Clock
 
 __all__ = ["BodyHost", "run_body"]
@@ -46,7 +45,11 @@ async def run_body(
         if exc.args or not isinstance(exc.__cause__, asyncio.CancelledError):
             raise  # the callable's own
         late = TimeoutError(f"{key} took longer than {timeout_s} s")
-        raise (late if _is_async(call) else still_running(late)) from exc
+        if _is_async(call):
+            raise late from exc
+        from seekpoint.producers.durable.failures.transient import still_running
+
+        raise still_running(late) from exc
 
 
 async def _called(

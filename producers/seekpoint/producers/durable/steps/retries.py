@@ -6,7 +6,6 @@ from typing import Final
 
 from msgspec import field
 
-from seekpoint.producers.durable.failures.transient import is_transient
 from seekpoint.schemas.errors import InvalidSetting, LimitExceeded, UnserializableValue
 from seekpoint.schemas.frozen_struct import FrozenStruct
 
@@ -63,7 +62,11 @@ class Retry(FrozenStruct, frozen=True, kw_only=True):
         """Whether another attempt may end differently."""
         if isinstance(error, _NEVER + self.non_retryable) or getattr(error, "retryable", True) is False:
             return False
-        return not self.only_transient or is_transient(error)
+        if not self.only_transient:
+            return True
+        from seekpoint.producers.durable.failures.transient import is_transient
+
+        return is_transient(error)
 
     def wait_s(self, attempt: int, chance: float = 0.5, asked_s: float = 0.0) -> float:
         """Return the seconds to wait after attempt number ``attempt``; ``chance`` in [0, 1) decides the jitter.

@@ -11,7 +11,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from seekpoint.producers.durable.durable_process import DurableCalls, DurableProcess
-from seekpoint.producers.durable.failures.recorded_failures import failure_text, is_failure
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
 from seekpoint.producers.durable.steps.body_runner import run_body
 from seekpoint.producers.durable.steps.step_calls import answered, dumped, failed, failure_of
@@ -90,6 +89,8 @@ async def _from_body(process: DurableProcess, place: CallPlace, name: str, call:
             value = await run_body(process, call, (), {}, None, place.key)
         return await recorded(process, place, name, "", value)
     except Exception as exc:
+        from seekpoint.producers.durable.failures.recorded_failures import failure_text, is_failure
+
         if not is_failure(exc):
             raise
         failure = exc

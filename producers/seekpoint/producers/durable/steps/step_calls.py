@@ -16,19 +16,8 @@ from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
 import msgspec
 
-from seekpoint.producers.durable.budgets.budget_calls import admit
-from seekpoint.producers.durable.call_spans import spanned
 from seekpoint.producers.durable.durable_process import DurableCalls, DurableProcess
-from seekpoint.producers.durable.failures.failed_calls import tagged
-from seekpoint.producers.durable.failures.recorded_failures import (
-    failure_text,
-    failure_to_raise,
-    is_failure,
-    recorded_failure,
-)
-from seekpoint.producers.durable.failures.transient import retry_after_s
 from seekpoint.producers.durable.replay.call_digest import arguments_text, text_digest
-from seekpoint.producers.durable.replay.differences import changed
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
 from seekpoint.producers.durable.steps.body_runner import run_body
 from seekpoint.producers.durable.steps.retries import TRANSIENT, Retry
@@ -103,6 +92,8 @@ def counted_step(
     try:
         place = process.matcher.place("step", name, digest, key)
     except ReplayDivergence as exc:
+        from seekpoint.producers.durable.replay.differences import changed
+
         return changed(process.session, exc, b.StepStarted(name=name, arguments=text))
     record = place.record
     if record is not None:
@@ -116,6 +107,8 @@ def counted_step(
     )  # fmt: skip
     run = Attempts(process, place, work).through
     if process.tracer is not None:
+        from seekpoint.producers.durable.call_spans import spanned
+
         run = spanned(process, "tool" if "tool_calls" in counts else "step", name, place, text, run)
     return process.in_order(place, run)
 
@@ -133,6 +126,9 @@ async def answered(record: Call) -> Any:
 
 async def failed(record: Call, process: DurableProcess, place: CallPlace) -> Any:
     """Raise the recorded failure of a call."""
+    from seekpoint.producers.durable.failures.failed_calls import tagged
+    from seekpoint.producers.durable.failures.recorded_failures import recorded_failure
+
     text = record.error or "{}"
     seq = process.written.entry_seq(record)
     error = recorded_failure(text, process_id=process.process_id, key=place.key, seq=seq)
@@ -141,6 +137,9 @@ async def failed(record: Call, process: DurableProcess, place: CallPlace) -> Any
 
 def failure_of(process: DurableProcess, place: CallPlace, error: Exception, text: Json) -> Exception:
     """Return the exception that the call at ``place`` raises now that ``error`` is recorded as ``text``."""
+    from seekpoint.producers.durable.failures.failed_calls import tagged
+    from seekpoint.producers.durable.failures.recorded_failures import failure_to_raise
+
     again = failure_to_raise(error, text, process.settings, process_id=process.process_id, key=place.key)
     return tagged(again, place.key, place.scope)
 
@@ -188,11 +187,15 @@ class Attempts(msgspec.Struct):
             await self._resume(self.place.record)
         while True:
             if process.ahead_budget is not None:
+                from seekpoint.producers.durable.budgets.budget_checks import admit
+
                 await admit(process, self.place, {**work.counts, **(work.estimate or {})})
             began = self._start()
             try:
                 text = await self._succeed(await self._call(), began)
             except Exception as exc:
+                from seekpoint.producers.durable.failures.recorded_failures import is_failure
+
                 if not is_failure(exc):
                     raise
                 await self._fail(exc, began)
@@ -283,6 +286,9 @@ class Attempts(msgspec.Struct):
 
     async def _fail(self, error: Exception, began: float) -> None:
         """Record the failure; return if there is another attempt, else raise what a replay will raise."""
+        from seekpoint.producers.durable.failures.recorded_failures import failure_text
+        from seekpoint.producers.durable.failures.transient import retry_after_s
+
         process, retry = self.process, self.work.retry
         if not (self.attempt < self.attempts_max and retry.is_retryable(error)):
             text = failure_text(error, process.settings, process.limits)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from seekpoint.schemas.bodies.entry import Entry
     from seekpoint.schemas.state.process_state import MailItem, State
 
-__all__ = ["OpenGate", "gate_to_answer", "has_no_successor", "open_gates", "opened_us"]
+__all__ = ["OpenGate", "gate_to_answer", "has_no_successor", "open_gates", "opened_us", "verdict_payload"]
 
 
 class OpenGate(FrozenStruct, frozen=True):
@@ -35,6 +35,11 @@ class OpenGate(FrozenStruct, frozen=True):
     prompt: Any
     deadline_us: int | None
     seq: int
+
+
+def verdict_payload(is_approved: bool, reason: str | None) -> dict[str, Any]:
+    """Return the payload of a signal that approves or denies."""
+    return {"approved": is_approved} if reason is None else {"approved": is_approved, "reason": reason}
 
 
 def open_gates(state: State) -> list[OpenGate]:

@@ -16,10 +16,8 @@ from typing import Any
 import orjson
 
 from seekpoint.producers.durable.call_results import GateAnswer
-from seekpoint.producers.durable.call_spans import spanned
 from seekpoint.producers.durable.durable_process import DurableCalls, DurableProcess
 from seekpoint.producers.durable.replay.call_digest import text_digest
-from seekpoint.producers.durable.replay.differences import changed
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
 from seekpoint.producers.durable.waits.timer_calls import microseconds
 from seekpoint.schemas import bodies as b
@@ -29,7 +27,7 @@ from seekpoint.schemas.frozen_struct import FrozenStruct
 from seekpoint.schemas.state.process_state import MailItem
 from seekpoint.schemas.values.json_values import dump, load
 
-__all__ = ["GateCalls", "open_gate", "verdict_of", "verdict_payload"]
+__all__ = ["GateCalls", "open_gate", "verdict_of"]
 
 
 logger = logging.getLogger("seekpoint.producers")
@@ -57,12 +55,16 @@ def open_gate(
     key: str | None = None,
 ) -> Coroutine[Any, Any, GateAnswer]:  # fmt: skip
     """Return the call that ``process.gate`` makes."""
+    from seekpoint.producers.durable.call_spans import spanned
+
     timeout_us = None if timeout is None else microseconds(timeout, "a gate's timeout")
     text = dump(prompt, process.limits)
     digest = text_digest(name, text)
     try:
         place = process.matcher.place("gate", name, digest, key)
     except ReplayDivergence as exc:
+        from seekpoint.producers.durable.replay.differences import changed
+
         return changed(process.session, exc, b.GateOpened(name=name, prompt=text))
     record = place.record
     if record is not None:
@@ -76,11 +78,6 @@ def open_gate(
     )
     run = _Gate(process, place, name, deadline_us).run
     return process.in_order(place, spanned(process, "gate", name, place, text, run), opened)
-
-
-def verdict_payload(is_approved: bool, reason: str | None) -> dict[str, Any]:
-    """Return the payload of a signal that approves or denies."""
-    return {"approved": is_approved} if reason is None else {"approved": is_approved, "reason": reason}
 
 
 async def _recorded(output: Json) -> GateAnswer:

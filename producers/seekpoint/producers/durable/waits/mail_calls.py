@@ -14,10 +14,8 @@ from typing import Any
 
 import orjson
 
-from seekpoint.producers.durable.call_spans import spanned
 from seekpoint.producers.durable.durable_process import DurableCalls, DurableProcess
 from seekpoint.producers.durable.replay.call_digest import text_digest
-from seekpoint.producers.durable.replay.differences import changed
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
 from seekpoint.producers.durable.waits.timer_calls import microseconds
 from seekpoint.schemas import bodies as b
@@ -49,6 +47,8 @@ class ReceiveCalls(DurableCalls):
         signal that a gate waits for, and a request to cancel raises ``Cancelled``. The process is ``awaiting``
         meanwhile. A run that resumes the wait counts ``timeout_s`` from its own start.
         """
+        from seekpoint.producers.durable.call_spans import spanned
+
         process = self._durable
         if type(name) not in (str, NoneType):
             raise InvalidName("a signal's name is a text", name=repr(name)[:80], hint="receive() takes any signal")
@@ -59,6 +59,8 @@ class ReceiveCalls(DurableCalls):
         try:
             place = process.matcher.place(_CALL, _CALL, digest)
         except ReplayDivergence as exc:
+            from seekpoint.producers.durable.replay.differences import changed
+
             return changed(process.session, exc, b.Received(name=name))
         if place.record is not None:
             return process.in_order(place, _recorded, place.record.output or "null", name, timeout_s)

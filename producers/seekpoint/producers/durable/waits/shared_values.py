@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Coroutine
 from functools import partial
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seekpoint.producers.durable.call_results import Versioned
 from seekpoint.producers.durable.durable_process import DurableCalls, DurableProcess
@@ -17,7 +17,6 @@ from seekpoint.producers.durable.replay.call_digest import text_digest
 from seekpoint.producers.durable.replay.history_matcher import CallPlace
 from seekpoint.producers.durable.session import SharedValue
 from seekpoint.producers.durable.steps.sample_calls import recorded
-from seekpoint.producers.tail.followed_values import FollowedValue
 from seekpoint.schemas.bodies import Json
 from seekpoint.schemas.errors import InvalidName, Refused, VersionConflict
 from seekpoint.schemas.folding.fold import SHARED_PREFIX
@@ -25,6 +24,9 @@ from seekpoint.schemas.state.calls import Call
 from seekpoint.schemas.state.process_state import Draft
 from seekpoint.schemas.values.json_values import dump, load
 from seekpoint.schemas.values.process_ids import named_process_key
+
+if TYPE_CHECKING:
+    from seekpoint.producers.tail.followed_values import FollowedValue
 
 __all__ = [
     "ANY_VERSION",

@@ -1,0 +1,152 @@
+"""Run a decision that is not recorded: call the model, read the usage of its response, and record both."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterable, Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from seekpoint.producers.durable.decisions.prompts import Prompts, first_difference, requests_in
+from seekpoint.producers.durable.decisions.usage import Usage, model_in, usage_in
+from seekpoint.producers.durable.durable_process import DurableProcess
+from seekpoint.producers.durable.steps.step_calls import Attempts, dumped
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.bodies import Json
+from seekpoint.schemas.config.error_texts import error_line
+from seekpoint.schemas.errors import InvalidSetting, ReplayDivergence
+from seekpoint.schemas.values.json_values import dump, load
+
+__all__ = ["DecisionAttempts", "check_usage", "plain", "raise_difference", "tool_calls_in"]
+
+logger = logging.getLogger("seekpoint.producers")
+
+_NO_MORE = object()
+
+
+class DecisionAttempts(Attempts):
+    """The attempts of one decision that is not recorded, or in doubt."""
+
+    prompts: Prompts = msgspec.field(default_factory=Prompts)
+    policy: str | None = None
+    usage: Callable[[Any], Usage | None] | Usage | None = None
+    on_chunk: Callable[[Any], object] | None = None
+
+    def _start(self) -> float:
+        process, place, work = self.process, self.place, self.work
+        began = process.clock.monotonic()
+        written = self.prompts.shortened(place.key, work.arguments[0], process.limits)
+        process.send(
+            b.DecisionStarted(
+                key=place.key, position=place.position, name=work.name, digest=work.digest, request=written.text,
+                shared_with=written.shared_with, shared_messages=written.shared_messages, policy=self.policy,
+                attempt=self.attempt, started_at_us=process.clock.now_us(), estimate=self._estimate(),
+            )
+        )  # fmt: skip
+        return began
+
+    async def _whole(self, answer: Any) -> Any:
+        """Return a stream as a list of its chunks, a blocking one read in a thread; any other value as it is."""
+        if isinstance(answer, AsyncIterable):
+            return [self._seen(plain(chunk)) async for chunk in answer]
+        if isinstance(answer, Iterator):
+            pull, chunks = partial(next, answer, _NO_MORE), []
+            while (chunk := await self.process.in_body_thread(pull)) is not _NO_MORE:
+                chunks.append(self._seen(plain(chunk)))
+            return chunks
+        return plain(answer)
+
+    def _seen(self, chunk: Any) -> Any:
+        if self.on_chunk is not None:
+            self.on_chunk(chunk)
+        return chunk
+
+    async def _succeed(self, value: Any, began: float) -> Json:
+        text = dumped(value, self.place.key, self.process)
+        usage = self._usage_of(value)
+        request = self.work.arguments[0]
+        requested = request.get("model") if isinstance(request, Mapping) else None
+        model = model_in(value) or (requested if isinstance(requested, str) else None)
+        prices = self.process.session.prices
+        cost = None if prices is None else prices.cost(model, usage)
+        calls = tool_calls_in(value)
+        await self._end(
+            "succeeded", began, response=text, model=model, tool_calls=None if calls is None else dump(calls),
+            usage=None if usage is None else dump(usage.to_dict()),
+            cost_usd=None if cost is None else format(cost, "f"),
+        )  # fmt: skip
+        return text
+
+    def _usage_of(self, value: Any) -> Usage | None:
+        try:
+            found = self.usage(value) if callable(self.usage) else self.usage or usage_in(value)
+            if found is None or isinstance(found, Usage):
+                return found
+            logger.warning("%s: usage= returned no Usage, but %s", self.place.key, type(found).__name__)
+        except Exception as exc:  # of the user's function: another model call would cost again, and fail again
+            logger.warning("%s: its usage cannot be read: %s", self.place.key, error_line(exc, self.process.settings))
+        return None
+
+    async def _end(self, outcome: str, began: float, **more: Any) -> int:
+        now_us, duration_s = self.process.clock.now_us(), self.process.clock.monotonic() - began
+        made = b.DecisionMade(
+            key=self.place.key, attempt=self.attempt, outcome=outcome, ended_at_us=now_us,
+            duration_us=max(0, round(duration_s * 1_000_000)), **more,
+        )  # fmt: skip
+        return (await self.process.append(made)).seq
+
+
+def check_usage(usage: object) -> None:
+    """Raise ``InvalidSetting`` for a ``usage=`` that is neither a ``Usage`` nor a function."""
+    if not (usage is None or callable(usage) or isinstance(usage, Usage)):
+        raise InvalidSetting(
+            "usage= is a Usage, or a function of the response that returns one", usage=repr(usage)[:80]
+        )
+
+
+async def raise_difference(process: DurableProcess, error: ReplayDivergence, request: Any) -> Any:
+    """Raise ``error`` with the first difference of the requests, if the journal still has the recorded one."""
+    if error.asks is not None:  # the same error as of an earlier call, which has its difference
+        raise error
+    key, text = error.key, dump(plain(request), process.limits)
+    error.asks = b.DecisionStarted(request=text)
+    try:
+        found = process.session.entries(process.process_id, kinds=[b.DecisionStarted.KIND])
+        recorded = (await requests_in(one.entry async for one in found)).get(str(key))
+    except Exception:  # the error is useful without the difference
+        recorded = None
+    difference = None if recorded is None else first_difference(recorded, load(text))
+    if difference is not None:
+        error.difference = difference
+    raise error
+
+
+def plain(value: Any) -> Any:
+    """Return a client's response as plain values, by its ``model_dump`` or ``to_dict``; any other value as it is."""
+    for name in ("model_dump", "to_dict"):
+        convert = getattr(value, name, None)
+        if callable(convert) and not isinstance(value, type):
+            return convert(mode="json") if name == "model_dump" else convert()
+    return value
+
+
+def tool_calls_in(answer: Any) -> list[Any] | None:
+    """Return the tool calls of an OpenAI- or Anthropic-shaped response; None if there are none."""
+    if not isinstance(answer, Mapping):
+        return None
+    found: list[Any] = []
+    for choice in _list_in(answer, "choices"):
+        message = choice.get("message") if isinstance(choice, Mapping) else None
+        found += _list_in(message, "tool_calls") if isinstance(message, Mapping) else ()
+    for name, kind in (("content", "tool_use"), ("output", "function_call")):
+        parts = _list_in(answer, name)
+        found += [part for part in parts if isinstance(part, Mapping) and part.get("type") == kind]
+    return found or None
+
+
+def _list_in(answer: Mapping[str, Any], name: str) -> list[Any]:
+    """Return the list of that name; empty if the value is no list."""
+    found = answer.get(name)
+    return list(found) if isinstance(found, list | tuple) else []
