@@ -23,6 +23,7 @@ _EXIT_CODES: dict[type[SeekpointError], int] = {
     errors.ReplayDivergence: EXIT_REFUSED,
     errors.BudgetExceeded: EXIT_REFUSED,
     errors.EffectUnknown: EXIT_REFUSED,
+    errors.EffectRefused: EXIT_REFUSED,
     errors.ObligationStuck: EXIT_REFUSED,
     errors.FoldUnavailable: EXIT_REFUSED,
     errors.AppendRefused: EXIT_REFUSED,

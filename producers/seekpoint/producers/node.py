@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Generator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Generator
 from concurrent.futures import Executor
 from datetime import datetime
 from functools import partial
@@ -15,6 +15,7 @@ from seekpoint.producers.agent_run import RECORDED, refuse_mismatch, run_agent
 from seekpoint.producers.control_calls import ControlCalls
 from seekpoint.producers.durable.replay.conduct import Detail, ReplayMode, conduct_of
 from seekpoint.producers.durable.steps.agent import Agent, check_is_agent
+from seekpoint.producers.history_calls import HistoryCalls
 from seekpoint.producers.node_runtime import NodeRuntime
 from seekpoint.producers.opening import Opener, Opening, OpenRequest
 from seekpoint.producers.writer.clocks import Clock, SystemClock
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
     from seekpoint.consumers.recovery_service.answering import Answered
     from seekpoint.producers.durable.decisions.prices import Prices
     from seekpoint.producers.embedded_projector import EmbeddedProjector
-    from seekpoint.producers.history.comparing import ProcessDiff
-    from seekpoint.producers.history.history_points import HistoryPoint
-    from seekpoint.producers.history.rewinding import RewindPlan
     from seekpoint.producers.recovery_client import Requests
     from seekpoint.producers.shared_client import Shared
     from seekpoint.schemas.log.log_ports import LogReader, LogWriter
@@ -42,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["Node", "opener_of", "runtime_of"]
 
 
-class Node(ControlCalls):
+class Node(ControlCalls, HistoryCalls):
     """One member of the fleet, for one event loop: ``async with Node.connect(settings) as node``.
 
     ``open`` or ``run`` a process to own it, ``recover`` to only read it, ``signal`` or ``cancel`` one from outside.
@@ -230,73 +228,6 @@ class Node(ControlCalls):
         )  # fmt: skip
         opening = self._opener.opening(request)
         return await run_agent(self._runtime, opening, process_id, agent, input, retry_failed, new)
-
-    def fork(self, parent_id: str, process_id: str, *, at_seq: int | None = None) -> Opening:
-        """Start ``process_id`` with the content ``parent_id`` has (or had after ``at_seq``); the parent is only read.
-
-        ``async with node.fork("a", "b") as process``. The agent that the parent began with, and its input, are the
-        fork's too: ``node.run(agent, "b")`` goes on from there. Raises ``UnknownProcess``, ``InvalidName``, and
-        what ``open`` raises; ``Refused`` if ``process_id`` was ever used.
-        """
-        return self._opener.opening(
-            OpenRequest(process_id=process_id, cause=Cause(), parent_id=parent_id, parent_seq=at_seq)
-        )
-
-    async def rewind(
-        self,
-        process_id: str,
-        to: HistoryPoint | int | None = None,
-        *,
-        mode: str = "both",
-        answers: Mapping[str, Any] | None = None,
-        effects: str | None = None,
-        note: str | None = None,
-        reason: str | None = None,
-        actor: str | None = None,
-        take_over: bool = False,
-        dry_run: bool = False,
-    ) -> RewindPlan:
-        """Make a process's content what it was at an earlier moment, and release it: its next run goes on from there.
-
-        ``to`` is a seq or a ``HistoryPoint``. ``mode``: ``both``; ``conversation_only``; ``code_only``, all but the
-        conversation; ``summarize`` restores nothing and adds ``note`` as a system message. ``answers`` gives calls
-        other answers, by key; without ``to`` it goes back to the end of that call. Effects stay, and none is called
-        again: they answer equal requests. If effects followed an answer that is replaced, ``effects`` says whether they
-        ``keep`` standing or are to ``compensate`` first. ``dry_run`` only returns the plan. The history stays.
-
-        Raises ``UnknownProcess``, ``ProcessFinished``, ``Refused``, ``EffectsStand``, ``EffectUnknown``,
-        ``EffectFailed``, ``LimitExceeded``, ``JournalGap``, and what ``open`` raises.
-        """
-        from seekpoint.producers.history.history_points import HistoryPoint
-        from seekpoint.producers.history.rewinding import RewindRequest, plan_rewind, rewind
-
-        request = RewindRequest(
-            process_id=process_id, to=None if to is None else HistoryPoint.of(to), mode=mode, answers=answers or {},
-            effects=effects, note=note, reason=reason, actor=actor, take_over=take_over,
-        )  # fmt: skip
-        return await (plan_rewind(self._runtime, request) if dry_run else rewind(self._runtime, self._opener, request))
-
-    async def diff(self, left: str, right: str) -> ProcessDiff:
-        """Compare two processes, or two moments: ``"ID"`` is as of now, ``"ID@SEQ"`` after that seq. Reads histories.
-
-        Raises ``UnknownProcess``, ``Refused`` for a seq that is not there, and ``JournalGap``.
-        """
-        from seekpoint.producers.history.comparing import compare
-
-        sides = [await self._history(name) for name in (left, right)]
-        (one, one_seq), (other, other_seq) = sides
-        limits = self._runtime.reader.limits
-        found: ProcessDiff = await self._runtime.in_thread(lambda: compare(one, other, one_seq, other_seq, limits))
-        return found
-
-    async def _history(self, name: str) -> tuple[list[Logged], int | None]:
-        from seekpoint.producers.history.process_moments import named_moment
-
-        process_id, seq = await named_moment(name, self._is_known)
-        return [one async for one in self.entries(process_id)], seq
-
-    async def _is_known(self, process_id: str) -> bool:
-        return (await self.recover(process_id, missing_ok=True)).known
 
     async def recover(
         self,

@@ -6,7 +6,7 @@ The first claim in the log wins; the fold tells which one that was. A node acts 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
@@ -60,8 +60,8 @@ class OpenRequest(FrozenStruct, frozen=True, kw_only=True):
     take_over: bool = False
     accept_degraded: bool = False
     wait_s: float = 0.0
-    parent_id: str | None = None
-    parent_seq: int | None = None
+    inherit: Callable[[], Awaitable[b.Forked]] | None = None
+    """Returns the entry that a fork begins with, before its id is claimed: the first claim uses up an id."""
     options: RunOptions = PLAIN
     refuse: Callable[[State], None] | None = None
     """Raises an error to refuse the recovered state, before the process is claimed."""
@@ -150,7 +150,7 @@ class Opener:
         self._refuse_open(request.process_id)
         self._runtime.handles[request.process_id] = None  # reserves the process while the claim is under way
         try:
-            inherited = await self._inherited(request)
+            inherited = None if request.inherit is None else await request.inherit()
             handle, report = await self._claim(request)
         except BaseException:
             self._runtime.handles.pop(request.process_id, None)  # absent if the node was closed meanwhile
@@ -168,19 +168,6 @@ class Opener:
             handle = self._runtime.handles[process_id]
             if handle is None or handle.status is not HandleStatus.CLOSED:
                 raise AlreadyOpen("the process is open on this node", process_id=process_id)
-
-    async def _inherited(self, request: OpenRequest) -> b.Forked | None:
-        """Return the content that a fork starts with. The claim comes later: the first claim uses up an id."""
-        if request.parent_id is None:
-            return None
-        now, recover = request.parent_seq is None, self._runtime.recovery.recover
-        parent = (await recover(request.parent_id, at_seq=request.parent_seq, must_be_current=now)).state
-        if parent.content_dropped:  # the log may still have the content from before the end
-            parent = (await recover(request.parent_id, at_seq=parent.seq - 1)).state
-        forked = b.Forked(request.parent_id, parent.seq, parent.content_json())
-        if (ran := parent.agent) is None:
-            return forked
-        return replace(forked, agent=ran.name, version=ran.version, definition=ran.definition, input=ran.input_json)
 
     # --- the claim
     async def _claim(self, request: OpenRequest) -> tuple[Handle, Report]:
@@ -309,7 +296,7 @@ class Opener:
             return ProcessFinished("the process is finished", process_id=process_id, seq=state.seq)
         if state.degraded is not None and not request.accept_degraded:
             return _degraded(process_id, state)
-        if request.parent_id is not None and state.epoch > 0:
+        if request.inherit is not None and state.epoch > 0:
             return Refused("a fork needs an id that was never used", process_id=process_id, hint="choose another id")
         if state.owner is None or request.take_over:
             return None

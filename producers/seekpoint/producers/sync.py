@@ -85,6 +85,7 @@ class SyncNode(_SyncMain):
         fork = blocking(_target.fork)
         rewind = blocking(_target.rewind)
         diff = blocking(_target.diff)
+        plan_fork = blocking(_target.plan_fork)
         run = blocking(_target.run)
         recover = blocking(_target.recover)
         entries = blocking(_target.entries)

@@ -45,6 +45,7 @@
         ├── StepFailed           a recorded failure whose class is not registered here
         ├── BudgetExceeded       one more call would use more than the process is allowed
         ├── EffectUnknown        nobody can tell whether an effect happened
+        ├── EffectRefused        a fork makes no effects that its record does not answer
         ├── ObligationStuck      a compensation is still owed after its last attempt
         ├── FoldUnavailable      the value of a fold of yours is not in this state
         ├── AppendRefused        Kafka will never accept an entry: a clock, a policy, a missing permission
@@ -75,6 +76,7 @@ from seekpoint.schemas.errors.operator_required import (
     AppendRefused,
     BudgetExceeded,
     CheckpointDiffers,
+    EffectRefused,
     EffectUnknown,
     FoldUnavailable,
     JournalGap,
@@ -146,6 +148,7 @@ __all__ = [
     "ConfirmTimeout",
     "EffectDuplicate",
     "EffectFailed",
+    "EffectRefused",
     "EffectUnknown",
     "EffectsStand",
     "Fenced",

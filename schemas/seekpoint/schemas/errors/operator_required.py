@@ -87,6 +87,18 @@ class EffectUnknown(OperatorRequired):
     reason: str | None = None
 
 
+class EffectRefused(OperatorRequired):
+    """A fork makes no effects that its record does not answer (``policy``): the effect was not called, and nothing was
+    recorded. ``kind`` is ``effect``, or ``child`` for a child process, whose effects nobody could hold back."""
+
+    hint = (
+        "what the parent did may answer it: fork with effects=recorded, or permissive; to act for real, fork with "
+        "effects=live"
+    )
+    kind: str
+    policy: str
+
+
 class ObligationStuck(OperatorRequired):
     """Compensations are still owed: their last attempt failed, or nobody can tell whether their effects happened.
     ``keys`` names the effects."""

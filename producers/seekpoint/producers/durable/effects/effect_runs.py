@@ -16,7 +16,8 @@ from seekpoint.producers.durable.budgets.budget_checks import admit
 from seekpoint.producers.durable.effects.compensation_names import compensation_name
 from seekpoint.producers.durable.effects.connectors import NotDone, Reconciled, accepted_options
 from seekpoint.producers.durable.effects.effect_facts import EffectFacts, EffectRequest
-from seekpoint.producers.durable.effects.effect_resolution import Answer, EffectStatus, End, NextStep, decide
+from seekpoint.producers.durable.effects.effect_resolution import Answer, Effect, EffectStatus, End, NextStep, decide
+from seekpoint.producers.durable.effects.fork_effects import check_fork_may
 from seekpoint.producers.durable.failures.failed_calls import tagged
 from seekpoint.producers.durable.failures.recorded_failures import (
     failure_text,
@@ -126,6 +127,8 @@ class EffectRun:
     async def _intend(self) -> None:
         effect, request, process = self._effect, self._request, self._process
         _ = effect.call  # raises before anything is written
+        if request.compensates is None and effect.semantics is not Effect.OBSERVE_ONLY:
+            check_fork_may(process, "effect", self._place.key)
         if effect.error is not None:
             await process.clock.sleep(request.retry.wait_s(effect.attempt, random.random()))
         holder = await self._other_key_holder()

@@ -8,7 +8,8 @@
 In a strict run, a call must have the position, the kind and the request of its record. Otherwise the matcher raises
 ``ReplayDivergence``, then and for every later call. In a permissive run, the nth equal request gets the nth recorded
 answer, whatever its position. A request without one is executed, and the journal records the divergence. A record at
-position 0 (of an earlier divergence, or an effect that a rewind left) answers an equal request; no code has to make it.
+position 0 (of an earlier divergence, an effect that a rewind left, a later call of a fork's parent) answers an equal
+request; no code has to make it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from seekpoint.producers.durable.replay.completion_order import CompletionOrder
 from seekpoint.producers.durable.replay.scope_tracker import ScopeTracker
 from seekpoint.producers.durable.replay.scopes import (
     BRANCH,
+    PARENTS,
     WRITE,
     CallPlace,
     Scope,
@@ -298,8 +300,11 @@ class HistoryMatcher(ScopeTracker):
     def _answer(self, key: str, kind: str, digest: str) -> str | None:
         """Return the key of the next recorded call with the same request; without a digest, with the same name."""
         if not digest:
-            record = self.records.get(key)
-            return key if record is not None and record.kind == kind and key not in self._read else None
+            for one in (key, PARENTS + key):
+                record = self.records.get(one)
+                if record is not None and record.kind == kind and one not in self._read:
+                    return one
+            return None
         if self._by_request is None:
             self._by_request = self._requests()
         left = self._by_request.get((kind, digest))
@@ -314,9 +319,10 @@ class HistoryMatcher(ScopeTracker):
         for key, call in self.records.items():
             scope = parent_scope(key)
             began[scope] = min(began.get(scope, call.seq), call.seq)
-        ordered = sorted(self.records.items(), key=lambda one: (began[parent_scope(one[0])], one[1].position))
+        ordered = sorted((began[parent_scope(key)], call.position, call.seq, key) for key, call in self.records.items())
         requests: dict[tuple[str, str], list[str]] = {}
-        for key, call in ordered:
+        for *_, key in ordered:
+            call = self.records[key]
             if not self.strict or key in self._aside:
                 requests.setdefault((call.kind, call.digest), []).append(key)
         return requests

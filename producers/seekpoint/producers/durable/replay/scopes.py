@@ -19,12 +19,15 @@ if TYPE_CHECKING:
     from seekpoint.schemas.state.calls import Call
 
 __all__ = [
-    "BRANCH", "CURRENT", "WRITE", "CallPlace", "Scope", "escaped_key", "escaped_name", "is_explicit", "parent_scope",
-    "root_scope",
+    "BRANCH", "CURRENT", "PARENTS", "WRITE", "CallPlace", "Scope", "escaped_key", "escaped_name", "is_explicit",
+    "parent_scope", "root_scope",
 ]  # fmt: skip
 
 BRANCH: Final = "~"
 """Begins the scope of a task, ``~1/``, and of an explicit branch, ``~1.2/``: the second of the first group."""
+PARENTS: Final = "%parent/"
+"""Begins the key of a parent's later call whose record answers an equal request of a fork. No call of any code has such
+a key, because names are escaped."""
 WRITE: Final = "#"
 """Begins the key of a content write: ``#3``, its position."""
 _CHARACTERS_MAX = 400

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from seekpoint.producers.durable.durable_process import DurableCalls
+from seekpoint.producers.durable.effects.fork_effects import check_fork_may
 from seekpoint.producers.durable.replay.call_digest import text_digest
 from seekpoint.producers.durable.steps.agent import check_is_agent
 from seekpoint.producers.durable.waits.shared_values import check_ownable
@@ -55,6 +56,8 @@ class ChildCalls(DurableCalls):
             exc.asks = exc.asks or b.ChildSpawned(name=agent.name, child_id=child_id, input=text)
             raise
         process.cancellation.check_call(place)
+        if process.executes(place) and (place.record is None or place.record.status == "started"):
+            check_fork_may(process, "child", place.key)
         child = Child(process, place, agent, child_id, text)
         if not process.executes(place):
             return child

@@ -1,0 +1,63 @@
+"""Find the process and the state that a fork begins with, also where the moment lies before its parent was forked.
+
+A fork has no entries from before its own beginning: these are its parent's. So the moment before a call that a fork
+inherited is looked for in its parent, up to the seq at which it was forked, and in that one's parent.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import field
+
+from seekpoint.producers.durable.replay.recorded_run import applied
+from seekpoint.schemas.errors import Refused
+from seekpoint.schemas.frozen_struct import FrozenStruct
+from seekpoint.schemas.state.process_state import State
+
+if TYPE_CHECKING:
+    from seekpoint.producers.history.history_points import HistoryPoint
+    from seekpoint.producers.node_runtime import NodeRuntime
+
+__all__ = ["Origin", "origin_of"]
+
+
+class Origin(FrozenStruct, frozen=True, kw_only=True):
+    """A process at a moment of its past."""
+
+    process_id: str
+    state: State
+    stop_seq: int | None = None
+    """The seq at which the next one of ``forks`` left it; None if there is none."""
+    forks: tuple[Origin, ...] = field(default_factory=tuple)
+    """The forks that lead from it to the process that was named, each as it began."""
+
+
+async def origin_of(runtime: NodeRuntime, process_id: str, point: HistoryPoint | None) -> Origin:
+    """Return the process, or the one of its parents, that has the moment ``point``; None: as it is now.
+
+    Raises what a recovery raises, and ``Refused`` for a moment that none of them has. A seq is the process's own.
+    """
+    recover = runtime.recovery.recover
+    if point is None or point.kind == "seq":
+        at_seq = None if point is None else point.at
+        state = (await recover(process_id, at_seq=at_seq, must_be_current=at_seq is None)).state  # type: ignore[arg-type]
+        if state.content_dropped:  # the log may still have the content from before the end
+            state = (await recover(process_id, at_seq=state.seq - 1)).state
+        return Origin(process_id=process_id, state=state)
+    forks, stop_seq, missing = list[Origin](), None, None
+    while True:
+        entries = [one.entry for one in [one async for one in runtime.recovery.entries(process_id)]]
+        counted = (one for one in applied(entries) if stop_seq is None or one.seq is None or one.seq <= stop_seq)
+        try:
+            seq = point.seq_in(counted, process_id)
+        except Refused as exc:
+            missing = missing or exc
+        else:
+            state = (await recover(process_id, at_seq=seq)).state
+            return Origin(process_id=process_id, state=state, stop_seq=stop_seq, forks=tuple(forks))
+        first = (await recover(process_id, at_seq=1)).state
+        if first.lineage.parent_id is None:
+            raise missing
+        forks.insert(0, Origin(process_id=process_id, state=first, stop_seq=stop_seq))
+        process_id, stop_seq = first.lineage.parent_id, first.lineage.parent_seq

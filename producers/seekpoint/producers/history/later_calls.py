@@ -1,0 +1,65 @@
+"""Collect the calls that a process ended after a point of its past, so that a fork answers equal requests. Pure.
+
+The fork gets each such record at position 0, under a key that no code can make (``PARENTS``). A call that was open at
+the point gets its later end in its own place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from seekpoint.producers.durable.effects.compensation_names import UNDO
+from seekpoint.producers.durable.replay.scopes import BRANCH, PARENTS
+from seekpoint.schemas import bodies as b
+from seekpoint.schemas.folding.fold import Verdict, advance
+
+if TYPE_CHECKING:
+    from seekpoint.schemas.bodies.entry import Entry
+    from seekpoint.schemas.config.limits import Limits
+    from seekpoint.schemas.state.calls import Call
+    from seekpoint.schemas.state.process_state import Draft, State
+
+__all__ = ["ended_after", "put_later_calls"]
+
+_ENDS = (
+    *(b.StepEnded, b.DecisionMade, b.Sampled, b.EffectSettled, b.TimerFired, b.GateResolved, b.Received, b.ChildEnded),
+)
+
+
+def ended_after(past: State, later: Iterable[tuple[int, Entry]], limits: Limits) -> dict[str, Call]:
+    """Return the calls that ended in the entries ``later`` than ``past``, by key, as their ends left them.
+
+    A key that a rewind forgot and the code used again for another request has two records: the later key ends with
+    ``~``. Compensations are left out.
+    """
+    found: dict[str, Call] = {}
+    draft = past.thaw()
+    for offset, entry in later:
+        if advance(draft, offset, entry, limits) is not Verdict.APPLIED or not isinstance(entry.body, _ENDS):
+            continue
+        key = entry.body.key
+        call = None if key is None or key.startswith(UNDO) else draft.calls.get(key)
+        if key is None or call is None or call.status not in ("succeeded", "failed"):
+            continue
+        while key in found and found[key].digest != call.digest:
+            key += BRANCH
+        found[key] = call
+    return found
+
+
+def put_later_calls(draft: Draft, later: dict[str, Call], kinds: Collection[str]) -> list[str]:
+    """Put those of ``later`` that have one of ``kinds`` into ``draft``; return their keys in the parent.
+
+    A failed call other than an effect is left out: the fork makes it again.
+    """
+    put = []
+    for key, call in later.items():
+        if call.kind in kinds and (call.status == "succeeded" or call.kind == "effect"):
+            open_call = draft.calls.get(key)
+            goes_on = open_call is not None and (open_call.kind, open_call.digest) == (call.kind, call.digest)
+            draft.calls.put(key if goes_on else PARENTS + key, call if goes_on else replace(call, position=0))
+            put.append(key)
+    return put

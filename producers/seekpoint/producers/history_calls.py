@@ -1,0 +1,140 @@
+"""The operations of a node on the histories of processes: fork, rewind, compare."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from seekpoint.consumers.recovery.process_history import Logged
+from seekpoint.producers.node_runtime import NodeRuntime
+from seekpoint.producers.opening import Opener, Opening, OpenRequest
+from seekpoint.producers.writer.pending import Cause
+
+if TYPE_CHECKING:
+    from seekpoint.producers.history.comparing import ProcessDiff
+    from seekpoint.producers.history.forks import ForkPlan
+    from seekpoint.producers.history.history_points import HistoryPoint
+    from seekpoint.producers.history.rewinding import RewindPlan
+
+__all__ = ["HistoryCalls"]
+
+
+class HistoryCalls:
+    """Go back, branch and compare. Nothing changes what the log has. What most nodes never use is loaded at first use.
+
+    A node has ``_runtime`` and ``_opener``, and reads ``entries``.
+    """
+
+    _runtime: NodeRuntime
+    _opener: Opener
+
+    def fork(
+        self,
+        parent_id: str,
+        process_id: str,
+        *,
+        at: HistoryPoint | int | None = None,
+        at_seq: int | None = None,
+        answers: Mapping[str, Any] | None = None,
+        effects: str = "refused",
+        permissive: bool = False,
+        reason: str | None = None,
+        actor: str | None = None,
+    ) -> Opening:
+        """Start ``process_id`` with the content that ``parent_id`` has, or had ``at`` a moment; it is only read.
+
+        ``async with node.fork("a", "b") as process``. The agent that the parent began with, and its input, are the
+        fork's too: ``node.run(agent, "b")`` goes on from there, and so does a worker. ``at`` is a seq (``at_seq`` too)
+        or a ``HistoryPoint``. ``answers`` gives calls of the parent another answer, by key; without ``at``, the fork
+        begins at the end of that call.
+
+        ``effects`` says what becomes of an effect, and of a child, that no inherited record answers: ``refused``
+        (``EffectRefused``), ``recorded`` (the parent's later effects answer equal requests, else refused) or ``live``
+        (made, with idempotency keys of the fork). ``permissive``: the parent's later calls of all kinds answer equal
+        requests. What the fork does anew is written to the fork only.
+
+        Raises ``UnknownProcess``, ``UnknownPoint``, ``InvalidName``, and what ``open`` raises; ``Refused`` if
+        ``process_id`` was ever used, for a moment that is not there, and for an answer that cannot be given.
+        """
+        from seekpoint.producers.history.forks import ForkRequest, forked_by
+
+        request = ForkRequest(
+            parent_id=parent_id, at=at_seq if at is None else at, answers=answers or {}, effects=effects,
+            permissive=permissive, reason=reason, actor=actor,
+        )  # fmt: skip
+        cause, inherit = Cause(actor=actor), partial(forked_by, self._runtime, request)
+        return self._opener.opening(OpenRequest(process_id=process_id, cause=cause, inherit=inherit))
+
+    async def plan_fork(
+        self,
+        parent_id: str,
+        *,
+        at: HistoryPoint | int | None = None,
+        answers: Mapping[str, Any] | None = None,
+        effects: str = "refused",
+        permissive: bool = False,
+    ) -> ForkPlan:
+        """Return what such a fork would begin with; nothing is written. Raises what ``fork`` does about the parent."""
+        from seekpoint.producers.history.forks import ForkRequest, fork_of
+
+        request = ForkRequest(
+            parent_id=parent_id, at=at, answers=answers or {}, effects=effects, permissive=permissive
+        )  # fmt: skip
+        return (await fork_of(self._runtime, request, looks_ahead=True)).plan
+
+    async def rewind(
+        self,
+        process_id: str,
+        to: HistoryPoint | int | None = None,
+        *,
+        mode: str = "both",
+        answers: Mapping[str, Any] | None = None,
+        effects: str | None = None,
+        note: str | None = None,
+        reason: str | None = None,
+        actor: str | None = None,
+        take_over: bool = False,
+        dry_run: bool = False,
+    ) -> RewindPlan:
+        """Make a process's content what it was at an earlier moment, and release it: its next run goes on from there.
+
+        ``to`` is a seq or a ``HistoryPoint``. ``mode``: ``both``; ``conversation_only``; ``code_only``, all but the
+        conversation; ``summarize`` restores nothing and adds ``note`` as a system message. ``answers`` gives calls
+        other answers, by key; without ``to`` it goes back to the end of that call. Effects stay, and none is called
+        again: they answer equal requests. If effects followed an answer that is replaced, ``effects`` says whether they
+        ``keep`` standing or are to ``compensate`` first. ``dry_run`` only returns the plan. The history stays.
+
+        Raises ``UnknownProcess``, ``ProcessFinished``, ``Refused``, ``EffectsStand``, ``EffectUnknown``,
+        ``EffectFailed``, ``LimitExceeded``, ``JournalGap``, and what ``open`` raises.
+        """
+        from seekpoint.producers.history.history_points import HistoryPoint
+        from seekpoint.producers.history.rewinding import RewindRequest, plan_rewind, rewind
+
+        request = RewindRequest(
+            process_id=process_id, to=None if to is None else HistoryPoint.of(to), mode=mode, answers=answers or {},
+            effects=effects, note=note, reason=reason, actor=actor, take_over=take_over,
+        )  # fmt: skip
+        return await (plan_rewind(self._runtime, request) if dry_run else rewind(self._runtime, self._opener, request))
+
+    async def diff(self, left: str, right: str) -> ProcessDiff:
+        """Compare two processes, or two moments: ``"ID"`` is as of now, ``"ID@SEQ"`` after that seq. Reads histories.
+
+        Raises ``UnknownProcess``, ``Refused`` for a seq that is not there, and ``JournalGap``.
+        """
+        from seekpoint.producers.history.comparing import compare
+
+        sides = [await self._history(name) for name in (left, right)]
+        (one, one_seq), (other, other_seq) = sides
+        limits = self._runtime.reader.limits
+        found: ProcessDiff = await self._runtime.in_thread(lambda: compare(one, other, one_seq, other_seq, limits))
+        return found
+
+    async def _history(self, name: str) -> tuple[list[Logged], int | None]:
+        from seekpoint.producers.history.process_moments import named_moment
+
+        process_id, seq = await named_moment(name, self._is_known)
+        return [one async for one in self._runtime.recovery.entries(process_id)], seq
+
+    async def _is_known(self, process_id: str) -> bool:
+        return (await self._runtime.recovery.recover(process_id, missing_ok=True)).known
