@@ -89,16 +89,18 @@ class Recovery:
 
         ``is_starting``: do not load the Redis client for a recovery that has little to read.
         """
-        view = None
-        if settings.redis_url is not None:
-            from seekpoint.consumers.view.redis_view import RedisView  # imported late, as above
-
-            view = RedisView(settings)
         import_folds(settings.folds)
-        recovery = cls(reader, settings, view=view, checkpoints=reader.checkpoints())
-        recovery._own_view = view
-        recovery.blocking.base_finder.is_starting = is_starting
+        recovery = cls(reader, settings, checkpoints=reader.checkpoints())
+        finder = recovery.blocking.base_finder
+        finder.is_starting = is_starting
+        finder.open_view = None if settings.redis_url is None else recovery._open_view
         return recovery
+
+    def _open_view(self) -> RedisView:
+        from seekpoint.consumers.view.redis_view import RedisView  # a node that starts does without
+
+        self._own_view = RedisView(self.settings)
+        return self._own_view
 
     @classmethod
     def in_memory(
